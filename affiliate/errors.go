@@ -1,0 +1,111 @@
+package affiliate
+
+import "strings"
+
+// Reason is a stable machine-readable error code (SPEC.md section 7 and
+// DECISIONS.md). Its HTTP status, its gRPC code and when it happens stand in
+// proto/affiliate/v1/error_reason.proto, whose names are the same words.
+type Reason string
+
+// Reasons that the domain and the edge give themselves.
+const (
+	ReasonValidation           Reason = "VALIDATION_ERROR"
+	ReasonUnauthorized         Reason = "UNAUTHORIZED"
+	ReasonInvalidAPIKey        Reason = "INVALID_API_KEY"
+	ReasonInvalidPublicKey     Reason = "INVALID_PUBLIC_KEY"
+	ReasonInvalidSecretKey     Reason = "INVALID_SECRET_KEY"
+	ReasonInvalidCredentials   Reason = "INVALID_CREDENTIALS"
+	ReasonRefreshTokenInvalid  Reason = "REFRESH_TOKEN_INVALID"
+	ReasonForbidden            Reason = "FORBIDDEN"
+	ReasonHTTPSRequired        Reason = "HTTPS_REQUIRED"
+	ReasonNotFound             Reason = "NOT_FOUND"
+	ReasonMethodNotAllowed     Reason = "METHOD_NOT_ALLOWED"
+	ReasonPayloadTooLarge      Reason = "PAYLOAD_TOO_LARGE"
+	ReasonUnsupportedMediaType Reason = "UNSUPPORTED_MEDIA_TYPE"
+	ReasonRateLimitExceeded    Reason = "RATE_LIMIT_EXCEEDED"
+	ReasonInternal             Reason = "INTERNAL_ERROR"
+	ReasonServiceUnavailable   Reason = "SERVICE_UNAVAILABLE"
+	ReasonEmailTaken           Reason = "EMAIL_TAKEN"
+	ReasonAPIKeyLimitExceeded  Reason = "API_KEY_LIMIT_EXCEEDED"
+	ReasonSlugTaken            Reason = "SLUG_TAKEN"
+	ReasonProgramStateInvalid  Reason = "PROGRAM_STATE_INVALID"
+	ReasonParticipantState     Reason = "PARTICIPANT_STATE_INVALID"
+	ReasonParticipantErased    Reason = "PARTICIPANT_ERASED"
+	ReasonReferralCodeTaken    Reason = "REFERRAL_CODE_TAKEN"
+	ReasonApplicationDuplicate Reason = "APPLICATION_DUPLICATE"
+	ReasonConversionDuplicate  Reason = "CONVERSION_DUPLICATE"
+	ReasonNoAttributionSignal  Reason = "NO_ATTRIBUTION_SIGNAL"
+	ReasonModeMismatch         Reason = "MODE_MISMATCH"
+	ReasonCommissionNotPending Reason = "COMMISSION_NOT_PENDING"
+	ReasonCommissionHoldActive Reason = "COMMISSION_HOLD_ACTIVE"
+	ReasonCommissionTerminal   Reason = "COMMISSION_TERMINAL"
+	ReasonIdempotencyKeyReused Reason = "IDEMPOTENCY_KEY_REUSED"
+	ReasonOriginNotAllowed     Reason = "ORIGIN_NOT_ALLOWED"
+)
+
+// Error is a refusal that the caller may see. Anything else that a function
+// returns as an error is an accident and becomes INTERNAL_ERROR.
+type Error struct {
+	Reason Reason
+	// Message says what happened, for a person; unstable, never matched.
+	// Empty: the reason's standard sentence.
+	Message string
+	// Metadata goes into google.rpc.ErrorInfo, for example retry_after.
+	Metadata map[string]string
+	// Violations are set for VALIDATION_ERROR only.
+	Violations []Violation
+}
+
+// Violation is one thing wrong with one field, named by its proto path
+// (commission_rules.percentage).
+type Violation struct {
+	Field   string
+	Message string
+}
+
+// Refuse makes an Error of a reason with the reason's standard message.
+func Refuse(reason Reason) *Error { return &Error{Reason: reason} }
+
+// RefuseWith makes an Error with a message of its own.
+func RefuseWith(reason Reason, message string) *Error {
+	return &Error{Reason: reason, Message: message}
+}
+
+// Invalid makes a VALIDATION_ERROR of one violation.
+func Invalid(field, message string) *Error {
+	return &Error{Reason: ReasonValidation, Violations: []Violation{{field, message}}}
+}
+
+// Violations collects what is wrong with a request, so that all of it is
+// reported at once.
+type Violations []Violation
+
+// Add notes one violation.
+func (v *Violations) Add(field, message string) { *v = append(*v, Violation{field, message}) }
+
+// Err is nil when nothing was added.
+func (v Violations) Err() error {
+	if len(v) == 0 {
+		return nil
+	}
+	return &Error{Reason: ReasonValidation, Violations: v}
+}
+
+// Error makes *Error an error.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(string(e.Reason))
+	if e.Message != "" {
+		b.WriteString(": " + e.Message)
+	}
+	for _, v := range e.Violations {
+		b.WriteString("; " + v.Field + " " + v.Message)
+	}
+	return b.String()
+}
+
+// Is makes errors.Is(err, affiliate.Refuse(reason)) compare by reason.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Reason == e.Reason
+}

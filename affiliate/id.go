@@ -1,0 +1,77 @@
+package affiliate
+
+import (
+	"crypto/rand"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// ID is the UUIDv7 of one kind of thing: an ID[Program] cannot be passed where
+// an ID[Participant] is wanted. The zero value means absent.
+type ID[T any] struct{ uuid.UUID }
+
+// Ids of the aggregates.
+type (
+	WorkspaceID   = ID[Workspace]
+	UserID        = ID[User]
+	SessionID     = ID[Session]
+	APIKeyID      = ID[APIKey]
+	ProgramID     = ID[Program]
+	ParticipantID = ID[Participant]
+	ClickID       = ID[Click]
+	ConversionID  = ID[Conversion]
+	CommissionID  = ID[Commission]
+	DecisionID    = ID[Decision]
+	EventID       = ID[Event]
+)
+
+// NewID makes a UUIDv7 (RFC 9562) whose embedded time is now, to the
+// millisecond, with 74 random bits. Ids of one millisecond have no order.
+func NewID[T any](now time.Time) ID[T] {
+	var u uuid.UUID
+	// crypto/rand.Read never fails: it crashes the program instead.
+	_, _ = rand.Read(u[6:])
+	putMillis(&u, now.UnixMilli())
+	u[6] = u[6]&0x0f | 0x70
+	u[8] = u[8]&0x3f | 0x80
+	return ID[T]{u}
+}
+
+func putMillis(u *uuid.UUID, ms int64) {
+	for i := 5; i >= 0; i-- {
+		u[i] = byte(ms)
+		ms >>= 8
+	}
+}
+
+// ParseID reads the canonical 36 character form only (no braces, no urn:).
+func ParseID[T any](s string) (ID[T], bool) {
+	if len(s) != 36 {
+		return ID[T]{}, false
+	}
+	u, err := uuid.Parse(s)
+	return ID[T]{u}, err == nil
+}
+
+// IDFromBytes reads the 16 byte form.
+func IDFromBytes[T any](b []byte) (ID[T], bool) {
+	u, err := uuid.FromBytes(b)
+	return ID[T]{u}, err == nil
+}
+
+// IsZero reports whether the id is absent.
+func (id ID[T]) IsZero() bool { return id.UUID == uuid.Nil }
+
+// Time is the instant inside a UUIDv7, in UTC to the millisecond; ok is false
+// for another version.
+func (id ID[T]) Time() (t time.Time, ok bool) {
+	if id.Version() != 7 {
+		return time.Time{}, false
+	}
+	var ms int64
+	for _, b := range id.UUID[:6] {
+		ms = ms<<8 | int64(b)
+	}
+	return time.UnixMilli(ms).UTC(), true
+}
