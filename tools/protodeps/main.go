@@ -31,13 +31,13 @@ var imported = []string{
 func main() {
 	out := flag.String("o", "third_party/proto", "output folder")
 	flag.Parse()
-	if err := print(*out); err != nil {
+	if err := write(*out); err != nil {
 		fmt.Fprintln(os.Stderr, "protodeps:", err)
 		os.Exit(1)
 	}
 }
 
-func print(out string) error {
+func write(out string) error {
 	var files []protoreflect.FileDescriptor
 	for _, path := range imported {
 		file, err := protoregistry.GlobalFiles.FindFileByPath(path)

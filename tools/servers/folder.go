@@ -1,0 +1,192 @@
+package servers
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// DataDir returns the folder to keep a server's data in, and makes it. It is
+// preferred wherever the server can work there. Root cannot run Postgres, the
+// user postgres does it instead, and that user reaches nothing below a closed
+// folder such as a home of mode 0700; the answer is then a folder of /var/tmp
+// whose name follows from preferred, so that every run finds the same one.
+//
+// Only the permission bits are read, not access control lists.
+func DataDir(preferred string) (string, error) {
+	preferred, err := filepath.Abs(preferred)
+	if err != nil {
+		return "", err
+	}
+	if err := makeOpen(preferred); err != nil {
+		return "", err
+	}
+	if os.Geteuid() != 0 || reachable(preferred) == nil {
+		return preferred, nil
+	}
+	sum := sha256.Sum256([]byte(preferred))
+	fallback := fmt.Sprintf("/var/tmp/tributary-%s-%x", filepath.Base(preferred), sum[:6])
+	if err := makeOpen(fallback); err != nil {
+		return "", err
+	}
+	// Anyone may write to /var/tmp: a folder that another user put there first
+	// would be his to change under us.
+	info, err := os.Lstat(fallback)
+	if err != nil {
+		return "", err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || owner.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
+		return "", fmt.Errorf("%s is not a folder that belongs to root alone: remove it", fallback)
+	}
+	return fallback, nil
+}
+
+// TempDir makes a new empty folder that a private Postgres can work in. The
+// caller removes it.
+func TempDir() (string, error) {
+	for _, parent := range []string{os.TempDir(), "/var/tmp"} {
+		dir, err := os.MkdirTemp(parent, "tributary-")
+		if err != nil {
+			return "", err
+		}
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return "", err
+		}
+		if os.Geteuid() != 0 || reachable(dir) == nil {
+			return dir, nil
+		}
+		if err := os.Remove(dir); err != nil {
+			return "", err
+		}
+	}
+	return "", errors.New("neither the temporary folder nor /var/tmp is open to the user postgres")
+}
+
+// makeOpen makes the folder when it is missing. Others may pass through, not
+// list it: the data's own folder inside is closed.
+func makeOpen(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	err := os.Mkdir(dir, 0o711)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o711) // whatever the umask took away
+}
+
+// reachable returns nil when every folder down to dir lets any user through.
+func reachable(dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	for p := dir; ; p = filepath.Dir(p) {
+		info, err := os.Stat(p)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return fmt.Errorf("%s is closed to other users", p)
+		}
+		if p == filepath.Dir(p) {
+			return nil
+		}
+	}
+}
+
+// lockFolder takes the folder for this process until the returned file is
+// closed or the process dies. The lock and not the server's pid file says who
+// owns the folder: a pid file outlives its process and its number is reused.
+func lockFolder(dir string) (*os.File, error) {
+	path := filepath.Join(dir, "owner")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		owner, _ := os.ReadFile(path)
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s is in use by the running process %s", dir, strings.TrimSpace(string(owner)))
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	err = f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// reclaim clears what a dead owner left behind in a locked folder. A server that
+// still runs from dir is stopped and not adopted: its port and settings are those
+// of a run that is over, and nobody would stop it after us. A pid file whose
+// number now belongs to another program is removed, because Postgres would
+// refuse to start beside it.
+func reclaim(ctx context.Context, dir, pidFile string, quit syscall.Signal) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(pidFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(first))
+	if err != nil || pid <= 1 {
+		return os.Remove(pidFile) // cut short while it was written
+	}
+	for signalled := false; alive(pid); signalled = true {
+		ours, err := worksIn(pid, dir)
+		if err != nil {
+			return err
+		}
+		if !ours {
+			// A server that ended while we looked has removed it itself.
+			if err := os.Remove(pidFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return nil
+		}
+		if !signalled {
+			if err := syscall.Kill(pid, quit); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("stop the left over process %d: %w", pid, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the left over process %d does not stop: %w", pid, context.Cause(ctx))
+		case <-time.After(pollEvery):
+		}
+	}
+	// The pid file of a dead server stays: Postgres reads in it which shared
+	// memory to look for, in case its children are still at work.
+	return nil
+}
+
+func alive(pid int) bool {
+	err := syscall.Kill(pid, 0)
+	return err == nil || errors.Is(err, syscall.EPERM)
+}

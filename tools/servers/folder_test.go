@@ -1,0 +1,161 @@
+package servers
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestDataDirIsThePreferredOneWhereThePathIsOpen(t *testing.T) {
+	preferred := filepath.Join(tempDir(t), ".dev", "postgres")
+	got, err := DataDir(preferred)
+	if err != nil || got != preferred {
+		t.Fatalf("DataDir = %q, %v; want %q", got, err, preferred)
+	}
+	if info, err := os.Stat(got); err != nil || !info.IsDir() {
+		t.Errorf("it is not there: %v", err)
+	}
+}
+
+func TestDataDirBelowAClosedFolder(t *testing.T) {
+	home := tempDir(t)
+	if err := os.Chmod(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	preferred := filepath.Join(home, "postgres")
+	got, err := DataDir(preferred)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() != 0 {
+		// The server runs as we do and gets in.
+		if got != preferred {
+			t.Fatalf("DataDir = %q, want %q", got, preferred)
+		}
+		return
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(got) })
+	if filepath.Dir(got) != "/var/tmp" {
+		t.Fatalf("DataDir = %q, want a folder of /var/tmp", got)
+	}
+	if again, err := DataDir(preferred); err != nil || again != got {
+		t.Errorf("the second time %q, %v; want %q", again, err, got)
+	}
+	if _, err := StartPostgres(within(t, time.Minute), PostgresConfig{Dir: preferred}); err == nil || !strings.Contains(err.Error(), home+" is closed") {
+		t.Errorf("a start in the closed folder: %v", err)
+	}
+	startPg(t, PostgresConfig{Dir: got})
+	if err := os.Chmod(got, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DataDir(preferred); err == nil {
+		t.Error("a folder that everyone may change was accepted")
+	}
+}
+
+// sleeper is a live process that works in dir.
+func sleeper(t *testing.T, dir string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sleep", "60")
+	cmd.Dir = dir
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd
+}
+
+func writePid(t *testing.T, file string, pid int) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReclaimStopsAServerLeftOver(t *testing.T) {
+	dir := tempDir(t)
+	file := filepath.Join(dir, "pid")
+	left := sleeper(t, dir)
+	writePid(t, file, left.Process.Pid)
+	ended := make(chan struct{})
+	go func() {
+		_ = left.Wait() // its end is what counts; SIGTERM makes it an error
+		close(ended)
+	}()
+	if err := reclaim(within(t, 10*time.Second), dir, file, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(time.Second):
+		t.Error("it still runs")
+	}
+}
+
+func TestReclaimLeavesAnotherProgramAlone(t *testing.T) {
+	dir := tempDir(t)
+	file := filepath.Join(dir, "pid")
+	other := sleeper(t, "/")
+	writePid(t, file, other.Process.Pid)
+	if err := reclaim(within(t, 10*time.Second), dir, file, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("the pid file is still there: %v", err)
+	}
+	if !alive(other.Process.Pid) {
+		t.Error("the other program was stopped")
+	}
+}
+
+// A pid file left by a crash, its number since given to a process of the same
+// user: Postgres by itself refuses to start beside it.
+func TestPostgresStartsBesideAStalePidFile(t *testing.T) {
+	t.Parallel()
+	cfg := PostgresConfig{Dir: tempDir(t)}
+	stop(t, startPg(t, cfg))
+	argv, err := asPostgres([]string{"sleep", "60"}, "KILL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := exec.Command(argv[0], argv[1:]...)
+	other.Dir = "/"
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+	cluster := filepath.Join(cfg.Dir, "cluster")
+	stale := strconv.Itoa(other.Process.Pid) + "\n" + cluster + "\n1\n1\n\n\n\nready\n"
+	file := filepath.Join(cluster, "postmaster.pid")
+	if err := os.WriteFile(file, []byte(stale), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := giveToPostgres(file); err != nil {
+		t.Fatal(err)
+	}
+	s := startPg(t, cfg)
+	if got := query(t, s, "SELECT 'up'"); got != "up" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestInterruptedFirstStartIsBegunAgain(t *testing.T) {
+	t.Parallel()
+	cfg := PostgresConfig{Dir: tempDir(t)}
+	half := filepath.Join(cfg.Dir, "cluster.new")
+	if err := os.Mkdir(half, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(half, "PG_VERSION"), []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startPg(t, cfg)
+	if got := query(t, s, "SELECT current_database()"); got != "tributary" {
+		t.Errorf("database = %q", got)
+	}
+}

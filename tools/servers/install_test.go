@@ -1,0 +1,108 @@
+package servers
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func commands(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestLookPostgres(t *testing.T) {
+	server := []string{"initdb", "postgres"}
+	for name, c := range map[string]struct {
+		holds  map[string][]string // folder: commands
+		bindir string              // PG_BINDIR
+		path   string              // PATH
+		want   string
+	}{
+		"what PG_BINDIR names comes first": {
+			holds:  map[string][]string{"9/bin": server, "own": server},
+			bindir: "own", want: "own",
+		},
+		"the highest version by number": {
+			holds: map[string][]string{"9/bin": server, "15/bin": server},
+			want:  "15/bin",
+		},
+		"not a version that has only the client": {
+			holds: map[string][]string{"15/bin": server, "16/bin": {"psql"}},
+			want:  "15/bin",
+		},
+		"what is on PATH comes last": {
+			holds: map[string][]string{"path": server},
+			path:  "path", want: "path",
+		},
+		"a version's folder before PATH": {
+			holds: map[string][]string{"path": server, "9/bin": server},
+			path:  "path", want: "9/bin",
+		},
+		"nothing": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			under := func(dir string) string {
+				if dir == "" {
+					return ""
+				}
+				return filepath.Join(root, dir)
+			}
+			for dir, names := range c.holds {
+				commands(t, under(dir), names...)
+			}
+			t.Setenv("PG_BINDIR", under(c.bindir))
+			t.Setenv("PATH", under(c.path))
+			got, err := lookPostgres(t.Context(), filepath.Join(root, "*/bin"))
+			if want := under(c.want); err != nil || got != want {
+				t.Errorf("lookPostgres = %q, %v; want %q", got, err, want)
+			}
+		})
+	}
+}
+
+func TestWrongBindirIsAnErrorAndNotPassedOver(t *testing.T) {
+	t.Setenv("PG_BINDIR", t.TempDir())
+	_, err := StartPostgres(t.Context(), PostgresConfig{Dir: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), "PG_BINDIR") {
+		t.Errorf("StartPostgres = %v", err)
+	}
+}
+
+// Without Redis and without apt the error says what to do.
+func TestMissingRedisSaysWhatToInstallOrSet(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := StartRedis(t.Context(), RedisConfig{Dir: t.TempDir()})
+	if err == nil {
+		t.Fatal("a server was started from nothing")
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("more than one line: %v", err)
+	}
+	for _, want := range []string{"apt-get install redis-server", "TRIBUTARY_REDIS_URL", "TRIBUTARY_TEST_REDIS_URL"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in: %v", want, err)
+		}
+	}
+}
+
+func TestStartEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	if s, err := StartPostgres(ctx, PostgresConfig{Dir: tempDir(t)}); err == nil {
+		s.Kill()
+		t.Error("StartPostgres outlived its context")
+	}
+}

@@ -1,0 +1,366 @@
+package servers
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+)
+
+// ownerFolder makes this test binary play the owner that dies suddenly.
+const ownerFolder = "TRIBUTARY_SERVERS_TEST_OWNER"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(ownerFolder); dir != "" {
+		playOwner(dir)
+	}
+	os.Exit(m.Run())
+}
+
+func playOwner(dir string) {
+	pg, err := StartPostgres(context.Background(), PostgresConfig{Dir: filepath.Join(dir, "postgres")})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	rd, err := StartRedis(context.Background(), RedisConfig{Dir: filepath.Join(dir, "redis")})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(pg.Pid, rd.Pid)
+	select {}
+}
+
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := TempDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func start(t *testing.T, s *Server, err error) *Server {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(within(t, 30*time.Second)); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func startPg(t *testing.T, cfg PostgresConfig) *Server {
+	t.Helper()
+	s, err := StartPostgres(within(t, 5*time.Minute), cfg)
+	return start(t, s, err)
+}
+
+func startRd(t *testing.T, cfg RedisConfig) *Server {
+	t.Helper()
+	s, err := StartRedis(within(t, 5*time.Minute), cfg)
+	return start(t, s, err)
+}
+
+func stop(t *testing.T, s *Server) {
+	t.Helper()
+	if err := s.Stop(within(t, 30*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// query runs one statement and returns its first value as text.
+func query(t *testing.T, s *Server, sql string) string {
+	t.Helper()
+	conn, err := pgx.Connect(within(t, 10*time.Second), s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	var v *string
+	if err := conn.QueryRow(within(t, 10*time.Second), sql).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	if v == nil {
+		return ""
+	}
+	return *v
+}
+
+func client(t *testing.T, s *Server) *redis.Client {
+	t.Helper()
+	opt, err := redis.ParseURL(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := redis.NewClient(opt)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestPostgresKeepsItsDataAcrossAStop(t *testing.T) {
+	for durable, protection := range map[bool]string{false: "off", true: "on"} {
+		t.Run(fmt.Sprintf("durable=%t", durable), func(t *testing.T) {
+			t.Parallel()
+			cfg := PostgresConfig{Dir: tempDir(t), Durable: durable}
+			s := startPg(t, cfg)
+			conn, err := pgx.Connect(within(t, 10*time.Second), s.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Left open: a stop must not wait for idle clients.
+			defer func() { _ = conn.Close(context.Background()) }()
+			if _, err := conn.Exec(within(t, 10*time.Second), "CREATE TABLE kept (v text)"); err != nil {
+				t.Fatal(err)
+			}
+			query(t, s, "INSERT INTO kept VALUES ('a') RETURNING v")
+			stop(t, s)
+			s = startPg(t, cfg)
+			if got := query(t, s, "SELECT string_agg(v, ',') FROM kept"); got != "a" {
+				t.Errorf("kept rows = %q", got)
+			}
+			for setting, want := range map[string]string{
+				"fsync": protection, "synchronous_commit": protection, "full_page_writes": protection,
+				"listen_addresses": "127.0.0.1", "max_connections": "200", "server_encoding": "UTF8", "timezone": "UTC",
+			} {
+				if got := query(t, s, "SELECT current_setting('"+setting+"')"); got != want {
+					t.Errorf("%s = %s, want %s", setting, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestDurablePostgresKeepsItsDataAcrossAKill(t *testing.T) {
+	t.Parallel()
+	cfg := PostgresConfig{Dir: tempDir(t), Durable: true}
+	s := startPg(t, cfg)
+	conn, err := pgx.Connect(within(t, 10*time.Second), s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Open and in a transaction: its backend outlives the kill for a moment.
+	defer func() { _ = conn.Close(context.Background()) }()
+	for _, sql := range []string{"CREATE TABLE kept AS SELECT 'a' AS v", "BEGIN"} {
+		if _, err := conn.Exec(within(t, 10*time.Second), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Kill()
+	if err := s.Err(); err != nil {
+		t.Errorf("Err after Kill = %v", err)
+	}
+	s = startPg(t, cfg)
+	if got := query(t, s, "SELECT v FROM kept"); got != "a" {
+		t.Errorf("kept row = %q", got)
+	}
+}
+
+func TestDurableRedisKeepsItsDataAcrossStopAndKill(t *testing.T) {
+	t.Parallel()
+	cfg := RedisConfig{Dir: tempDir(t), Durable: true}
+	s := startRd(t, cfg)
+	ctx := within(t, time.Minute)
+	if err := client(t, s).Set(ctx, "stopped", "a", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, s)
+	s = startRd(t, cfg)
+	if err := client(t, s).Set(ctx, "killed", "b", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+	s = startRd(t, cfg)
+	c := client(t, s)
+	for key, want := range map[string]string{"stopped": "a", "killed": "b"} {
+		if got, err := c.Get(ctx, key).Result(); err != nil || got != want {
+			t.Errorf("%s = %q, %v; want %q", key, got, err, want)
+		}
+	}
+	for setting, want := range map[string]string{
+		"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction", "save": "", "bind": "127.0.0.1",
+	} {
+		if got, err := c.ConfigGet(ctx, setting).Result(); err != nil || got[setting] != want {
+			t.Errorf("%s = %q, %v; want %q", setting, got[setting], err, want)
+		}
+	}
+}
+
+func TestPlainRedisWritesNothing(t *testing.T) {
+	t.Parallel()
+	dir := tempDir(t)
+	s := startRd(t, RedisConfig{Dir: dir})
+	if err := client(t, s).Set(within(t, time.Minute), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, s)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != "owner" {
+			t.Errorf("left %s", e.Name())
+		}
+	}
+}
+
+func TestTakenPortIsNamed(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	port := l.Addr().(*net.TCPAddr).Port
+	want := fmt.Sprintf("port %d of 127.0.0.1 is taken", port)
+	if _, err := StartPostgres(within(t, time.Minute), PostgresConfig{Dir: tempDir(t), Port: port}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("postgres: %v, want %q in it", err, want)
+	}
+	if _, err := StartRedis(within(t, time.Minute), RedisConfig{Dir: tempDir(t), Port: port}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("redis: %v, want %q in it", err, want)
+	}
+}
+
+func TestChosenPortIsUsed(t *testing.T) {
+	t.Parallel()
+	port, err := choosePort("test", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startRd(t, RedisConfig{Dir: tempDir(t), Port: port})
+	if want := fmt.Sprintf("redis://127.0.0.1:%d/0", port); s.URL != want {
+		t.Errorf("URL = %s, want %s", s.URL, want)
+	}
+}
+
+func TestFolderInUseIsRefused(t *testing.T) {
+	t.Parallel()
+	cfg := RedisConfig{Dir: tempDir(t)}
+	s := startRd(t, cfg)
+	want := fmt.Sprintf("is in use by the running process %d", os.Getpid())
+	if _, err := StartRedis(within(t, time.Minute), cfg); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("second start: %v, want %q in it", err, want)
+	}
+	if err := client(t, s).Ping(within(t, time.Minute)).Err(); err != nil {
+		t.Errorf("the first server after it: %v", err)
+	}
+}
+
+func TestServerThatDiesByItselfSaysWhy(t *testing.T) {
+	t.Parallel()
+	s, err := StartRedis(within(t, 5*time.Minute), RedisConfig{Dir: tempDir(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(s.Pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-s.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("Done was not closed")
+	}
+	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "redis ended by itself") || !strings.Contains(err.Error(), "SIGTERM") {
+		t.Errorf("Err = %v", err)
+	}
+	if err := s.Stop(within(t, time.Second)); err == nil {
+		t.Error("Stop hides that the server had died")
+	}
+}
+
+func TestStopIsForcedWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
+	s, err := StartPostgres(within(t, 5*time.Minute), PostgresConfig{Dir: tempDir(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Stop(over); err == nil || !strings.Contains(err.Error(), "forced down") {
+		t.Errorf("Stop = %v", err)
+	}
+	select {
+	case <-s.Done():
+	default:
+		t.Error("the server still runs")
+	}
+}
+
+func TestServersAreOutOfReachOfTheTerminal(t *testing.T) {
+	t.Parallel()
+	s := startRd(t, RedisConfig{Dir: tempDir(t)})
+	group, err := syscall.Getpgid(s.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if group == syscall.Getpgrp() {
+		t.Error("the server shares our process group, which gets the terminal's signals")
+	}
+}
+
+// The owner is killed; the servers must end, and the next owner must find the
+// folders usable at once, while they still shut down.
+func TestServersEndWithTheirOwner(t *testing.T) {
+	t.Parallel()
+	dir := tempDir(t)
+	owner := exec.Command(os.Args[0])
+	owner.Env = append(os.Environ(), ownerFolder+"="+dir)
+	out, err := owner.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	if err := owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = owner.Wait()
+	pids := strings.Fields(line)
+	if len(pids) != 2 {
+		t.Fatalf("the owner said %q", line)
+	}
+	pg := startPg(t, PostgresConfig{Dir: filepath.Join(dir, "postgres")})
+	startRd(t, RedisConfig{Dir: filepath.Join(dir, "redis")})
+	if got := query(t, pg, "SELECT 'up'"); got != "up" {
+		t.Errorf("got %q", got)
+	}
+	for i, folder := range []string{"postgres/cluster", "redis"} {
+		pid, err := strconv.Atoi(pids[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ours, err := worksIn(pid, filepath.Join(dir, folder)); err != nil || ours {
+			t.Errorf("%s: process %d outlived its owner (%v)", folder, pid, err)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// asWithservers makes this test binary behave as the command.
+const asWithservers = "WITHSERVERS_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asWithservers) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// withservers runs a shell script under the command, in a temporary folder of its
+// own that has to be empty afterwards.
+func withservers(t *testing.T, script string, env ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	tmp, err := os.MkdirTemp("", "withservers-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(tmp) })
+	if err := os.Chmod(tmp, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "--", "sh", "-c", script)
+	// This test itself runs under withservers: its names must not count here.
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "TRIBUTARY_") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, append(env, asWithservers+"=1", "TMPDIR="+tmp)...)
+	cmd.Stdin = strings.NewReader("from stdin\n")
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(tmp, "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
+}
+
+func TestCommandFindsServersAndItsExitCodeIsOurs(t *testing.T) {
+	t.Parallel()
+	out, errOut, code := withservers(t,
+		`cat; echo "$TRIBUTARY_TEST_DATABASE_URL"; echo "$TRIBUTARY_TEST_REDIS_URL"; echo "$TRIBUTARY_DATABASE_URL"; echo oops >&2; exit 7`,
+		"TRIBUTARY_DATABASE_URL=somebody's data")
+	if code != 7 {
+		t.Errorf("exit code %d, want 7", code)
+	}
+	if errOut != "oops\n" {
+		t.Errorf("standard error %q is not the command's own", errOut)
+	}
+	lines := strings.Split(out, "\n")
+	if len(lines) != 5 || lines[0] != "from stdin" ||
+		!strings.HasPrefix(lines[1], "postgres://tributary@127.0.0.1:") ||
+		!strings.HasPrefix(lines[2], "redis://127.0.0.1:") ||
+		lines[3] != "somebody's data" {
+		t.Errorf("standard output %q", out)
+	}
+}
+
+func TestNamesThatAreSetAreLeftAsTheyAre(t *testing.T) {
+	t.Parallel()
+	out, _, code := withservers(t, `env | grep ^TRIBUTARY_ | sort`,
+		"TRIBUTARY_TEST_DATABASE_URL=mine", "TRIBUTARY_TEST_REDIS_URL=mine too")
+	if want := "TRIBUTARY_TEST_DATABASE_URL=mine\nTRIBUTARY_TEST_REDIS_URL=mine too\n"; code != 0 || out != want {
+		t.Errorf("code %d, output %q, want %q", code, out, want)
+	}
+}
+
+func TestSignalReachesTheCommand(t *testing.T) {
+	t.Parallel()
+	for sig, name := range map[syscall.Signal]string{syscall.SIGINT: "INT", syscall.SIGTERM: "TERM"} {
+		// The command signals its parent alone, as kill would.
+		out, _, code := withservers(t, `trap 'echo caught; exit 3' `+name+`; kill -`+name+` $PPID; while :; do sleep 0.05; done`)
+		if code != 3 || out != "caught\n" {
+			t.Errorf("%v handled: code %d, output %q", sig, code, out)
+		}
+		_, _, code = withservers(t, `kill -`+name+` $PPID; while :; do sleep 0.05; done`)
+		if want := 128 + int(sig); code != want {
+			t.Errorf("%v not handled: code %d, want %d", sig, code, want)
+		}
+	}
+}
+
+func TestFailedStartNamesItsCauseAndRunsNothing(t *testing.T) {
+	t.Parallel()
+	out, errOut, code := withservers(t, "echo ran", "PG_BINDIR=/nowhere")
+	if code != 1 || out != "" || !strings.HasPrefix(errOut, "withservers: PG_BINDIR: /nowhere ") || strings.Count(errOut, "\n") != 1 {
+		t.Errorf("code %d, output %q, standard error %q", code, out, errOut)
+	}
+}
