@@ -1,0 +1,39 @@
+package postgres
+
+import (
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// SQLSTATE codes that mean something to us (PostgreSQL documentation,
+// appendix A).
+const (
+	codeUniqueViolation      = "23505"
+	codeSerializationFailure = "40001"
+	codeDeadlock             = "40P01"
+)
+
+// uniqueRefusals names, for each unique index that a caller can run into, what
+// the caller is told. Any other violation is an accident.
+var uniqueRefusals = map[string]affiliate.Reason{
+	"users_kind_email_key": affiliate.ReasonEmailTaken,
+	"programs_slug":        affiliate.ReasonSlugTaken,
+	"participants_once":    affiliate.ReasonApplicationDuplicate,
+	"referral_codes_pkey":  affiliate.ReasonReferralCodeTaken,
+	"conversions_external": affiliate.ReasonConversionDuplicate,
+}
+
+// refusal turns a unique violation that a caller caused into its reason and
+// leaves every other error alone.
+func refusal(err error) error {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation {
+		if reason, ok := uniqueRefusals[pgErr.ConstraintName]; ok {
+			return affiliate.Refuse(reason)
+		}
+	}
+	return err
+}

@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// queueSchema holds River's tables, apart from ours. They belong to appRole,
+// because River rebuilds its indexes and needs to own them for it.
+const queueSchema = "river"
+
+// appRole is what the service works as. It cannot change or delete a row of the
+// append-only tables, whatever the service's code says.
+const appRole = "tributary_app"
+
+// prepareRole makes appRole, which belongs to the whole cluster and so may be
+// there already, and the queue's schema. The migrating user has to be a member
+// of the role to hand the schema over.
+const prepareRole = `
+do $$
+begin
+  create role tributary_app nologin;
+exception when duplicate_object or unique_violation then
+  null;
+end $$;
+do $$
+begin
+  if not pg_has_role(current_user, 'tributary_app', 'member') then
+    grant tributary_app to current_user;
+  end if;
+exception when duplicate_object or unique_violation then
+  null;
+end $$;
+create schema if not exists river authorization tributary_app;`
+
+// Migrate brings the database at url to this binary's schema. It connects as
+// the owner, which needs the right to create roles once. Running it again, or
+// from several processes at a time, changes nothing.
+func Migrate(ctx context.Context, url string) error {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return fmt.Errorf("database url: %w", err)
+	}
+	config.MaxConns = 2
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer pool.Close()
+
+	// Held on a connection of its own for the whole run: two migrators of one
+	// database take turns.
+	guard, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() { _ = guard.Close(ctx) }()
+	if _, err := guard.Exec(ctx, `select pg_advisory_lock(7305804402567017330)`); err != nil {
+		return fmt.Errorf("migration lock: %w", err)
+	}
+
+	if _, err := pool.Exec(ctx, prepareRole); err != nil {
+		return fmt.Errorf("role %s: %w", appRole, err)
+	}
+	if err := migrateTables(ctx, pool); err != nil {
+		return err
+	}
+	return migrateQueue(ctx, config)
+}
+
+func migrateTables(ctx context.Context, pool *pgxpool.Pool) error {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	defer func() { _ = db.Close() }()
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files)
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrate tables: %w", err)
+	}
+	return nil
+}
+
+func migrateQueue(ctx context.Context, config *pgxpool.Config) error {
+	config = config.Copy()
+	config.AfterConnect = assumeAppRole
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer pool.Close()
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{
+		Schema: queueSchema,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return fmt.Errorf("queue migrations: %w", err)
+	}
+	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+		return fmt.Errorf("migrate queue: %w", err)
+	}
+	return nil
+}
+
+// MigrationsHash changes whenever the schema does: the name of a template
+// database that can be reused.
+func MigrationsHash() string {
+	sum := sha256.New()
+	entries, err := fs.ReadDir(migrations, "migrations")
+	if err != nil {
+		panic("embedded migrations: " + err.Error())
+	}
+	for _, entry := range entries {
+		body, err := migrations.ReadFile("migrations/" + entry.Name())
+		if err != nil {
+			panic("embedded migrations: " + err.Error())
+		}
+		fmt.Fprintf(sum, "%s %d\n", entry.Name(), len(body))
+		sum.Write(body)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16]
+}

@@ -1,0 +1,91 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+func TestMigrateAgainChangesNothing(t *testing.T) {
+	url := pgtest.New(t)
+	for range 2 {
+		if err := postgres.Migrate(t.Context(), url); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The service's role may add to the append-only tables and read them, nothing
+// else, whatever its code says.
+func TestAppendOnlyTablesRefuseChanges(t *testing.T) {
+	conn := asService(t, pgtest.New(t))
+	for _, table := range []string{"program_rules", "attribution_decisions", "commission_history", "audit_log"} {
+		for _, statement := range []string{
+			"update " + table + " set workspace_id = workspace_id",
+			"delete from " + table,
+			"truncate " + table,
+		} {
+			_, err := conn.Exec(t.Context(), statement)
+			var pgErr *pgconn.PgError
+			if !errors.As(err, &pgErr) || pgErr.Code != "42501" {
+				t.Errorf("%s: %v, want insufficient_privilege", statement, err)
+			}
+		}
+	}
+}
+
+func TestPartitionsTakeOverFromTheDefault(t *testing.T) {
+	url := pgtest.New(t)
+	conn := asService(t, url)
+	ctx := t.Context()
+	at := time.Date(2026, 3, 4, 5, 6, 7, 8e6, time.UTC)
+	const insert = `
+		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code,
+		  received_at, expires_at, created_at, consent, is_bot)
+		values (gen_random_uuid(), gen_random_uuid(), $1, 'test', gen_random_uuid(), gen_random_uuid(), 'code', $1, $1, $1, 'unknown', false)`
+	if _, err := conn.Exec(ctx, insert, at); err != nil {
+		t.Fatal(err)
+	}
+	store, err := postgres.Open(ctx, postgres.Config{URL: url, MaxConns: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if n, err := store.StrayClicks(ctx); err != nil || n != 1 {
+		t.Fatalf("stray clicks: %d, %v, want 1", n, err)
+	}
+	made, err := store.EnsureClickPartitions(ctx, at.AddDate(0, 0, -1), at.AddDate(0, 0, 1))
+	if err != nil || made != 3 {
+		t.Fatalf("partitions made: %d, %v, want 3", made, err)
+	}
+	if n, err := store.StrayClicks(ctx); err != nil || n != 0 {
+		t.Fatalf("stray clicks after the move: %d, %v, want 0", n, err)
+	}
+	var partition string
+	if err := conn.QueryRow(ctx, `select tableoid::regclass::text from clicks`).Scan(&partition); err != nil || partition != "clicks_20260304" {
+		t.Fatalf("the click lies in %q, %v", partition, err)
+	}
+	if made, err = store.EnsureClickPartitions(ctx, at.AddDate(0, 0, -1), at.AddDate(0, 0, 1)); err != nil || made != 0 {
+		t.Fatalf("a second run made %d, %v", made, err)
+	}
+}
+
+func asService(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	if _, err := conn.Exec(t.Context(), "set role tributary_app"); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}

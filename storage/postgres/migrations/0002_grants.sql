@@ -1,0 +1,17 @@
+-- +goose Up
+
+-- The service works as tributary_app, which owns nothing but the queue. What
+-- append-only means is written here and nowhere else: no update, no delete.
+grant usage on schema public to tributary_app;
+grant select, insert, update, delete on
+  users, workspaces, members, sessions, refresh_tokens, login_failures, api_keys,
+  programs, participants, referral_codes,
+  clicks, click_dead_letters, awaited_clicks,
+  conversions, commissions, events
+  to tributary_app;
+grant select, insert on
+  program_rules, attribution_decisions, commission_history, audit_log
+  to tributary_app;
+grant usage on sequence directory_version to tributary_app;
+revoke execute on function ensure_click_partitions(date, date) from public;
+grant execute on function ensure_click_partitions(date, date) to tributary_app;

@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// publish writes events in the transaction of their cause, and one job that
+// takes them on. Their bodies are serialised here, once.
+func (s *Store) publish(ctx context.Context, tx pgx.Tx, events ...affiliate.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	ids := make([]affiliate.EventID, len(events))
+	batch := &pgx.Batch{}
+	const insert = `
+		insert into events (workspace_id, id, mode, type, body, created_at)
+		values ($1, $2, $3, $4, $5, $6)`
+	for i, event := range events {
+		body, err := event.Body()
+		if err != nil {
+			return fmt.Errorf("event %s: %w", event.Name, err)
+		}
+		ids[i] = event.ID
+		batch.Queue(insert, event.Scope.Workspace, event.ID, event.Scope.Mode, event.Name, body, event.At)
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("events: %w", err)
+	}
+	return s.enqueue(ctx, tx, affiliate.DispatchEvents{Workspace: events[0].Scope.Workspace, Events: ids})
+}
+
+// enqueue adds jobs in the transaction of their cause.
+func (s *Store) enqueue(ctx context.Context, tx pgx.Tx, jobs ...affiliate.Job) error {
+	for _, job := range jobs {
+		if _, err := s.jobs.InsertTx(ctx, tx, job, nil); err != nil {
+			return fmt.Errorf("job %s: %w", job.Kind(), err)
+		}
+	}
+	return nil
+}
+
+// audit is one line of the audit log. Before and After are the changed parts of
+// the resource, JSON-encoded; nil where there is none.
+type audit struct {
+	Workspace    affiliate.WorkspaceID
+	Mode         *affiliate.Mode // nil: of the workspace as a whole
+	Actor        affiliate.Actor
+	At           time.Time
+	Action       string // noun.verb
+	ResourceType string
+	ResourceID   fmt.Stringer
+	Before       any
+	After        any
+}
+
+// record appends to the audit log in the transaction of the change.
+func record(ctx context.Context, tx pgx.Tx, line audit) error {
+	before, err := optionalJSON(line.Before)
+	if err != nil {
+		return err
+	}
+	after, err := optionalJSON(line.After)
+	if err != nil {
+		return err
+	}
+	const insert = `
+		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id, before, after, ip_prefix, request_id)
+		values ($1, $2, $3, $4, $5, $6, $7, $8::uuid, $9, $10, nullif($11, ''), nullif($12, ''))`
+	id := affiliate.NewID[struct{}](line.At)
+	_, err = tx.Exec(ctx, insert, line.Workspace, id, line.Mode, line.At, line.Actor.String(), line.Action,
+		line.ResourceType, line.ResourceID.String(), before, after, line.Actor.AddressPrefix, line.Actor.RequestID)
+	if err != nil {
+		return fmt.Errorf("audit log: %w", err)
+	}
+	return nil
+}
+
+func optionalJSON(v any) ([]byte, error) {
+	if v == nil {
+		return nil, nil
+	}
+	return json.Marshal(v)
+}

@@ -1,0 +1,124 @@
+package redistest_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+func client(t *testing.T, url string) *redis.Client {
+	t.Helper()
+	opt, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One try each, within the call's context: a dead server is to be seen at once.
+	opt.MaxRetries, opt.DialerRetries, opt.ContextTimeoutEnabled = -1, 1, true
+	c := redis.NewClient(opt)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func set(t *testing.T, c *redis.Client, key, value string) {
+	t.Helper()
+	if err := c.Set(t.Context(), key, value, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func size(t *testing.T, c *redis.Client) int64 {
+	t.Helper()
+	n, err := c.DBSize(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestEachDatabaseIsItsOwn(t *testing.T) {
+	one, other := client(t, redistest.New(t)), client(t, redistest.New(t))
+	set(t, one, "only here", "v")
+	if n := size(t, other); n != 0 {
+		t.Errorf("another test's database has %d keys", n)
+	}
+}
+
+func TestDatabaseIsEmptiedAndGivenBack(t *testing.T) {
+	var url string
+	t.Run("a test", func(t *testing.T) {
+		url = redistest.New(t)
+		set(t, client(t, url), "k", "v")
+	})
+	c := client(t, url)
+	if n := size(t, c); n != 0 {
+		t.Errorf("%d keys were left", n)
+	}
+	// Another test may have taken it since, this one may not hold it any more.
+	lease := fmt.Sprintf("redistest:taken:%d", c.Options().DB)
+	holder := client(t, os.Getenv("TRIBUTARY_TEST_REDIS_URL")).Get(t.Context(), lease).Val()
+	if strings.Contains(holder, t.Name()) {
+		t.Errorf("database %d is still held by %s", c.Options().DB, holder)
+	}
+}
+
+func TestParallelTestsGetDifferentDatabases(t *testing.T) {
+	var (
+		mu   sync.Mutex
+		seen = make(map[string]bool)
+		wg   sync.WaitGroup
+	)
+	for range 32 {
+		wg.Go(func() {
+			url := redistest.New(t)
+			mu.Lock()
+			defer mu.Unlock()
+			if seen[url] {
+				t.Errorf("%s was given to two tests", url)
+			}
+			seen[url] = true
+		})
+	}
+	wg.Wait()
+}
+
+func TestServerKeepsWhatItAcknowledgedAcrossKillAndRestart(t *testing.T) {
+	s := redistest.Start(t)
+	c := client(t, s.URL)
+	set(t, c, "killed", "a")
+	s.Kill9()
+	if err := c.Ping(t.Context()).Err(); err == nil {
+		t.Error("the killed server answers")
+	}
+	s.Restart()
+	set(t, c, "stopped", "b")
+	s.Restart()
+	for key, want := range map[string]string{"killed": "a", "stopped": "b"} {
+		if got, err := c.Get(t.Context(), key).Result(); err != nil || got != want {
+			t.Errorf("%s = %q, %v; want %q", key, got, err, want)
+		}
+	}
+}
+
+func TestPausedServerHangsAndResumes(t *testing.T) {
+	s := redistest.Start(t)
+	c := client(t, s.URL)
+	set(t, c, "k", "v")
+	s.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := c.Get(ctx, "k").Err(); err == nil {
+		t.Error("the paused server answered")
+	}
+	s.Resume()
+	if got, err := c.Get(t.Context(), "k").Result(); err != nil || got != "v" {
+		t.Errorf("after Resume: %q, %v", got, err)
+	}
+}
