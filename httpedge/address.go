@@ -1,0 +1,134 @@
+package httpedge
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// ParseProxies reads a comma separated list of CIDRs or single addresses, as
+// TRIBUTARY_TRUSTED_PROXIES holds them. An empty list trusts nobody.
+func ParseProxies(list string) ([]netip.Prefix, error) {
+	var trusted []netip.Prefix
+	for part := range strings.SplitSeq(list, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		if addr, err := netip.ParseAddr(part); err == nil {
+			addr = addr.WithZone("").Unmap()
+			trusted = append(trusted, netip.PrefixFrom(addr, addr.BitLen()))
+			continue
+		}
+		prefix, err := netip.ParsePrefix(part)
+		if err != nil {
+			return nil, fmt.Errorf("%q is neither an address nor a CIDR", part)
+		}
+		trusted = append(trusted, prefix.Masked())
+	}
+	return trusted, nil
+}
+
+// ClientAddr is the right-most hop that no trusted proxy vouches for: the peer
+// itself unless it is trusted, else the last X-Forwarded-For entry that is not
+// trusted. Entries further left are the client's own claim and are ignored. An
+// entry that is no address ends the walk at the hop that reported it. The zero
+// Addr comes back only for a connection without an IP peer.
+func ClientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
+	addr := peerAddr(r)
+	if !contains(trusted, addr) {
+		return addr
+	}
+	lines := r.Header.Values("X-Forwarded-For")
+	for i := len(lines) - 1; i >= 0; i-- {
+		rest := lines[i]
+		for rest != "" {
+			var hop string
+			if cut := strings.LastIndexByte(rest, ','); cut >= 0 {
+				rest, hop = rest[:cut], rest[cut+1:]
+			} else {
+				rest, hop = "", rest
+			}
+			next, ok := parseHop(strings.TrimSpace(hop))
+			if !ok {
+				return addr
+			}
+			if addr = next; !contains(trusted, addr) {
+				return addr
+			}
+		}
+	}
+	return addr
+}
+
+// LimitSubject is what a per-address limit counts: an IPv4 address, or the /64
+// of an IPv6 address, because one subscriber owns a whole /64.
+func LimitSubject(addr netip.Addr) string {
+	switch {
+	case !addr.IsValid():
+		return "no-address"
+	case addr.Is4():
+		return addr.String()
+	default:
+		return netip.PrefixFrom(addr, 64).Masked().String()
+	}
+}
+
+// Secure reports whether the request may be served: it came over TLS, or the
+// nearest trusted proxy says that it received it over HTTPS, or plain HTTP is
+// allowed (development). Otherwise the only answer is 403 HTTPS_REQUIRED.
+func Secure(r *http.Request, trusted []netip.Prefix, allowHTTP bool) bool {
+	if r.TLS != nil || allowHTTP {
+		return true
+	}
+	if len(trusted) == 0 || !contains(trusted, peerAddr(r)) {
+		return false
+	}
+	lines := r.Header.Values("X-Forwarded-Proto")
+	if len(lines) == 0 {
+		return false
+	}
+	// A chain of proxies appends, so the nearest one wrote the last word.
+	last := lines[len(lines)-1]
+	if cut := strings.LastIndexByte(last, ','); cut >= 0 {
+		last = last[cut+1:]
+	}
+	return strings.EqualFold(strings.TrimSpace(last), "https")
+}
+
+func peerAddr(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return peer.Addr().WithZone("").Unmap()
+}
+
+// parseHop reads an X-Forwarded-For entry; some proxies append the port.
+func parseHop(hop string) (netip.Addr, bool) {
+	addr, err := netip.ParseAddr(hop)
+	if err != nil {
+		if withPort, portErr := netip.ParseAddrPort(hop); portErr == nil {
+			addr, err = withPort.Addr(), nil
+		} else if len(hop) > 2 && hop[0] == '[' && hop[len(hop)-1] == ']' {
+			addr, err = netip.ParseAddr(hop[1 : len(hop)-1])
+		}
+	}
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	return addr.WithZone("").Unmap(), true
+}
+
+func contains(trusted []netip.Prefix, addr netip.Addr) bool {
+	if !addr.IsValid() {
+		return false
+	}
+	for _, prefix := range trusted {
+		if prefix.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}

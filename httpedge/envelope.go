@@ -1,0 +1,55 @@
+package httpedge
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Envelope is the body of every error (SPEC.md section 7).
+type Envelope struct {
+	StatusCode int              `json:"statusCode"`
+	Message    string           `json:"message"`
+	Error      string           `json:"error"`
+	Code       affiliate.Reason `json:"code"`
+	// Details are there for VALIDATION_ERROR only.
+	Details []Detail `json:"details,omitempty"`
+}
+
+// Detail is one violation of a VALIDATION_ERROR.
+type Detail struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+// WriteError answers with the envelope. Headers that the caller has set
+// (Retry-After, Allow, CORS, request id) stay; a body length or an encoding
+// meant for a success is dropped. Violations are printed for VALIDATION_ERROR
+// only.
+func WriteError(w http.ResponseWriter, status int, reason affiliate.Reason, message string, violations ...affiliate.Violation) {
+	envelope := Envelope{StatusCode: status, Message: message, Error: http.StatusText(status), Code: reason}
+	if reason == affiliate.ReasonValidation {
+		for _, v := range violations {
+			envelope.Details = append(envelope.Details, Detail(v))
+		}
+	}
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	// Strings and ints: Encode cannot fail.
+	_ = encoder.Encode(envelope)
+
+	h := w.Header()
+	h.Del("Content-Encoding")
+	h.Del("Etag")
+	h.Del("Last-Modified")
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(body.Len()))
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes())
+}

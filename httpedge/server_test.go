@@ -1,0 +1,141 @@
+package httpedge
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+func TestRequestID(t *testing.T) {
+	minted := func() string { return "minted" }
+	for in, want := range map[string]string{
+		"":                       "minted",
+		"abc-123":                "abc-123",
+		"with space":             "minted",
+		"tab\there":              "minted",
+		"ünïcode":                "minted",
+		strings.Repeat("x", 128): strings.Repeat("x", 128),
+		strings.Repeat("x", 129): "minted",
+	} {
+		r := request("192.0.2.1:1")
+		r.Header[RequestIDHeader] = []string{in}
+		if got := RequestID(r, minted); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestWriteErrorPrintsTheEnvelope(t *testing.T) {
+	w := httptest.NewRecorder()
+	WriteError(w, 400, affiliate.ReasonValidation, "The request is invalid.", affiliate.Violation{Field: "url", Message: "is <bad>"})
+	want := `{"statusCode":400,"message":"The request is invalid.","error":"Bad Request","code":"VALIDATION_ERROR","details":[{"field":"url","message":"is <bad>"}]}` + "\n"
+	if got := w.Body.String(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+
+	w = httptest.NewRecorder()
+	w.Header().Set("Retry-After", "3")
+	WriteError(w, 429, affiliate.ReasonRateLimitExceeded, "Slow down.", affiliate.Violation{Field: "x"})
+	var body map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+		t.Fatal(err)
+	}
+	if _, there := body["details"]; there || w.Header().Get("Retry-After") != "3" {
+		t.Errorf("details only for validation, headers kept: %s %v", w.Body, w.Header())
+	}
+}
+
+func TestGuard(t *testing.T) {
+	var reported any
+	report := func(_ *http.Request, thrown any, stack []byte) {
+		if len(stack) == 0 {
+			t.Error("no stack")
+		}
+		reported = thrown
+	}
+
+	w := httptest.NewRecorder()
+	Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }), report).ServeHTTP(w, request("192.0.2.1:1"))
+	if w.Code != 500 || reported != "boom" || !strings.Contains(w.Body.String(), `"code":"INTERNAL_ERROR"`) || strings.Contains(w.Body.String(), "boom") {
+		t.Errorf("%d %s, reported %v", w.Code, w.Body, reported)
+	}
+
+	defer func() {
+		if recover() != http.ErrAbortHandler {
+			t.Error("a half written answer must cut the connection")
+		}
+	}()
+	Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "half")
+		panic("late")
+	}), report).ServeHTTP(httptest.NewRecorder(), request("192.0.2.1:1"))
+}
+
+func TestPlainHTTPOnTheTLSPort(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }), slog.New(slog.DiscardHandler))
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(server, listener, &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}) }()
+
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(conn, "POST /v1/clicks HTTP/1.1\r\nHost: x\r\n\r\n")
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(answer.Body)
+	_ = conn.Close()
+	if answer.StatusCode != 403 || !strings.Contains(string(body), `"code":"HTTPS_REQUIRED"`) {
+		t.Errorf("%d %s", answer.StatusCode, body)
+	}
+
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	answer, err = client.Get("https://" + listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ = io.ReadAll(answer.Body)
+	_ = answer.Body.Close()
+	if string(body) != "HTTP/2.0" {
+		t.Errorf("TLS clients speak %s", body)
+	}
+	client.CloseIdleConnections()
+	_ = server.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func selfSigned(t *testing.T) tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}

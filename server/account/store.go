@@ -1,0 +1,33 @@
+package account
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Store keeps accounts and sessions.
+type Store interface {
+	// CreateMerchant refuses with EMAIL_TAKEN.
+	CreateMerchant(ctx context.Context, user affiliate.User, passwordHash string, member affiliate.Member,
+		keys []affiliate.NewAPIKey, session affiliate.Session, refresh [sha256.Size]byte) error
+	// CreatePartner refuses with EMAIL_TAKEN.
+	CreatePartner(ctx context.Context, user affiliate.User, passwordHash string,
+		session affiliate.Session, refresh [sha256.Size]byte) error
+	// Account finds an account by kind and lower-case address.
+	Account(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, ok bool, err error)
+	// LoginFailures counts a subject's failures since an instant, and tells the last.
+	LoginFailures(ctx context.Context, subject []byte, since time.Time) (count int, last time.Time, err error)
+	RecordLoginFailure(ctx context.Context, subject []byte, now time.Time) error
+	// OpenSession also forgets the subject's failures and, when it is not empty,
+	// stores a renewed password hash.
+	OpenSession(ctx context.Context, session affiliate.Session, refresh [sha256.Size]byte, subject []byte, renewedHash string) error
+	// RotateRefreshToken spends one token and stores the next. A token that is
+	// unknown, spent, expired, revoked or, when kind is given, of the other kind
+	// is refused with REFRESH_TOKEN_INVALID; a spent one also revokes its session.
+	RotateRefreshToken(ctx context.Context, spent, fresh [sha256.Size]byte, kind *affiliate.AccountKind, now time.Time) (affiliate.Account, affiliate.SessionID, error)
+	// EndSession revokes the session of a token, spent or not.
+	EndSession(ctx context.Context, refresh [sha256.Size]byte, now time.Time) error
+}

@@ -1,0 +1,106 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// ErrorDomain is the domain of every google.rpc.ErrorInfo that leaves the core.
+const ErrorDomain = "tributary"
+
+// specs is the contract's table: reason → codes and standard sentence.
+var specs = readSpecs()
+
+func readSpecs() map[affiliate.Reason]*affiliatev1.ErrorSpec {
+	table := map[affiliate.Reason]*affiliatev1.ErrorSpec{}
+	values := affiliatev1.ErrorReason(0).Descriptor().Values()
+	for i := range values.Len() {
+		value := values.Get(i)
+		options := value.Options().(*descriptorpb.EnumValueOptions)
+		if value.Number() == 0 || !proto.HasExtension(options, affiliatev1.E_Error) {
+			continue
+		}
+		reason := affiliate.Reason(strings.TrimPrefix(string(value.Name()), "ERROR_REASON_"))
+		table[reason] = proto.GetExtension(options, affiliatev1.E_Error).(*affiliatev1.ErrorSpec)
+	}
+	return table
+}
+
+// toStatus turns what a handler returned into what the caller is told. Only an
+// *affiliate.Error speaks for itself; an ended context is unavailability; the
+// rest is an accident, whose words stay in the log.
+func toStatus(err error) *status.Status {
+	var refusal *affiliate.Error
+	switch {
+	case errors.As(err, &refusal):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		refusal = unavailable("")
+	default:
+		refusal = affiliate.Refuse(affiliate.ReasonInternal)
+	}
+	return refusalStatus(refusal)
+}
+
+func refusalStatus(refusal *affiliate.Error) *status.Status {
+	spec, ok := specs[refusal.Reason]
+	if !ok {
+		// A reason without a line in the contract; a test keeps this from happening.
+		refusal = affiliate.Refuse(affiliate.ReasonInternal)
+		spec = specs[refusal.Reason]
+	}
+	message := refusal.Message
+	if message == "" {
+		message = spec.GetMessage()
+	}
+	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{
+		Reason:   string(refusal.Reason),
+		Domain:   ErrorDomain,
+		Metadata: refusal.Metadata,
+	}}
+	if len(refusal.Violations) > 0 {
+		fields := make([]*errdetails.BadRequest_FieldViolation, len(refusal.Violations))
+		for i, v := range refusal.Violations {
+			fields[i] = &errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Message}
+		}
+		details = append(details, &errdetails.BadRequest{FieldViolations: fields})
+	}
+	st := status.New(codes.Code(spec.GetGrpcCode()), message) // #nosec G115 -- the contract's small numbers
+	with, err := st.WithDetails(details...)
+	if err != nil {
+		return st
+	}
+	return with
+}
+
+// unavailable says that a dependency is lost; the caller may try again soon.
+func unavailable(dependency string) *affiliate.Error {
+	refusal := affiliate.Refuse(affiliate.ReasonServiceUnavailable)
+	refusal.Metadata = map[string]string{"retry_after": "1"}
+	if dependency != "" {
+		refusal.Message = fmt.Sprintf("The %s is not reachable.", dependency)
+		refusal.Metadata["dependency"] = dependency
+	}
+	return refusal
+}
+
+// isAccident reports whether err is none of the caller's business and has to be
+// logged with its words.
+func isAccident(err error) bool {
+	var refusal *affiliate.Error
+	if errors.As(err, &refusal) {
+		return refusal.Reason == affiliate.ReasonInternal
+	}
+	return !errors.Is(err, context.Canceled)
+}

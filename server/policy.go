@@ -1,0 +1,170 @@
+package server
+
+import (
+	"fmt"
+
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// Zone is a limit zone of SPEC.md section 8.
+type Zone string
+
+// The zones that the core counts. Tracking is the collector's.
+const (
+	// ZoneNone is not counted at all: health.
+	ZoneNone        Zone = ""
+	ZoneGeneral     Zone = "general"
+	ZoneAuth        Zone = "auth"
+	ZoneConversions Zone = "conversions"
+)
+
+// Action is a row of the role matrix (DECISIONS.md section 11).
+type Action string
+
+// The rows that have methods.
+const (
+	readDashboards Action = "read dashboards"
+	runPrograms    Action = "programmes, partners, links, codes"
+	review         Action = "approve, reject, override, review"
+	manageKeys     Action = "webhooks, API keys, processor"
+)
+
+// roles is the matrix: who may do what.
+var roles = map[Action][]affiliate.Role{
+	readDashboards: {
+		affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager, affiliate.RoleFinance,
+		affiliate.RoleDeveloper, affiliate.RoleViewer,
+	},
+	runPrograms: {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager},
+	review:      {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager, affiliate.RoleFinance},
+	manageKeys:  {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleDeveloper},
+}
+
+// Policy is what a method demands of its caller.
+type Policy struct {
+	// Accept are the kinds of credential that may call. Nobody: no credential is
+	// needed, and one that is given is not looked at.
+	Accept Credential
+	// Action is the row of the role matrix that a merchant's token has to meet.
+	Action Action
+	Zone   Zone
+	// Refusal is the reason for a missing or bad credential; UNAUTHORIZED unless
+	// the contract names another. An expired access token is always UNAUTHORIZED.
+	Refusal affiliate.Reason
+}
+
+func merchant(action Action) Policy {
+	return Policy{Accept: MerchantToken, Action: action, Zone: ZoneGeneral, Refusal: affiliate.ReasonUnauthorized}
+}
+
+func partner() Policy {
+	return Policy{Accept: PartnerToken, Zone: ZoneGeneral, Refusal: affiliate.ReasonUnauthorized}
+}
+
+func open(zone Zone) Policy { return Policy{Accept: Nobody, Zone: zone} }
+
+// policies has a line for every method that is served. GateService/Admit has
+// none of its own: it is judged as the method that it asks about.
+var policies = map[string]Policy{
+	affiliatev1.HealthService_CheckLiveness_FullMethodName:  open(ZoneNone),
+	affiliatev1.HealthService_CheckReadiness_FullMethodName: open(ZoneNone),
+
+	// On the private port only, for orchestrators that speak gRPC.
+	healthpb.Health_Check_FullMethodName: open(ZoneNone),
+	healthpb.Health_List_FullMethodName:  open(ZoneNone),
+
+	affiliatev1.AccountService_RegisterMerchant_FullMethodName:       open(ZoneAuth),
+	affiliatev1.AccountService_RegisterPartner_FullMethodName:        open(ZoneAuth),
+	affiliatev1.AccountService_LoginMerchant_FullMethodName:          open(ZoneAuth),
+	affiliatev1.AccountService_LoginPartner_FullMethodName:           open(ZoneAuth),
+	affiliatev1.AccountService_RefreshMerchantSession_FullMethodName: open(ZoneAuth),
+	affiliatev1.AccountService_RefreshPartnerSession_FullMethodName:  open(ZoneAuth),
+	affiliatev1.AccountService_RefreshSession_FullMethodName:         open(ZoneAuth),
+	affiliatev1.AccountService_Logout_FullMethodName:                 open(ZoneAuth),
+
+	affiliatev1.WorkspaceService_GetApiKeys_FullMethodName:   merchant(readDashboards),
+	affiliatev1.WorkspaceService_CreateApiKey_FullMethodName: merchant(manageKeys),
+
+	affiliatev1.ProgramService_CreateProgram_FullMethodName:   merchant(runPrograms),
+	affiliatev1.ProgramService_ListPrograms_FullMethodName:    merchant(readDashboards),
+	affiliatev1.ProgramService_GetProgram_FullMethodName:      merchant(readDashboards),
+	affiliatev1.ProgramService_UpdateProgram_FullMethodName:   merchant(runPrograms),
+	affiliatev1.ProgramService_ActivateProgram_FullMethodName: merchant(runPrograms),
+	affiliatev1.ProgramService_PauseProgram_FullMethodName:    merchant(runPrograms),
+	affiliatev1.ProgramService_ArchiveProgram_FullMethodName:  merchant(runPrograms),
+
+	affiliatev1.ParticipantService_Apply_FullMethodName:                partner(),
+	affiliatev1.ParticipantService_ListParticipants_FullMethodName:     merchant(readDashboards),
+	affiliatev1.ParticipantService_GetParticipant_FullMethodName:       merchant(readDashboards),
+	affiliatev1.ParticipantService_ApproveParticipant_FullMethodName:   merchant(runPrograms),
+	affiliatev1.ParticipantService_RejectParticipant_FullMethodName:    merchant(runPrograms),
+	affiliatev1.ParticipantService_SuspendParticipant_FullMethodName:   merchant(runPrograms),
+	affiliatev1.ParticipantService_ReinstateParticipant_FullMethodName: merchant(runPrograms),
+
+	affiliatev1.ConversionService_ReportConversion_FullMethodName: {
+		Accept: SecretKey, Zone: ZoneConversions, Refusal: affiliate.ReasonInvalidAPIKey,
+	},
+
+	affiliatev1.CommissionService_ListCommissions_FullMethodName:        merchant(readDashboards),
+	affiliatev1.CommissionService_ListProgramCommissions_FullMethodName: merchant(readDashboards),
+	affiliatev1.CommissionService_GetCommission_FullMethodName:          merchant(readDashboards),
+	affiliatev1.CommissionService_ApproveCommission_FullMethodName:      merchant(review),
+	affiliatev1.CommissionService_RejectCommission_FullMethodName:       merchant(review),
+}
+
+// PolicyOf is the declared policy of a method.
+func PolicyOf(method string) (Policy, bool) {
+	p, ok := policies[method]
+	return p, ok
+}
+
+// checkPolicies refuses a server with a method that nobody decided about.
+func checkPolicies(services []*grpc.ServiceDesc) error {
+	for _, service := range services {
+		for _, method := range service.Methods {
+			full := "/" + service.ServiceName + "/" + method.MethodName
+			if full == affiliatev1.GateService_Admit_FullMethodName {
+				continue
+			}
+			if _, ok := policies[full]; !ok {
+				return fmt.Errorf("method %s has no policy", full)
+			}
+		}
+		for _, stream := range service.Streams {
+			full := "/" + service.ServiceName + "/" + stream.StreamName
+			if _, ok := policies[full]; !ok {
+				return fmt.Errorf("method %s has no policy", full)
+			}
+		}
+	}
+	return nil
+}
+
+// authorise judges an identity by a policy: 401 before 403.
+func (p Policy) authorise(id identity) error {
+	if p.Accept&Nobody != 0 {
+		return nil
+	}
+	switch id.fault {
+	case expired:
+		return affiliate.Refuse(affiliate.ReasonUnauthorized)
+	case missing, bad:
+		return affiliate.Refuse(p.Refusal)
+	}
+	if p.Accept&id.principal.Kind == 0 {
+		return affiliate.Refuse(affiliate.ReasonForbidden)
+	}
+	if id.principal.Kind == MerchantToken {
+		for _, role := range roles[p.Action] {
+			if role == id.principal.Role {
+				return nil
+			}
+		}
+		return affiliate.Refuse(affiliate.ReasonForbidden)
+	}
+	return nil
+}

@@ -1,0 +1,373 @@
+package server
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+func TestChainOrder(t *testing.T) {
+	want := []string{
+		"panic guard", "request id", "access log", "error mapping", "recovery", "deadline",
+		"authentication", "rate limit", "authorisation", "validation",
+	}
+	var got []string
+	for _, l := range (&frame{}).chain() {
+		got = append(got, l.name)
+		if l.why == "" {
+			t.Errorf("%s stands there without a reason", l.name)
+		}
+	}
+	if strings.Join(got, ",") != strings.Join(want, ",") {
+		t.Errorf("order %v, want %v", got, want)
+	}
+}
+
+// Every reason of the domain has its line in the contract, and the other way
+// round for those that the core gives.
+func TestEveryReasonHasItsSpec(t *testing.T) {
+	values := affiliatev1.ErrorReason(0).Descriptor().Values()
+	if len(specs) != values.Len()-1 {
+		t.Errorf("%d of %d reasons have a spec", len(specs), values.Len()-1)
+	}
+	for reason, spec := range specs {
+		if spec.GetHttpStatus() < 400 || spec.GetGrpcCode() == 0 || spec.GetMessage() == "" {
+			t.Errorf("%s: %v", reason, spec)
+		}
+		st := toStatus(fmt.Errorf("wrapped: %w", affiliate.Refuse(reason)))
+		if int32(st.Code()) != spec.GetGrpcCode() || st.Message() != spec.GetMessage() {
+			t.Errorf("%s answers %v", reason, st)
+		}
+		if info := errorInfo(st); info.GetReason() != string(reason) || info.GetDomain() != ErrorDomain {
+			t.Errorf("%s travels as %v", reason, info)
+		}
+	}
+}
+
+func TestAccidentsKeepTheirWordsInside(t *testing.T) {
+	st := toStatus(errors.New("pq: password of user tributary is hunter2"))
+	if st.Code() != codes.Internal || strings.Contains(st.String(), "hunter2") || errorInfo(st).GetReason() != "INTERNAL_ERROR" {
+		t.Errorf("got %v", st)
+	}
+	if st = toStatus(fmt.Errorf("query: %w", context.DeadlineExceeded)); errorInfo(st).GetReason() != "SERVICE_UNAVAILABLE" {
+		t.Errorf("got %v", st)
+	}
+}
+
+func errorInfo(st *status.Status) *errdetails.ErrorInfo {
+	for _, d := range st.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return info
+		}
+	}
+	return nil
+}
+
+// Every method of the contract has a policy, and every policy a method.
+func TestPoliciesAndMethodsMatch(t *testing.T) {
+	methods := map[string]bool{
+		affiliatev1.GateService_Admit_FullMethodName: true, // judged as what it asks about
+		healthpb.Health_Check_FullMethodName:         true,
+		healthpb.Health_List_FullMethodName:          true,
+	}
+	protoregistry.GlobalFiles.RangeFilesByPackage("affiliate.v1", func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			service := file.Services().Get(i)
+			for j := range service.Methods().Len() {
+				full := fmt.Sprintf("/%s/%s", service.FullName(), service.Methods().Get(j).Name())
+				methods[full] = true
+				if _, ok := policies[full]; !ok && full != affiliatev1.GateService_Admit_FullMethodName {
+					t.Errorf("%s has no policy", full)
+				}
+			}
+		}
+		return true
+	})
+	for method := range policies {
+		if !methods[method] {
+			t.Errorf("a policy for %s, which is not served", method)
+		}
+	}
+	err := checkPolicies([]*grpc.ServiceDesc{{
+		ServiceName: "affiliate.v1.ProgramService",
+		Methods:     []grpc.MethodDesc{{MethodName: "NobodyDecidedAboutThis"}},
+	}})
+	if err == nil {
+		t.Error("a method without a policy was accepted")
+	}
+	err = checkPolicies([]*grpc.ServiceDesc{{
+		ServiceName: "affiliate.v1.ProgramService",
+		Streams:     []grpc.StreamDesc{{StreamName: "NobodyDecidedAboutThis"}},
+	}})
+	if err == nil {
+		t.Error("a stream without a policy was accepted")
+	}
+	for method, policy := range policies {
+		if policy.Accept == 0 {
+			t.Errorf("%s accepts nobody at all", method)
+		}
+		if policy.Accept&MerchantToken != 0 && len(roles[policy.Action]) == 0 {
+			t.Errorf("%s: action %q is not in the matrix", method, policy.Action)
+		}
+		if policy.Accept&Nobody == 0 && policy.Refusal == "" {
+			t.Errorf("%s has no reason for a missing credential", method)
+		}
+	}
+}
+
+func testTokenKeys(t *testing.T, now func() time.Time) (*TokenKeys, ed25519.PrivateKey) {
+	t.Helper()
+	seed := make([]byte, ed25519.SeedSize)
+	_, _ = rand.Read(seed)
+	keys, err := ParseTokenKeys("k1:"+base64.StdEncoding.EncodeToString(seed), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys, ed25519.NewKeyFromSeed(seed)
+}
+
+func TestTokens(t *testing.T) {
+	start := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
+	now := start
+	keys, private := testTokenKeys(t, func() time.Time { return now })
+	user := affiliate.User{ID: affiliate.NewID[affiliate.User](now), Kind: affiliate.Partner}
+	session := affiliate.NewID[affiliate.Session](now)
+	good, err := keys.Sign(user, session, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forge := func(method jwt.SigningMethod, key any, change func(*jwt.Token, *claims)) string {
+		t.Helper()
+		c := claims{
+			RegisteredClaims: jwt.RegisteredClaims{
+				Issuer: tokenIssuer, Audience: jwt.ClaimStrings{tokenAudience},
+				ExpiresAt: jwt.NewNumericDate(start.Add(time.Minute)), NotBefore: jwt.NewNumericDate(start),
+			},
+			Type: affiliate.Partner, Session: session.String(),
+		}
+		token := jwt.NewWithClaims(method, &c)
+		token.Header["kid"] = "k1"
+		if change != nil {
+			change(token, &c)
+		}
+		text, err := token.SignedString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	_, stranger, _ := ed25519.GenerateKey(rand.Reader)
+	cases := []struct {
+		name, token string
+		after       time.Duration
+		ok, expired bool
+	}{
+		{"signed by us", good, 0, true, false},
+		{"in its last second, with the leeway", good, affiliate.AccessTokenLife + tokenLeeway - time.Second, true, false},
+		{"after its end", good, affiliate.AccessTokenLife + tokenLeeway, false, true},
+		{"forged like ours", forge(jwt.SigningMethodEdDSA, private, nil), 0, true, false},
+		{"not yet", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.NotBefore = jwt.NewNumericDate(start.Add(31 * time.Second)) }), 0, false, false},
+		{"another's key", forge(jwt.SigningMethodEdDSA, stranger, nil), 0, false, false},
+		{"another's key and expired", forge(jwt.SigningMethodEdDSA, stranger, nil), time.Hour, false, false},
+		{"alg none", forge(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil), 0, false, false},
+		{"HMAC with the public key", forge(jwt.SigningMethodHS256, []byte(private.Public().(ed25519.PublicKey)), nil), 0, false, false},
+		{"unknown kid", forge(jwt.SigningMethodEdDSA, private, func(t *jwt.Token, _ *claims) { t.Header["kid"] = "k2" }), 0, false, false},
+		{"jku", forge(jwt.SigningMethodEdDSA, private, func(t *jwt.Token, _ *claims) { t.Header["jku"] = "https://evil.example" }), 0, false, false},
+		{"jwk", forge(jwt.SigningMethodEdDSA, private, func(t *jwt.Token, _ *claims) { t.Header["jwk"] = map[string]string{} }), 0, false, false},
+		{"another issuer", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Issuer = "other" }), 0, false, false},
+		{"another audience", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Audience = jwt.ClaimStrings{"other"} }), 0, false, false},
+		{"no end", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.ExpiresAt = nil }), 0, false, false},
+		{"another kind", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Type = "robot" }), 0, false, false},
+		{"no session", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Session = "" }), 0, false, false},
+		{"garbage", "a.b.c", 0, false, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			now = start.Add(c.after)
+			got, err := keys.verify(c.token)
+			if c.ok != (err == nil) || c.expired != errors.Is(err, errTokenExpired) {
+				t.Fatalf("verify: %v", err)
+			}
+			if c.ok && got != session {
+				t.Errorf("session %v, want %v", got, session)
+			}
+		})
+	}
+}
+
+func TestTokenKeysRotate(t *testing.T) {
+	seed := func(b byte) string {
+		return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(b), ed25519.SeedSize)))
+	}
+	old, err := ParseTokenKeys("old:"+seed('o'), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := old.Sign(affiliate.User{Kind: affiliate.Partner}, affiliate.NewID[affiliate.Session](time.Now()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := ParseTokenKeys("new:"+seed('n')+", old:"+seed('o'), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := both.verify(token); err != nil {
+		t.Errorf("the old key's token: %v", err)
+	}
+	if both.signing != "new" || len(both.Public()) != 2 {
+		t.Errorf("signing %q, %d public", both.signing, len(both.Public()))
+	}
+	for _, list := range []string{"", "k1", "k1:xx", "k1:" + base64.StdEncoding.EncodeToString([]byte("short")), "a:" + seed('a') + ",a:" + seed('b')} {
+		if _, err := ParseTokenKeys(list, time.Now); err == nil {
+			t.Errorf("%q was taken", list)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	if w := Word(affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING_FEES); w != string(affiliate.NetOfTaxShippingAndFee) {
+		t.Errorf("word %q", w)
+	}
+	if w := Word(affiliatev1.Mode_MODE_UNSPECIFIED); w != "" {
+		t.Errorf("unspecified is %q", w)
+	}
+	if e := FromWord[affiliatev1.Role](affiliate.RoleFinance); e != affiliatev1.Role_ROLE_FINANCE {
+		t.Errorf("enum %v", e)
+	}
+	if e := FromWord[affiliatev1.Role]("king"); e != affiliatev1.Role_ROLE_UNSPECIFIED {
+		t.Errorf("enum %v", e)
+	}
+}
+
+func TestViolationsAreAllReportedWithProtoPaths(t *testing.T) {
+	name := strings.Repeat("é", 101)
+	err := validate(nil, &affiliatev1.CreateProgramRequest{
+		Name:                  "  " + name + " ",
+		AttributionWindowDays: ptr(int32(366)),
+		CommissionRules:       &affiliatev1.CommissionRules{Percentage: ptr(100.5), HoldPeriodDays: ptr(int32(181))},
+	})
+	var refusal *affiliate.Error
+	if !errors.As(err, &refusal) || refusal.Reason != affiliate.ReasonValidation {
+		t.Fatalf("got %v", err)
+	}
+	var fields []string
+	for _, v := range refusal.Violations {
+		fields = append(fields, v.Field)
+	}
+	slices.Sort(fields)
+	want := "attribution_window_days,commission_rules.hold_period_days,commission_rules.percentage,name"
+	if strings.Join(fields, ",") != want {
+		t.Errorf("fields %v, want %s", fields, want)
+	}
+	conversion := &affiliatev1.ReportConversionRequest{
+		EventType: affiliatev1.EventType_EVENT_TYPE_LEAD, ExternalTransactionId: "x",
+		LineItems: []*affiliatev1.LineItem{{ProductId: "p"}, {ProductId: "p", AmountCents: -1}},
+	}
+	if err := validate(nil, conversion); !errors.As(err, &refusal) || refusal.Violations[0].Field != "line_items[1].amount_cents" {
+		t.Errorf("got %v", err)
+	}
+	trimmed := &affiliatev1.CreateApiKeyRequest{Name: "  shop \n"}
+	if err := validate(nil, trimmed); err != nil || trimmed.GetName() != "shop" {
+		t.Errorf("%v, name %q", err, trimmed.GetName())
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// countingLimiter admits everything and remembers what it was asked.
+type countingLimiter struct{ asked []string }
+
+func (l *countingLimiter) Allow(_ context.Context, zone Zone, subject string) Allowance {
+	l.asked = append(l.asked, string(zone)+" "+strings.SplitN(subject, ":", 2)[0])
+	return Allowance{Allowed: true, Limit: 10, Remaining: 9, Reset: 60}
+}
+
+func TestWhoIsCountedWhere(t *testing.T) {
+	key := Principal{Kind: SecretKey, Key: affiliate.NewID[affiliate.APIKey](time.Now())}
+	user := Principal{Kind: MerchantToken, User: affiliate.NewID[affiliate.User](time.Now())}
+	conversions := policies[affiliatev1.ConversionService_ReportConversion_FullMethodName]
+	programs := policies[affiliatev1.ProgramService_ListPrograms_FullMethodName]
+	cases := []struct {
+		name   string
+		policy Policy
+		id     identity
+		want   string
+	}{
+		{"conversion with its key", conversions, identity{principal: key}, "conversions key"},
+		{"conversion with a token", conversions, identity{principal: user}, "general user"},
+		{"conversion without", conversions, identity{fault: missing}, "general address"},
+		{"list with a token", programs, identity{principal: user}, "general user"},
+		{"list with garbage", programs, identity{fault: bad}, "general address"},
+		{"login", open(ZoneAuth), identity{fault: missing}, "auth address"},
+		{"health", open(ZoneNone), identity{fault: missing}, ""},
+	}
+	for _, c := range cases {
+		l := &countingLimiter{}
+		if err := limit(t.Context(), l, c.policy, c.id); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if got := strings.Join(l.asked, ","); got != c.want {
+			t.Errorf("%s counted as %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestRolesBoundWhatAMerchantMayDo(t *testing.T) {
+	may := map[affiliate.Role]string{
+		affiliate.RoleOwner: "rpvk", affiliate.RoleAdmin: "rpvk", affiliate.RoleManager: "rpv",
+		affiliate.RoleFinance: "rv", affiliate.RoleDeveloper: "rk", affiliate.RoleViewer: "r",
+	}
+	letters := map[string]Action{"r": readDashboards, "p": runPrograms, "v": review, "k": manageKeys}
+	for role, allowed := range may {
+		for letter, action := range letters {
+			err := merchant(action).authorise(identity{principal: Principal{Kind: MerchantToken, Role: role}})
+			if (err == nil) != strings.Contains(allowed, letter) {
+				t.Errorf("%s, %s: %v", role, action, err)
+			}
+		}
+	}
+}
+
+func TestPanicsBecomeInternalErrors(t *testing.T) {
+	f := &frame{log: slog.New(slog.DiscardHandler), now: time.Now}
+	boom := func(context.Context, any) (any, error) { panic("boom") }
+	_, err := f.guard(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"}, boom)
+	if errorInfo(status.Convert(err)).GetReason() != "INTERNAL_ERROR" {
+		t.Errorf("guard: %v", err)
+	}
+	_, err = f.recover(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"}, boom)
+	if !errors.Is(err, affiliate.Refuse(affiliate.ReasonInternal)) {
+		t.Errorf("recovery: %v", err)
+	}
+}
+
+// Nobody outside the process and the trusted proxies can say who a client is.
+func TestClaimsAboutTheClientNeedTrust(t *testing.T) {
+	f := &frame{now: time.Now}
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-client-ip", "203.0.113.9", "x-request-id", "chosen"))
+	c := callerFrom(f.withCaller(ctx))
+	if c.address.IsValid() || c.requestID == "chosen" {
+		t.Errorf("believed %v, %q", c.address, c.requestID)
+	}
+}

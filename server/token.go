@@ -1,0 +1,142 @@
+package server
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// What every access token of ours says of itself.
+const (
+	tokenIssuer   = "tributary"
+	tokenAudience = "tributary-api"
+	// tokenLeeway forgives clocks that differ, on exp and nbf.
+	tokenLeeway = 30 * time.Second
+)
+
+// errTokenExpired is a token that was good once.
+var errTokenExpired = errors.New("access token expired")
+
+// TokenKeys signs and checks access tokens: EdDSA (Ed25519) and nothing else,
+// whatever a token's header asks for.
+type TokenKeys struct {
+	signing string
+	keys    map[string]ed25519.PrivateKey
+	now     func() time.Time
+	parser  *jwt.Parser
+}
+
+// ParseTokenKeys reads TRIBUTARY_JWT_KEYS: `kid:base64,…`, each key the 32 bytes
+// of an Ed25519 seed. The first signs, all of them verify, so a key is rotated
+// by putting a new one in front and dropping the old one 15 minutes later.
+func ParseTokenKeys(list string, now func() time.Time) (*TokenKeys, error) {
+	k := &TokenKeys{
+		keys: map[string]ed25519.PrivateKey{},
+		now:  now,
+		parser: jwt.NewParser(
+			jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}),
+			jwt.WithIssuer(tokenIssuer),
+			jwt.WithAudience(tokenAudience),
+			jwt.WithExpirationRequired(),
+			jwt.WithLeeway(tokenLeeway),
+			jwt.WithTimeFunc(now),
+		),
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		kid, encoded, ok := strings.Cut(strings.TrimSpace(part), ":")
+		seed, err := base64.StdEncoding.DecodeString(encoded)
+		if !ok || kid == "" || err != nil || len(seed) != ed25519.SeedSize {
+			return nil, fmt.Errorf("each entry must be kid:base64 of %d bytes", ed25519.SeedSize)
+		}
+		if _, twice := k.keys[kid]; twice {
+			return nil, fmt.Errorf("kid %q stands twice", kid)
+		}
+		if k.signing == "" {
+			k.signing = kid
+		}
+		k.keys[kid] = ed25519.NewKeyFromSeed(seed)
+	}
+	return k, nil
+}
+
+// Public are the public halves by kid, for the edge directory.
+func (k *TokenKeys) Public() map[string]ed25519.PublicKey {
+	public := make(map[string]ed25519.PublicKey, len(k.keys))
+	for kid, key := range k.keys {
+		public[kid] = key.Public().(ed25519.PublicKey)
+	}
+	return public
+}
+
+// claims are the token's words. The role is a hint for clients: the core reads
+// it from the database.
+type claims struct {
+	jwt.RegisteredClaims
+	Type      affiliate.AccountKind `json:"typ"`
+	Workspace string                `json:"wid,omitempty"`
+	Role      affiliate.Role        `json:"role,omitempty"`
+	Session   string                `json:"sid"`
+}
+
+// Sign makes an access token for a session, good for affiliate.AccessTokenLife.
+func (k *TokenKeys) Sign(user affiliate.User, session affiliate.SessionID, member *affiliate.Member) (string, error) {
+	now := k.now()
+	c := claims{
+		RegisteredClaims: jwt.RegisteredClaims{
+			Issuer:    tokenIssuer,
+			Subject:   user.ID.String(),
+			Audience:  jwt.ClaimStrings{tokenAudience},
+			ExpiresAt: jwt.NewNumericDate(now.Add(affiliate.AccessTokenLife)),
+			NotBefore: jwt.NewNumericDate(now),
+			IssuedAt:  jwt.NewNumericDate(now),
+			ID:        affiliate.NewID[claims](now).String(),
+		},
+		Type:    user.Kind,
+		Session: session.String(),
+	}
+	if member != nil {
+		c.Workspace, c.Role = member.Workspace.ID.String(), member.Role
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c)
+	token.Header["kid"] = k.signing
+	return token.SignedString(k.keys[k.signing])
+}
+
+// verify checks a token and returns the session it names. errTokenExpired: it
+// is ours and well signed, and its time is over.
+func (k *TokenKeys) verify(text string) (affiliate.SessionID, error) {
+	var c claims
+	_, err := k.parser.ParseWithClaims(text, &c, func(t *jwt.Token) (any, error) {
+		for _, forbidden := range []string{"jku", "x5u", "jwk", "x5c", "crit"} {
+			if _, there := t.Header[forbidden]; there {
+				return nil, fmt.Errorf("header %s is not taken", forbidden)
+			}
+		}
+		kid, _ := t.Header["kid"].(string)
+		key, ok := k.keys[kid]
+		if !ok {
+			return nil, errors.New("unknown kid")
+		}
+		return key.Public(), nil
+	})
+	switch {
+	case errors.Is(err, jwt.ErrTokenExpired) && !errors.Is(err, jwt.ErrTokenSignatureInvalid):
+		return affiliate.SessionID{}, errTokenExpired
+	case err != nil:
+		return affiliate.SessionID{}, err
+	case c.Type != affiliate.Merchant && c.Type != affiliate.Partner:
+		return affiliate.SessionID{}, errors.New("claim typ")
+	}
+	session, ok := affiliate.ParseID[affiliate.Session](c.Session)
+	if !ok {
+		return affiliate.SessionID{}, errors.New("claim sid")
+	}
+	return session, nil
+}

@@ -1,0 +1,85 @@
+// Package upkeep keeps the tables in shape: partitions exist before the clicks
+// that go into them, and sessions that have ended do not pile up.
+//
+// Each run repeats what an earlier one may have left, so a missed run is made
+// good by the next. It does not delete anything that the business may still
+// ask for.
+package upkeep
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const (
+	// Every is how often the job runs, besides once at each start.
+	Every = time.Hour
+	// daysAhead is how far ahead partitions of clicks are made, daysBack how far
+	// back: a journal replayed after an outage brings clicks of days ago.
+	daysAhead = 7
+	daysBack  = 7
+	// forgetBatch bounds one deletion, forgetAfter is how long an ended session
+	// stays for those who look into an incident.
+	forgetBatch = 1000
+	forgetAfter = 24 * time.Hour
+)
+
+// Store does the work.
+type Store interface {
+	// EnsureClickPartitions makes the daily partitions from one day to another,
+	// both included, and tells how many were missing.
+	EnsureClickPartitions(ctx context.Context, first, last time.Time) (made int, err error)
+	// StrayClicks counts clicks that no partition was made for, up to a bound.
+	StrayClicks(ctx context.Context) (int, error)
+	// ForgetEnded deletes sessions that ended before an instant, a batch at a time.
+	ForgetEnded(ctx context.Context, before time.Time, limit int) (int64, error)
+}
+
+// Worker works affiliate.Upkeep.
+type Worker struct {
+	river.WorkerDefaults[affiliate.Upkeep]
+	store Store
+	log   *slog.Logger
+	now   func() time.Time
+}
+
+// NewWorker makes the worker.
+func NewWorker(store Store, log *slog.Logger, now func() time.Time) *Worker {
+	return &Worker{store: store, log: log, now: now}
+}
+
+// Work runs once.
+func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.Upkeep]) error {
+	return w.Run(ctx)
+}
+
+// Run is Work outside the queue: a starting process wants today's partition at
+// once.
+func (w *Worker) Run(ctx context.Context) error {
+	now := w.now().UTC()
+	if _, err := w.store.EnsureClickPartitions(ctx, now.AddDate(0, 0, -daysBack), now.AddDate(0, 0, daysAhead)); err != nil {
+		return fmt.Errorf("partitions of clicks: %w", err)
+	}
+	stray, err := w.store.StrayClicks(ctx)
+	if err != nil {
+		return fmt.Errorf("default partition of clicks: %w", err)
+	}
+	if stray > 0 {
+		w.log.LogAttrs(ctx, slog.LevelWarn, "clicks lie in the default partition", slog.Int("rows_at_least", stray))
+	}
+	for {
+		gone, err := w.store.ForgetEnded(ctx, now.Add(-forgetAfter), forgetBatch)
+		if err != nil {
+			return fmt.Errorf("ended sessions: %w", err)
+		}
+		if gone < forgetBatch {
+			return nil
+		}
+	}
+}
