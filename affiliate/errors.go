@@ -84,11 +84,11 @@ type Violations []Violation
 func (v *Violations) Add(field, message string) { *v = append(*v, Violation{field, message}) }
 
 // Err is nil when nothing was added.
-func (v Violations) Err() error {
-	if len(v) == 0 {
+func (v *Violations) Err() error {
+	if len(*v) == 0 {
 		return nil
 	}
-	return &Error{Reason: ReasonValidation, Violations: v}
+	return &Error{Reason: ReasonValidation, Violations: *v}
 }
 
 // Error makes *Error an error.

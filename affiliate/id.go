@@ -11,19 +11,29 @@ import (
 // an ID[Participant] is wanted. The zero value means absent.
 type ID[T any] struct{ uuid.UUID }
 
-// Ids of the aggregates.
 type (
-	WorkspaceID   = ID[Workspace]
-	UserID        = ID[User]
-	SessionID     = ID[Session]
-	APIKeyID      = ID[APIKey]
-	ProgramID     = ID[Program]
+	// WorkspaceID identifies a workspace.
+	WorkspaceID = ID[Workspace]
+	// UserID identifies a user, merchant's or partner's.
+	UserID = ID[User]
+	// SessionID identifies a session.
+	SessionID = ID[Session]
+	// APIKeyID identifies an API key.
+	APIKeyID = ID[APIKey]
+	// ProgramID identifies a programme.
+	ProgramID = ID[Program]
+	// ParticipantID identifies a partner in one programme.
 	ParticipantID = ID[Participant]
-	ClickID       = ID[Click]
-	ConversionID  = ID[Conversion]
-	CommissionID  = ID[Commission]
-	DecisionID    = ID[Decision]
-	EventID       = ID[Event]
+	// ClickID identifies a click.
+	ClickID = ID[Click]
+	// ConversionID identifies a conversion.
+	ConversionID = ID[Conversion]
+	// CommissionID identifies a commission.
+	CommissionID = ID[Commission]
+	// DecisionID identifies an attribution decision.
+	DecisionID = ID[Decision]
+	// EventID identifies an event.
+	EventID = ID[Event]
 )
 
 // NewID makes a UUIDv7 (RFC 9562) whose embedded time is now, to the

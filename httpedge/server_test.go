@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"math/big"
@@ -76,7 +77,7 @@ func TestGuard(t *testing.T) {
 	}
 
 	defer func() {
-		if recover() != http.ErrAbortHandler {
+		if err, ok := recover().(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
 			t.Error("a half written answer must cut the connection")
 		}
 	}()
@@ -105,8 +106,8 @@ func TestPlainHTTPOnTheTLSPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	body, _ := io.ReadAll(answer.Body)
-	_ = conn.Close()
-	if answer.StatusCode != 403 || !strings.Contains(string(body), `"code":"HTTPS_REQUIRED"`) {
+	_, _ = answer.Body.Close(), conn.Close()
+	if answer.StatusCode != http.StatusForbidden || !strings.Contains(string(body), `"code":"HTTPS_REQUIRED"`) {
 		t.Errorf("%d %s", answer.StatusCode, body)
 	}
 
@@ -128,6 +129,7 @@ func TestPlainHTTPOnTheTLSPort(t *testing.T) {
 }
 
 func selfSigned(t *testing.T) tls.Certificate {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -154,6 +154,7 @@ func (p Policy) authorise(id identity) error {
 		return affiliate.Refuse(affiliate.ReasonUnauthorized)
 	case missing, bad:
 		return affiliate.Refuse(p.Refusal)
+	case noFault:
 	}
 	if p.Accept&id.principal.Kind == 0 {
 		return affiliate.Refuse(affiliate.ReasonForbidden)

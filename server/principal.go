@@ -73,6 +73,7 @@ func ActorFrom(ctx context.Context) affiliate.Actor {
 		actor.User = &p.User
 	case SecretKey, PublicKey:
 		actor.Key = &p.Key
+	case Nobody:
 	}
 	return actor
 }

@@ -53,14 +53,14 @@ func TestSecretKeys(t *testing.T) {
 	if !ok || key.Kind != affiliate.SecretKey || key.Mode != affiliate.ModeTest || created.Prefix != "sk_test_" || created.Last4 != key.Last4() {
 		t.Fatalf("created %v", created)
 	}
-	var clear int
-	if err := conn.QueryRow(t.Context(), `select count(*) from api_keys k where k::text like '%' || $1 || '%'`, created.SecretKey[8:]).Scan(&clear); err != nil || clear != 0 {
-		t.Errorf("the secret is in the table: %d, %v", clear, err)
+	var found int
+	if err := conn.QueryRow(t.Context(), `select count(*) from api_keys k where k::text like '%' || $1 || '%'`, created.SecretKey[8:]).Scan(&found); err != nil || found != 0 {
+		t.Errorf("the secret is in the table: %d, %v", found, err)
 	}
 
-	found, ok, err := store.LiveKey(t.Context(), key.Digest(), now)
-	if err != nil || !ok || found.Scope != (affiliate.Scope{Workspace: ws, Mode: affiliate.ModeTest}) {
-		t.Fatalf("live key %v, %v, %v", found, ok, err)
+	live, ok, err := store.LiveKey(t.Context(), key.Digest(), now)
+	if err != nil || !ok || live.Scope != (affiliate.Scope{Workspace: ws, Mode: affiliate.ModeTest}) {
+		t.Fatalf("live key %v, %v, %v", live, ok, err)
 	}
 	keys, err := service.GetApiKeys(as(affiliate.ModeTest), nil)
 	if err != nil || len(keys.SecretKeys) != 1 || keys.SecretKeys[0].LastUsedAt.AsTime() != now.Truncate(time.Minute) {

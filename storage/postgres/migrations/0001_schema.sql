@@ -103,6 +103,7 @@ create table programs (
   rules                   jsonb not null,       -- the version in force
   rules_version           integer not null,
   terms_url               text,
+  version                 integer not null default 1, -- one more with every change
   created_at              timestamptz not null,
   updated_at              timestamptz not null,
   primary key (workspace_id, id)
@@ -139,6 +140,7 @@ create table participants (
   suspended_at        timestamptz,
   suspension_reason   text,
   erased_at           timestamptz,
+  version             integer not null default 1, -- one more with every change
   created_at          timestamptz not null,
   updated_at          timestamptz not null,
   primary key (workspace_id, id),

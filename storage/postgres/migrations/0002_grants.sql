@@ -12,6 +12,7 @@ grant select, insert, update, delete on
 grant select, insert on
   program_rules, attribution_decisions, commission_history, audit_log
   to tributary_app;
+grant select on clicks_default to tributary_app; -- the alarm about days without a partition
 grant usage on sequence directory_version to tributary_app;
 revoke execute on function ensure_click_partitions(date, date) from public;
 grant execute on function ensure_click_partitions(date, date) to tributary_app;

@@ -1,0 +1,267 @@
+package affiliate
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var clickedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// matching is a purchase one hour after its click, 30 days of window, 30 percent.
+func matching() AttributionInputs {
+	click := NewID[Click](clickedAt)
+	rate := int64(3000)
+	return AttributionInputs{
+		Mode: ModeTest, EventType: Purchase, OccurredAt: clickedAt.Add(time.Hour),
+		Sale:  Sale{Paid: Money{10_000, "EUR"}},
+		Click: &click,
+		FoundClick: &FoundClick{
+			Mode: ModeTest, ReceivedAt: clickedAt, ExpiresAt: WindowEnd(clickedAt, 30),
+			Earner: Earner{
+				Program: NewID[Program](clickedAt), ProgramName: "Spring", ProgramStatus: ProgramActive,
+				Currency: "EUR", Model: FirstClick,
+				Rule:        RuleSnapshot{Version: 2, Rules: Rules{Type: Percentage, RateBps: &rate, NetBasis: Gross}},
+				Participant: NewID[Participant](clickedAt), Partner: NewID[User](clickedAt),
+				ParticipantStatus: ParticipantApproved,
+			},
+		},
+	}
+}
+
+func TestAttributeGivesEveryReason(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change     func(*AttributionInputs)
+		reason     AttributionReason
+		attributed bool
+		earns      bool
+		failed     string
+		says       string
+	}{
+		"matched": {
+			func(*AttributionInputs) {},
+			WhyClickMatched, true, true, "", "is credited to the partner whose link was clicked on 1 March 2026 at 12:00:00.000 UTC",
+		},
+		"renewal": {
+			func(in *AttributionInputs) { in.EventType = Renewal },
+			WhyClickMatched, true, true, "", "The renewal on",
+		},
+		"unknown": {
+			func(in *AttributionInputs) { in.FoundClick = nil },
+			WhyClickUnknown, false, false, "click.known", "no click with the id",
+		},
+		"other mode": {
+			func(in *AttributionInputs) { in.FoundClick.Mode = ModeLive },
+			WhyClickUnknown, false, false, "click.known", "no click with the id",
+		},
+		"expired": {
+			func(in *AttributionInputs) { in.OccurredAt = clickedAt.Add(31 * 24 * time.Hour) },
+			WhyClickExpired, false, false, "click.inside_window", "its window ended on 31 March 2026",
+		},
+		"later than the event": {
+			func(in *AttributionInputs) { in.OccurredAt = clickedAt.Add(-time.Hour) },
+			WhyClickAfterConversion, false, false, "click.not_after_event", "the click was later",
+		},
+		"programme paused": {
+			func(in *AttributionInputs) { in.FoundClick.Earner.ProgramStatus = ProgramPaused },
+			WhyProgramInactive, false, false, "program.active", `programme "Spring" is not active`,
+		},
+		"programme archived": {
+			func(in *AttributionInputs) { in.FoundClick.Earner.ProgramStatus = ProgramArchived },
+			WhyProgramInactive, false, false, "program.active", "is not active",
+		},
+		"participant erased": {
+			func(in *AttributionInputs) { in.FoundClick.Earner.ParticipantErased = true },
+			WhyParticipantErased, false, false, "participant.not_erased", "has been erased",
+		},
+		"participant pending": {
+			func(in *AttributionInputs) { in.FoundClick.Earner.ParticipantStatus = ParticipantPending },
+			WhyParticipantNotApproved, true, false, "participant.approved", "earns no commission, because the partner's participation in programme \"Spring\" is pending",
+		},
+		"participant suspended": {
+			func(in *AttributionInputs) { in.FoundClick.Earner.ParticipantStatus = ParticipantSuspended },
+			WhyParticipantNotApproved, true, false, "participant.approved", "is suspended",
+		},
+		"signup": {
+			func(in *AttributionInputs) { in.EventType = Signup },
+			WhyRuleNotApplicable, true, false, "rules.pay_for_event", "pays for purchases and renewals only",
+		},
+		"promo code alone": {
+			func(in *AttributionInputs) { in.Click, in.FoundClick, in.PromoCode = nil, nil, text("spring10") },
+			WhyPromoCodeUnknown, false, false, "promo_code.known", `no programme has the promo code "spring10"`,
+		},
+		"unknown click falls through to the promo code, which is unknown too": {
+			func(in *AttributionInputs) { in.FoundClick, in.PromoCode = nil, text("spring10") },
+			WhyClickUnknown, false, false, "click.known", `No programme has the promo code "spring10" that was reported with it.`,
+		},
+		"click wins over an unknown promo code": {
+			func(in *AttributionInputs) { in.PromoCode = text("spring10") },
+			WhyClickMatched, true, true, "promo_code.known", `No programme has the promo code`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := matching()
+			tc.change(&in)
+			d := Attribute(in)
+			if d.Reason != tc.reason || d.Attributed != tc.attributed || (d.Earns != nil) != tc.earns {
+				t.Fatalf("reason %s, attributed %v, earns %v", d.Reason, d.Attributed, d.Earns)
+			}
+			if d.Attributed != (d.Method != nil && d.Program != nil && d.Participant != nil && d.Click != nil) {
+				t.Errorf("attributed %v, but method %v, programme %v, participant %v, click %v", d.Attributed, d.Method, d.Program, d.Participant, d.Click)
+			}
+			if (d.Earns != nil) != (d.Rule != nil && d.Calculation != nil) {
+				t.Errorf("rule %v, calculation %v", d.Rule, d.Calculation)
+			}
+			if !strings.Contains(d.Explanation, tc.says) || !strings.HasSuffix(d.Explanation, ".") {
+				t.Errorf("the explanation is %q", d.Explanation)
+			}
+			if got := firstFailure(d.Steps); got != tc.failed {
+				t.Errorf("the first failed step is %q, want %q", got, tc.failed)
+			}
+			for i, step := range d.Steps {
+				if step.Order != i+1 {
+					t.Errorf("step %d has order %d", i+1, step.Order)
+				}
+			}
+		})
+	}
+}
+
+func TestWindowEndsInclusivelyToTheMillisecond(t *testing.T) {
+	end := WindowEnd(clickedAt, 30)
+	for name, tc := range map[string]struct {
+		occurredAt time.Time
+		reason     AttributionReason
+	}{
+		"1 ms before the end":           {end.Add(-time.Millisecond), WhyClickMatched},
+		"at the end":                    {end, WhyClickMatched},
+		"1 ms after the end":            {end.Add(time.Millisecond), WhyClickExpired},
+		"5 min before the click":        {clickedAt.Add(-5 * time.Minute), WhyClickMatched},
+		"5 min 1 ms before the click":   {clickedAt.Add(-5*time.Minute - time.Millisecond), WhyClickAfterConversion},
+		"in the millisecond of a click": {clickedAt, WhyClickMatched},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := matching()
+			in.OccurredAt = tc.occurredAt
+			if d := Attribute(in); d.Reason != tc.reason {
+				t.Errorf("reason %s, want %s", d.Reason, tc.reason)
+			}
+		})
+	}
+}
+
+func TestLosingSignalsStayCandidates(t *testing.T) {
+	in := matching()
+	in.PromoCode = text("spring10")
+	d := Attribute(in)
+	if len(d.Candidates) != 2 {
+		t.Fatalf("%d candidates", len(d.Candidates))
+	}
+	click, promo := d.Candidates[0], d.Candidates[1]
+	if !click.Eligible || click.RejectedBecause != nil || click.Type != ByClick || *click.Click != *in.Click {
+		t.Errorf("click: %+v", click)
+	}
+	if promo.Eligible || promo.RejectedBecause == nil || *promo.RejectedBecause != WhyPromoCodeUnknown || *promo.PromoCode != "spring10" {
+		t.Errorf("promo code: %+v", promo)
+	}
+}
+
+func TestTraceIsSnakeCaseAndReadsBack(t *testing.T) {
+	d := Attribute(matching())
+	encoded, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(encoded, &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{
+		"decision_id", "conversion_id", "attributed", "method", "reason_code", "explanation", "engine_version", "decided_at",
+		"inputs", "program", "candidates", "steps", "rule", "calculation", "fraud", "supersedes",
+	} {
+		if _, ok := got[key]; !ok {
+			t.Errorf("%s is missing", key)
+		}
+	}
+	program := got["program"].(map[string]any)
+	if program["window_days"] != 30.0 || program["model"] != "first_click" || program["precedence"] != "click_first" {
+		t.Errorf("program: %v", program)
+	}
+	calculation := got["calculation"].(map[string]any)
+	for key, want := range map[string]any{"base_amount_cents": 10_000.0, "rate_bps": 3_000.0, "rounding": "half_up", "amount_cents": 3_000.0} {
+		if calculation[key] != want {
+			t.Errorf("calculation.%s is %v, want %v", key, calculation[key], want)
+		}
+	}
+
+	stored, err := json.Marshal(d.Trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var trace Trace
+	if err := json.Unmarshal(stored, &trace); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(trace, d.Trace) {
+		t.Errorf("stored %+v, read %+v", d.Trace, trace)
+	}
+}
+
+func TestAttributeIsAFunctionOfItsInputs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := matching()
+		in.EventType = rapid.SampledFrom([]EventType{Purchase, Renewal, Signup, Lead, Trial, Custom}).Draw(t, "event")
+		in.OccurredAt = clickedAt.Add(time.Duration(rapid.Int64Range(-int64(time.Hour), int64(40*24*time.Hour)).Draw(t, "offset")))
+		in.Sale = sales().Draw(t, "sale")
+		in.FoundClick.Earner.ProgramStatus = rapid.SampledFrom([]ProgramStatus{ProgramActive, ProgramPaused}).Draw(t, "programme")
+		in.FoundClick.Earner.ParticipantStatus = rapid.SampledFrom([]ParticipantStatus{ParticipantApproved, ParticipantSuspended}).Draw(t, "participant")
+		in.FoundClick.Earner.ParticipantErased = rapid.Bool().Draw(t, "erased")
+		if rapid.Bool().Draw(t, "promo code") {
+			in.PromoCode = text("code")
+		}
+		a, b := Attribute(in), Attribute(in)
+		if !reflect.DeepEqual(a, b) {
+			t.Fatalf("%+v\n%+v", a, b)
+		}
+		if a.Explanation == "" || a.Reason == "" {
+			t.Fatalf("unexplained: %+v", a)
+		}
+		if a.Earns != nil && !a.Attributed {
+			t.Fatal("earns without being attributed")
+		}
+	})
+}
+
+func TestFoldEmail(t *testing.T) {
+	for in, want := range map[string]string{
+		"Ann@Example.com":         "ann@example.com",
+		"ann+shop@example.com":    "ann@example.com",
+		"a.n.n+shop@gmail.com":    "ann@gmail.com",
+		"A.nn@googlemail.com":     "ann@gmail.com",
+		"a.nn@example.com":        "a.nn@example.com",
+		"+tag@example.com":        "+tag@example.com",
+		`"odd@local"@example.com`: `"odd@local"@example.com`,
+		"":                        "", "ann": "", "@example.com": "", "ann@": "",
+	} {
+		local, domain, ok := FoldEmail(in)
+		if got := local + "@" + domain; ok != (want != "") || ok && got != want {
+			t.Errorf("%q became %q, %v; want %q", in, got, ok, want)
+		}
+	}
+}
+
+func firstFailure(steps []Step) string {
+	for _, step := range steps {
+		if step.Outcome == StepFailed {
+			return step.Check
+		}
+	}
+	return ""
+}
+
+func text(s string) *string { return &s }

@@ -1,0 +1,75 @@
+package affiliate
+
+import (
+	"slices"
+	"time"
+)
+
+// CommissionEvent is what the outbox keeps of a commission's change. before is
+// nil for a commission that has just come into being.
+func CommissionEvent(name EventName, now time.Time, before *Commission, after Commission) Event {
+	var previous any
+	if before != nil {
+		previous = before.changes(after)
+	}
+	return NewEvent(after.Scope, name, now, after.payload(), previous)
+}
+
+// commissionPayload is the object of every commission.* event. Its keys, their
+// order and their meaning are public.
+type commissionPayload struct {
+	ID                  CommissionID     `json:"id"`
+	Status              CommissionStatus `json:"status"`
+	AmountCents         int64            `json:"amount_cents"`
+	OriginalAmountCents int64            `json:"original_amount_cents"`
+	Currency            string           `json:"currency"`
+	Conversion          ConversionID     `json:"conversion_id"`
+	Participant         ParticipantID    `json:"participant_id"`
+	HoldUntil           *string          `json:"hold_until"`
+	NeedsReview         bool             `json:"needs_review"`
+	ReviewReasons       []string         `json:"review_reasons"`
+	Version             int              `json:"version"`
+}
+
+func (c Commission) payload() commissionPayload {
+	p := commissionPayload{
+		ID: c.ID, Status: c.Status, AmountCents: c.AmountCents, OriginalAmountCents: c.OriginalAmountCents,
+		Currency: c.Currency, Conversion: c.Conversion, Participant: c.Participant, NeedsReview: c.NeedsReview,
+		ReviewReasons: c.ReviewReasons, Version: c.Version,
+	}
+	if c.HoldUntil != nil {
+		until := FormatTime(*c.HoldUntil)
+		p.HoldUntil = &until
+	}
+	if p.ReviewReasons == nil {
+		p.ReviewReasons = []string{}
+	}
+	return p
+}
+
+// commissionChanges are those of a commission's public fields that a move
+// changed, as they were before it.
+type commissionChanges struct {
+	Status        *CommissionStatus `json:"status,omitempty"`
+	NeedsReview   *bool             `json:"needs_review,omitempty"`
+	ReviewReasons *[]string         `json:"review_reasons,omitempty"`
+}
+
+// changes are the public fields of c that after has otherwise; nil when there
+// are none.
+func (c Commission) changes(after Commission) any {
+	var changed commissionChanges
+	if c.Status != after.Status {
+		changed.Status = &c.Status
+	}
+	if c.NeedsReview != after.NeedsReview {
+		changed.NeedsReview = &c.NeedsReview
+	}
+	if !slices.Equal(c.ReviewReasons, after.ReviewReasons) {
+		changed.ReviewReasons = &c.ReviewReasons
+	}
+	if changed == (commissionChanges{}) {
+		return nil
+	}
+	return changed
+}

@@ -1,0 +1,40 @@
+package affiliate
+
+// CommissionFilter narrows a list of commissions. The zero value of each field
+// narrows nothing; what is given has to hold all at once.
+type CommissionFilter struct {
+	Program     *ProgramID
+	Status      CommissionStatus
+	NeedsReview *bool
+	// Created is when the commission came into being.
+	Created Period
+	// Search is a prefix of the partner's name or e-mail address, of the external
+	// id, the promo code or the commission id; case does not matter.
+	Search string
+	// HideEmails keeps e-mail addresses out of the search, for readers who see
+	// them masked: prefix by prefix a search would spell them out.
+	HideEmails bool
+}
+
+// CommissionSort is a column that lists can be sorted by.
+type CommissionSort string
+
+// The sortable columns, by their names in the contract.
+const (
+	SortCreatedAt      CommissionSort = "createdAt"
+	SortAmountCents    CommissionSort = "amountCents"
+	SortStatus         CommissionSort = "status" // by its word
+	SortCommissionType CommissionSort = "commissionType"
+	SortNeedsReview    CommissionSort = "needsReview" // false before true
+	SortPartnerName    CommissionSort = "partnerName" // whatever the case
+)
+
+// CommissionOrder is how a list is sorted. Ties fall to the newest, whichever
+// way the list runs.
+type CommissionOrder struct {
+	By        CommissionSort
+	Ascending bool
+}
+
+// MaxSearchTotal is how far the total of a search is counted.
+const MaxSearchTotal = 10_000

@@ -1,0 +1,49 @@
+package affiliate
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestIDsCarryTheirTime(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.UnixMilli(rapid.Int64Range(0, 1<<48-1).Draw(t, "ms")).UTC()
+		id := NewID[Program](now)
+		if got, ok := id.Time(); !ok || !got.Equal(now) {
+			t.Fatalf("time %v, %v, want %v", got, ok, now)
+		}
+		if id.Version() != 7 || id.Variant().String() != "RFC4122" {
+			t.Fatalf("version %d, variant %s", id.Version(), id.Variant())
+		}
+		text, err := json.Marshal(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back ProgramID
+		if err := json.Unmarshal(text, &back); err != nil || back != id {
+			t.Fatalf("round trip of %s: %v, %v", text, back, err)
+		}
+	})
+}
+
+func TestOnlyTheCanonicalFormIsAnID(t *testing.T) {
+	id := NewID[Click](time.Now())
+	if got, ok := ParseID[Click](id.String()); !ok || got != id {
+		t.Errorf("%v: %v, %v", id, got, ok)
+	}
+	for _, s := range []string{"", "x", "{" + id.String() + "}", "urn:uuid:" + id.String(), id.String()[:35] + "g", id.String() + "0"} {
+		if _, ok := ParseID[Click](s); ok {
+			t.Errorf("%q was taken", s)
+		}
+	}
+	v4, ok := ParseID[Click]("9b2f1a52-4a3c-4c39-8f2e-6f6f1a2b3c4d")
+	if !ok {
+		t.Fatal("another version is an id too")
+	}
+	if _, has := v4.Time(); has {
+		t.Error("a version 4 carries no time")
+	}
+}

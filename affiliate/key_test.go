@@ -1,0 +1,55 @@
+package affiliate
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestKeysRoundTripAndHideThemselves(t *testing.T) {
+	seen := map[string]bool{}
+	for _, kind := range []KeyKind{SecretKey, PublicKey} {
+		for _, mode := range []Mode{ModeTest, ModeLive} {
+			key := NewKey(kind, mode)
+			text := key.Reveal()
+			if seen[text] || len(text) != 46 {
+				t.Errorf("key of %d characters, seen before: %v", len(text), seen[text])
+			}
+			seen[text] = true
+			parsed, ok := ParseKey(text)
+			if !ok || parsed != key || parsed.Digest() != key.Digest() {
+				t.Errorf("%s %s does not parse back", kind, mode)
+			}
+			if want := map[KeyKind]string{SecretKey: "sk_", PublicKey: "pk_"}[kind] + string(mode) + "_"; key.Prefix() != want {
+				t.Errorf("prefix %q, want %q", key.Prefix(), want)
+			}
+			for _, printed := range []string{fmt.Sprint(key), fmt.Sprintf("%v", key), fmt.Sprintf("%#v", key), fmt.Sprintf("%+v", struct{ K Key }{key})} {
+				if strings.Contains(printed, text[8:40]) {
+					t.Errorf("printed as %q", printed)
+				}
+			}
+		}
+	}
+}
+
+// Any one character changed, dropped or added is refused without a look-up.
+func TestDamagedKeysAreRefusedOffline(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := NewKey(SecretKey, ModeLive).Reveal()
+		at := rapid.IntRange(0, len(text)-1).Draw(t, "at")
+		c := rapid.Byte().Draw(t, "byte")
+		if c != text[at] {
+			if _, ok := ParseKey(text[:at] + string([]byte{c}) + text[at+1:]); ok {
+				t.Fatalf("byte %d changed to %q was taken", at, c)
+			}
+		}
+		if _, ok := ParseKey(text[:at] + text[at+1:]); ok {
+			t.Fatal("a shorter key was taken")
+		}
+		if _, ok := ParseKey(text[:at] + "x" + text[at:]); ok {
+			t.Fatal("a longer key was taken")
+		}
+	})
+}

@@ -1,0 +1,219 @@
+package affiliate
+
+import (
+	"crypto/rand"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ParticipantStatus is where a partner stands in a programme. Only an approved
+// one earns.
+type ParticipantStatus string
+
+// The statuses of a participant.
+const (
+	ParticipantPending   ParticipantStatus = "pending"
+	ParticipantApproved  ParticipantStatus = "approved"
+	ParticipantRejected  ParticipantStatus = "rejected"
+	ParticipantSuspended ParticipantStatus = "suspended"
+)
+
+// Participant is a partner in a programme.
+type Participant struct {
+	ID               ParticipantID
+	Scope            Scope
+	Program          ProgramID
+	Partner          UserID
+	PartnerName      string
+	PartnerEmail     string
+	Status           ParticipantStatus
+	ReferralCode     string // case-folded
+	Answers          map[string]string
+	TermsAcceptedAt  *time.Time
+	AppliedAt        time.Time
+	ApprovedAt       *time.Time
+	RejectedAt       *time.Time
+	RejectionReason  *string
+	SuspendedAt      *time.Time
+	SuspensionReason *string
+	ErasedAt         *time.Time
+	Version          int // one more with every change
+	CreatedAt        time.Time
+	UpdatedAt        time.Time
+}
+
+// ParticipantMove is what a merchant does with a participant.
+type ParticipantMove string
+
+// The moves. Two of them lead to approved, so the status alone does not say
+// which one is meant.
+const (
+	ApproveParticipant   ParticipantMove = "approve"
+	RejectParticipant    ParticipantMove = "reject"
+	SuspendParticipant   ParticipantMove = "suspend"
+	ReinstateParticipant ParticipantMove = "reinstate"
+)
+
+// participantMoves are the legal ones (DECISIONS.md section 6); any other is
+// PARTICIPANT_STATE_INVALID. A rejected partner cannot apply again, but the
+// merchant can think again.
+var participantMoves = map[ParticipantMove]struct {
+	from  []ParticipantStatus
+	to    ParticipantStatus
+	event EventName
+}{
+	ApproveParticipant:   {[]ParticipantStatus{ParticipantPending, ParticipantRejected}, ParticipantApproved, EventParticipantApproved},
+	RejectParticipant:    {[]ParticipantStatus{ParticipantPending}, ParticipantRejected, EventParticipantRejected},
+	SuspendParticipant:   {[]ParticipantStatus{ParticipantApproved}, ParticipantSuspended, EventParticipantSuspended},
+	ReinstateParticipant: {[]ParticipantStatus{ParticipantSuspended}, ParticipantApproved, EventParticipantReinstated},
+}
+
+// From are the statuses that the move starts from.
+func (m ParticipantMove) From() []ParticipantStatus { return slices.Clone(participantMoves[m].from) }
+
+// To is the status that the move leads to.
+func (m ParticipantMove) To() ParticipantStatus { return participantMoves[m].to }
+
+// Event is what the world is told about the move.
+func (m ParticipantMove) Event() EventName { return participantMoves[m].event }
+
+// Application is a partner's wish to join a programme.
+type Application struct {
+	Program ProgramID
+	Partner UserID
+	Mode    Mode
+	// ReferralCode is case-folded; empty: made from the partner's name.
+	ReferralCode string
+	Answers      map[string]string
+	AcceptTerms  bool
+}
+
+// ParticipantObject is a participant as events carry it and the audit log
+// compares it.
+type ParticipantObject struct {
+	ID           ParticipantID     `json:"id"`
+	Program      ProgramID         `json:"program_id"`
+	Partner      UserID            `json:"partner_id"`
+	PartnerName  string            `json:"partner_name"`
+	ReferralCode string            `json:"referral_code"`
+	Status       ParticipantStatus `json:"status"`
+	// Reason is why it was rejected or suspended, where that was said.
+	Reason  *string `json:"reason"`
+	Version int     `json:"version"`
+}
+
+// Object is p as events carry it.
+func (p Participant) Object() ParticipantObject {
+	object := ParticipantObject{
+		ID: p.ID, Program: p.Program, Partner: p.Partner, PartnerName: p.PartnerName,
+		ReferralCode: p.ReferralCode, Status: p.Status, Version: p.Version,
+	}
+	switch p.Status {
+	case ParticipantRejected:
+		object.Reason = p.RejectionReason
+	case ParticipantSuspended:
+		object.Reason = p.SuspensionReason
+	case ParticipantPending, ParticipantApproved:
+	}
+	return object
+}
+
+// ReviewParticipantSuspended flags the pending commissions of a participant who
+// was suspended.
+const ReviewParticipantSuspended = "participant_suspended"
+
+// ReferralTarget is a referral code with all that the edge needs to know of it.
+type ReferralTarget struct {
+	Scope       Scope
+	Code        string // case-folded
+	Program     ProgramID
+	Participant ParticipantID
+	Link        LinkID // zero: the participant's default link
+	// Active says that the programme is: clicks of others are turned away.
+	Active     bool
+	WindowDays int
+	Model      AttributionModel
+}
+
+// Lengths of a referral code. A code that is made from a name leaves room for
+// the random characters that tell it from its namesakes.
+const (
+	MinReferralCode   = 3
+	MaxReferralCode   = 50
+	maxNameInCode     = 24
+	randomInCode      = 3
+	randomCode        = 8
+	namesakeAttempts  = 8
+	referralAlphabet  = "abcdefghijkmnpqrstuvwxyz23456789" // 32, none that look alike
+	referralSeparator = "-"
+)
+
+// reservedCodes are refused, whoever asks: words of our own addresses, values
+// that a broken site puts into every link, and sources that other people's ref=
+// parameters name, whose traffic would all go to one partner.
+var reservedCodes = func() map[string]bool {
+	words := strings.Fields(`
+		admin administrator api app assets auth billing collector dashboard help login logout mail oauth
+		root signup static support system tributary webhook webhooks www
+		false nan nil none null true undefined
+		bing email facebook google instagram linkedin newsletter pinterest producthunt reddit tiktok twitter youtube`)
+	reserved := make(map[string]bool, len(words))
+	for _, word := range words {
+		reserved[word] = true
+	}
+	return reserved
+}()
+
+// ReservedCode reports whether nobody may have the code.
+func ReservedCode(code string) bool { return reservedCodes[FoldCode(code)] }
+
+// ReferralCodes are the codes to try for a partner who did not choose one, in
+// that order: the name; the name with random characters, a few times; random
+// characters alone, forever.
+func ReferralCodes(name string) iter.Seq[string] {
+	base := slug(name, maxNameInCode)
+	return func(yield func(string) bool) {
+		if len(base) >= MinReferralCode && !ReservedCode(base) && !yield(base) {
+			return
+		}
+		for range namesakeAttempts {
+			if base == "" {
+				break
+			}
+			if !yield(base + referralSeparator + randomLetters(randomInCode)) {
+				return
+			}
+		}
+		for {
+			if !yield(randomLetters(randomCode)) {
+				return
+			}
+		}
+	}
+}
+
+func randomLetters(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // crypto/rand.Read never fails
+	for i := range b {
+		b[i] = referralAlphabet[int(b[i])%len(referralAlphabet)]
+	}
+	return string(b)
+}
+
+// MaskEmail leaves of an address what tells two partners apart and reaches
+// neither: the first character and the domain.
+func MaskEmail(email string) string {
+	at := strings.LastIndexByte(email, '@')
+	if at < 1 {
+		return "***"
+	}
+	for i := range email[:at] {
+		if i > 0 {
+			return email[:i] + "***" + email[at:]
+		}
+	}
+	return email[:at] + "***" + email[at:]
+}

@@ -1,0 +1,95 @@
+package affiliate
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestParticipantMoves(t *testing.T) {
+	for _, tc := range []struct {
+		move  ParticipantMove
+		from  []ParticipantStatus
+		to    ParticipantStatus
+		event EventName
+	}{
+		{ApproveParticipant, []ParticipantStatus{ParticipantPending, ParticipantRejected}, ParticipantApproved, EventParticipantApproved},
+		{RejectParticipant, []ParticipantStatus{ParticipantPending}, ParticipantRejected, EventParticipantRejected},
+		{SuspendParticipant, []ParticipantStatus{ParticipantApproved}, ParticipantSuspended, EventParticipantSuspended},
+		{ReinstateParticipant, []ParticipantStatus{ParticipantSuspended}, ParticipantApproved, EventParticipantReinstated},
+	} {
+		if !slices.Equal(tc.move.From(), tc.from) || tc.move.To() != tc.to || tc.move.Event() != tc.event {
+			t.Errorf("%s: %v → %s, %s", tc.move, tc.move.From(), tc.move.To(), tc.move.Event())
+		}
+	}
+	if len(participantMoves) != 4 {
+		t.Errorf("%d moves", len(participantMoves))
+	}
+}
+
+func TestReferralCodesOfAName(t *testing.T) {
+	for name, want := range map[string]string{
+		"Jane Doe":                      `^jane-doe$`,
+		"Zoë  Ångström":                 `^zoe-angstrom$`,
+		"Al":                            `^al-[a-z2-9]{3}$`,
+		"Admin":                         `^admin-[a-z2-9]{3}$`,
+		"李小龙":                           `^[a-z2-9]{8}$`,
+		"Wolfgang Amadeus von Mozart X": `^wolfgang-amadeus-von-moz$`,
+		"":                              `^[a-z2-9]{8}$`,
+	} {
+		if got := first(1, ReferralCodes(name))[0]; !regexp.MustCompile(want).MatchString(got) {
+			t.Errorf("%q suggests %q, want %s", name, got, want)
+		}
+	}
+	codes := first(12, ReferralCodes("Jane Doe"))
+	if !regexp.MustCompile(`^jane-doe-[a-z2-9]{3}$`).MatchString(codes[1]) || !regexp.MustCompile(`^[a-z2-9]{8}$`).MatchString(codes[11]) {
+		t.Errorf("jane-doe and her namesakes: %q", codes)
+	}
+}
+
+func TestReferralCodesAreCodes(t *testing.T) {
+	form := regexp.MustCompile(`^[a-z0-9_-]{3,50}$`)
+	rapid.Check(t, func(t *rapid.T) {
+		for _, code := range first(12, ReferralCodes(rapid.String().Draw(t, "name"))) {
+			if !form.MatchString(code) || FoldCode(code) != code || ReservedCode(code) {
+				t.Fatalf("suggested %q", code)
+			}
+		}
+	})
+}
+
+func TestReservedCodes(t *testing.T) {
+	for code, want := range map[string]bool{"admin": true, "Admin": true, "UNDEFINED": true, "google": true, "jane": false, "": false, "admins": false} {
+		if ReservedCode(code) != want {
+			t.Errorf("ReservedCode(%q) = %v", code, !want)
+		}
+	}
+}
+
+func TestParticipantObjectCarriesTheReasonOfItsStatus(t *testing.T) {
+	why := "spam"
+	p := Participant{Status: ParticipantRejected, RejectionReason: &why, PartnerEmail: "jane@example.com", Version: 5}
+	body, err := json.Marshal(p.Object())
+	if err != nil || !strings.Contains(string(body), `"status":"rejected","reason":"spam","version":5`) || strings.Contains(string(body), "jane@") {
+		t.Errorf("%s, %v", body, err)
+	}
+	p.Status = ParticipantApproved
+	if body, _ = json.Marshal(p.Object()); !strings.Contains(string(body), `"reason":null`) {
+		t.Errorf("%s", body)
+	}
+}
+
+func TestMaskEmail(t *testing.T) {
+	for in, want := range map[string]string{
+		"jane.doe@example.com": "j***@example.com", "j@example.com": "j***@example.com", "ä.b@example.com": "ä***@example.com",
+		`"a@b"@example.com`: `"***@example.com`, "@example.com": "***", "erased": "***", "": "***",
+	} {
+		if got := MaskEmail(in); got != want {
+			t.Errorf("MaskEmail(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

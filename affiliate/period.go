@@ -1,0 +1,135 @@
+package affiliate
+
+import (
+	"regexp"
+	"time"
+	// Time zones must be there on hosts and in containers without a zoneinfo
+	// folder; the host's own, which is newer, is preferred.
+	_ "time/tzdata"
+)
+
+// Period is a span of time, From included, Before not. A bound that is nil is
+// open.
+type Period struct {
+	From   *time.Time
+	Before *time.Time
+}
+
+// Contains reports whether t lies in the period.
+func (p Period) Contains(t time.Time) bool {
+	return (p.From == nil || !t.Before(*p.From)) && (p.Before == nil || t.Before(*p.Before))
+}
+
+// ParsePeriod reads the query parameters dateFrom, dateTo and timezone
+// (DECISIONS.md section 2). Each date is YYYY-MM-DD or RFC 3339. A bare date
+// means the whole day in the zone: from its first instant, to its last. A bound
+// with a time is included to the millisecond, which is as exactly as instants
+// are shown. Empty parameters are absent; the zone is UTC then. Everything that
+// is wrong is reported.
+func ParsePeriod(from, to, timezone string) (Period, Violations) {
+	var wrong Violations
+	zone, ok := loadZone(timezone)
+	if !ok {
+		wrong.Add("timezone", "must be an IANA time zone, for example Europe/Berlin")
+		zone = time.UTC
+	}
+	first, fromOK := parseBound(from, zone)
+	if !fromOK {
+		wrong.Add("date_from", badDate)
+	}
+	last, toOK := parseBound(to, zone)
+	if !toOK {
+		wrong.Add("date_to", badDate)
+	}
+	if fromOK && toOK && ok && from != "" && to != "" && first.after(last) {
+		wrong.Add("date_from", "must not be after date_to")
+	}
+	if wrong != nil {
+		return Period{}, wrong
+	}
+	var p Period
+	if from != "" {
+		p.From = &first.start
+	}
+	if to != "" {
+		p.Before = &last.end
+	}
+	return p, nil
+}
+
+const badDate = "must be a date (YYYY-MM-DD) or an instant (RFC 3339)"
+
+// bound is a day or a millisecond, from start up to but not including end.
+type bound struct {
+	start time.Time
+	end   time.Time
+	// day is the date as it was written, in UTC; zero for an instant.
+	day time.Time
+	// instant is the instant as it was written; zero for a date.
+	instant time.Time
+}
+
+// after reports whether a period from b to last is backwards. Two dates are
+// compared as dates: a date that a zone skipped is an empty day, not a mistake.
+func (b bound) after(last bound) bool {
+	switch {
+	case !b.day.IsZero() && !last.day.IsZero():
+		return b.day.After(last.day)
+	case !b.instant.IsZero() && !last.instant.IsZero():
+		return b.instant.After(last.instant)
+	}
+	return !b.start.Before(last.end)
+}
+
+func parseBound(s string, zone *time.Location) (bound, bool) {
+	if s == "" {
+		return bound{}, true
+	}
+	if day, err := time.Parse(time.DateOnly, s); err == nil {
+		return bound{start: startOfDay(day, zone), end: startOfDay(day.AddDate(0, 0, 1), zone), day: day}, true
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil || !rfc3339.MatchString(s) {
+		return bound{}, false
+	}
+	start := t.UTC().Truncate(time.Millisecond)
+	end := start.Add(time.Millisecond)
+	if start.Before(t) {
+		start = end
+	}
+	return bound{start: start, end: end, instant: t}, true
+}
+
+// rfc3339 refuses what time.Parse forgives: hours of one digit, a decimal comma,
+// offsets of a day and more.
+var rfc3339 = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
+
+// loadZone takes IANA names only: Local is the server's own business.
+func loadZone(name string) (*time.Location, bool) {
+	if name == "Local" {
+		return nil, false
+	}
+	zone, err := time.LoadLocation(name)
+	return zone, err == nil
+}
+
+// startOfDay is the first instant of a date (given in UTC) in a zone. Midnight
+// will not do: zones have skipped it (the day then starts at 01:00), had it
+// twice (the first counts) and left out whole days (the next one's start is
+// then the start). So days follow each other without gap or overlap.
+func startOfDay(day time.Time, zone *time.Location) time.Time {
+	// No zone has ever been more than 16 hours from UTC, so at is the day before.
+	at := day.Add(-26 * time.Hour).In(zone)
+	for {
+		_, offset := at.Zone()
+		_, end := at.ZoneBounds()
+		start := day.Add(-time.Duration(offset) * time.Second)
+		if start.Before(at) {
+			start = at
+		}
+		if end.IsZero() || start.Before(end) {
+			return start.UTC()
+		}
+		at = end
+	}
+}

@@ -1,0 +1,217 @@
+package affiliate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestParsePeriod(t *testing.T) {
+	for _, c := range []struct {
+		name, from, to, zone string
+		wantFrom, wantBefore string // empty: open
+	}{
+		{name: "nothing"},
+		{name: "one day", from: "2026-03-01", to: "2026-03-01", wantFrom: "2026-03-01T00:00:00Z", wantBefore: "2026-03-02T00:00:00Z"},
+		{name: "from only", from: "2026-03-01", wantFrom: "2026-03-01T00:00:00Z"},
+		{name: "to only, end of February", to: "2026-02-28", wantBefore: "2026-03-01T00:00:00Z"},
+		{name: "leap day", to: "2028-02-29", wantBefore: "2028-03-01T00:00:00Z"},
+		{name: "instants are included", from: "2026-03-01T10:00:00.005Z", to: "2026-03-01T10:00:00.005Z", wantFrom: "2026-03-01T10:00:00.005Z", wantBefore: "2026-03-01T10:00:00.006Z"},
+		{name: "an offset speaks for itself", from: "2026-03-01T10:00:00+02:00", zone: "America/New_York", wantFrom: "2026-03-01T08:00:00Z"},
+		{name: "finer than a millisecond", from: "2026-03-01T10:00:00.0054Z", to: "2026-03-01T10:00:00.0056Z", wantFrom: "2026-03-01T10:00:00.006Z", wantBefore: "2026-03-01T10:00:00.006Z"},
+		{name: "a day and an instant in it", from: "2026-03-01", to: "2026-03-01T00:00:00Z", wantFrom: "2026-03-01T00:00:00Z", wantBefore: "2026-03-01T00:00:00.001Z"},
+		{name: "zone", from: "2026-01-10", to: "2026-01-10", zone: "America/New_York", wantFrom: "2026-01-10T05:00:00Z", wantBefore: "2026-01-11T05:00:00Z"},
+		{name: "a day of 23 hours", from: "2026-03-29", to: "2026-03-29", zone: "Europe/Berlin", wantFrom: "2026-03-28T23:00:00Z", wantBefore: "2026-03-29T22:00:00Z"},
+		{name: "a day of 25 hours", from: "2026-10-25", to: "2026-10-25", zone: "Europe/Berlin", wantFrom: "2026-10-24T22:00:00Z", wantBefore: "2026-10-25T23:00:00Z"},
+		{name: "midnight skipped: the day starts at one", from: "2018-11-04", to: "2018-11-04", zone: "America/Sao_Paulo", wantFrom: "2018-11-04T03:00:00Z", wantBefore: "2018-11-05T02:00:00Z"},
+		{name: "midnight twice: the first counts", from: "2025-11-02", to: "2025-11-02", zone: "America/Havana", wantFrom: "2025-11-02T04:00:00Z", wantBefore: "2025-11-03T05:00:00Z"},
+		{name: "a day that a zone left out is empty", from: "2011-12-30", to: "2011-12-30", zone: "Pacific/Apia", wantFrom: "2011-12-30T10:00:00Z", wantBefore: "2011-12-30T10:00:00Z"},
+		{name: "the end of time", to: "9999-12-31", wantBefore: "+10000-01-01"},
+		{name: "before our era", to: "0000-12-31", wantBefore: "0001-01-01T00:00:00Z"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, wrong := ParsePeriod(c.from, c.to, c.zone)
+			if err := wrong.Err(); err != nil {
+				t.Fatal(err)
+			}
+			check := func(which string, got *time.Time, want string) {
+				t.Helper()
+				switch {
+				case want == "":
+					if got != nil {
+						t.Errorf("%s is %v, want open", which, got)
+					}
+				case got == nil:
+					t.Errorf("%s is open, want %s", which, want)
+				case want == "+10000-01-01":
+					if !got.Equal(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)) {
+						t.Errorf("%s is %v, want %s", which, got, want)
+					}
+				case got.Format(time.RFC3339Nano) != want:
+					t.Errorf("%s is %v, want %s", which, got.Format(time.RFC3339Nano), want)
+				}
+			}
+			check("from", got.From, c.wantFrom)
+			check("before", got.Before, c.wantBefore)
+		})
+	}
+}
+
+func TestParsePeriodReportsEverythingThatIsWrong(t *testing.T) {
+	for _, c := range []struct {
+		from, to, zone string
+		fields         string
+	}{
+		{from: "2026-03-02", to: "2026-03-01", fields: "date_from"},
+		{from: "2026-03-02", to: "2026-03-01T23:59:59.999Z", fields: "date_from"},
+		{from: "2026-03-01T10:00:00.001Z", to: "2026-03-01T10:00:00Z", fields: "date_from"},
+		{from: "2026-03-02T00:00:00Z", to: "2026-03-01", fields: "date_from"},
+		{from: "2026-02-30", fields: "date_from"},
+		{from: "2026-3-1", fields: "date_from"},
+		{from: "20260301", fields: "date_from"},
+		{from: " 2026-03-01", fields: "date_from"},
+		{from: "2026-03-01T10:00", fields: "date_from"},
+		{from: "2026-03-01T10:00:00", fields: "date_from"},
+		{from: "2026-03-01 10:00:00Z", fields: "date_from"},
+		{from: "2026-03-01T1:00:00Z", fields: "date_from"},
+		{from: "2026-03-01T10:00:00,5Z", fields: "date_from"},
+		{from: "2026-03-01T10:00:00+24:00", fields: "date_from"},
+		{to: "yesterday", fields: "date_to"},
+		{to: "1772359200", fields: "date_to"},
+		{zone: "Mars/Olympus", fields: "timezone"},
+		{zone: "Local", fields: "timezone"},
+		{zone: "../../etc/passwd", fields: "timezone"},
+		{zone: "/etc/localtime", fields: "timezone"},
+		{zone: "Europe", fields: "timezone"},
+		{zone: "+02:00", fields: "timezone"},
+		{zone: "Europe/Berlin\x00", fields: "timezone"},
+		{from: "x", to: "y", zone: "z", fields: "timezone date_from date_to"},
+	} {
+		_, wrong := ParsePeriod(c.from, c.to, c.zone)
+		var fields []string
+		for _, v := range wrong {
+			fields = append(fields, v.Field)
+		}
+		if got := strings.Join(fields, " "); got != c.fields {
+			t.Errorf("from %q to %q in %q: %q is wrong, want %q", c.from, c.to, c.zone, got, c.fields)
+		}
+	}
+}
+
+// zones are those whose days are hardest to tell apart.
+var zones = []string{
+	"", "UTC", "Europe/Berlin", "Europe/London", "America/New_York", "America/Sao_Paulo", "America/Havana", "America/St_Johns",
+	"Atlantic/Azores", "Africa/Cairo", "Africa/Casablanca", "Asia/Beirut", "Asia/Tehran", "Asia/Kathmandu", "Asia/Amman",
+	"Australia/Lord_Howe", "Pacific/Apia", "Pacific/Kiritimati", "Pacific/Kwajalein", "Pacific/Pago_Pago", "Antarctica/Troll",
+	"Asia/Manila", "America/Juneau", "America/Scoresbysund", "America/Nuuk",
+}
+
+// Days follow each other without gap or overlap, whatever the zone does: each
+// instant lies in the period of exactly one date, which is the date that a clock
+// on the wall shows or, where the wall's clock went back over midnight, the
+// next one.
+func TestDaysTile(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.SampledFrom(zones).Draw(t, "zone")
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.UnixMilli(rapid.Int64Range(-2_000_000_000_000, 4_000_000_000_000).Draw(t, "at")).UTC()
+		day := func(offset int) Period {
+			y, m, d := at.In(zone).Date()
+			date := time.Date(y, m, d+offset, 0, 0, 0, 0, time.UTC).Format(time.DateOnly)
+			p, wrong := ParsePeriod(date, date, name)
+			if err := wrong.Err(); err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		holding := 0
+		for offset := -2; offset <= 2; offset++ {
+			if day(offset).Contains(at) {
+				holding++
+				if offset != 0 && offset != 1 {
+					t.Fatalf("%v in %s lies in the day %d from its own", at, name, offset)
+				}
+			}
+			if !day(offset).Before.Equal(*day(offset + 1).From) {
+				t.Fatalf("%s: gap or overlap after day %d of %v", name, offset, at)
+			}
+		}
+		if holding != 1 {
+			t.Fatalf("%v in %s lies in %d days", at, name, holding)
+		}
+	})
+}
+
+// An instant filters as it is printed: what a list shows as createdAt, given
+// back as dateFrom and dateTo, finds the row, and a millisecond beside it does
+// not.
+func TestInstantsFilterAsTheyPrint(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.UnixMicro(rapid.Int64Range(0, 4_000_000_000_000_000).Draw(t, "at")).UTC()
+		offset := time.Duration(rapid.Int64Range(-3, 3).Draw(t, "beside")) * time.Millisecond
+		shown := FormatTime(at.Add(offset))
+		p, wrong := ParsePeriod(shown, shown, rapid.SampledFrom(zones).Draw(t, "zone"))
+		if err := wrong.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if p.Contains(at) != (offset == 0) {
+			t.Fatalf("%v in [%s, %s]: %v", at, shown, shown, p.Contains(at))
+		}
+	})
+}
+
+// A wider request never finds less.
+func TestPeriodsGrowWithTheirBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		zone := rapid.SampledFrom(zones).Draw(t, "zone")
+		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		first := rapid.IntRange(0, 400).Draw(t, "first")
+		last := first + rapid.IntRange(0, 30).Draw(t, "last")
+		date := func(n int) string { return start.AddDate(0, 0, n).Format(time.DateOnly) }
+		narrow, wrong := ParsePeriod(date(first), date(last), zone)
+		wide, wrongToo := ParsePeriod(date(first-1), date(last+1), zone)
+		if wrong != nil || wrongToo != nil {
+			t.Fatal(wrong, wrongToo)
+		}
+		if !wide.From.Before(*narrow.From) || !wide.Before.After(*narrow.Before) || narrow.Before.Before(*narrow.From) {
+			t.Fatalf("%v in %v", narrow, wide)
+		}
+		if first < last {
+			if _, wrong := ParsePeriod(date(last), date(first), zone); wrong == nil {
+				t.Fatal("backwards, and taken")
+			}
+		}
+	})
+}
+
+func FuzzParsePeriod(f *testing.F) {
+	f.Add("2026-03-01", "2026-03-31", "Europe/Berlin")
+	f.Add("2026-03-01T10:00:00Z", "", "")
+	f.Add("0000-01-01", "9999-12-31", "Pacific/Apia")
+	f.Add("2026-03-01T10:00:00.123456789+14:00", "0000-12-31T23:59:59-23:59", "America/St_Johns")
+	f.Fuzz(func(t *testing.T, from, to, zone string) {
+		p, wrong := ParsePeriod(from, to, zone)
+		if wrong != nil {
+			if p != (Period{}) {
+				t.Errorf("refused, and yet %v", p)
+			}
+			return
+		}
+		if (p.From == nil) != (from == "") || (p.Before == nil) != (to == "") {
+			t.Errorf("%q to %q gives %v", from, to, p)
+		}
+		if p.From != nil && p.Before != nil && p.Before.Before(*p.From) {
+			t.Errorf("%q to %q in %q runs backwards: %v", from, to, zone, p)
+		}
+		for _, bound := range []*time.Time{p.From, p.Before} {
+			if bound != nil && (bound.Nanosecond()%int(time.Millisecond) != 0 || bound.Location() != time.UTC) {
+				t.Errorf("%v is not UTC to the millisecond", bound)
+			}
+		}
+	})
+}

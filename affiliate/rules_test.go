@@ -1,0 +1,174 @@
+package affiliate
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func cents() *rapid.Generator[int64] { return rapid.Int64Range(0, MaxAmountCents) }
+
+func sales() *rapid.Generator[Sale] {
+	return rapid.Custom(func(t *rapid.T) Sale {
+		return Sale{
+			Paid:          Money{cents().Draw(t, "amount"), rapid.SampledFrom([]string{"EUR", "JPY", "KWD"}).Draw(t, "currency")},
+			TaxCents:      cents().Draw(t, "tax"),
+			ShippingCents: cents().Draw(t, "shipping"),
+			FeeCents:      cents().Draw(t, "fee"),
+		}
+	})
+}
+
+func ruleSets() *rapid.Generator[Rules] {
+	return rapid.Custom(func(t *rapid.T) Rules {
+		r := Rules{NetBasis: rapid.SampledFrom([]NetBasis{Gross, NetOfTax, NetOfTaxShipping, NetOfTaxShippingAndFee}).Draw(t, "basis")}
+		if rapid.Bool().Draw(t, "flat") {
+			flat := cents().Draw(t, "flat amount")
+			r.Type, r.FlatCents = Flat, &flat
+		} else {
+			rate := rapid.Int64Range(0, WholeBps).Draw(t, "rate")
+			r.Type, r.RateBps = Percentage, &rate
+		}
+		return r
+	})
+}
+
+func TestCommissionIsNeverNegativeAndNeverAboveItsBase(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sale, rules := sales().Draw(t, "sale"), ruleSets().Draw(t, "rules")
+		calc := rules.Compute(sale, "EUR")
+		if calc.AmountCents < 0 || calc.BaseAmountCents < 0 || calc.BaseAmountCents > sale.Paid.Cents {
+			t.Fatalf("%+v", calc)
+		}
+		if calc.Currency == sale.Paid.Currency && calc.AmountCents > calc.BaseAmountCents {
+			t.Fatalf("above its base: %+v", calc)
+		}
+		if foreign := sale.Paid.Currency != "EUR"; foreign != slices.Contains(calc.ReviewReasons, ReviewFXRateMissing) {
+			t.Fatalf("flagged wrongly: %+v", calc)
+		}
+	})
+}
+
+func TestPercentageIsRoundedOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sale := sales().Draw(t, "sale")
+		rate := rapid.Int64Range(0, WholeBps).Draw(t, "rate")
+		rules := Rules{Type: Percentage, RateBps: &rate, NetBasis: NetOfTaxShipping}
+		base := max(0, sale.Paid.Cents-sale.TaxCents-sale.ShippingCents)
+		if got, want := rules.Compute(sale, "EUR").AmountCents, roundedQuotient(base, rate, WholeBps).Int64(); got != want {
+			t.Fatalf("%d of %d at %d bps, want %d", got, base, rate, want)
+		}
+	})
+}
+
+func TestCommissionGrowsWithTheAmount(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		small, rules := sales().Draw(t, "sale"), ruleSets().Draw(t, "rules")
+		large := small
+		large.Paid.Cents = rapid.Int64Range(small.Paid.Cents, MaxAmountCents).Draw(t, "larger")
+		if a, b := rules.Compute(small, "EUR").AmountCents, rules.Compute(large, "EUR").AmountCents; a > b {
+			t.Fatalf("%d for %d, but %d for %d", a, small.Paid.Cents, b, large.Paid.Cents)
+		}
+	})
+}
+
+func TestEachNetBasisTakesOffAtLeastWhatTheOneBeforeItDoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sale := sales().Draw(t, "sale")
+		before := sale.Paid.Cents
+		for _, basis := range []NetBasis{Gross, NetOfTax, NetOfTaxShipping, NetOfTaxShippingAndFee} {
+			base := basis.Of(sale)
+			if base > before || base < 0 {
+				t.Fatalf("%s leaves %d, the one before it %d", basis, base, before)
+			}
+			before = base
+		}
+	})
+}
+
+func TestComputeByExample(t *testing.T) {
+	rate := func(bps int64) Rules { return Rules{Type: Percentage, RateBps: &bps, NetBasis: Gross} }
+	flat := func(cents int64) Rules { return Rules{Type: Flat, FlatCents: &cents, NetBasis: Gross} }
+	net := func(r Rules, b NetBasis) Rules { r.NetBasis = b; return r }
+	sale := Sale{Paid: Money{10_000, "EUR"}, TaxCents: 1_900, ShippingCents: 500, FeeCents: 320}
+	for name, tc := range map[string]struct {
+		rules    Rules
+		sale     Sale
+		base     int64
+		amount   int64
+		currency string
+		capped   bool
+		flagged  bool
+	}{
+		"30 percent gross":       {rate(3000), sale, 10_000, 3_000, "EUR", false, false},
+		"net of tax":             {net(rate(3000), NetOfTax), sale, 8_100, 2_430, "EUR", false, false},
+		"net of tax, shipping":   {net(rate(3000), NetOfTaxShipping), sale, 7_600, 2_280, "EUR", false, false},
+		"net of everything":      {net(rate(3000), NetOfTaxShippingAndFee), sale, 7_280, 2_184, "EUR", false, false},
+		"half a cent goes up":    {rate(50), Sale{Paid: Money{100, "EUR"}}, 100, 1, "EUR", false, false},
+		"under half goes down":   {rate(49), Sale{Paid: Money{100, "EUR"}}, 100, 0, "EUR", false, false},
+		"parts above the whole":  {net(rate(3000), NetOfTax), Sale{Paid: Money{100, "EUR"}, TaxCents: 200}, 0, 0, "EUR", false, false},
+		"largest amount":         {rate(WholeBps), Sale{Paid: Money{MaxAmountCents, "EUR"}}, MaxAmountCents, MaxAmountCents, "EUR", false, false},
+		"flat":                   {flat(1_000), sale, 10_000, 1_000, "EUR", false, false},
+		"flat above its base":    {flat(1_000), Sale{Paid: Money{500, "EUR"}}, 500, 500, "EUR", true, false},
+		"percentage of a dollar": {rate(3000), Sale{Paid: Money{10_000, "USD"}}, 10_000, 3_000, "USD", false, true},
+		"flat for a dollar sale": {flat(1_000), Sale{Paid: Money{500, "USD"}}, 500, 1_000, "EUR", false, true},
+		"flat without a price":   {flat(1_000), Sale{}, 0, 1_000, "EUR", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := tc.rules.Compute(tc.sale, "EUR")
+			if got.BaseAmountCents != tc.base || got.AmountCents != tc.amount || got.Currency != tc.currency ||
+				got.CappedAtBase != tc.capped || (len(got.ReviewReasons) > 0) != tc.flagged {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestNewCommissionWaitsForItsHold(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		holdDays int
+		auto     bool
+		flagged  bool
+		status   CommissionStatus
+		hold     *time.Time
+		approve  *time.Time
+	}{
+		"hold, automatic":             {30, true, false, CommissionPending, after(at, 30), after(at, 30)},
+		"hold, by hand":               {30, false, false, CommissionPending, after(at, 30), nil},
+		"hold, flagged":               {30, true, true, CommissionPending, after(at, 30), after(at, 30)},
+		"no hold, automatic":          {0, true, false, CommissionApproved, nil, after(at, 0)},
+		"no hold, by hand":            {0, false, false, CommissionPending, nil, nil},
+		"no hold, automatic, flagged": {0, true, true, CommissionPending, nil, after(at, 0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calc := Calculation{AmountCents: 5, ReviewReasons: []string{}}
+			if tc.flagged {
+				calc.ReviewReasons = []string{ReviewFXRateMissing}
+			}
+			rules := Rules{HoldDays: tc.holdDays, AutoApproval: tc.auto}
+			d := Decision{Earns: &Earning{Earner: Earner{Rule: RuleSnapshot{Version: 3, Rules: rules}}, Calculation: calc}}
+			c := NewCommission(NewID[Commission](at), Conversion{}, d, at)
+			if c.Status != tc.status || !equalTimes(c.HoldUntil, tc.hold) || !equalTimes(c.AutoApproveAt, tc.approve) {
+				t.Errorf("status %s, hold until %v, approve at %v", c.Status, c.HoldUntil, c.AutoApproveAt)
+			}
+			if approved := c.Status == CommissionApproved; approved != (c.ApprovedAt != nil) || approved != (c.ApprovedBy != nil) {
+				t.Errorf("approved at %v by %v", c.ApprovedAt, c.ApprovedBy)
+			}
+			if c.Version != 1 || c.OriginalAmountCents != 5 || c.Rule.Version != 3 {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}
+
+func after(t time.Time, days int) *time.Time {
+	t = t.Add(time.Duration(days) * 24 * time.Hour)
+	return &t
+}
+
+func equalTimes(a, b *time.Time) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.Equal(*b))
+}

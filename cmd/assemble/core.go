@@ -1,0 +1,257 @@
+// Package assemble joins the parts of the service into processes: the core out
+// of its services, its store and its queue, and the servers around it. The
+// commands, and the tests of the whole system, build what they run here, so
+// there is one wiring.
+//
+// It guarantees that a part which dies takes its process with it, and that
+// stopping goes outside in: first no new requests, then no new work, then the
+// connections.
+package assemble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/gateway"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/account"
+	"github.com/tributary-hq/tributary/server/commission"
+	"github.com/tributary-hq/tributary/server/conversion"
+	"github.com/tributary-hq/tributary/server/directory"
+	"github.com/tributary-hq/tributary/server/dispatch"
+	"github.com/tributary-hq/tributary/server/health"
+	"github.com/tributary-hq/tributary/server/ingest"
+	"github.com/tributary-hq/tributary/server/participant"
+	"github.com/tributary-hq/tributary/server/program"
+	"github.com/tributary-hq/tributary/server/upkeep"
+	"github.com/tributary-hq/tributary/server/workspace"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+	edge "github.com/tributary-hq/tributary/storage/directory"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+const (
+	// workers is how many jobs a process works at once.
+	workers = 20
+	// rescueAfter brings back the jobs of a process that died; no job of ours
+	// runs for as long (RELIABILITY.md section 9).
+	rescueAfter = 6 * time.Minute
+	// stopJobs is how long running jobs may take to end when the process stops.
+	stopJobs = 15 * time.Second
+)
+
+// Core is the gRPC core with everything that runs beside it.
+type Core struct {
+	cfg    settings.Core
+	log    *slog.Logger
+	now    func() time.Time
+	health *health.Service
+
+	registry *prometheus.Registry
+	store    *postgres.Store
+	stream   *redis.Client
+	blocking *redis.Client
+	cache    *redis.Client
+
+	grpc     *server.Server
+	jobs     *river.Client[pgx.Tx]
+	upkeep   *upkeep.Worker
+	ingester *ingest.Ingester
+	keeper   *keeper
+}
+
+// NewCore connects and builds; nothing runs yet. The schema must be there
+// (postgres.Migrate). Close it when done.
+func NewCore(ctx context.Context, cfg settings.Core, log *slog.Logger, now func() time.Time) (*Core, error) {
+	c := &Core{cfg: cfg, log: log, now: now, registry: newRegistry()}
+	if err := c.connect(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	if err := c.build(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Core) connect(ctx context.Context) error {
+	var err error
+	if c.store, err = postgres.Open(ctx, postgres.Config{URL: c.cfg.DatabaseURL}); err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	if c.stream, err = clickstream.Connect(c.cfg.URL); err != nil {
+		return fmt.Errorf("TRIBUTARY_REDIS_URL: %w", err)
+	}
+	if c.blocking, err = clickstream.ConnectBlocking(c.cfg.URL, streamBlock); err != nil {
+		return fmt.Errorf("TRIBUTARY_REDIS_URL: %w", err)
+	}
+	if c.cache, err = clickstream.Connect(c.cfg.Cache()); err != nil {
+		return fmt.Errorf("TRIBUTARY_CACHE_REDIS_URL: %w", err)
+	}
+	return nil
+}
+
+func (c *Core) build() error {
+	tokens, err := server.ParseTokenKeys(c.cfg.JWTKeys, c.now)
+	if err != nil {
+		return fmt.Errorf("TRIBUTARY_JWT_KEYS: %w", err)
+	}
+	grpcTLS, err := c.cfg.GRPCTLS()
+	if err != nil {
+		return fmt.Errorf("TRIBUTARY_GRPC_TLS_CERT: %w", err)
+	}
+
+	conversions := conversion.New(conversion.Config{
+		Store:   c.store,
+		Tail:    tail{clickstream.NewTail(c.stream, c.cfg.StreamShards)},
+		HashKey: c.cfg.HashKey,
+		Now:     c.now,
+		Log:     c.log,
+	})
+	c.health = health.New(
+		health.Probe{Name: "database", Ping: c.store.Ping},
+		health.Probe{Name: "cache", Ping: func(ctx context.Context) error { return c.cache.Ping(ctx).Err() }},
+	)
+	c.grpc, err = server.New(server.Config{
+		Credentials:    c.store,
+		Tokens:         tokens,
+		Limiter:        newLimiter(c.cache, c.cfg.Limits, c.cfg.HashKey, c.log, c.now, c.registry),
+		Log:            c.log,
+		Now:            c.now,
+		TrustedProxies: c.cfg.TrustedProxies,
+		TLS:            grpcTLS,
+		Metrics:        server.NewMetrics(c.registry),
+	},
+		server.Service{Desc: &affiliatev1.HealthService_ServiceDesc, Impl: c.health},
+		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: account.New(c.store, tokens, c.cfg.HashKey, c.now)},
+		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(c.store, c.now)},
+		server.Service{Desc: &affiliatev1.ProgramService_ServiceDesc, Impl: program.New(c.store, c.now)},
+		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(c.store, c.now)},
+		server.Service{Desc: &affiliatev1.ConversionService_ServiceDesc, Impl: conversions},
+		server.Service{Desc: &affiliatev1.CommissionService_ServiceDesc, Impl: commission.New(c.store, c.now)},
+	)
+	if err != nil {
+		return err
+	}
+	return c.buildWork(conversions, tokens)
+}
+
+// buildWork makes what runs beside the calls: jobs, the stream's consumer, the
+// directory's keeper.
+func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKeys) error {
+	var err error
+	if c.ingester, err = c.newIngester(); err != nil {
+		return err
+	}
+	c.keeper = directory.New(c.store, edge.NewWriter(c.cache), directory.Config{
+		SigningKeys: signingKeys(tokens), Now: c.now, Log: c.log,
+	})
+	c.upkeep = upkeep.NewWorker(c.store, c.log, c.now)
+
+	registered := river.NewWorkers()
+	river.AddWorker(registered, c.upkeep)
+	river.AddWorker(registered, dispatch.NewWorker(c.store, c.now))
+	river.AddWorker(registered, c.keeper.Worker())
+	conversions.AddWorkers(registered)
+	river.AddWorker(registered, commission.NewSweepWorker(c.store, c.log, c.now))
+
+	periodic := []*river.PeriodicJob{river.NewPeriodicJob(
+		river.PeriodicInterval(upkeep.Every),
+		func() (river.JobArgs, *river.InsertOpts) { return affiliate.Upkeep{}, nil },
+		&river.PeriodicJobOpts{ID: affiliate.Upkeep{}.Kind(), RunOnStart: true},
+	), commission.SweepJob()}
+	periodic = append(periodic, conversions.PeriodicJobs()...)
+
+	c.jobs, err = c.store.WorkerClient(&river.Config{
+		Queues:               map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}},
+		Workers:              registered,
+		PeriodicJobs:         periodic,
+		RescueStuckJobsAfter: rescueAfter,
+		Logger:               c.log,
+	})
+	if err != nil {
+		return fmt.Errorf("job queue: %w", err)
+	}
+	return nil
+}
+
+// Gateway is the REST layer in the same process as the core.
+func (c *Core) Gateway() (http.Handler, error) {
+	return gateway.New(gateway.Config{
+		Conn:           c.grpc.Channel(),
+		TrustedProxies: c.cfg.TrustedProxies,
+		AllowHTTP:      c.cfg.AllowHTTP,
+		AllowedOrigins: c.cfg.Origins,
+		Log:            c.log,
+		Now:            c.now,
+	})
+}
+
+// Listeners are the open ports of a core. API may be nil: no gateway in this
+// process.
+type Listeners struct {
+	GRPC    net.Listener
+	Metrics net.Listener
+	API     net.Listener
+}
+
+// Run serves until ctx ends or a part dies, and then stops everything.
+func (c *Core) Run(ctx context.Context, on Listeners) error {
+	// Clicks of today need their partition before the first of them is stored.
+	if err := c.upkeep.Run(ctx); err != nil {
+		return err
+	}
+	// Jobs outlive the requests that insert them, so they stop after them.
+	if err := c.jobs.Start(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("job queue: %w", err)
+	}
+	parts := map[string]func(context.Context) error{
+		"gRPC": func(ctx context.Context) error { return c.grpc.Serve(ctx, on.GRPC) },
+		"metrics": func(ctx context.Context) error {
+			return serveMetrics(ctx, on.Metrics, c.registry, c.health.Ready, c.log)
+		},
+		"ingestion": func(ctx context.Context) error { c.ingester.Run(ctx); return nil },
+		"directory": c.keeper.Keep,
+	}
+	if on.API != nil {
+		handler, err := c.Gateway()
+		if err != nil {
+			return err
+		}
+		tlsConfig, err := c.cfg.ServerTLS()
+		if err != nil {
+			return fmt.Errorf("TRIBUTARY_TLS_CERT: %w", err)
+		}
+		parts["API"] = func(ctx context.Context) error { return serveHTTP(ctx, on.API, handler, tlsConfig, c.log) }
+	}
+	err := runAll(ctx, parts)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopJobs)
+	defer cancel()
+	return errors.Join(err, c.jobs.Stop(stop))
+}
+
+// Close ends the connections. Run must have returned.
+func (c *Core) Close() {
+	for _, client := range []*redis.Client{c.stream, c.blocking, c.cache} {
+		if client != nil {
+			_ = client.Close()
+		}
+	}
+	if c.store != nil {
+		c.store.Close()
+	}
+}

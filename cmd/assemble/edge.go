@@ -1,0 +1,86 @@
+package assemble
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/directory"
+	"github.com/tributary-hq/tributary/server/ingest"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+	edge "github.com/tributary-hq/tributary/storage/directory"
+)
+
+const (
+	// streamBlock is how long a read of the click stream waits for news.
+	streamBlock = 2 * time.Second
+	// tailLimit bounds the entries that one look into the unpersisted tail reads
+	// (DECISIONS.md section 3).
+	tailLimit = 2000
+)
+
+// keeper is the directory's keeper over Redis.
+type keeper = directory.Keeper[edge.Rebuild, *edge.Batch]
+
+// newIngester makes this process's member of the consumer group.
+func (c *Core) newIngester() (*ingest.Ingester, error) {
+	name, err := consumerName(c.cfg.GRPCListen)
+	if err != nil {
+		return nil, err
+	}
+	return ingest.New(ingest.Config{}, ingest.Deps{
+		Reader: clickstream.NewReader(c.stream, c.blocking, clickstream.ReaderConfig{
+			Shards:   c.cfg.StreamShards,
+			Consumer: name,
+			Block:    streamBlock,
+		}),
+		Store:    c.store,
+		Log:      c.log,
+		Registry: c.registry,
+		Now:      c.now,
+	}), nil
+}
+
+// consumerName is the same after a restart, so that the process finds what it
+// had not finished, and another for each core of a host.
+func consumerName(listen string) (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name of this host: %w", err)
+	}
+	_, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", fmt.Errorf("TRIBUTARY_GRPC_LISTEN: %w", err)
+	}
+	return host + ":" + port, nil
+}
+
+// tail looks for clicks that are acknowledged and not stored yet.
+type tail struct{ stream *clickstream.Tail }
+
+// Find implements conversion.Tail.
+func (t tail) Find(ctx context.Context, id affiliate.ClickID) (affiliate.Click, bool, error) {
+	found, err := t.stream.Find(ctx, id, tailLimit)
+	if err != nil || found == nil {
+		return affiliate.Click{}, false, err
+	}
+	click, ok := ingest.FromEdge(found)
+	return click, ok, nil
+}
+
+// signingKeys lets collectors tell a real access token from garbage.
+func signingKeys(tokens *server.TokenKeys) *edgev1.SigningKeys {
+	public := tokens.Public()
+	keys := &edgev1.SigningKeys{}
+	for _, kid := range slices.Sorted(maps.Keys(public)) {
+		keys.Keys = append(keys.Keys, &edgev1.SigningKey{Kid: kid, Ed25519PublicKey: public[kid]})
+	}
+	return keys
+}

@@ -1,0 +1,100 @@
+// Command core runs the gRPC core of the service and what belongs to it.
+//
+//	core serve [--gateway]   serve gRPC, ingestion and jobs; with --gateway REST too
+//	core migrate             bring the database to this binary's schema
+//	core version             print the version
+//
+// Its settings come from the environment; docs/operations.md lists them.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/tributary-hq/tributary/cmd/assemble"
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+const usage = `usage: core serve [--gateway] | migrate | version`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "core:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return errors.New(usage)
+	}
+	switch args[0] {
+	case "serve":
+		flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+		gateway := flags.Bool("gateway", false, "serve REST in the same process")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		return serve(ctx, *gateway)
+	case "migrate":
+		cfg, err := settings.Read[settings.Database]()
+		if err != nil {
+			return err
+		}
+		return postgres.Migrate(ctx, cfg.DatabaseURL)
+	case "version":
+		fmt.Println(version())
+		return nil
+	}
+	return errors.New(usage)
+}
+
+func serve(ctx context.Context, withGateway bool) error {
+	cfg, err := settings.Read[settings.Core]()
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	core, err := assemble.NewCore(ctx, cfg, log, time.Now)
+	if err != nil {
+		return err
+	}
+	defer core.Close()
+	var (
+		on     assemble.Listeners
+		listen net.ListenConfig
+	)
+	if on.GRPC, err = listen.Listen(ctx, "tcp", cfg.GRPCListen); err != nil {
+		return err
+	}
+	if on.Metrics, err = listen.Listen(ctx, "tcp", cfg.MetricsListen); err != nil {
+		return err
+	}
+	if withGateway {
+		if on.API, err = listen.Listen(ctx, "tcp", cfg.APIListen); err != nil {
+			return err
+		}
+	}
+	log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.String("grpc", cfg.GRPCListen), slog.Bool("gateway", withGateway))
+	return core.Run(ctx, on)
+}
+
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,45 @@
+// Command gateway runs the REST layer apart from the core, over gRPC.
+//
+// The core has to trust this host as a proxy (TRIBUTARY_TRUSTED_PROXIES there),
+// or it would take every client for the gateway. Settings come from the
+// environment; docs/operations.md lists them.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/tributary-hq/tributary/cmd/assemble"
+	"github.com/tributary-hq/tributary/cmd/settings"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "gateway:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	cfg, err := settings.Read[settings.Gateway]()
+	if err != nil {
+		return err
+	}
+	var listen net.ListenConfig
+	api, err := listen.Listen(ctx, "tcp", cfg.APIListen)
+	if err != nil {
+		return err
+	}
+	metrics, err := listen.Listen(ctx, "tcp", cfg.MetricsListen)
+	if err != nil {
+		return err
+	}
+	return assemble.RunGateway(ctx, cfg, api, metrics, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+}

@@ -1,0 +1,73 @@
+package settings_test
+
+import (
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tributary-hq/tributary/cmd/settings"
+)
+
+var hashKey = base64.StdEncoding.EncodeToString(make([]byte, 32))
+
+func core(more ...string) []string {
+	return append([]string{
+		"TRIBUTARY_DATABASE_URL=postgres://127.0.0.1/x", "TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_JWT_KEYS=k:x",
+		"TRIBUTARY_HASH_KEY=" + hashKey, "PATH=/bin",
+	}, more...)
+}
+
+func TestDefaults(t *testing.T) {
+	cfg, err := settings.Parse[settings.Core](core())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.APIListen != "127.0.0.1:8080" || cfg.GRPCListen != "127.0.0.1:9090" || cfg.MetricsListen != "127.0.0.1:9100" ||
+		cfg.Conversions != 120 || cfg.Auth != 10 || cfg.General != 300 || cfg.AllowHTTP || len(cfg.TrustedProxies) != 0 ||
+		cfg.Cache() != cfg.URL || cfg.StreamShards != 1 {
+		t.Errorf("got %+v", cfg)
+	}
+	collector, err := settings.Parse[settings.Collector](core())
+	if err != nil || collector.Listen != "127.0.0.1:8081" || collector.Tracking != 1000 {
+		t.Errorf("got %+v, %v", collector, err)
+	}
+}
+
+func TestEveryFaultIsNamedAtOnceAndNoValueShown(t *testing.T) {
+	_, err := settings.Parse[settings.Core]([]string{
+		"TRIBUTARY_REDIS_URL=redis://:hunter2@host", "TRIBUTARY_HASH_KEY=c2VjcmV0", "TRIBUTARY_LIMIT_AUTH=0", "TRIBUTARY_LIMIT_GENERAL=hunter2",
+		"TRIBUTARY_TRUSTED_PROXIES=everywhere", "TRIBUTARY_TLS_CERT=/c.pem", "TRIBUTARY_STREAM_SHARDS=65", "TRIBUTARY_GRPC_TLS_CA=/ca.pem",
+		"TRIBUTARY_JWT_KEYS_FILE=/does/not/exist",
+	})
+	if err == nil {
+		t.Fatal("taken")
+	}
+	for _, name := range []string{
+		"TRIBUTARY_DATABASE_URL", "TRIBUTARY_HASH_KEY", "TRIBUTARY_LIMIT_AUTH", "TRIBUTARY_LIMIT_GENERAL: invalid syntax", "TRIBUTARY_TRUSTED_PROXIES",
+		"TRIBUTARY_TLS_KEY", "TRIBUTARY_STREAM_SHARDS", "TRIBUTARY_GRPC_TLS_CA", "TRIBUTARY_JWT_KEYS_FILE",
+	} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is not named in:\n%v", name, err)
+		}
+	}
+	if strings.Contains(err.Error(), "c2VjcmV0") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a secret is shown:\n%v", err)
+	}
+}
+
+func TestSecretsComeFromFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hash")
+	if err := os.WriteFile(path, []byte(hashKey+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	environ := []string{"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY_FILE=" + path}
+	cfg, err := settings.Parse[settings.Collector](environ)
+	if err != nil || len(cfg.HashKey) != 32 {
+		t.Errorf("%v, %v", cfg.HashKey, err)
+	}
+	if _, err = settings.Parse[settings.Collector](append(environ, "TRIBUTARY_HASH_KEY="+hashKey)); err == nil {
+		t.Error("both were taken")
+	}
+}

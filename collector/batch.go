@@ -1,0 +1,175 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Sink makes a batch durable. n records lie in batch, a marshalled
+// edge.v1.ClickBatch, all of one shard. nil means durable; an error means that
+// it may or may not be. The sink does not keep batch.
+type Sink interface {
+	Append(ctx context.Context, shard int, batch []byte, n int) error
+}
+
+const (
+	// batchRecords and batchBytes bound one stream entry.
+	batchRecords = 512
+	batchBytes   = 256 << 10
+	// queueRecords and queueBytes bound what waits or is on its way, over all
+	// shards; beyond it clients are told to come back.
+	queueRecords = 20_000
+	queueBytes   = 32 << 20
+	// flushesInFlight bounds the batches of one shard that are on their way at
+	// once. While these are under way the next one fills.
+	flushesInFlight = 2
+	// flushTimeout is above the socket bounds of the sink's client; it ends what
+	// they let slip.
+	flushTimeout = 3 * time.Second
+)
+
+var (
+	errOverloaded = errors.New("the queue is full")
+	errStopping   = errors.New("the collector is stopping")
+)
+
+// batcher is the group commit: one line of batches per shard.
+type batcher struct {
+	sink    Sink
+	metrics *metrics
+	lines   []*line
+	records atomic.Int64
+	bytes   atomic.Int64
+	flights sync.WaitGroup
+	buffers sync.Pool
+}
+
+// line is one shard's batches in the order in which they were begun. The last
+// of them takes more records until it is full or on its way.
+type line struct {
+	mu      sync.Mutex
+	work    *sync.Cond
+	waiting []*batch
+	closed  bool
+}
+
+// batch is what one command makes durable. All whose records are in it wait for
+// done; err is set before done is closed.
+type batch struct {
+	buffer []byte
+	n      int
+	begun  time.Time
+	done   chan struct{}
+	err    error
+}
+
+func newBatcher(sink Sink, shards int, m *metrics) *batcher {
+	b := &batcher{sink: sink, metrics: m, lines: make([]*line, shards)}
+	b.buffers.New = func() any { buffer := make([]byte, 0, 32<<10); return &buffer }
+	for shard := range b.lines {
+		l := &line{}
+		l.work = sync.NewCond(&l.mu)
+		b.lines[shard] = l
+		for range flushesInFlight {
+			b.flights.Go(func() { b.fly(shard, l) })
+		}
+	}
+	return b
+}
+
+// full says that a request may be refused before its body is read.
+func (b *batcher) full() bool {
+	return b.records.Load() >= queueRecords || b.bytes.Load() >= queueBytes
+}
+
+// add puts a framed record (see frame) into the next batch of its shard. The
+// caller waits for the batch.
+func (b *batcher) add(shard int, framed []byte) (*batch, error) {
+	if b.full() {
+		return nil, errOverloaded
+	}
+	l := b.lines[shard]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, errStopping
+	}
+	var open *batch
+	if last := len(l.waiting) - 1; last >= 0 {
+		open = l.waiting[last]
+	}
+	if open == nil || open.n == batchRecords || len(open.buffer)+len(framed) > batchBytes {
+		open = &batch{buffer: (*b.buffers.Get().(*[]byte))[:0], begun: time.Now(), done: make(chan struct{})}
+		l.waiting = append(l.waiting, open)
+		l.work.Signal()
+	}
+	open.buffer = append(open.buffer, framed...)
+	open.n++
+	b.records.Add(1)
+	b.bytes.Add(int64(len(framed)))
+	return open, nil
+}
+
+// wait is the answer of the batch's own command.
+func (b *batch) wait() error {
+	<-b.done
+	return b.err
+}
+
+// failed says that the batch was answered, and not by success.
+func (b *batch) failed() bool {
+	select {
+	case <-b.done:
+		return b.err != nil
+	default:
+		return false
+	}
+}
+
+func (b *batcher) fly(shard int, l *line) {
+	for {
+		l.mu.Lock()
+		for len(l.waiting) == 0 && !l.closed {
+			l.work.Wait()
+		}
+		if len(l.waiting) == 0 {
+			l.mu.Unlock()
+			return
+		}
+		next := l.waiting[0]
+		l.waiting[0] = nil
+		l.waiting = l.waiting[1:]
+		l.mu.Unlock()
+		b.flush(shard, next)
+	}
+}
+
+func (b *batcher) flush(shard int, full *batch) {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	full.err = b.sink.Append(ctx, shard, full.buffer, full.n)
+	cancel()
+	b.records.Add(-int64(full.n))
+	b.bytes.Add(-int64(len(full.buffer)))
+	b.metrics.flushed(full.n, time.Since(full.begun), full.err)
+	close(full.done)
+	// Waiters look at done and err only.
+	buffer := full.buffer
+	full.buffer = nil
+	if cap(buffer) <= 2*batchBytes {
+		b.buffers.Put(&buffer)
+	}
+}
+
+// close refuses further records, and returns when every batch is answered.
+func (b *batcher) close() {
+	for _, l := range b.lines {
+		l.mu.Lock()
+		l.closed = true
+		l.work.Broadcast()
+		l.mu.Unlock()
+	}
+	b.flights.Wait()
+}

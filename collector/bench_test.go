@@ -1,0 +1,136 @@
+package collector
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/storage/directory"
+	"github.com/tributary-hq/tributary/storage/ratelimit"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+const benchBody = `{"referral_code":"anna","url":"https://shop.example/product/4711?utm_source=mail","referrer":"https://news.example/article","utm":{"source":"mail","campaign":"spring"},"consent":"granted","screen":"1920x1080","language":"de-DE"}`
+
+// everybody is a directory in which every key and code is found.
+type everybody struct{}
+
+func (everybody) PublicKey(context.Context, [32]byte) (*edgev1.PublicKeyEntry, directory.State) {
+	return &edgev1.PublicKeyEntry{WorkspaceId: make([]byte, 16), Mode: edgev1.Mode_MODE_TEST}, directory.Found
+}
+
+func (everybody) ReferralCode(context.Context, affiliate.Scope, string) (*edgev1.ReferralCodeEntry, directory.State) {
+	return &edgev1.ReferralCodeEntry{ProgramId: make([]byte, 16), ParticipantId: make([]byte, 16), Active: true, AttributionWindowDays: 30}, directory.Found
+}
+
+func (everybody) SigningKeys(context.Context) (*edgev1.SigningKeys, directory.State) {
+	return nil, directory.Blind
+}
+
+type instantSink struct{}
+
+func (instantSink) Append(context.Context, int, []byte, int) error { return nil }
+
+type nullResponse struct{ header http.Header }
+
+func (w *nullResponse) Header() http.Header         { return w.header }
+func (w *nullResponse) Write(b []byte) (int, error) { return len(b), nil }
+func (w *nullResponse) WriteHeader(int)             {}
+
+// BenchmarkHandler is the collector's own work per click: no socket, no Redis.
+func BenchmarkHandler(b *testing.B) {
+	c := New(Config{AllowHTTP: true, LimitTracking: 1 << 40, HashKey: bytes.Repeat([]byte("k"), 32)},
+		Deps{Sink: instantSink{}, Directory: everybody{}, Limits: ratelimit.NewLease(nil, ratelimit.Options{})})
+	defer func() { _ = c.Shutdown(context.Background()) }()
+	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			r, _ := http.NewRequest(http.MethodPost, "/v1/clicks", strings.NewReader(benchBody))
+			r.RemoteAddr = "203.0.113.9:4711"
+			r.Header.Set("Authorization", "Bearer "+key)
+			r.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)")
+			c.Handler().ServeHTTP(&nullResponse{header: make(http.Header)}, r)
+		}
+	})
+}
+
+func BenchmarkDecode(b *testing.B) {
+	raw := []byte(benchBody)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, wrong := decode(raw); len(wrong) > 0 {
+			b.Fatal(wrong)
+		}
+	}
+}
+
+// BenchmarkServed compares, over 64 keep-alive connections on loopback, the
+// collector (answered after Redis acknowledged) with a bare handler that reads
+// the body and answers a UUIDv7.
+func BenchmarkServed(b *testing.B) {
+	const connections = 64
+	run := func(b *testing.B, server *http.Server, key string) {
+		b.Helper()
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		go func() { _ = server.Serve(listener) }()
+		defer func() { _ = server.Close() }()
+		request := []byte("POST /v1/clicks HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key +
+			"\r\nContent-Type: text/plain\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nContent-Length: " + strconv.Itoa(len(benchBody)) + "\r\n\r\n" + benchBody)
+		work := make(chan struct{}, connections)
+		var group sync.WaitGroup
+		for range connections {
+			conn, err := net.Dial("tcp", listener.Addr().String())
+			if err != nil {
+				b.Fatal(err)
+			}
+			group.Go(func() {
+				defer func() { _ = conn.Close() }()
+				answer := make([]byte, 4096)
+				for range work {
+					if _, err := conn.Write(request); err != nil {
+						b.Error(err)
+						return
+					}
+					n, err := conn.Read(answer)
+					if err != nil || !bytes.HasPrefix(answer[:n], []byte("HTTP/1.1 201")) {
+						b.Errorf("%q %v", answer[:n], err)
+						return
+					}
+				}
+			})
+		}
+		b.ResetTimer()
+		for range b.N {
+			work <- struct{}{}
+		}
+		close(work)
+		group.Wait()
+		b.StopTimer()
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "req/s")
+	}
+	b.Run("bare", func(b *testing.B) {
+		run(b, httpedge.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, affiliate.NewID[affiliate.Click](time.Now()).String())
+		}), nilLogger()), "x")
+	})
+	b.Run("collector", func(b *testing.B) {
+		e := newEdge(b, redistest.New(b), func(cfg *Config) { cfg.LimitTracking = 1 << 40 })
+		run(b, httpedge.NewServer(e.collector.Handler(), nilLogger()), e.key.Reveal())
+	})
+}

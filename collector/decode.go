@@ -1,0 +1,327 @@
+package collector
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// body is what a client says about a click. Text fields are as sent until
+// check has judged them.
+type body struct {
+	text [fields]string
+	// Judged by check.
+	code       string // trimmed, case-folded
+	clickID    uuid.UUID
+	proposed   bool
+	landing    string // origin and path
+	referrer   string // host
+	consent    affiliate.Consent
+	occurredAt time.Time
+}
+
+// The text fields of a body; those of utm are named by their path.
+const (
+	fieldPublicKey = iota
+	fieldReferralCode
+	fieldURL
+	fieldReferrer
+	fieldClickID
+	fieldSubID
+	fieldConsent
+	fieldScreen
+	fieldLanguage
+	fieldOccurredAt
+	fieldUTMSource
+	fieldUTMMedium
+	fieldUTMCampaign
+	fieldUTMTerm
+	fieldUTMContent
+	fields
+)
+
+var fieldNames = [fields]string{
+	"public_key", "referral_code", "url", "referrer", "click_id", "sub_id", "consent", "screen", "language", "occurred_at",
+	"utm.source", "utm.medium", "utm.campaign", "utm.term", "utm.content",
+}
+
+const utmPrefix = "utm."
+
+// Bounds of what is stored, in code points. The code's are DECISIONS.md's; the
+// others keep a row within what the table's indexes take.
+const (
+	maxCode = 100
+	maxURL  = 2048
+	maxText = 255
+	maxWord = 64
+)
+
+// decode reads a body. The violations name everything that is wrong with it; a
+// public key is read even from a body that is wrong elsewhere, because a bad
+// body of a known key is a 400 and counts.
+func decode(raw []byte) (*body, affiliate.Violations) {
+	var b body
+	var wrong affiliate.Violations
+	if !decodeFlat(string(raw), &b) {
+		b = body{}
+		if whole := decodeFull(raw, &b, &wrong); !whole {
+			// Half a body says nothing about what is missing.
+			return &b, wrong
+		}
+	}
+	b.check(&wrong)
+	return &b, wrong
+}
+
+// decodeFlat reads the object that nearly every client sends: known fields, each
+// once, plain strings without escapes, and one flat utm object. It gives up
+// (false) on anything else, valid or not, and leaves it to decodeFull.
+func decodeFlat(s string, b *body) bool {
+	if !utf8.ValidString(s) {
+		return false
+	}
+	d := flat{s: s}
+	if !d.object(b, "") {
+		return false
+	}
+	d.space()
+	return d.at == len(s)
+}
+
+type flat struct {
+	s    string
+	at   int
+	seen uint32
+}
+
+func (d *flat) space() {
+	for d.at < len(d.s) {
+		switch d.s[d.at] {
+		case ' ', '\t', '\n', '\r':
+			d.at++
+		default:
+			return
+		}
+	}
+}
+
+func (d *flat) char(c byte) bool {
+	d.space()
+	if d.at < len(d.s) && d.s[d.at] == c {
+		d.at++
+		return true
+	}
+	return false
+}
+
+func (d *flat) plain() (string, bool) {
+	if !d.char('"') {
+		return "", false
+	}
+	start := d.at
+	for ; d.at < len(d.s); d.at++ {
+		switch c := d.s[d.at]; {
+		case c == '"':
+			d.at++
+			return d.s[start : d.at-1], true
+		case c == '\\' || c < ' ':
+			return "", false
+		}
+	}
+	return "", false
+}
+
+const seenUTM = 1 << fields
+
+func (d *flat) object(b *body, prefix string) bool {
+	if !d.char('{') {
+		return false
+	}
+	if d.char('}') {
+		return true
+	}
+	for {
+		name, ok := d.plain()
+		if !ok || !d.char(':') {
+			return false
+		}
+		if prefix == "" && name == "utm" {
+			if d.seen&seenUTM != 0 || !d.object(b, utmPrefix) {
+				return false
+			}
+			d.seen |= seenUTM
+		} else {
+			field := fieldOf(prefix, name)
+			if field < 0 || d.seen&(1<<field) != 0 {
+				return false
+			}
+			d.seen |= 1 << field
+			if b.text[field], ok = d.plain(); !ok {
+				return false
+			}
+		}
+		if d.char('}') {
+			return true
+		}
+		if !d.char(',') {
+			return false
+		}
+	}
+}
+
+// fieldOf finds a field of the body (prefix "") or of utm; -1 for an unknown one.
+func fieldOf(prefix, name string) int {
+	low, high := 0, fieldUTMSource
+	if prefix != "" {
+		low, high = fieldUTMSource, fields
+	}
+	for field := low; field < high; field++ {
+		if fieldNames[field][len(prefix):] == name {
+			return field
+		}
+	}
+	return -1
+}
+
+// check judges the values and adds to wrong what is not acceptable. A field
+// that was already found wrong is not judged again.
+func (b *body) check(wrong *affiliate.Violations) {
+	add := func(field int, message string) {
+		name := fieldNames[field]
+		if !slices.ContainsFunc(*wrong, func(v affiliate.Violation) bool { return v.Field == name }) {
+			wrong.Add(name, message)
+		}
+	}
+
+	b.code = affiliate.FoldCode(strings.TrimSpace(b.text[fieldReferralCode]))
+	switch n := utf8.RuneCountInString(b.code); {
+	case n == 0:
+		add(fieldReferralCode, "is required")
+	case n > maxCode:
+		add(fieldReferralCode, "must have 1 to 100 characters")
+	}
+	if id := b.text[fieldClickID]; id != "" {
+		parsed, ok := affiliate.ParseID[affiliate.Click](id)
+		if b.clickID, b.proposed = parsed.UUID, ok; !ok {
+			add(fieldClickID, "must be a UUID")
+		}
+	}
+	switch consent := affiliate.Consent(b.text[fieldConsent]); consent {
+	case "":
+		b.consent = affiliate.ConsentUnknown
+	case affiliate.ConsentGranted, affiliate.ConsentDenied, affiliate.ConsentUnknown:
+		b.consent = consent
+	default:
+		add(fieldConsent, "must be granted, denied or unknown")
+	}
+	if at := b.text[fieldOccurredAt]; at != "" {
+		var err error
+		if b.occurredAt, err = time.Parse(time.RFC3339, at); err != nil {
+			add(fieldOccurredAt, "must be an RFC 3339 timestamp")
+		}
+	}
+	if text := b.text[fieldURL]; text != "" {
+		var ok bool
+		if b.landing, ok = landingOf(text); !ok {
+			add(fieldURL, "must be an absolute http or https URL")
+		} else if utf8.RuneCountInString(b.landing) > maxURL {
+			add(fieldURL, fmt.Sprintf("must have at most %d characters before its query", maxURL))
+		}
+	}
+	if text := b.text[fieldReferrer]; text != "" {
+		var ok bool
+		if b.referrer, ok = hostOf(text); !ok {
+			add(fieldReferrer, "must be an absolute URL")
+		} else if len(b.referrer) > maxText {
+			add(fieldReferrer, fmt.Sprintf("must have a host of at most %d characters", maxText))
+		}
+	}
+	for field := fieldSubID; field < fields; field++ {
+		limit := maxText
+		switch field {
+		case fieldConsent, fieldOccurredAt:
+			continue
+		case fieldScreen, fieldLanguage:
+			limit = maxWord
+		}
+		if len(b.text[field]) > limit && utf8.RuneCountInString(b.text[field]) > limit {
+			add(field, fmt.Sprintf("must have at most %d characters", limit))
+		}
+	}
+}
+
+// landingOf keeps origin and path of a URL: queries and fragments are where
+// people's data is.
+func landingOf(text string) (string, bool) {
+	if end := strings.IndexAny(text, "?#"); end >= 0 {
+		text = text[:end]
+	}
+	rest, ok := strings.CutPrefix(text, "https://")
+	if !ok {
+		rest, ok = strings.CutPrefix(text, "http://")
+	}
+	if ok && plainHost(rest) {
+		return text, true
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return "", false
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String(), true
+}
+
+// hostOf is the host of a referrer, which may be an app's (android-app://…).
+func hostOf(text string) (string, bool) {
+	if _, rest, ok := strings.Cut(text, "://"); ok && plainHost(rest) {
+		if end := strings.IndexAny(rest, "/?#:"); end >= 0 {
+			rest = rest[:end]
+		}
+		return strings.ToLower(rest), true
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "" || u.Hostname() == "" {
+		return "", false
+	}
+	return strings.ToLower(u.Hostname()), true
+}
+
+// plainHost recognises host[:port][/path] of the usual characters, for which
+// url.Parse would find nothing to object to or to take away.
+func plainHost(rest string) bool {
+	i := 0
+	for ; i < len(rest); i++ {
+		c := rest[i]
+		if c == '/' || c == '?' || c == '#' || c == ':' {
+			break
+		}
+		if letter := c | 0x20; (letter < 'a' || letter > 'z') && (c < '0' || c > '9') && c != '.' && c != '-' {
+			return false
+		}
+	}
+	if i == 0 {
+		return false
+	}
+	if i < len(rest) && rest[i] == ':' {
+		digits := 0
+		for i++; i < len(rest) && '0' <= rest[i] && rest[i] <= '9'; i++ {
+			digits++
+		}
+		if digits == 0 || digits > 5 || i < len(rest) && rest[i] != '/' && rest[i] != '?' && rest[i] != '#' {
+			return false
+		}
+	}
+	for ; i < len(rest) && rest[i] != '?' && rest[i] != '#'; i++ {
+		if c := rest[i]; c <= ' ' || c > '~' || c == '\\' || c == '%' || c == '"' || c == '<' || c == '>' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,140 @@
+package collector
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestDecodeNamesEverythingThatIsWrong(t *testing.T) {
+	long := strings.Repeat("x", 256)
+	for _, c := range []struct {
+		name, body string
+		wrong      []string // "field message"
+	}{
+		{"fine", `{"referral_code":"a"}`, nil},
+		{"everything", `{"referral_code":"a","url":"https://x.y/z?q#f","referrer":"android-app://com.example","click_id":"0192f7b0-0000-7000-8000-000000000000","sub_id":"s","utm":{"source":"a","medium":"b","campaign":"c","term":"d","content":"e"},"consent":"unknown","screen":"1x1","language":"de","occurred_at":"2026-01-02T03:04:05.678+02:00","public_key":"pk"}`, nil},
+		{"nulls are absent", `{"referral_code":"a","url":null,"utm":null,"consent":null,"click_id":null}`, nil},
+		{"empty text is absent", `{"referral_code":"a","url":"","referrer":"","click_id":"","consent":"","occurred_at":""}`, nil},
+		{"escapes", `{"referral_code":"\u0061","sub_id":"\ud83d\ude00\n\"\\\/"}`, nil},
+		{"hundred code points", `{"referral_code":"` + strings.Repeat("ü", 100) + `"}`, nil},
+		{"no code", `{}`, []string{"referral_code is required"}},
+		{"blank code", `{"referral_code":"  "}`, []string{"referral_code is required"}},
+		{"long code", `{"referral_code":"` + strings.Repeat("ü", 101) + `"}`, []string{"referral_code must have 1 to 100 characters"}},
+		{"many at once", `{"referral_code":1,"sub_id":"` + long + `","x":1,"consent":"maybe","click_id":"7","occurred_at":"yesterday","url":"/p","utm":{"sauce":"a","source":[]}}`, []string{
+			"referral_code must be a string", "x is not a known field", "utm.sauce is not a known field", "utm.source must be a string",
+			"click_id must be a UUID", "consent must be granted, denied or unknown", "occurred_at must be an RFC 3339 timestamp", "url must be an absolute http or https URL", "sub_id must have at most 255 characters",
+		}},
+		{"repeated", `{"referral_code":"a","referral_code":"a"}`, []string{"referral_code must not be repeated"}},
+		{"repeated, in another spelling", `{"referral_code":"a","referral\u005fcode":"b"}`, []string{"referral_code must not be repeated"}},
+		{"utm twice", `{"referral_code":"a","utm":{},"utm":{}}`, []string{"utm must not be repeated"}},
+		{"utm no object", `{"referral_code":"a","utm":"x"}`, []string{"utm must be an object"}},
+		{"other case", `{"Referral_Code":"a"}`, []string{"Referral_Code is not a known field", "referral_code is required"}},
+		{"empty", ``, []string{"body is not valid JSON: it ends too early"}},
+		{"array", `[]`, []string{"body must be a JSON object"}},
+		{"text", `"a"`, []string{"body must be a JSON object"}},
+		{"cut off", `{"referral_code":"a"`, []string{"body is not valid JSON: it ends too early"}},
+		{"trailing data", `{"referral_code":"a"} x`, []string{"body must hold nothing after the JSON object"}},
+		{"two objects", `{"referral_code":"a"}{}`, []string{"body must hold nothing after the JSON object"}},
+		{"trailing comma", `{"referral_code":"a",}`, []string{"body is not valid JSON at byte 21"}},
+		{"single quotes", `{'referral_code':'a'}`, []string{"body is not valid JSON at byte 1"}},
+		{"NaN", `{"referral_code":NaN}`, []string{"body is not valid JSON at byte 17"}},
+		{"leading zero", `{"referral_code":01}`, []string{"body is not valid JSON at byte 18"}},
+		{"raw line feed", "{\"referral_code\":\"a\nb\"}", []string{"body is not valid JSON at byte 19"}},
+		{"bad UTF-8", "{\"referral_code\":\"a\xff\"}", []string{"body must be valid UTF-8"}},
+		{"NUL", `{"referral_code":"a","sub_id":"x\u0000"}`, []string{"sub_id must not hold the NUL character"}},
+		{"lone surrogate", `{"referral_code":"a","sub_id":"\ud800"}`, []string{"sub_id must not hold half of a surrogate pair"}},
+		{"reversed pair", `{"referral_code":"a","sub_id":"\ude00\ud83d"}`, []string{"sub_id must not hold half of a surrogate pair"}},
+		{"bad escape", `{"referral_code":"\x"}`, []string{"body is not valid JSON at byte 18"}},
+		{"bad hex", `{"referral_code":"\u+123"}`, []string{"body is not valid JSON at byte 18"}},
+		{"32 levels", `{"referral_code":"a","x":` + strings.Repeat("[", 31) + strings.Repeat("]", 31) + `}`, []string{"x is not a known field"}},
+		{"33 levels", `{"referral_code":"a","x":` + strings.Repeat("[", 32) + strings.Repeat("]", 32) + `}`, []string{"body must not be nested deeper than 32 levels"}},
+		{"8000 levels", strings.Repeat("[", 8000), []string{"body must not be nested deeper than 32 levels"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, wrong := decode([]byte(c.body))
+			var got []string
+			for _, v := range wrong {
+				got = append(got, v.Field+" "+v.Message)
+			}
+			if !reflect.DeepEqual(got, c.wrong) {
+				t.Errorf("\ngot  %q\nwant %q", got, c.wrong)
+			}
+		})
+	}
+}
+
+func TestKeyIsReadFromABadBody(t *testing.T) {
+	for _, body := range []string{
+		`{"public_key":"pk","x":1}`, `{"public_key":"pk","referral_code":"a"`, `{"public_key":"pk"} x`, "{\"public_key\":\"pk\",\"sub_id\":\"\xff\"}",
+	} {
+		if b, wrong := decode([]byte(body)); b.text[fieldPublicKey] != "pk" || len(wrong) == 0 {
+			t.Errorf("%q: key %q, %d violations", body, b.text[fieldPublicKey], len(wrong))
+		}
+	}
+}
+
+func TestURLsLoseWhatIsPrivate(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://shop.example/p?email=a@b#t": "https://shop.example/p",
+		"http://shop.example":                "http://shop.example",
+		"https://u:p@shop.example/p":         "https://shop.example/p",
+		"https://shop.example:8443/a%20b":    "https://shop.example:8443/a%20b",
+		"https://[2001:db8::1]/":             "https://[2001:db8::1]/",
+		"HTTPS://Shop.example/":              "https://Shop.example/",
+		"https://":                           "",
+		"https:///p":                         "",
+		"https://shop.example:/":             "https://shop.example:/",
+		"https://shop.example:99999999/":     "https://shop.example:99999999/",
+		"javascript:alert(1)":                "",
+		"//shop.example/":                    "",
+		"https://shop\x7f/":                  "",
+	} {
+		if got, ok := landingOf(in); got != want || ok != (want != "") {
+			t.Errorf("%s: got %q %v, want %q", in, got, ok, want)
+		}
+	}
+	for in, want := range map[string]string{
+		"https://News.Example:8443/a?b":    "news.example",
+		"android-app://com.example.app/x":  "com.example.app",
+		"https://u:p@news.example/":        "news.example",
+		"https://[2001:db8::1]:80/":        "2001:db8::1",
+		"about:blank":                      "",
+		"news.example":                     "",
+		"https://bücher.example/übersicht": "bücher.example",
+	} {
+		if got, ok := hostOf(in); got != want || ok != (want != "") {
+			t.Errorf("%s: got %q %v, want %q", in, got, ok, want)
+		}
+	}
+}
+
+// Whatever the bytes: no panic; what the fast reader takes, the full one takes
+// to the same end; what either takes, encoding/json takes too.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"referral_code":"a","utm":{"source":"b"}}`))
+	f.Add([]byte(`{"referral_code":"\ud83d\ude00","x":[1,-2.5e+3,true,null,{}]} `))
+	f.Add([]byte(`{"public_key":"pk","url":"https://x/?q"`))
+	f.Add([]byte("{\"sub_id\":\"\xff\\u0000\"}"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		b, wrong := decode(raw)
+		var fast, full body
+		isFlat := decodeFlat(string(raw), &fast)
+		violations := wrong[:0:0]
+		whole := decodeFull(raw, &full, &violations)
+		if isFlat && (!whole || len(violations) > 0 || fast.text != full.text) {
+			t.Fatalf("fast %q, full %q, %v", fast.text, full.text, violations)
+		}
+		if whole && !json.Valid(raw) {
+			t.Fatalf("%q was taken as JSON", raw)
+		}
+		if len(wrong) == 0 {
+			for _, text := range b.text {
+				if strings.ContainsRune(text, 0) {
+					t.Fatal("NUL came through")
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,20 @@
+// Package collector is the edge: it takes clicks over HTTP, makes them durable
+// and answers.
+//
+//	request ─ decode ─ key, limit, code (directory) ─ record ─┐  ┌─ XADD ─▶ stream
+//	request ─ decode ─ …                            ─ record ─┼─▶│ one batch
+//	request ─ decode ─ …                            ─ record ─┘  └─ ack ──▶ 201 to each
+//
+// Records that arrive while a batch is on its way form the next one: the busier
+// the collector, the larger its batches, and no timer delays anybody.
+//
+// It guarantees that 200 and 201 mean that the click is durable in the sink,
+// and that a click is never turned away because the directory could not be
+// read: a key whose checksum is right is taken unresolved and ingestion
+// resolves it.
+//
+// It does not promise that a click is written once: an answer that was lost, or
+// a 503, may stand for a written click. The click id makes it one row, and a
+// client that repeats its proposed id gets the same id again. Repeats are
+// remembered in this process only, for ten minutes.
+package collector

@@ -1,0 +1,305 @@
+package collector
+
+import (
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/directory"
+)
+
+const (
+	clicksPath = "/v1/clicks"
+	// maxBody bounds a click (RELIABILITY.md 6.6).
+	maxBody = 8 << 10
+	// blindCookieAge is the cookie's life while the window is not known.
+	blindCookieAge = 30 * 24 * time.Hour
+	// maxCookieAge is what browsers keep at most.
+	maxCookieAge = 400 * 24 * time.Hour
+)
+
+// Header values that every answer shares. net/http only reads them.
+var (
+	anyOrigin     = []string{"*"}
+	exposed       = []string{"Retry-After, RateLimit, RateLimit-Policy, X-Request-Id"}
+	jsonType      = []string{"application/json"}
+	noStore       = []string{"no-store"}
+	hsts          = []string{httpedge.HSTS}
+	nosniff       = []string{"nosniff"}
+	allowClicks   = []string{"OPTIONS, POST"}
+	allowHealth   = []string{"GET, HEAD"}
+	allowedInPost = []string{"Authorization, Content-Type, X-Public-Key, X-Request-Id"}
+	preflightAge  = []string{"86400"}
+)
+
+var bodies = sync.Pool{New: func() any { b := make([]byte, maxBody+1); return &b }}
+
+func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h[httpedge.RequestIDHeader] = []string{httpedge.RequestID(r, c.mintRequestID)}
+	h["Access-Control-Allow-Origin"] = anyOrigin
+	h["Access-Control-Expose-Headers"] = exposed
+	if !c.allowHTTP {
+		h["Strict-Transport-Security"] = hsts
+	}
+	if !httpedge.Secure(r, c.trusted, c.allowHTTP) {
+		c.refuse(w, http.StatusForbidden, affiliate.ReasonHTTPSRequired, httpedge.HTTPSRequiredMessage)
+		return
+	}
+	switch r.URL.Path {
+	case clicksPath:
+		c.serveClicks(w, r)
+	case "/v1/health", "/v1/health/ready":
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			h["Allow"] = allowHealth
+			c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path answers GET and HEAD.")
+			return
+		}
+		c.serveHealth(w, r, strings.HasSuffix(r.URL.Path, "/ready"))
+	default:
+		c.refuse(w, http.StatusNotFound, affiliate.ReasonNotFound, "There is nothing at this path.")
+	}
+}
+
+func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	switch r.Method {
+	case http.MethodPost:
+		c.takeClick(w, r)
+	case http.MethodOptions:
+		h["Access-Control-Allow-Methods"] = allowClicks
+		h["Access-Control-Allow-Headers"] = allowedInPost
+		h["Access-Control-Max-Age"] = preflightAge
+		h["Allow"] = allowClicks
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		h["Allow"] = allowClicks
+		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path answers POST and OPTIONS.")
+	}
+}
+
+// takeClick is POST /v1/clicks. What needs no credential is refused first (503,
+// 413, 415); then credential, limit, kind of credential, body, code, in this
+// order: 401, 429, 403, 400, 404. An unknown credential counts under its address
+// before it is refused.
+func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
+	if c.batches.full() {
+		c.unavailable(w, "The collector is at its limit.")
+		return
+	}
+	ctx := r.Context()
+	addr := httpedge.ClientAddr(r, c.trusted)
+	credential, inHeader := headerCredential(r.Header)
+	if status, reason, message := unreadable(r); status != 0 {
+		c.refuseUnread(w, r, credential, inHeader, status, reason, message)
+		return
+	}
+	buffer := bodies.Get().(*[]byte)
+	defer bodies.Put(buffer)
+	raw, err := readBody(r.Body, *buffer)
+	switch {
+	case err != nil:
+		// The client broke off or was too slow: nobody reads the answer.
+		c.refuse(w, http.StatusBadRequest, affiliate.ReasonValidation, "The request body could not be read.",
+			affiliate.Violation{Field: bodyField, Message: "ended before it was complete"})
+		return
+	case len(raw) > maxBody:
+		c.refuseUnread(w, r, credential, inHeader, http.StatusRequestEntityTooLarge, affiliate.ReasonPayloadTooLarge, tooLarge)
+		return
+	}
+	click, wrong := decode(raw)
+	if !inHeader {
+		credential = click.text[fieldPublicKey]
+	}
+
+	who := c.identify(ctx, credential)
+	if result := c.charge(ctx, who, addr); !result.Allowed {
+		result.SetHeaders(w.Header(), zoneTracking)
+		c.refuse(w, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, "Too many requests. Retry-After says when to come back.")
+		return
+	}
+	switch {
+	case who.standing == unknown:
+		w.Header()["Www-Authenticate"] = []string{"Bearer"}
+		c.refuse(w, http.StatusUnauthorized, affiliate.ReasonInvalidPublicKey, "A valid public key is required.")
+		return
+	case who.standing == wrongKind:
+		c.refuse(w, http.StatusForbidden, affiliate.ReasonForbidden, "Clicks are registered with a public key.")
+		return
+	case len(wrong) > 0:
+		c.refuse(w, http.StatusBadRequest, affiliate.ReasonValidation, "The request is invalid.", wrong...)
+		return
+	}
+	var target *edgev1.ReferralCodeEntry
+	if who.standing == known {
+		entry, state := c.directory.ReferralCode(ctx, who.scope, click.code)
+		if state == directory.Absent || state == directory.Found && !entry.Active {
+			c.refuse(w, http.StatusNotFound, affiliate.ReasonNotFound, "No active programme has this referral code.")
+			return
+		}
+		if state == directory.Found {
+			target = entry
+		}
+	}
+	c.write(w, who, target, click, visitor{addr: addr, agent: r.UserAgent()})
+}
+
+// write makes the click durable and answers.
+func (c *Collector) write(w http.ResponseWriter, who caller, target *edgev1.ReferralCodeEntry, b *body, from visitor) {
+	now := c.now()
+	entry := &issued{receivedAt: now}
+	if b.proposed {
+		entry = c.memory.claim(proposal{id: b.clickID, digest: who.digest, code: b.code}, now)
+	} else {
+		entry.id = affiliate.NewID[affiliate.Click](now)
+	}
+	repeated, err := entry.write(func() (*batch, error) {
+		scratch := bodies.Get().(*[]byte)
+		defer bodies.Put(scratch)
+		framed, err := frame((*scratch)[:0], c.record(entry.id, entry.receivedAt, who, target, b, from))
+		if err != nil {
+			return nil, err
+		}
+		return c.batches.add(clickstream.Shard(entry.id, c.shards), framed)
+	})
+	if err != nil {
+		c.logSinkError(err)
+		c.unavailable(w, "The click could not be stored.")
+		return
+	}
+	status := http.StatusCreated
+	if repeated {
+		status = http.StatusOK
+		c.metrics.repeated.Inc()
+	} else {
+		c.metrics.accepted.Inc()
+		if target == nil {
+			c.metrics.unresolved.Inc()
+		}
+	}
+	answer := bodies.Get().(*[]byte)
+	defer bodies.Put(answer)
+	text := appendAnswer((*answer)[:0], entry, who.key.Mode, target, repeated)
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Cache-Control"] = noStore
+	h["X-Content-Type-Options"] = nosniff
+	w.WriteHeader(status)
+	_, _ = w.Write(text)
+}
+
+// appendAnswer prints the answer; its fields stand in this order for ever.
+func appendAnswer(dst []byte, entry *issued, mode affiliate.Mode, target *edgev1.ReferralCodeEntry, repeated bool) []byte {
+	dst = append(dst, `{"click_id":"`...)
+	dst = append(dst, entry.id.String()...)
+	dst = append(dst, `","program_id":`...)
+	var program affiliate.ProgramID
+	if target != nil {
+		program, _ = affiliate.IDFromBytes[affiliate.Program](target.ProgramId)
+	}
+	dst = appendQuoted(dst, program.String(), target != nil)
+	dst = append(dst, `,"mode":"`...)
+	dst = append(dst, mode...)
+	dst = append(dst, `","recorded":true,"deduplicated":`...)
+	dst = strconv.AppendBool(dst, repeated)
+	dst = append(dst, `,"expires_at":`...)
+	age := blindCookieAge
+	if target == nil {
+		dst = append(dst, `null,"attribution_window_days":null`...)
+	} else {
+		days := int(target.AttributionWindowDays)
+		dst = append(dst, '"')
+		dst = affiliate.WindowEnd(entry.receivedAt, days).UTC().AppendFormat(dst, "2006-01-02T15:04:05.000Z")
+		dst = append(dst, `","attribution_window_days":`...)
+		dst = strconv.AppendInt(dst, int64(days), 10)
+		age = min(time.Duration(days)*24*time.Hour, maxCookieAge)
+	}
+	dst = append(dst, `,"cookie_max_age":`...)
+	dst = strconv.AppendInt(dst, int64(age/time.Second), 10)
+	dst = append(dst, `,"attribution_model":`...)
+	dst = appendQuoted(dst, target.GetAttributionModel(), target.GetAttributionModel() != "")
+	return append(dst, ",\"discount\":null}\n"...)
+}
+
+// appendQuoted prints words that need no escaping, or null.
+func appendQuoted(dst []byte, word string, there bool) []byte {
+	if !there {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '"')
+	dst = append(dst, word...)
+	return append(dst, '"')
+}
+
+const tooLarge = "The request body may have 8 KiB."
+
+// unreadable finds what the headers alone forbid.
+func unreadable(r *http.Request) (status int, reason affiliate.Reason, message string) {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return http.StatusUnsupportedMediaType, affiliate.ReasonUnsupportedMediaType, "The request body must not be encoded."
+	}
+	if contentType := r.Header.Get("Content-Type"); contentType != "" {
+		media, _, _ := strings.Cut(contentType, ";")
+		media = strings.TrimSpace(media)
+		if !strings.EqualFold(media, "application/json") && !strings.EqualFold(media, "text/plain") {
+			return http.StatusUnsupportedMediaType, affiliate.ReasonUnsupportedMediaType, "The Content-Type must be application/json or text/plain."
+		}
+	}
+	if r.ContentLength > maxBody {
+		return http.StatusRequestEntityTooLarge, affiliate.ReasonPayloadTooLarge, tooLarge
+	}
+	return 0, "", ""
+}
+
+// refuseUnread refuses a request whose body is not looked at. That needs no
+// credential; but every request of a known key counts, so one that names a key
+// in its headers is charged.
+func (c *Collector) refuseUnread(w http.ResponseWriter, r *http.Request, credential string, inHeader bool, status int, reason affiliate.Reason, message string) {
+	if inHeader {
+		who := c.identify(r.Context(), credential)
+		if who.standing == known {
+			if result := c.charge(r.Context(), who, httpedge.ClientAddr(r, c.trusted)); !result.Allowed {
+				result.SetHeaders(w.Header(), zoneTracking)
+				status, reason = http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded
+				message = "Too many requests. Retry-After says when to come back."
+			}
+		}
+	}
+	c.refuse(w, status, reason, message)
+}
+
+// readBody reads up to one byte more than is allowed.
+func readBody(from io.Reader, buffer []byte) ([]byte, error) {
+	n := 0
+	for n < len(buffer) {
+		more, err := from.Read(buffer[n:])
+		n += more
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return buffer[:n], nil
+}
+
+func (c *Collector) refuse(w http.ResponseWriter, status int, reason affiliate.Reason, message string, violations ...affiliate.Violation) {
+	c.metrics.reject(reason)
+	httpedge.WriteError(w, status, reason, message, violations...)
+}
+
+// unavailable tells the client to come back in one to five seconds, not all of
+// them at the same time.
+func (c *Collector) unavailable(w http.ResponseWriter, message string) {
+	w.Header()["Retry-After"] = []string{strconv.Itoa(1 + rand.IntN(5))}
+	c.refuse(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, message)
+}

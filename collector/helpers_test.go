@@ -1,0 +1,11 @@
+package collector
+
+import (
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func nilLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }

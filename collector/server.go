@@ -1,0 +1,254 @@
+package collector
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/directory"
+	"github.com/tributary-hq/tributary/storage/ratelimit"
+)
+
+// shutdownTimeout bounds the drain: requests under way and their batches.
+const shutdownTimeout = 20 * time.Second
+
+// Directory is what a collector looks up; *directory.Reader is one.
+type Directory interface {
+	PublicKey(ctx context.Context, digest [32]byte) (*edgev1.PublicKeyEntry, directory.State)
+	ReferralCode(ctx context.Context, scope affiliate.Scope, code string) (*edgev1.ReferralCodeEntry, directory.State)
+	SigningKeys(ctx context.Context) (*edgev1.SigningKeys, directory.State)
+}
+
+// Limits counts requests; *ratelimit.Lease is one.
+type Limits interface {
+	Take(ctx context.Context, zone ratelimit.Zone, subject string) ratelimit.Result
+}
+
+// Deps are the parts that a collector is made of.
+type Deps struct {
+	Sink      Sink
+	Directory Directory
+	Limits    Limits
+	// Ready names the dependency that does not answer ("redis"), or is empty.
+	Ready func(ctx context.Context) string
+	// Background, when set, runs beside the server until its context ends.
+	Background []func(ctx context.Context)
+	// Log nil means none, Registry nil a private one, Now nil time.Now.
+	Log      *slog.Logger
+	Registry prometheus.Registerer
+	Now      func() time.Time
+
+	metrics *metrics
+}
+
+// Collector is the edge's HTTP surface. Make it with New or Open.
+type Collector struct {
+	now       func() time.Time
+	log       *slog.Logger
+	trusted   []netip.Prefix
+	allowHTTP bool
+	limit     int64
+	shards    int
+	directory Directory
+	limits    Limits
+	ready     func(ctx context.Context) string
+	metrics   *metrics
+	batches   *batcher
+	memory    *memory
+	hashes    *hashes
+	handler   http.Handler
+	server    *http.Server
+	stop      sync.Once
+	stopping  atomic.Bool
+	stopped   error
+	sinkError atomic.Int64 // when the last one was logged, Unix seconds
+
+	background []func(ctx context.Context)
+	closers    []io.Closer
+}
+
+// New makes a collector of given parts. Its batches fly at once: it has to be
+// ended with Shutdown, whether or not Run was called.
+func New(cfg Config, deps Deps) *Collector {
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	if deps.Registry == nil {
+		deps.Registry = prometheus.NewRegistry()
+	}
+	if deps.metrics == nil {
+		deps.metrics = newMetrics(deps.Registry)
+	}
+	if deps.Ready == nil {
+		deps.Ready = func(context.Context) string { return "" }
+	}
+	c := &Collector{
+		now: deps.Now, log: deps.Log,
+		trusted: cfg.TrustedProxies, allowHTTP: cfg.AllowHTTP,
+		limit: cfg.LimitTracking, shards: max(1, cfg.Shards),
+		directory: deps.Directory, limits: deps.Limits, ready: deps.Ready,
+		metrics: deps.metrics, memory: newMemory(), hashes: &hashes{key: cfg.HashKey},
+		background: deps.Background,
+	}
+	if c.limit == 0 {
+		c.limit = 1000
+	}
+	c.batches = newBatcher(deps.Sink, c.shards, c.metrics)
+	c.metrics.watch(deps.Registry, c.batches)
+	c.handler = httpedge.Guard(http.HandlerFunc(c.serve), c.reportPanic)
+	c.server = httpedge.NewServer(c.handler, c.log)
+	return c
+}
+
+// Open connects a collector to its Redis. It does not wait for Redis: an edge
+// starts without it and says so in its readiness.
+func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collector, error) {
+	// Every error reaches a caller here; the library's own lines on stderr would
+	// only repeat it.
+	logging.Disable()
+	var clients []io.Closer
+	connect := func(url string, faults *error) *redis.Client {
+		client, err := clickstream.Connect(url)
+		if err != nil {
+			*faults = errors.Join(*faults, err)
+			return nil
+		}
+		clients = append(clients, client)
+		return client
+	}
+	var faults error
+	stream, lookups, limits := connect(cfg.RedisURL, &faults), connect(cfg.CacheRedisURL, &faults), connect(cfg.CacheRedisURL, &faults)
+	if faults != nil {
+		for _, client := range clients {
+			_ = client.Close()
+		}
+		return nil, faults
+	}
+	m := newMetrics(registry)
+	writer := clickstream.NewWriter(stream, cfg.Shards)
+	reader := directory.NewReader(lookups, time.Now)
+	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Log: log, Fallback: m.fallback})
+	c := New(cfg, Deps{
+		Sink: writer, Directory: reader, Limits: lease,
+		Ready: func(ctx context.Context) string {
+			if writer.Ping(ctx) != nil {
+				return "redis"
+			}
+			return ""
+		},
+		Background: []func(context.Context){reader.Run, lease.Run},
+		Log:        log, Registry: registry, metrics: m,
+	})
+	c.closers = clients
+	return c, nil
+}
+
+// Handler answers everything under /v1/.
+func (c *Collector) Handler() http.Handler { return c.handler }
+
+// Run serves on listener, over TLS when config is not nil, until ctx ends or
+// Shutdown is called, and then drains.
+func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.Config) error {
+	background, end := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	for _, run := range c.background {
+		running.Go(func() { run(background) })
+	}
+	served := make(chan error, 1)
+	go func() { served <- httpedge.Serve(c.server, listener, config) }()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-served:
+		served <- nil
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	err = errors.Join(err, c.Shutdown(drain), <-served)
+	end()
+	running.Wait()
+	for _, closer := range c.closers {
+		err = errors.Join(err, closer.Close())
+	}
+	return err
+}
+
+// Shutdown ends readiness, stops accepting, lets requests under way have their
+// answers, and flushes. A second call returns what the first did.
+func (c *Collector) Shutdown(ctx context.Context) error {
+	c.stop.Do(func() {
+		c.stopping.Store(true)
+		if err := c.server.Shutdown(ctx); err != nil {
+			c.stopped = errors.Join(fmt.Errorf("requests were cut off: %w", err), c.server.Close())
+		}
+		c.batches.close()
+	})
+	return c.stopped
+}
+
+const readyTimeout = 500 * time.Millisecond
+
+// NotReady names what keeps this collector from taking clicks, or is empty.
+func (c *Collector) NotReady(ctx context.Context) string {
+	if c.stopping.Load() {
+		return "shutdown"
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	return c.ready(ctx)
+}
+
+func (c *Collector) serveHealth(w http.ResponseWriter, r *http.Request, ready bool) {
+	if ready {
+		if missing := c.NotReady(r.Context()); missing != "" {
+			message := missing + " is not reachable."
+			if missing == "shutdown" {
+				message = "This collector is shutting down."
+			}
+			w.Header()["Retry-After"] = []string{"1"}
+			c.refuse(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, message)
+			return
+		}
+	}
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Cache-Control"] = noStore
+	_, _ = io.WriteString(w, `{"status":"ok"}`+"\n")
+}
+
+func (c *Collector) mintRequestID() string {
+	return affiliate.NewID[struct{}](c.now()).String()
+}
+
+func (c *Collector) reportPanic(r *http.Request, thrown any, stack []byte) {
+	c.metrics.reject(affiliate.ReasonInternal)
+	c.log.Error("panic", "path", r.URL.Path, "panic", fmt.Sprint(thrown), "stack", string(stack))
+}
+
+// logSinkError says once a second at most that clicks are refused.
+func (c *Collector) logSinkError(err error) {
+	now := c.now().Unix()
+	if last := c.sinkError.Load(); last != now && c.sinkError.CompareAndSwap(last, now) {
+		c.log.Error("clicks are refused: the sink does not acknowledge", "error", err)
+	}
+}

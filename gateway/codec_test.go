@@ -1,0 +1,432 @@
+package gateway
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+func encode(t testing.TB, m proto.Message) string {
+	t.Helper()
+	b, err := appendJSON(nil, m.ProtoReflect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(b) {
+		t.Fatalf("not JSON: %s", b)
+	}
+	return string(b)
+}
+
+// decode reads a body with every key of the message, and returns the violations
+// as field=message lines.
+func decode(t testing.TB, body string, m proto.Message) string {
+	t.Helper()
+	plan, err := planFor(m.ProtoReflect().Descriptor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found violations
+	decodeBody([]byte(body), plan.names, m.ProtoReflect(), nil, &found)
+	var lines []string
+	for _, v := range found.list {
+		lines = append(lines, v.Field+"="+v.Message)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestEncode(t *testing.T) {
+	at := timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 6_999_999, time.UTC))
+	cases := []struct {
+		name    string
+		message proto.Message
+		want    string
+	}{
+		{
+			"zero values, null for what is absent",
+			&affiliatev1.ApiKey{},
+			`{"id":"","name":"","prefix":"","last4":"","createdAt":null,"lastUsedAt":null,"expiresAt":null}`,
+		},
+		{
+			"lists and maps are always there, enums null when unspecified",
+			&affiliatev1.ApiKeys{}, `{"mode":null,"publicKey":"","secretKeys":[]}`,
+		},
+		{
+			"enum words",
+			&affiliatev1.ApiKeys{Mode: affiliatev1.Mode_MODE_LIVE}, `{"mode":"live","publicKey":"","secretKeys":[]}`,
+		},
+		{
+			"an enum value of a newer core is null",
+			&affiliatev1.ApiKeys{Mode: 99}, `{"mode":null,"publicKey":"","secretKeys":[]}`,
+		},
+		{
+			"words of several parts, optional scalars set to zero",
+			&affiliatev1.CommissionRules{CommissionType: affiliatev1.CommissionType_COMMISSION_TYPE_FLAT, Percentage: ptr(12.5), FlatAmountCents: ptr(int64(0)), AutoApproval: ptr(false), NetBasis: affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING},
+			`{"commissionType":"flat","percentage":12.5,"flatAmountCents":0,"holdPeriodDays":null,"autoApproval":false,"netBasis":"net_of_tax_shipping"}`,
+		},
+		{
+			"timestamps are cut to milliseconds",
+			&affiliatev1.Workspace{CreatedAt: at}, `{"id":"","name":"","currency":"","timezone":"","createdAt":"2026-01-02T03:04:05.006Z"}`,
+		},
+		{
+			"snake case where json_name says so, exact 64-bit numbers",
+			&affiliatev1.ConversionCommission{AmountCents: math.MaxInt64, Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING},
+			`{"id":"","status":"pending","amount_cents":9223372036854775807,"currency":"","hold_until":null,"needs_review":false}`,
+		},
+		{
+			"lists of messages",
+			&affiliatev1.FraudVerdict{Flagged: true, Signals: []*affiliatev1.FraudSignal{{Rule: "a", Score: -3}, {Evidence: "b"}}},
+			`{"flagged":true,"signals":[{"rule":"a","score":-3,"evidence":""},{"rule":"","score":0,"evidence":"b"}]}`,
+		},
+		{
+			"strings",
+			&affiliatev1.HealthStatus{Status: "\"\\\n\t\r\x01\x7f<é😀\u2028"}, `{"status":"\"\\\n\t\r\u0001` + "\x7f<é😀\u2028" + `"}`,
+		},
+		{"what is no UTF-8 is replaced", &affiliatev1.HealthStatus{Status: "a\xffb"}, `{"status":"a` + "\ufffd" + `b"}`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if got := encode(t, c.message); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestEncodeMapsInOneOrder(t *testing.T) {
+	m := &affiliatev1.Participant{ApplicationAnswers: map[string]string{"b": "2", "a": "1", "c": "3"}}
+	if got := encode(t, m); !strings.Contains(got, `"applicationAnswers":{"a":"1","b":"2","c":"3"}`) {
+		t.Error(got)
+	}
+	if got := encode(t, &affiliatev1.Participant{}); !strings.Contains(got, `"applicationAnswers":{}`) {
+		t.Error(got)
+	}
+}
+
+func TestEncodeStructAsObject(t *testing.T) {
+	s, err := structpb.NewStruct(map[string]any{"n": 1.5, "i": 7, "s": "x", "b": true, "z": nil, "l": []any{1, "a", map[string]any{}}, "o": map[string]any{"k": -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := encode(t, &affiliatev1.ReportConversionRequest{Metadata: s})
+	if want := `"metadata":{"b":true,"i":7,"l":[1,"a",{}],"n":1.5,"o":{"k":-1},"s":"x","z":null}`; !strings.Contains(got, want) {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestEncodeRefusesWhatJSONCannotSay(t *testing.T) {
+	for name, m := range map[string]proto.Message{
+		"NaN":                     &affiliatev1.CommissionRules{Percentage: ptr(math.NaN())},
+		"infinity":                &affiliatev1.CommissionRules{Percentage: ptr(math.Inf(1))},
+		"a year beyond 9999":      &affiliatev1.Workspace{CreatedAt: &timestamppb.Timestamp{Seconds: 1 << 40}},
+		"an update mask":          &affiliatev1.UpdateProgramRequest{UpdateMask: &fieldmaskpb.FieldMask{}},
+		"a type without a form":   structpb.NewNullValue(),
+		"another type without it": dynamicpb.NewMessage((&descriptorpb.FieldOptions{}).ProtoReflect().Descriptor()),
+	} {
+		if b, err := appendJSON(nil, m.ProtoReflect()); err == nil {
+			t.Errorf("%s: printed %s", name, b)
+		}
+	}
+}
+
+func TestDecodeAcceptsTheDialect(t *testing.T) {
+	body := ` { "event_type" : "purchase", "external_transaction_id":"a\u00e9\ud83d\ude00\n\/", "amount_cents":9007199254740992,
+		"currency":null, "occurred_at":"2026-01-02T03:04:05.006+01:00", "tax_cents":-0, "product_ids":["a","b"],
+		"line_items":[{"product_id":"p","quantity":2,"amount_cents":5},{}], "is_recurring":false,
+		"metadata":{"a":1.5e3,"b":[true,null,"x",{"c":{}}],"d":null} } `
+	var got affiliatev1.ReportConversionRequest
+	if found := decode(t, body, &got); found != "" {
+		t.Fatal(found)
+	}
+	metadata, _ := structpb.NewStruct(map[string]any{"a": 1500, "b": []any{true, nil, "x", map[string]any{"c": map[string]any{}}}, "d": nil})
+	want := &affiliatev1.ReportConversionRequest{
+		EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: "aé😀\n/", AmountCents: ptr(int64(1 << 53)),
+		OccurredAt: timestamppb.New(time.Date(2026, 1, 2, 2, 4, 5, 6e6, time.UTC)), TaxCents: ptr(int64(0)), ProductIds: []string{"a", "b"},
+		LineItems:   []*affiliatev1.LineItem{{ProductId: "p", Quantity: ptr(int64(2)), AmountCents: 5}, {}},
+		IsRecurring: ptr(false), Metadata: metadata,
+	}
+	if !proto.Equal(&got, want) {
+		t.Errorf("got  %v\nwant %v", &got, want)
+	}
+	for _, empty := range []string{"", " \n", "{}", `{"metadata":null,"line_items":null,"product_ids":null,"event_type":null}`} {
+		var m affiliatev1.ReportConversionRequest
+		if found := decode(t, empty, &m); found != "" || !proto.Equal(&m, &affiliatev1.ReportConversionRequest{}) {
+			t.Errorf("%q: %s %v", empty, found, &m)
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	const notInteger, range53 = "amount_cents=" + mustBeInteger, "amount_cents=" + outOfRange
+	cases := []struct{ name, body, want string }{
+		{"string for integer", `{"amount_cents":"5"}`, notInteger},
+		{"fraction", `{"amount_cents":1.0}`, notInteger},
+		{"exponent", `{"amount_cents":1e3}`, notInteger},
+		{"bool for integer", `{"amount_cents":true}`, notInteger},
+		{"object for integer", `{"amount_cents":{"a":[1]}}`, notInteger},
+		{"beyond 2^53", `{"amount_cents":9007199254740993}`, range53},
+		{"beyond -2^53", `{"amount_cents":-9007199254740993}`, range53},
+		{"beyond 2^64", `{"amount_cents":99999999999999999999999999}`, range53},
+		{"path inside a list", `{"line_items":[{},{"amount_cents":"5"}]}`, "line_items[1].amount_cents=" + mustBeInteger},
+		{"null in a list", `{"product_ids":["a",null]}`, "product_ids[1]=" + mustNotBeNull},
+		{"number for string", `{"currency":5}`, "currency=" + mustBeString},
+		{"string for bool", `{"is_recurring":"true"}`, "is_recurring=" + mustBeBool},
+		{"object for list", `{"product_ids":{}}`, "product_ids=" + mustBeArray},
+		{"string for list element", `{"line_items":["x"]}`, "line_items[0]=" + mustBeObject},
+		{"list for struct", `{"metadata":[]}`, "metadata=" + mustBeObject},
+		{"unknown enum word", `{"event_type":"refund"}`, "event_type=Must be purchase, renewal, signup, lead, trial or custom."},
+		{"enum by its proto name", `{"event_type":"EVENT_TYPE_PURCHASE"}`, "event_type=Must be purchase, renewal, signup, lead, trial or custom."},
+		{"enum by number", `{"event_type":1}`, "event_type=" + mustBeString},
+		{"unspecified", `{"event_type":"unspecified"}`, "event_type=Must be purchase, renewal, signup, lead, trial or custom."},
+		{"timestamp without zone", `{"occurred_at":"2026-01-02T03:04:05"}`, "occurred_at=" + mustBeTimestamp},
+		{"timestamp with one-digit hour", `{"occurred_at":"2026-01-02T3:04:05Z"}`, "occurred_at=" + mustBeTimestamp},
+		{"date only", `{"occurred_at":"2026-01-02"}`, "occurred_at=" + mustBeTimestamp},
+		{"30 February", `{"occurred_at":"2026-02-30T00:00:00Z"}`, "occurred_at=" + mustBeTimestamp},
+		{"year 0", `{"occurred_at":"0000-01-01T00:00:00Z"}`, "occurred_at=" + outOfRange},
+		{"timestamp as number", `{"occurred_at":5}`, "occurred_at=" + mustBeTimestamp},
+		{"unknown field", `{"x":1}`, "x=" + unknownField},
+		{"proto-like camel name", `{"eventType":"purchase"}`, "eventType=" + unknownField},
+		{"wrong case", `{"Currency":"EUR"}`, "Currency=" + unknownField},
+		{"duplicate", `{"currency":"EUR","currency":"EUR"}`, "currency=" + givenTwice},
+		{"duplicate with null", `{"currency":null,"currency":"EUR"}`, "currency=" + givenTwice},
+		{"duplicate by escape", `{"currency":"EUR","c\u0075rrency":"EUR"}`, "currency=" + givenTwice},
+		{"duplicate in a list element", `{"line_items":[{"quantity":1,"quantity":1}]}`, "line_items[0].quantity=" + givenTwice},
+		{"duplicate in a struct", `{"metadata":{"a":{"b":1,"b":2}}}`, "metadata.a.b=" + givenTwice},
+		{"unknown twice", `{"x":1,"x":2}`, "x=" + unknownField + "\nx=" + givenTwice},
+		{"NUL", `{"currency":"a\u0000"}`, "currency=" + holdsNUL},
+		{"NUL in a struct", `{"metadata":{"a":["\u0000"]}}`, "metadata.a[0]=" + holdsNUL},
+		{"lone surrogate", `{"currency":"\ud800"}`, "currency=" + loneSurrogate},
+		{"lone low surrogate", `{"currency":"\udc00x"}`, "currency=" + loneSurrogate},
+		{"two high surrogates", `{"currency":"\ud800\ud800"}`, "currency=" + loneSurrogate},
+		{"invalid UTF-8", "{\"currency\":\"\xff\"}", "currency=" + notUTF8},
+		{"overlong UTF-8", "{\"currency\":\"\xc0\x80\"}", "currency=" + notUTF8},
+		{"surrogate as UTF-8", "{\"currency\":\"\xed\xa0\x80\"}", "currency=" + notUTF8},
+		{"bad key", "{\"\xff\":1}", "\ufffd=This key cannot be used: is not valid UTF-8."},
+		{"number a struct cannot hold", `{"metadata":{"a":9007199254740993,"b":1e999}}`, "metadata.a=" + outOfRange + "\nmetadata.b=" + outOfRange},
+		{"not an object", `[1,2]`, "=The body must be a JSON object."},
+		{"null", `null`, "=The body must be a JSON object."},
+		{"trailing data", `{} {}`, "=The body goes on after the JSON object."},
+		{"trailing brace", `{}}`, "=The body goes on after the JSON object."},
+		{"no JSON", `hello`, "=The body is not valid JSON at byte 0."},
+		{"cut off", `{"currency":"EU`, "=The body is not valid JSON at byte 15."},
+		{"trailing comma", `{"currency":"EUR",}`, "=The body is not valid JSON at byte 18."},
+		{"leading zero", `{"tax_cents":05}`, "=The body is not valid JSON at byte 14."},
+		{"plus sign", `{"tax_cents":+5}`, "tax_cents=" + mustBeInteger + "\n=The body is not valid JSON at byte 13."},
+		{"NaN", `{"tax_cents":NaN}`, "tax_cents=" + mustBeInteger + "\n=The body is not valid JSON at byte 13."},
+		{"raw control character", "{\"currency\":\"a\nb\"}", "=The body is not valid JSON at byte 14."},
+		{"raw NUL", "{\"currency\":\"\x00\"}", "=The body is not valid JSON at byte 13."},
+		{"bad escape", `{"currency":"\x"}`, "=The body is not valid JSON at byte 15."},
+		{"byte order mark", "\ufeff{}", "=The body is not valid JSON at byte 0."},
+		{"comment", `{/**/}`, "=The body is not valid JSON at byte 1."},
+		{"too deep", `{"metadata":{"a":` + deep(31) + `}}`, "metadata.a" + strings.Repeat("[0]", 30) + "=Is nested deeper than 32 levels."},
+		{"too deep in an unknown field", `{"x":` + deep(40) + `}`, "x=" + unknownField + "\nx" + strings.Repeat("[0]", 31) + "=Is nested deeper than 32 levels."},
+		{
+			"all at once", `{"event_type":7,"amount_cents":"5","line_items":[{"quantity":1.5,"y":0}],"x":[],"currency":"EUR"}`,
+			"event_type=" + mustBeString + "\namount_cents=" + mustBeInteger + "\nline_items[0].quantity=" + mustBeInteger +
+				"\nline_items[0].y=" + unknownField + "\nx=" + unknownField,
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if got := decode(t, c.body, &affiliatev1.ReportConversionRequest{}); got != c.want {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+		})
+	}
+	if got := decode(t, `{"metadata":{"a":`+deep(30)+`}}`, &affiliatev1.ReportConversionRequest{}); got != "" {
+		t.Errorf("32 levels: %s", got)
+	}
+}
+
+func TestDecodeMaps(t *testing.T) {
+	var m affiliatev1.ApplyRequest
+	if got := decode(t, `{"answers":{"a":"1","b":""}}`, &m); got != "" || len(m.GetAnswers()) != 2 || m.GetAnswers()["a"] != "1" {
+		t.Errorf("%s %v", got, &m)
+	}
+	want := "answers.a=" + givenTwice + "\nanswers.n=" + mustBeString + "\nanswers.z=" + mustNotBeNull
+	if got := decode(t, `{"answers":{"a":"1","a":"1","n":5,"z":null}}`, &affiliatev1.ApplyRequest{}); got != want {
+		t.Error(got)
+	}
+}
+
+func TestDecodeNamesNoMoreThanAHundredFaults(t *testing.T) {
+	body := `{"product_ids":[` + strings.Repeat("1,", 5000) + `1],"` + strings.Repeat("k", 5000) + `":1}`
+	var found violations
+	m := &affiliatev1.ReportConversionRequest{}
+	plan, err := planFor(m.ProtoReflect().Descriptor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	decodeBody([]byte(body), plan.names, m.ProtoReflect(), nil, &found)
+	if len(found.list) != maxViolations {
+		t.Errorf("%d violations", len(found.list))
+	}
+	if got := decode(t, `{"`+strings.Repeat("k", 5000)+`":1}`, m); len(got) > 300 {
+		t.Errorf("a field name of %d bytes comes back", len(got))
+	}
+}
+
+// everyKind is a message with what the contract's protos do not have yet.
+func everyKind(t testing.TB) protoreflect.MessageDescriptor {
+	t.Helper()
+	field := func(number int32, name string, kind descriptorpb.FieldDescriptorProto_Type, change ...func(*descriptorpb.FieldDescriptorProto)) *descriptorpb.FieldDescriptorProto {
+		f := &descriptorpb.FieldDescriptorProto{Name: &name, Number: &number, Type: &kind, Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()}
+		for _, c := range change {
+			c(f)
+		}
+		return f
+	}
+	named := func(name string) func(*descriptorpb.FieldDescriptorProto) {
+		return func(f *descriptorpb.FieldDescriptorProto) { f.TypeName = &name }
+	}
+	list := func(f *descriptorpb.FieldDescriptorProto) {
+		f.Label = descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum()
+	}
+	choice := func(f *descriptorpb.FieldDescriptorProto) { f.OneofIndex = ptr(int32(0)) }
+	file := &descriptorpb.FileDescriptorProto{
+		Name: ptr("every.proto"), Package: ptr("every"), Syntax: ptr("proto3"), Dependency: []string{"google/protobuf/timestamp.proto"},
+		EnumType: []*descriptorpb.EnumDescriptorProto{{Name: ptr("Colour"), Value: []*descriptorpb.EnumValueDescriptorProto{
+			{Name: ptr("COLOUR_UNSPECIFIED"), Number: ptr(int32(0))}, {Name: ptr("COLOUR_DEEP_RED"), Number: ptr(int32(1))},
+		}}},
+		MessageType: []*descriptorpb.DescriptorProto{{
+			Name: ptr("Kinds"),
+			Field: []*descriptorpb.FieldDescriptorProto{
+				field(1, "u32", descriptorpb.FieldDescriptorProto_TYPE_UINT32),
+				field(2, "u64", descriptorpb.FieldDescriptorProto_TYPE_FIXED64),
+				field(3, "s32", descriptorpb.FieldDescriptorProto_TYPE_SINT32),
+				field(4, "f32", descriptorpb.FieldDescriptorProto_TYPE_FLOAT),
+				field(5, "colours", descriptorpb.FieldDescriptorProto_TYPE_ENUM, named(".every.Colour"), list),
+				field(6, "times", descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, named(".google.protobuf.Timestamp"), list),
+				field(7, "self", descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, named(".every.Kinds")),
+				field(8, "by_name", descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, named(".every.Kinds.ByNameEntry"), list),
+				field(9, "either", descriptorpb.FieldDescriptorProto_TYPE_STRING, choice),
+				field(10, "or", descriptorpb.FieldDescriptorProto_TYPE_INT64, choice),
+			},
+			OneofDecl: []*descriptorpb.OneofDescriptorProto{{Name: ptr("choice")}},
+			NestedType: []*descriptorpb.DescriptorProto{{
+				Name: ptr("ByNameEntry"), Options: &descriptorpb.MessageOptions{MapEntry: ptr(true)},
+				Field: []*descriptorpb.FieldDescriptorProto{
+					field(1, "key", descriptorpb.FieldDescriptorProto_TYPE_STRING),
+					field(2, "value", descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, named(".every.Kinds")),
+				},
+			}},
+		}},
+	}
+	fd, err := protodesc.NewFile(file, protoregistry.GlobalFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd.Messages().ByName("Kinds")
+}
+
+func TestEveryKindGoesBothWays(t *testing.T) {
+	kinds := everyKind(t)
+	body := `{"u32":4294967295,"u64":9007199254740992,"s32":-2147483648,"f32":0.1,"colours":["deep_red"],` +
+		`"times":["2026-01-02T03:04:05.000Z"],"self":{"u32":0,"u64":0,"s32":0,"f32":1e-7,"colours":[],"times":[],"self":null,"byName":{},"either":null,"or":0},` +
+		`"byName":{"x":{"u32":1,"u64":0,"s32":0,"f32":0,"colours":[],"times":[],"self":null,"byName":{},"either":null,"or":null}},"either":"","or":null}`
+	m := dynamicpb.NewMessage(kinds)
+	if found := decode(t, body, m); found != "" {
+		t.Fatal(found)
+	}
+	if got := encode(t, m); got != strings.Replace(body, "1e-7", "1e-07", 1) {
+		t.Errorf("got  %s\nwant %s", got, body)
+	}
+
+	want := strings.Join([]string{
+		"u32=" + outOfRange, "s32=" + outOfRange, "u64=" + outOfRange, "f32=" + outOfRange,
+		"colours[0]=Must be deep_red.", "times[0]=" + mustBeTimestamp, "byName.x.u32=" + mustBeInteger,
+		"or=Cannot be given together with either.",
+	}, "\n")
+	got := decode(t, `{"u32":-1,"s32":2147483648,"u64":-1,"f32":1e39,"colours":["red"],"times":["x"],"byName":{"x":{"u32":""}},"either":"a","or":1}`, dynamicpb.NewMessage(kinds))
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestUpdateMaskNamesThePresentKeys(t *testing.T) {
+	for body, want := range map[string]string{
+		`{}`:                                   "",
+		`{"name":"x"}`:                         "name",
+		`{"websiteUrl":null,"isPublic":false}`: "website_url,is_public",
+		`{"allowedDomains":["a","b"]}`:         "allowed_domains",
+		`{"commissionRules":{"percentage":5,"holdPeriodDays":null}}`: "commission_rules.percentage,commission_rules.hold_period_days",
+		`{"commissionRules":null}`:                                   "commission_rules",
+		`{"commissionRules":{}}`:                                     "",
+	} {
+		m := &affiliatev1.UpdateProgramRequest{}
+		plan, err := planFor(m.ProtoReflect().Descriptor())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found violations
+		var mask []string
+		decodeBody([]byte(body), plan.names, m.ProtoReflect(), &mask, &found)
+		if got := strings.Join(mask, ","); got != want || len(found.list) > 0 {
+			t.Errorf("%s: %s %v", body, got, found.list)
+		}
+	}
+}
+
+// FuzzDecode: no input panics, and what is accepted prints as something that is
+// accepted again and prints the same.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{
+		`{"event_type":"purchase","external_transaction_id":"x","amount_cents":100,"currency":"EUR","metadata":{"a":[1,null,{"b":"c"}]}}`,
+		`{"line_items":[{"product_id":"p","quantity":1,"amount_cents":2}],"occurred_at":"2026-01-02T03:04:05.678+02:00"}`,
+		`{"currency":"\ud83d\ude00\u0000\ud800"}`, "{\"currency\":\"\xff\"}", `{"a":{"b":[[[[{"c":1e999}]]]]}}`, `{} x`, ``, `[`, `{"metadata":{"a":-0.0}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	plan, err := planFor((&affiliatev1.ReportConversionRequest{}).ProtoReflect().Descriptor())
+	if err != nil {
+		f.Fatal(err)
+	}
+	read := func(body []byte) (*affiliatev1.ReportConversionRequest, []string) {
+		m := &affiliatev1.ReportConversionRequest{}
+		var found violations
+		var mask []string
+		decodeBody(body, plan.names, m.ProtoReflect(), &mask, &found)
+		var lines []string
+		for _, v := range found.list {
+			lines = append(lines, v.Field+v.Message)
+		}
+		return m, lines
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		m, found := read(body)
+		if len(found) > maxViolations {
+			t.Fatalf("%d violations", len(found))
+		}
+		if found != nil {
+			return
+		}
+		if len(strings.TrimSpace(string(body))) > 0 && !json.Valid(body) {
+			t.Fatalf("accepted what is no JSON: %q", body)
+		}
+		once := encode(t, m)
+		again, found := read([]byte(once))
+		if found != nil {
+			t.Fatalf("%q\nprints %s\nwhich is refused: %v", body, once, found)
+		}
+		if twice := encode(t, again); twice != once {
+			t.Fatalf("%s\nbecomes\n%s", once, twice)
+		}
+	})
+}

@@ -1,0 +1,145 @@
+package contract
+
+import (
+	"testing"
+
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+func TestRoutes(t *testing.T) {
+	routes, err := Routes(Files())
+	if err != nil {
+		t.Fatal(err)
+	}
+	byPath := map[string]Route{}
+	for _, r := range routes {
+		key := r.Verb + " " + r.Path()
+		if _, twice := byPath[key]; twice {
+			t.Errorf("%s is routed twice", key)
+		}
+		byPath[key] = r
+	}
+	r := byPath["PATCH /api/v1/programs/{programId}/partners/{participantId}/approve"]
+	if r.FullMethod != affiliatev1.ParticipantService_ApproveParticipant_FullMethodName || !r.HasBody || len(r.PathFields) != 2 || r.Mask() != nil {
+		t.Errorf("%+v", r)
+	}
+	r = byPath["PATCH /api/v1/programs/{programId}"]
+	if r.Mask() == nil || !r.InPath(r.RPC.Input().Fields().ByName("program_id")) || r.InPath(r.RPC.Input().Fields().ByName("name")) {
+		t.Errorf("%+v", r)
+	}
+	if r = byPath["POST /api/v1/auth/partner/logout"]; r.Binding != 2 || SuccessStatus(r.FullMethod) != 204 || BodyLimit(r.FullMethod) != 64<<10 {
+		t.Errorf("%+v", r)
+	}
+	if r = byPath["GET "+OpenAPIPath]; r.RPC != nil || r.Mask() != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Every RPC of the status table exists and is routed.
+func TestTheStatusTableNamesRoutes(t *testing.T) {
+	routes, err := Routes(Files())
+	if err != nil {
+		t.Fatal(err)
+	}
+	routed := map[string]bool{}
+	for _, r := range routes {
+		routed[r.FullMethod] = true
+	}
+	for method := range created {
+		if !routed[method] {
+			t.Errorf("%s has no route", method)
+		}
+	}
+	for method := range empty {
+		if !routed[method] {
+			t.Errorf("%s has no route", method)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	words, err := Words(affiliatev1.NetBasis(0).Descriptor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(words) != 4 || words[2].Text != "net_of_tax_shipping" || words[2].Number != protoreflect.EnumNumber(affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING) {
+		t.Errorf("%v", words)
+	}
+}
+
+// file makes a proto with one service, one message {id, n} and one enum.
+func file(t *testing.T, rule *annotations.HttpRule, values ...string) protoreflect.FileDescriptor {
+	t.Helper()
+	options := &descriptorpb.MethodOptions{}
+	if rule != nil {
+		proto.SetExtension(options, annotations.E_Http, rule)
+	}
+	enum := &descriptorpb.EnumDescriptorProto{Name: proto.String("E")}
+	for i, value := range values {
+		enum.Value = append(enum.Value, &descriptorpb.EnumValueDescriptorProto{Name: proto.String(value), Number: proto.Int32(int32(i))})
+	}
+	fd := &descriptorpb.FileDescriptorProto{
+		Name: proto.String("t.proto"), Package: proto.String("t"), Syntax: proto.String("proto3"), EnumType: []*descriptorpb.EnumDescriptorProto{enum},
+		MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("M"), Field: []*descriptorpb.FieldDescriptorProto{
+			{Name: proto.String("id"), Number: proto.Int32(1), Type: descriptorpb.FieldDescriptorProto_TYPE_STRING.Enum(), Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()},
+			{Name: proto.String("n"), Number: proto.Int32(2), Type: descriptorpb.FieldDescriptorProto_TYPE_INT32.Enum(), Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()},
+		}}},
+		Service: []*descriptorpb.ServiceDescriptorProto{{Name: proto.String("S"), Method: []*descriptorpb.MethodDescriptorProto{
+			{Name: proto.String("R"), InputType: proto.String(".t.M"), OutputType: proto.String(".t.M"), Options: options},
+		}}},
+	}
+	made, err := protodesc.NewFile(fd, protoregistry.GlobalFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func TestWhatRESTHasNoFormForIsRefused(t *testing.T) {
+	get := func(path string) *annotations.HttpRule {
+		return &annotations.HttpRule{Pattern: &annotations.HttpRule_Get{Get: path}}
+	}
+	oneField, response := get("/a"), get("/a")
+	oneField.Body, response.ResponseBody = "id", "id"
+	for name, rule := range map[string]*annotations.HttpRule{
+		"wildcard":          get("/a/*"),
+		"deep wildcard":     get("/a/{id=**}"),
+		"verb":              get("/a/{id}:run"),
+		"unknown parameter": get("/a/{nope}"),
+		"number parameter":  get("/a/{n}"),
+		"body of one field": oneField,
+		"response body":     response,
+		"custom method":     {Pattern: &annotations.HttpRule_Custom{Custom: &annotations.CustomHttpPattern{Kind: "BREW", Path: "/a"}}},
+	} {
+		if routes, err := Routes([]protoreflect.FileDescriptor{file(t, rule, "E_UNSPECIFIED")}); err == nil {
+			t.Errorf("%s: %+v", name, routes)
+		}
+	}
+	for verb, rule := range map[string]*annotations.HttpRule{
+		"GET": get("/a/{id}"), "PUT": {Pattern: &annotations.HttpRule_Put{Put: "/a"}}, "DELETE": {Pattern: &annotations.HttpRule_Delete{Delete: "/a"}},
+	} {
+		routes, err := Routes([]protoreflect.FileDescriptor{file(t, rule, "E_UNSPECIFIED")})
+		if err != nil || len(routes) != 2 || routes[1].Verb != verb {
+			t.Errorf("%s: %+v %v", verb, routes, err)
+		}
+	}
+	if routes, err := Routes([]protoreflect.FileDescriptor{file(t, nil, "E_UNSPECIFIED")}); err != nil || len(routes) != 1 {
+		t.Errorf("an RPC without annotation: %+v %v", routes, err)
+	}
+	for name, values := range map[string][]string{
+		"zero value with another name": {"E_NONE", "E_A"},
+		"missing prefix":               {"E_UNSPECIFIED", "A"},
+		"nothing after the prefix":     {"E_UNSPECIFIED", "E_"},
+	} {
+		if words, err := Words(file(t, nil, values...).Enums().Get(0)); err == nil {
+			t.Errorf("%s: %v", name, words)
+		}
+	}
+}

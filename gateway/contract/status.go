@@ -1,0 +1,50 @@
+package contract
+
+import (
+	"net/http"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// created and empty are the RPCs whose success is not 200.
+var (
+	created = map[string]bool{
+		affiliatev1.AccountService_RegisterMerchant_FullMethodName:    true,
+		affiliatev1.AccountService_RegisterPartner_FullMethodName:     true,
+		affiliatev1.WorkspaceService_CreateApiKey_FullMethodName:      true,
+		affiliatev1.ProgramService_CreateProgram_FullMethodName:       true,
+		affiliatev1.ParticipantService_Apply_FullMethodName:           true,
+		affiliatev1.ConversionService_ReportConversion_FullMethodName: true,
+	}
+	empty = map[string]bool{
+		affiliatev1.AccountService_Logout_FullMethodName: true,
+	}
+)
+
+// SuccessStatus is what an RPC answers when it succeeds: 201 for what makes
+// something, 204 for what has nothing to say, else 200. A single answer may
+// differ (202, 207) by saying so in its x-http-code metadata.
+func SuccessStatus(fullMethod string) int {
+	switch {
+	case created[fullMethod]:
+		return http.StatusCreated
+	case empty[fullMethod]:
+		return http.StatusNoContent
+	default:
+		return http.StatusOK
+	}
+}
+
+// defaultBodyLimit bounds a request body in bytes (RELIABILITY.md 6.6).
+const defaultBodyLimit = 64 << 10
+
+// bodyLimits are the RPCs that take more or less.
+var bodyLimits = map[string]int64{}
+
+// BodyLimit is the most bytes the RPC's body may have; more is 413.
+func BodyLimit(fullMethod string) int64 {
+	if limit, ok := bodyLimits[fullMethod]; ok {
+		return limit
+	}
+	return defaultBodyLimit
+}

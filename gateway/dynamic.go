@@ -1,0 +1,100 @@
+package gateway
+
+import (
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// google.protobuf.Struct: JSON without a schema. What the rest of the dialect
+// refuses about JSON itself (keys given twice, depth, bad characters, integers
+// that lost digits) is refused here too.
+
+func (d *decoder) dynamic(m protoreflect.Message) bool {
+	if d.space() != '{' {
+		return d.refuse(mustBeObject)
+	}
+	value, ok := d.structure()
+	target, known := m.Interface().(*structpb.Struct)
+	if !known {
+		d.fault("Cannot be read by this server.")
+		return ok
+	}
+	target.Fields = value.GetFields()
+	return ok
+}
+
+func (d *decoder) structure() (*structpb.Struct, bool) {
+	fields := make(map[string]*structpb.Value)
+	t := d.open('}')
+	for ; t == item; t = d.next('}') {
+		key, flaw, ok := d.member()
+		_, before := fields[key]
+		switch {
+		case !ok:
+		case flaw != "":
+			ok = d.refuse(flaw)
+		case before:
+			ok = d.refuse(givenTwice)
+		default:
+			fields[key], ok = d.anything()
+		}
+		if !ok {
+			return nil, false
+		}
+	}
+	return &structpb.Struct{Fields: fields}, t == done
+}
+
+func (d *decoder) series() (*structpb.ListValue, bool) {
+	var values []*structpb.Value
+	t := d.open(']')
+	for ; t == item; t = d.next(']') {
+		d.element()
+		value, ok := d.anything()
+		if !ok {
+			return nil, false
+		}
+		values = append(values, value)
+	}
+	return &structpb.ListValue{Values: values}, t == done
+}
+
+// anything reads any value. A faulty one comes back as null; the fault is noted.
+func (d *decoder) anything() (*structpb.Value, bool) {
+	null := structpb.NewNullValue()
+	switch c := d.space(); {
+	case c == '{':
+		value, ok := d.structure()
+		return structpb.NewStructValue(value), ok
+	case c == '[':
+		value, ok := d.series()
+		return structpb.NewListValue(value), ok
+	case c == '"':
+		text, usable, ok := d.plainText()
+		if !usable {
+			return null, ok
+		}
+		return structpb.NewStringValue(text), true
+	case c == '-' || c >= '0' && c <= '9':
+		literal, whole, ok := d.number()
+		if !ok {
+			return null, d.broken()
+		}
+		value, wrong := float(literal, protoreflect.DoubleKind)
+		if whole && wrong == "" {
+			_, wrong = integer(literal, protoreflect.Int64Kind)
+		}
+		if wrong != "" {
+			d.fault(wrong)
+			return null, true
+		}
+		return structpb.NewNumberValue(value.Float()), true
+	case d.word("true"):
+		return structpb.NewBoolValue(true), true
+	case d.word("false"):
+		return structpb.NewBoolValue(false), true
+	case d.word("null"):
+		return null, true
+	}
+	return null, d.broken()
+}

@@ -1,0 +1,252 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// appendJSON writes a message in the dialect.
+func appendJSON(b []byte, m protoreflect.Message) ([]byte, error) {
+	plan, err := planFor(m.Descriptor())
+	if err != nil {
+		return nil, err
+	}
+	return plan.append(b, m)
+}
+
+func (p *messagePlan) append(b []byte, m protoreflect.Message) ([]byte, error) {
+	switch p.form {
+	case formTimestamp:
+		return appendTimestamp(b, m)
+	case formStruct:
+		value, ok := m.Interface().(*structpb.Struct)
+		if !ok {
+			return nil, fmt.Errorf("%T is not a google.protobuf.Struct", m.Interface())
+		}
+		return appendStruct(b, value)
+	case formMask:
+		return nil, fmt.Errorf("%s is never printed", p.desc.FullName())
+	default:
+		return p.appendObject(b, m)
+	}
+}
+
+func (p *messagePlan) appendObject(b []byte, m protoreflect.Message) ([]byte, error) {
+	b = append(b, '{')
+	var err error
+	for i := range p.fields {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		field := &p.fields[i]
+		b = append(b, field.key...)
+		switch {
+		case field.list:
+			b, err = field.appendList(b, m.Get(field.fd).List())
+		case field.dict:
+			b, err = field.appendDict(b, m.Get(field.fd).Map())
+		case field.nullable && !m.Has(field.fd):
+			b = append(b, "null"...)
+		default:
+			b, err = field.appendValue(b, m.Get(field.fd))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+func (f *fieldPlan) appendList(b []byte, list protoreflect.List) ([]byte, error) {
+	b = append(b, '[')
+	var err error
+	for i := range list.Len() {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = f.appendValue(b, list.Get(i)); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+// appendDict orders the keys, so that one message always prints one text.
+func (f *fieldPlan) appendDict(b []byte, dict protoreflect.Map) ([]byte, error) {
+	keys := make([]string, 0, dict.Len())
+	dict.Range(func(key protoreflect.MapKey, _ protoreflect.Value) bool {
+		keys = append(keys, key.String())
+		return true
+	})
+	slices.Sort(keys)
+	b = append(b, '{')
+	var err error
+	for i, key := range keys {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendString(b, key), ':')
+		value := dict.Get(protoreflect.ValueOfString(key).MapKey())
+		if b, err = f.item.appendValue(b, value); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+func (f *fieldPlan) appendValue(b []byte, v protoreflect.Value) ([]byte, error) {
+	switch f.kind {
+	case protoreflect.StringKind:
+		return appendString(b, v.String()), nil
+	case protoreflect.BoolKind:
+		return strconv.AppendBool(b, v.Bool()), nil
+	case protoreflect.EnumKind:
+		word, ok := f.enum.quoted[v.Enum()]
+		if !ok {
+			word = "null"
+		}
+		return append(b, word...), nil
+	case protoreflect.MessageKind:
+		return f.message.append(b, v.Message())
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		return strconv.AppendUint(b, v.Uint(), 10), nil
+	case protoreflect.DoubleKind:
+		return appendFloat(b, v.Float(), 64)
+	case protoreflect.FloatKind:
+		return appendFloat(b, v.Float(), 32)
+	default:
+		return strconv.AppendInt(b, v.Int(), 10), nil
+	}
+}
+
+func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return nil, fmt.Errorf("JSON has no form for %v", f)
+	}
+	format := byte('f')
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	return strconv.AppendFloat(b, f, format, -1, bits), nil
+}
+
+// appendTimestamp cuts to milliseconds, never rounds: a printed instant is not
+// later than the stored one.
+func appendTimestamp(b []byte, m protoreflect.Message) ([]byte, error) {
+	ts, ok := m.Interface().(*timestamppb.Timestamp)
+	if !ok {
+		fields := m.Descriptor().Fields()
+		ts = &timestamppb.Timestamp{
+			Seconds: m.Get(fields.ByName("seconds")).Int(),
+			Nanos:   int32(m.Get(fields.ByName("nanos")).Int()),
+		}
+	}
+	if err := ts.CheckValid(); err != nil {
+		return nil, err
+	}
+	t := ts.AsTime()
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	milli := t.Nanosecond() / int(time.Millisecond)
+	return append(b, '"',
+		digit(year/1000), digit(year/100), digit(year/10), digit(year), '-',
+		digit(int(month)/10), digit(int(month)), '-', digit(day/10), digit(day), 'T',
+		digit(hour/10), digit(hour), ':', digit(minute/10), digit(minute), ':',
+		digit(second/10), digit(second), '.',
+		digit(milli/100), digit(milli/10), digit(milli), 'Z', '"'), nil
+}
+
+func digit(n int) byte { return byte('0' + n%10) }
+
+func appendStruct(b []byte, s *structpb.Struct) ([]byte, error) {
+	fields := s.GetFields()
+	b = append(b, '{')
+	var err error
+	for i, key := range slices.Sorted(maps.Keys(fields)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendString(b, key), ':')
+		if b, err = appendDynamic(b, fields[key]); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+func appendDynamic(b []byte, value *structpb.Value) ([]byte, error) {
+	switch kind := value.GetKind().(type) {
+	case *structpb.Value_StringValue:
+		return appendString(b, kind.StringValue), nil
+	case *structpb.Value_NumberValue:
+		return appendFloat(b, kind.NumberValue, 64)
+	case *structpb.Value_BoolValue:
+		return strconv.AppendBool(b, kind.BoolValue), nil
+	case *structpb.Value_StructValue:
+		return appendStruct(b, kind.StructValue)
+	case *structpb.Value_ListValue:
+		b = append(b, '[')
+		var err error
+		for i, item := range kind.ListValue.GetValues() {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, err = appendDynamic(b, item); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, ']'), nil
+	default:
+		return append(b, "null"...), nil
+	}
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendString quotes s. Bytes that are no UTF-8 become U+FFFD: an answer is
+// always valid JSON, whatever a store held.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && size == 1 {
+				b = append(append(b, s[start:i]...), "\ufffd"...)
+				start = i + 1
+			}
+			i += size
+			continue
+		}
+		if c >= ' ' && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		b = append(b, s[start:i]...)
+		switch c {
+		case '"', '\\':
+			b = append(b, '\\', c)
+		case '\n':
+			b = append(b, '\\', 'n')
+		case '\r':
+			b = append(b, '\\', 'r')
+		case '\t':
+			b = append(b, '\\', 't')
+		default:
+			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
+		}
+		i++
+		start = i
+	}
+	return append(append(b, s[start:]...), '"')
+}

@@ -1,0 +1,337 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// Every reason that the core can send is printed with its own status and code.
+func TestEveryReasonIsPrinted(t *testing.T) {
+	var refusal error
+	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) { return nil, refusal })
+	values := affiliatev1.ErrorReason(0).Descriptor().Values()
+	for i := range values.Len() {
+		if values.Get(i).Number() == 0 {
+			continue
+		}
+		reason := strings.TrimPrefix(string(values.Get(i).Name()), "ERROR_REASON_")
+		spec := proto.GetExtension(values.Get(i).Options(), affiliatev1.E_Error).(*affiliatev1.ErrorSpec)
+		refusal = coreRefusal(codes.Code(spec.GetGrpcCode()), reason, "Words of its own.", map[string]string{"retry_after": "7"}, "name", "Is bad.")
+		answer := r.do("POST", "/api/v1/programs", `{}`)
+		e := answer.refused(t, int(spec.GetHttpStatus()), reason)
+		if want := map[bool]string{true: spec.GetMessage(), false: "Words of its own."}[reason == "INTERNAL_ERROR"]; e.Message != want {
+			t.Errorf("%s: message %q", reason, e.Message)
+		}
+		if answer.header.Get("Retry-After") != "7" {
+			t.Errorf("%s: Retry-After %q", reason, answer.header.Get("Retry-After"))
+		}
+		if got := answer.header.Get("WWW-Authenticate"); (got == "Bearer") != (spec.GetHttpStatus() == 401) {
+			t.Errorf("%s: WWW-Authenticate %q", reason, got)
+		}
+
+		refusal = coreRefusal(codes.Code(spec.GetGrpcCode()), reason, "", nil)
+		if reason == "VALIDATION_ERROR" {
+			continue
+		}
+		if e := r.do("POST", "/api/v1/programs", `{}`).refused(t, int(spec.GetHttpStatus()), reason); e.Message != spec.GetMessage() {
+			t.Errorf("%s: standard sentence %q", reason, e.Message)
+		}
+	}
+}
+
+func TestViolationsOfTheCoreAreNamedAsTheClientWrites(t *testing.T) {
+	fields := []string{
+		"name", "Is bad.", "website_url", "Is bad.", "commission_rules.flat_amount_cents", "Is bad.", "allowed_domains[3]", "Is bad.", "x-mode", "Is bad.",
+	}
+	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) {
+		return nil, coreRefusal(codes.InvalidArgument, "VALIDATION_ERROR", "", nil, fields...)
+	})
+	e := r.do("POST", "/api/v1/programs", `{}`).refused(t, 400, "VALIDATION_ERROR")
+	if got := e.fields(); got != "name=Is bad.\nwebsiteUrl=Is bad.\ncommissionRules.flatAmountCents=Is bad.\nallowedDomains[3]=Is bad.\nx-mode=Is bad." {
+		t.Error(got)
+	}
+	fields = []string{"line_items[0].amount_cents", "Is bad.", "event_type", "Is bad."}
+	e = r.do("POST", "/api/v1/conversions", `{}`).refused(t, 400, "VALIDATION_ERROR")
+	if got := e.fields(); got != "line_items[0].amount_cents=Is bad.\nevent_type=Is bad." {
+		t.Error(got)
+	}
+	fields = []string{"answers[favourite colour]", "Is bad.", "program_id", "Is bad.", "referral_code", "Is bad."}
+	e = r.do("POST", "/api/v1/partner/programs/p/apply", `{}`).refused(t, 400, "VALIDATION_ERROR")
+	if got := e.fields(); got != "answers.favourite colour=Is bad.\nprogramId=Is bad.\nreferralCode=Is bad." {
+		t.Error(got)
+	}
+	fields = []string{"page_size", "Is bad."}
+	e = r.do("GET", "/api/v1/programs?limit=1000", "").refused(t, 400, "VALIDATION_ERROR")
+	if got := e.fields(); got != "limit=Is bad." {
+		t.Error(got)
+	}
+	e = r.do("GET", "/api/v1/programs?pageSize=1000", "").refused(t, 400, "VALIDATION_ERROR")
+	if got := e.fields(); got != "pageSize=Is bad." {
+		t.Error(got)
+	}
+}
+
+func TestClientPath(t *testing.T) {
+	desc := (&affiliatev1.CreateProgramRequest{}).ProtoReflect().Descriptor()
+	for in, want := range map[string]string{
+		"": "", "nothing": "nothing", "website_url.x": "websiteUrl.x", "allowed_domains[": "allowedDomains[", "commission_rules.nope.a": "commissionRules.nope.a",
+		"commission_rules": "commissionRules", "allowed_domains[0][1]": "allowedDomains[0].[1]", "[0]": "[0]", ".": ".",
+	} {
+		if got := clientPath(desc, in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestStatusesThatNobodyExplained(t *testing.T) {
+	var refusal error
+	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) { return nil, refusal })
+	foreign, _ := status.New(codes.NotFound, "x").WithDetails(&errdetails.ErrorInfo{Reason: "SLUG_TAKEN", Domain: "elsewhere"})
+	newer, _ := status.New(codes.FailedPrecondition, "x").WithDetails(&errdetails.ErrorInfo{Reason: "OF_A_NEWER_CORE", Domain: "tributary"})
+	for _, c := range []struct {
+		err    error
+		status int
+		code   string
+	}{
+		{status.Error(codes.InvalidArgument, "internal words"), 400, "VALIDATION_ERROR"},
+		{status.Error(codes.Unauthenticated, "internal words"), 401, "UNAUTHORIZED"},
+		{status.Error(codes.PermissionDenied, "internal words"), 403, "FORBIDDEN"},
+		{status.Error(codes.NotFound, "internal words"), 404, "NOT_FOUND"},
+		{status.Error(codes.ResourceExhausted, "internal words"), 413, "PAYLOAD_TOO_LARGE"},
+		{status.Error(codes.Unavailable, "internal words"), 503, "SERVICE_UNAVAILABLE"},
+		{status.Error(codes.DeadlineExceeded, "internal words"), 503, "SERVICE_UNAVAILABLE"},
+		{status.Error(codes.Canceled, "internal words"), 500, "INTERNAL_ERROR"},
+		{status.Error(codes.Unknown, "internal words"), 500, "INTERNAL_ERROR"},
+		{status.Error(codes.Internal, "internal words"), 500, "INTERNAL_ERROR"},
+		{status.Error(codes.Unimplemented, "internal words"), 500, "INTERNAL_ERROR"},
+		{status.Error(codes.DataLoss, "internal words"), 500, "INTERNAL_ERROR"},
+		{errors.New("internal words"), 500, "INTERNAL_ERROR"},
+		{foreign.Err(), 404, "NOT_FOUND"},
+		{newer.Err(), 500, "INTERNAL_ERROR"},
+	} {
+		refusal = c.err
+		answer := r.do("GET", "/api/v1/programs", "")
+		var e envelope
+		if c.code == "VALIDATION_ERROR" {
+			// Nothing is known about the fields.
+			if answer.status != 400 || !strings.Contains(answer.body, `"code":"VALIDATION_ERROR"`) {
+				t.Errorf("%v: %d %s", c.err, answer.status, answer.body)
+			}
+		} else {
+			e = answer.refused(t, c.status, c.code)
+		}
+		if strings.Contains(answer.body, "internal words") {
+			t.Errorf("%v: the core's words came out: %s", c.err, e.Message)
+		}
+		if want := map[bool]string{true: "1"}[c.status == 503]; answer.header.Get("Retry-After") != want {
+			t.Errorf("%v: Retry-After %q", c.err, answer.header.Get("Retry-After"))
+		}
+		if (c.status >= 500) != strings.Contains(r.log.String(), answer.header.Get("X-Request-Id")) {
+			t.Errorf("%v: log %s", c.err, r.log)
+		}
+	}
+}
+
+func TestALostCore(t *testing.T) {
+	r := newRig(t, nil)
+	r.grpc.Stop()
+	for _, path := range []string{"/api/v1/programs", "/api/v1/health", "/api/v1/programs?x=1"} {
+		answer := r.do("GET", path, "")
+		answer.refused(t, 503, "SERVICE_UNAVAILABLE")
+		if answer.header.Get("Retry-After") != "1" {
+			t.Errorf("%v", answer.header)
+		}
+	}
+	r.do("GET", "/nowhere", "").refused(t, 404, "NOT_FOUND")
+}
+
+func TestASlowCoreAndAClientThatLeaves(t *testing.T) {
+	left := make(chan struct{}, 1)
+	r := newRig(t, func(ctx context.Context, _ string, _ proto.Message) (proto.Message, error) {
+		<-ctx.Done()
+		left <- struct{}{}
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}, func(c *Config) { c.Timeout = 50 * time.Millisecond })
+	answer := r.do("GET", "/api/v1/programs", "")
+	answer.refused(t, 503, "SERVICE_UNAVAILABLE")
+	<-left
+
+	r = newRig(t, r.core.answer)
+	ctx, leave := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer leave()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/api/v1/programs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := http.DefaultClient.Do(request); err == nil {
+		_ = response.Body.Close()
+		t.Error("an answer came")
+	}
+	select {
+	case <-left:
+	case <-time.After(5 * time.Second):
+		t.Error("the core was not told that the client left")
+	}
+	if text := r.log.String(); text != "" {
+		t.Errorf("a client that leaves is no fault: %s", text)
+	}
+}
+
+func TestAMessageTooLargeForTheCore(t *testing.T) {
+	r := newRig(t, nil) // takes 32 KiB a message
+	r.do("POST", "/api/v1/programs", `{"name":"`+strings.Repeat("a", 40<<10)+`"}`).refused(t, 413, "PAYLOAD_TOO_LARGE")
+}
+
+// 401 → 429 → 403 → 400: a caller who is refused does not hear about the body.
+func TestTheCoreJudgesTheCallerBeforeTheGatewayTheBody(t *testing.T) {
+	for name, verdict := range map[string]error{
+		"401 UNAUTHORIZED":        coreRefusal(codes.Unauthenticated, "UNAUTHORIZED", "", nil),
+		"401 INVALID_API_KEY":     coreRefusal(codes.Unauthenticated, "INVALID_API_KEY", "", nil),
+		"429 RATE_LIMIT_EXCEEDED": coreRefusal(codes.ResourceExhausted, "RATE_LIMIT_EXCEEDED", "", map[string]string{"retry_after": "12"}),
+		"403 FORBIDDEN":           coreRefusal(codes.PermissionDenied, "FORBIDDEN", "", nil),
+		"503 SERVICE_UNAVAILABLE": status.Error(codes.Unavailable, "gone"),
+		"500 INTERNAL_ERROR":      status.Error(codes.Unimplemented, "an old core"),
+	} {
+		r := newRig(t, admitting(verdict))
+		want := map[string]int{"401": 401, "429": 429, "403": 403, "503": 503, "500": 500}[name[:3]]
+		for _, c := range []struct{ verb, path, body string }{
+			{"POST", "/api/v1/programs", `{"x":1}`},
+			{"POST", "/api/v1/programs", `{`},
+			{"POST", "/api/v1/programs?x=1", ""},
+			{"GET", "/api/v1/programs?page=x", ""},
+			{"PATCH", "/api/v1/programs/p", `{"mode":1}`},
+			{"POST", "/api/v1/conversions", `{"amount_cents":"5"}`},
+		} {
+			answer := r.do(c.verb, c.path, c.body, "Authorization", "Bearer x", "X-Mode", "test")
+			answer.refused(t, want, name[4:])
+			if name[:3] == "429" && answer.header.Get("Retry-After") != "12" {
+				t.Errorf("%v", answer.header)
+			}
+			call := onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
+			if md := call.metadata; md.Get("authorization")[0] != "Bearer x" || md.Get("x-mode")[0] != "test" || md.Get("x-client-ip") == nil || md.Get("x-request-id") == nil {
+				t.Errorf("metadata %v", md)
+			}
+		}
+	}
+	// Admitted: the 400 carries the limit's headers.
+	r := newRig(t, func(ctx context.Context, _ string, _ proto.Message) (proto.Message, error) {
+		return nil, grpc.SetHeader(ctx, metadata.Pairs("ratelimit", `"general";r=5;t=9`))
+	})
+	answer := r.do("POST", "/api/v1/programs", `{"x":1}`)
+	answer.refused(t, 400, "VALIDATION_ERROR")
+	if got := answer.header.Get("RateLimit"); got != `"general";r=5;t=9` {
+		t.Errorf("RateLimit %q", got)
+	}
+}
+
+func TestRefusalsCarryTheLimitHeaders(t *testing.T) {
+	r := newRig(t, func(ctx context.Context, _ string, _ proto.Message) (proto.Message, error) {
+		_ = grpc.SetHeader(ctx, metadata.Pairs("ratelimit", `"general";r=0;t=9`, "x-internal", "secret", "x-http-code", "202"))
+		return nil, coreRefusal(codes.ResourceExhausted, "RATE_LIMIT_EXCEEDED", "", map[string]string{"retry_after": "9"})
+	})
+	answer := r.do("GET", "/api/v1/programs", "")
+	answer.refused(t, 429, "RATE_LIMIT_EXCEEDED")
+	if answer.header.Get("RateLimit") != `"general";r=0;t=9` || answer.header.Get("Retry-After") != "9" || answer.header.Get("X-Internal") != "" {
+		t.Errorf("%v", answer.header)
+	}
+}
+
+// What cannot be printed is an accident, not half an answer.
+func TestAnAnswerThatCannotBePrinted(t *testing.T) {
+	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) {
+		return &affiliatev1.Program{CommissionRules: &affiliatev1.CommissionRules{Percentage: ptr(nan())}}, nil
+	})
+	r.do("POST", "/api/v1/programs", `{}`).refused(t, 500, "INTERNAL_ERROR")
+}
+
+func nan() float64 { var zero float64; return zero / zero }
+
+// A client that stops in the middle of its body gets 400, not silence, and half
+// a document is never acted on.
+func TestABodyThatBreaksOff(t *testing.T) {
+	core := &countingCore{}
+	handler, err := New(Config{Conn: core, AllowHTTP: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := httptest.NewRequest(http.MethodPost, "/api/v1/programs", &brokenReader{text: `{"name":"x"}`})
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, request)
+	if w.Code != 400 || !strings.Contains(w.Body.String(), "could not be read") || core.methods != affiliatev1.GateService_Admit_FullMethodName {
+		t.Errorf("%d %s, called %s", w.Code, w.Body, core.methods)
+	}
+}
+
+type countingCore struct {
+	refusing
+	methods string
+}
+
+func (c *countingCore) Invoke(_ context.Context, method string, _, _ any, _ ...grpc.CallOption) error {
+	c.methods += method
+	return nil
+}
+
+type brokenReader struct{ text string }
+
+func (b *brokenReader) Read(p []byte) (int, error) {
+	if b.text == "" {
+		return 0, errors.New("connection reset")
+	}
+	n := copy(p, b.text)
+	b.text = b.text[n:]
+	return n, nil
+}
+
+// Streams, which the contract has not yet, go the same way.
+func TestStreamsSendTheDecodedMessage(t *testing.T) {
+	stream := &recordingStream{}
+	c := &call{message: (&affiliatev1.GetProgramRequest{ProgramId: "p"}).ProtoReflect(), metadata: metadata.Pairs("x-mode", "test")}
+	core := &streamingCore{stream: stream}
+	ctx := context.WithValue(t.Context(), callKey{}, c)
+	opened, err := channel{core: core}.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/x/Y")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := opened.SendMsg(&affiliatev1.GetProgramRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := stream.sent.(*affiliatev1.GetProgramRequest); got.GetProgramId() != "p" || core.md.Get("x-mode")[0] != "test" {
+		t.Errorf("%v %v", got, core.md)
+	}
+	if _, err := (channel{core: refusing{}}).NewStream(ctx, &grpc.StreamDesc{}, "/x/Y"); err == nil {
+		t.Error("no error")
+	}
+}
+
+type streamingCore struct {
+	refusing
+	stream grpc.ClientStream
+	md     metadata.MD
+}
+
+func (s *streamingCore) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	s.md, _ = metadata.FromOutgoingContext(ctx)
+	return s.stream, nil
+}
+
+type recordingStream struct {
+	grpc.ClientStream
+	sent any
+}
+
+func (s *recordingStream) SendMsg(m any) error { s.sent = m; return nil }

@@ -1,0 +1,268 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// answerFunc plays the core for one test.
+type answerFunc func(ctx context.Context, method string, request proto.Message) (proto.Message, error)
+
+// received is one call as the core saw it.
+type received struct {
+	method   string
+	request  proto.Message
+	metadata metadata.MD
+}
+
+// fakeCore is a gRPC server with every service of the contract. Its interceptor
+// notes each call and answers it: with answer, or else with an empty message.
+type fakeCore struct {
+	mu     sync.Mutex
+	calls  []received
+	answer answerFunc
+}
+
+func (f *fakeCore) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	message := request.(proto.Message)
+	f.mu.Lock()
+	f.calls = append(f.calls, received{info.FullMethod, proto.Clone(message), md.Copy()})
+	answer := f.answer
+	f.mu.Unlock()
+	if answer != nil {
+		reply, err := answer(ctx, info.FullMethod, message)
+		if reply != nil || err != nil {
+			return reply, err
+		}
+	}
+	return emptyReply(info.FullMethod), nil
+}
+
+func emptyReply(method string) proto.Message {
+	name := strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+	if err != nil {
+		panic(err)
+	}
+	output, err := protoregistry.GlobalTypes.FindMessageByName(d.(protoreflect.MethodDescriptor).Output().FullName())
+	if err != nil {
+		panic(err)
+	}
+	return output.New().Interface()
+}
+
+// take returns the calls since the last take.
+func (f *fakeCore) take() []received {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls := f.calls
+	f.calls = nil
+	return calls
+}
+
+func (f *fakeCore) register(server grpc.ServiceRegistrar) {
+	affiliatev1.RegisterHealthServiceServer(server, affiliatev1.UnimplementedHealthServiceServer{})
+	affiliatev1.RegisterAccountServiceServer(server, affiliatev1.UnimplementedAccountServiceServer{})
+	affiliatev1.RegisterWorkspaceServiceServer(server, affiliatev1.UnimplementedWorkspaceServiceServer{})
+	affiliatev1.RegisterProgramServiceServer(server, affiliatev1.UnimplementedProgramServiceServer{})
+	affiliatev1.RegisterParticipantServiceServer(server, affiliatev1.UnimplementedParticipantServiceServer{})
+	affiliatev1.RegisterConversionServiceServer(server, affiliatev1.UnimplementedConversionServiceServer{})
+	affiliatev1.RegisterCommissionServiceServer(server, affiliatev1.UnimplementedCommissionServiceServer{})
+	affiliatev1.RegisterGateServiceServer(server, affiliatev1.UnimplementedGateServiceServer{})
+}
+
+// rig is a gateway on a real listener before a fake core behind real gRPC.
+type rig struct {
+	t    *testing.T
+	core *fakeCore
+	url  string
+	log  *syncBuffer
+	grpc *grpc.Server
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func newRig(t *testing.T, answer answerFunc, adjust ...func(*Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, core: &fakeCore{answer: answer}, log: &syncBuffer{}}
+	listener := bufconn.Listen(1 << 20)
+	r.grpc = grpc.NewServer(grpc.UnaryInterceptor(r.core.intercept), grpc.MaxRecvMsgSize(32<<10))
+	r.core.register(r.grpc)
+	go func() { _ = r.grpc.Serve(listener) }()
+	t.Cleanup(r.grpc.Stop)
+	conn, err := grpc.NewClient("passthrough:///core",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	config := Config{Conn: conn, AllowHTTP: true, Log: slog.New(slog.NewTextHandler(r.log, nil))}
+	for _, a := range adjust {
+		a(&config)
+	}
+	handler, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	r.url = server.URL
+	return r
+}
+
+// answered is an HTTP answer, read.
+type httpAnswer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+type envelope struct {
+	StatusCode int    `json:"statusCode"`
+	Message    string `json:"message"`
+	Error      string `json:"error"`
+	Code       string `json:"code"`
+	Details    []struct {
+		Field   string `json:"field"`
+		Message string `json:"message"`
+	} `json:"details"`
+}
+
+// do sends a request; headers come as name, value, name, value.
+func (r *rig) do(verb, path, body string, headers ...string) httpAnswer {
+	r.t.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	request, err := http.NewRequestWithContext(r.t.Context(), verb, r.url+path, reader)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		request.Header.Add(headers[i], headers[i+1])
+	}
+	return r.send(request)
+}
+
+func (r *rig) send(request *http.Request) httpAnswer {
+	r.t.Helper()
+	client := &http.Client{Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return httpAnswer{response.StatusCode, response.Header, string(text)}
+}
+
+// refused checks that an answer is the envelope with that status and code, and
+// returns it.
+func (a httpAnswer) refused(t *testing.T, status int, code string) envelope {
+	t.Helper()
+	var e envelope
+	decoder := json.NewDecoder(strings.NewReader(a.body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&e); err != nil {
+		t.Fatalf("no envelope: %v in %q", err, a.body)
+	}
+	if a.status != status || e.StatusCode != status || e.Code != code || e.Error != http.StatusText(status) || e.Message == "" {
+		t.Errorf("got %d %s, want %d %s", a.status, strings.TrimSpace(a.body), status, code)
+	}
+	if got := a.header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("content type %q", got)
+	}
+	if (e.Details != nil) != (code == "VALIDATION_ERROR") {
+		t.Errorf("details of %s: %v", code, e.Details)
+	}
+	return e
+}
+
+// fields renders details as field=message lines.
+func (e envelope) fields() string {
+	var lines []string
+	for _, d := range e.Details {
+		lines = append(lines, d.Field+"="+d.Message)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// refusal makes the status that the core's error interceptor makes.
+func coreRefusal(code codes.Code, reason, message string, info map[string]string, fields ...string) error {
+	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason, Domain: "tributary", Metadata: info}}
+	if len(fields) > 0 {
+		bad := &errdetails.BadRequest{}
+		for i := 0; i+1 < len(fields); i += 2 {
+			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: fields[i], Description: fields[i+1]})
+		}
+		details = append(details, bad)
+	}
+	st, err := status.New(code, message).WithDetails(details...)
+	if err != nil {
+		panic(err)
+	}
+	return st.Err()
+}
+
+// admitting answers Admit with verdict and everything else with an empty reply.
+func admitting(verdict error) answerFunc {
+	return func(_ context.Context, method string, _ proto.Message) (proto.Message, error) {
+		if method == affiliatev1.GateService_Admit_FullMethodName {
+			return nil, verdict
+		}
+		return nil, nil
+	}
+}
+
+func onlyCall(t *testing.T, f *fakeCore, method string) received {
+	t.Helper()
+	calls := f.take()
+	if len(calls) != 1 || calls[0].method != method {
+		t.Fatalf("the core was called %d times: %v", len(calls), calls)
+	}
+	return calls[0]
+}

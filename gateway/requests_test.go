@@ -1,0 +1,209 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+func TestBodiesAndTheirHeaders(t *testing.T) {
+	r := newRig(t, nil)
+	const body = `{"name":"x"}`
+	for _, c := range []struct {
+		name    string
+		headers []string
+		status  int
+	}{
+		{"no content type", nil, 201},
+		{"json", []string{"Content-Type", "application/json"}, 201},
+		{"charset", []string{"Content-Type", "Application/JSON; charset=UTF-8"}, 201},
+		{"identity", []string{"Content-Encoding", "identity"}, 201},
+		{"other charset", []string{"Content-Type", "application/json; charset=latin1"}, 415},
+		{"text", []string{"Content-Type", "text/plain"}, 415},
+		{"merge patch", []string{"Content-Type", "application/merge-patch+json"}, 415},
+		{"two types", []string{"Content-Type", "application/json", "Content-Type", "text/plain"}, 415},
+		{"nonsense", []string{"Content-Type", ";;"}, 415},
+		{"gzip", []string{"Content-Encoding", "gzip"}, 415},
+	} {
+		answer := r.do("POST", "/api/v1/programs", body, c.headers...)
+		if c.status == 415 {
+			answer.refused(t, 415, "UNSUPPORTED_MEDIA_TYPE")
+			if calls := r.core.take(); len(calls) > 0 {
+				t.Errorf("%s: 415 was counted", c.name)
+			}
+			continue
+		}
+		if answer.status != c.status {
+			t.Errorf("%s: %d %s", c.name, answer.status, answer.body)
+		}
+		if call := onlyCall(t, r.core, affiliatev1.ProgramService_CreateProgram_FullMethodName); call.request.(*affiliatev1.CreateProgramRequest).GetName() != "x" {
+			t.Errorf("%s: %v", c.name, call.request)
+		}
+	}
+	if answer := r.do("GET", "/api/v1/programs", "", "Content-Type", "text/plain"); answer.status != 200 {
+		t.Errorf("no body needs no type: %d", answer.status)
+	}
+	r.core.take()
+
+	fits := `{"name":"` + strings.Repeat("a", 10) + `"}` + strings.Repeat(" ", 64<<10-21)
+	if answer := r.do("POST", "/api/v1/programs", fits); len(fits) != 64<<10 || answer.status != 201 {
+		t.Errorf("64 KiB (%d): %d", len(fits), answer.status)
+	}
+	r.core.take()
+	r.do("POST", "/api/v1/programs", fits+" ").refused(t, 413, "PAYLOAD_TOO_LARGE")
+	chunked, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/api/v1/programs", io.MultiReader(strings.NewReader(fits), strings.NewReader(" ")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.send(chunked).refused(t, 413, "PAYLOAD_TOO_LARGE")
+	if calls := r.core.take(); len(calls) > 0 {
+		t.Errorf("413 was counted: %v", calls)
+	}
+}
+
+func TestBodyRules(t *testing.T) {
+	r := newRig(t, nil)
+	for _, c := range []struct{ name, verb, path, body, want string }{
+		{"path parameter", "PATCH", "/api/v1/programs/p", `{"programId":"q"}`, "programId=" + unknownField},
+		{"path parameter by its proto name", "PATCH", "/api/v1/programs/p", `{"program_id":"q"}`, "program_id=" + unknownField},
+		{"update mask", "PATCH", "/api/v1/programs/p", `{"updateMask":"name","update_mask":"name"}`, "updateMask=" + unknownField + "\nupdate_mask=" + unknownField},
+		{"read-only fields", "PATCH", "/api/v1/programs/p", `{"mode":"test","status":"active","id":"x"}`, "mode=" + unknownField + "\nstatus=" + unknownField + "\nid=" + unknownField},
+		{"proto name", "POST", "/api/v1/programs", `{"website_url":"x"}`, "website_url=" + unknownField},
+		{"nested", "POST", "/api/v1/programs", `{"commissionRules":{"percentage":"5"}}`, "commissionRules.percentage=" + mustBeNumber},
+		{"query of a route with a body", "POST", "/api/v1/programs?name=x&a=1", `{"b":1}`, "name=Is not a parameter of this route.\na=Is not a parameter of this route.\nb=" + unknownField},
+		{"body of a route without one", "POST", "/api/v1/programs/p/activate", `{"a":1}`, "a=" + unknownField},
+		{"body of a GET", "GET", "/api/v1/programs?page=x", `{"page":1}`, "page=" + mustBeInteger + "\npage=" + unknownField},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := r.do(c.verb, c.path, c.body).refused(t, 400, "VALIDATION_ERROR")
+			if e.fields() != c.want {
+				t.Errorf("got\n%s\nwant\n%s", e.fields(), c.want)
+			}
+			onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
+		})
+	}
+	for _, verb := range []string{"GET", "POST"} {
+		path := map[string]string{"GET": "/api/v1/programs", "POST": "/api/v1/programs/p/activate"}[verb]
+		for _, body := range []string{"", " ", "{}"} {
+			if answer := r.do(verb, path, body); answer.status != 200 {
+				t.Errorf("%s with %q: %d %s", verb, body, answer.status, answer.body)
+			}
+		}
+	}
+}
+
+func TestPatchSendsTheMask(t *testing.T) {
+	r := newRig(t, nil)
+	for body, want := range map[string]*affiliatev1.UpdateProgramRequest{
+		"":   {ProgramId: "p", UpdateMask: &fieldmaskpb.FieldMask{}},
+		"{}": {ProgramId: "p", UpdateMask: &fieldmaskpb.FieldMask{}},
+		`{"name":"n","websiteUrl":null,"commissionRules":{"holdPeriodDays":3,"percentage":null},"allowedDomains":[]}`: {
+			ProgramId: "p", Name: "n", CommissionRules: &affiliatev1.CommissionRules{HoldPeriodDays: ptr(int32(3))},
+			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name", "website_url", "commission_rules.hold_period_days", "commission_rules.percentage", "allowed_domains"}},
+		},
+	} {
+		if answer := r.do("PATCH", "/api/v1/programs/p", body); answer.status != 200 {
+			t.Errorf("%s: %d %s", body, answer.status, answer.body)
+			continue
+		}
+		call := onlyCall(t, r.core, affiliatev1.ProgramService_UpdateProgram_FullMethodName)
+		if !proto.Equal(call.request, want) {
+			t.Errorf("%s:\ngot  %v\nwant %v", body, call.request, want)
+		}
+	}
+}
+
+func TestQueries(t *testing.T) {
+	r := newRig(t, nil)
+	const path = "/api/v1/commissions"
+	ok := map[string]*affiliatev1.ListCommissionsRequest{
+		"": {},
+		"?page=2&pageSize=50&sortBy=amountCents&sortOrder=asc&status=pending&needsReview=false": {Page: ptr(int32(2)), PageSize: ptr(int32(50)), SortBy: ptr("amountCents"), SortOrder: affiliatev1.SortOrder_SORT_ORDER_ASC, Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING, NeedsReview: ptr(false)},
+		"?limit=7":                    {PageSize: ptr(int32(7))},
+		"?search=a%20b+c%26d;e%C3%A9": {Search: ptr("a b c&d;eé")},
+		"?page=&status=&search=&&":    {},
+	}
+	for query, want := range ok {
+		if answer := r.do("GET", path+query, ""); answer.status != 200 {
+			t.Errorf("%s: %d %s", query, answer.status, answer.body)
+			continue
+		}
+		if call := onlyCall(t, r.core, affiliatev1.CommissionService_ListCommissions_FullMethodName); !proto.Equal(call.request, want) {
+			t.Errorf("%s:\ngot  %v\nwant %v", query, call.request, want)
+		}
+	}
+	for query, want := range map[string]string{
+		"?foo=1":               "foo=Is not a parameter of this route.",
+		"?foo=":                "foo=Is not a parameter of this route.",
+		"?page_size=5":         "page_size=Is not a parameter of this route.",
+		"?Page=5":              "Page=Is not a parameter of this route.",
+		"?page=1&page=1":       "page=" + givenTwice,
+		"?page=&page=2":        "page=" + givenTwice,
+		"?limit=1&pageSize=1":  "pageSize=Is the same parameter as limit; give one of them.",
+		"?pageSize=1&limit=":   "limit=Is the same parameter as pageSize; give one of them.",
+		"?page=1.0":            "page=" + mustBeInteger,
+		"?page=1e1":            "page=" + mustBeInteger,
+		"?page=%2B1":           "page=" + mustBeInteger,
+		"?page=01":             "page=" + mustBeInteger,
+		"?page=+1":             "page=" + mustBeInteger,
+		"?page=0x10":           "page=" + mustBeInteger,
+		"?page=2147483648":     "page=" + outOfRange,
+		"?needsReview=1":       "needsReview=" + mustBeBool,
+		"?needsReview=TRUE":    "needsReview=" + mustBeBool,
+		"?sortOrder=ASC":       "sortOrder=Must be asc or desc.",
+		"?sortOrder=1":         "sortOrder=Must be asc or desc.",
+		"?search=%ff":          "search=" + notUTF8,
+		"?search=%00":          "search=" + holdsNUL,
+		"?search=%zz":          "search=Is not well-formed.",
+		"?%zz=1":               "%zz=Is not a well-formed parameter name.",
+		"?page=x&status=y&z=1": "page=" + mustBeInteger + "\nstatus=Must be pending, approved, rejected, paid or refunded.\nz=Is not a parameter of this route.",
+		"?=1":                  "=Is not a parameter of this route.",
+	} {
+		e := r.do("GET", path+query, "").refused(t, 400, "VALIDATION_ERROR")
+		if e.fields() != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", query, e.fields(), want)
+		}
+		call := onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
+		if got := call.request.(*affiliatev1.AdmitRequest).GetMethod(); got != affiliatev1.CommissionService_ListCommissions_FullMethodName {
+			t.Errorf("asked about %s", got)
+		}
+	}
+	for _, path := range []string{"/api/v1/programs/p/commissions?programId=q", "/api/v1/programs/p/commissions?program_id=q", "/api/v1/programs/p?x=1", "/api/v1/health?x"} {
+		r.do("GET", path, "").refused(t, 400, "VALIDATION_ERROR")
+	}
+}
+
+// Lists, timestamps and numbers in queries, which the contract has not yet.
+func TestQueriesOfOtherKinds(t *testing.T) {
+	kinds := everyKind(t)
+	plan, err := planFor(kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{
+		"colours=deep_red&colours=&colours=deep_red": "",
+		"times=2026-01-02T03:04:05Z":                 "",
+		"f32=1.5&u64=3&or=-1&either=":                "",
+		"times=x&colours=red&f32=NaN&u64=-1":         "times=" + mustBeTimestamp + ",colours=Must be deep_red.,f32=" + mustBeNumber + ",u64=" + outOfRange,
+	} {
+		var found violations
+		bindQuery(query, plan.names, dynamicpb.NewMessage(kinds), &found)
+		var got []string
+		for _, v := range found.list {
+			got = append(got, v.Field+"="+v.Message)
+		}
+		if strings.Join(got, ",") != want {
+			t.Errorf("%s: %v", query, got)
+		}
+	}
+	if plan.names["self"].inQuery() || plan.names["byName"].inQuery() || !plan.names["times"].inQuery() {
+		t.Error("messages and maps are no parameters")
+	}
+}

@@ -1,0 +1,160 @@
+package commission
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// reader is for whom a commission is shown.
+type reader struct {
+	// masked: sees no whole e-mail address.
+	masked bool
+}
+
+func readerOf(ctx context.Context) reader {
+	return reader{masked: server.PrincipalFrom(ctx).Role == affiliate.RoleViewer}
+}
+
+// item is a commission as lists show it at an instant.
+func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.CommissionListItem {
+	email := c.PartnerEmail
+	if r.masked {
+		email = affiliate.MaskEmail(email)
+	}
+	return &affiliatev1.CommissionListItem{
+		Id:                    c.ID.String(),
+		ProgramId:             c.Program.String(),
+		ProgramName:           c.ProgramName,
+		ParticipantId:         c.Participant.String(),
+		PartnerId:             c.Partner.String(),
+		PartnerName:           c.PartnerName,
+		PartnerEmail:          email,
+		ConversionId:          c.Conversion.String(),
+		ExternalTransactionId: c.ExternalTransactionID,
+		ClickId:               server.Optional(c.Click),
+		PromoCode:             c.PromoCode,
+		CustomerRef:           c.CustomerRef,
+		Mode:                  server.FromWord[affiliatev1.Mode](c.Scope.Mode),
+		Status:                server.FromWord[affiliatev1.CommissionStatus](c.Status),
+		CommissionType:        server.FromWord[affiliatev1.CommissionType](c.Type),
+		EventType:             server.FromWord[affiliatev1.EventType](c.EventType),
+		RateBps:               narrow(c.RateBps),
+		FlatAmountCents:       c.FlatCents,
+		AmountCents:           c.AmountCents,
+		OriginalAmountCents:   c.OriginalAmountCents,
+		ReversedAmountCents:   c.ReversedCents(),
+		Currency:              c.Currency,
+		BaseAmountCents:       c.BaseAmountCents,
+		SaleAmountCents:       c.SaleAmountCents,
+		SaleCurrency:          c.SaleCurrency,
+		FxRate:                c.FXRate,
+		FxDate:                date(c.FXDate),
+		RecurringIndex:        narrow(c.RecurringIndex),
+		NeedsReview:           c.NeedsReview,
+		ReviewReasons:         c.ReviewReasons,
+		DisputeStatus:         server.FromWord[affiliatev1.DisputeStatus](c.Dispute),
+		HoldUntil:             server.OptionalTimestamp(c.HoldUntil),
+		HoldActive:            c.HoldActive(at),
+		RejectionReason:       c.RejectionReason,
+		RejectionCode:         optionalWord[affiliatev1.RejectionCode](c.RejectionCode),
+		ApprovedAt:            server.OptionalTimestamp(c.ApprovedAt),
+		ApprovedBy:            c.ApprovedBy,
+		RejectedAt:            server.OptionalTimestamp(c.RejectedAt),
+		PaidAt:                server.OptionalTimestamp(c.PaidAt),
+		RefundedAt:            server.OptionalTimestamp(c.RefundedAt),
+		PayoutId:              c.Payout,
+		CreatedAt:             server.Timestamp(c.CreatedAt),
+		UpdatedAt:             server.Timestamp(c.UpdatedAt),
+	}
+}
+
+// detail is the full record.
+func (r reader) detail(c affiliate.CommissionDetail, at time.Time) *affiliatev1.Commission {
+	full := &affiliatev1.Commission{
+		OverrideReason: c.OverrideReason,
+		OverrideBy:     server.Optional(c.OverrideBy),
+		RuleSnapshot: &affiliatev1.RuleSnapshot{
+			Version: int32(c.Rule.Version), // counts what people change by hand
+			Rules:   rules(c.Rule.Rules),
+		},
+		Attribution: &affiliatev1.CommissionAttribution{
+			DecisionId:  c.Decision.String(),
+			Method:      c.Attribution.Method,
+			ReasonCode:  c.Attribution.ReasonCode,
+			Explanation: c.Attribution.Explanation,
+			ClickedAt:   server.OptionalTimestamp(c.Attribution.ClickedAt),
+			ExpiresAt:   server.OptionalTimestamp(c.Attribution.ExpiresAt),
+		},
+		History: make([]*affiliatev1.CommissionHistoryEntry, len(c.History)),
+	}
+	for i, entry := range c.History {
+		full.History[i] = &affiliatev1.CommissionHistoryEntry{
+			At:     server.Timestamp(entry.At),
+			Actor:  entry.Actor,
+			From:   optionalWord[affiliatev1.CommissionStatus](entry.From),
+			To:     server.FromWord[affiliatev1.CommissionStatus](entry.To),
+			Reason: entry.Reason,
+		}
+	}
+	copyShared(full.ProtoReflect(), r.item(c.CommissionItem, at).ProtoReflect())
+	return full
+}
+
+// copyShared takes over every field of a list item: the full record has the
+// same under the same numbers, which a test holds.
+func copyShared(full, item protoreflect.Message) {
+	fields := full.Descriptor().Fields()
+	item.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		full.Set(fields.ByNumber(field.Number()), value)
+		return true
+	})
+}
+
+func rules(r affiliate.Rules) *affiliatev1.CommissionRules {
+	hold := int32(r.HoldDays) // at most 180
+	out := &affiliatev1.CommissionRules{
+		CommissionType:  server.FromWord[affiliatev1.CommissionType](r.Type),
+		FlatAmountCents: r.FlatCents,
+		HoldPeriodDays:  &hold,
+		AutoApproval:    &r.AutoApproval,
+		NetBasis:        server.FromWord[affiliatev1.NetBasis](r.NetBasis),
+	}
+	if r.RateBps != nil {
+		percentage := float64(*r.RateBps) / 100
+		out.Percentage = &percentage
+	}
+	return out
+}
+
+// narrow fits small counts and rates into the contract's int32.
+func narrow[N int | int64](n *N) *int32 {
+	if n == nil {
+		return nil
+	}
+	small := int32(*n)
+	return &small
+}
+
+func date(t *time.Time) *string {
+	if t == nil {
+		return nil
+	}
+	s := t.UTC().Format(time.DateOnly)
+	return &s
+}
+
+// optionalWord is unspecified, which the contract shows as null, for a word that
+// is absent.
+func optionalWord[E server.Enum, W ~string](word *W) E {
+	if word == nil {
+		var unspecified E
+		return unspecified
+	}
+	return server.FromWord[E](*word)
+}

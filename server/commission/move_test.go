@@ -1,0 +1,306 @@
+package commission_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/commission"
+)
+
+func (m *merchant) approve(program affiliate.ProgramID, id affiliate.CommissionID) (*affiliatev1.Commission, error) {
+	return m.w.service.ApproveCommission(m.call(), &affiliatev1.ApproveCommissionRequest{ProgramId: program.String(), CommissionId: id.String()})
+}
+
+func (m *merchant) reject(program affiliate.ProgramID, id affiliate.CommissionID) (*affiliatev1.Commission, error) {
+	return m.w.service.RejectCommission(m.call(), &affiliatev1.RejectCommissionRequest{ProgramId: program.String(), CommissionId: id.String()})
+}
+
+func (m *merchant) sweep(t *testing.T) {
+	t.Helper()
+	if err := commission.NewSweepWorker(m.w.store, slog.New(slog.DiscardHandler), m.w.now).Work(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEveryMoveInEveryStatus(t *testing.T) {
+	w := newWorld(t)
+	m := w.merchant(affiliate.ModeTest)
+	p := m.somebody()
+	running := w.now().Add(time.Hour)
+	for _, c := range []struct {
+		status  string
+		hold    *time.Time
+		flagged bool
+		approve affiliate.Reason
+		reject  affiliate.Reason
+	}{
+		{"pending", nil, false, "", ""},
+		{"pending", nil, true, "", ""},
+		{"pending", &running, false, affiliate.ReasonCommissionHoldActive, ""},
+		{"pending", &running, true, affiliate.ReasonCommissionHoldActive, ""},
+		{"approved", nil, false, affiliate.ReasonCommissionNotPending, ""},
+		{"approved", &running, false, affiliate.ReasonCommissionNotPending, ""},
+		{"rejected", nil, false, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal},
+		{"paid", nil, false, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal},
+		{"refunded", &running, false, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal},
+	} {
+		for _, move := range []struct {
+			name string
+			make func(affiliate.ProgramID, affiliate.CommissionID) (*affiliatev1.Commission, error)
+			to   string
+			want affiliate.Reason
+		}{
+			{"approve", m.approve, "approved", c.approve},
+			{"reject", m.reject, "rejected", c.reject},
+		} {
+			t.Run(fmt.Sprintf("%s %s hold=%v flagged=%v", move.name, c.status, c.hold != nil, c.flagged), func(t *testing.T) {
+				id := m.commission(p, map[string]any{"status": c.status, "hold_until": c.hold, "needs_review": c.flagged})
+				got, err := move.make(m.program, id)
+				if reason := reasonOf(t, err); reason != move.want {
+					t.Fatalf("%q, want %q", reason, move.want)
+				}
+				audited := w.count(`select count(*) from audit_log where resource_id = $1 and action = $2 and actor = $3 and mode = 'test'`,
+					id, "commission."+move.name, m.user.String())
+				if move.want != "" {
+					if path := w.path(id); path != c.status || audited != 0 {
+						t.Errorf("refused, and yet %s with %d audit lines", path, audited)
+					}
+					return
+				}
+				if path := w.path(id); path != c.status+" "+move.to || audited != 1 {
+					t.Errorf("%s with %d audit lines", path, audited)
+				}
+				if want := "COMMISSION_STATUS_" + strings.ToUpper(move.to); got.GetStatus().String() != want || len(got.GetHistory()) != 2 {
+					t.Errorf("answered %v", got)
+				}
+			})
+		}
+	}
+}
+
+func TestApproveOfAFlaggedCommissionClearsTheFlag(t *testing.T) {
+	w := newWorld(t)
+	m := w.merchant(affiliate.ModeLive)
+	id := m.commission(m.somebody(), map[string]any{"needs_review": true, "review_reasons": []string{"fx_rate_missing"}})
+	got, err := m.approve(m.program, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.GetNeedsReview() || len(got.GetReviewReasons()) != 0 || got.GetApprovedBy() != m.user.String() || !got.GetApprovedAt().AsTime().Equal(w.now()) {
+		t.Errorf("answered %v", got)
+	}
+	var body []byte
+	if err := w.db.QueryRow(t.Context(), `select body from events where type = 'commission.approved'`).Scan(&body); err != nil {
+		t.Fatal(err)
+	}
+	var event struct {
+		Data struct {
+			Object   map[string]any
+			Previous map[string]any `json:"previous_attributes"`
+		}
+	}
+	if err := json.Unmarshal(body, &event); err != nil {
+		t.Fatal(err)
+	}
+	if o := event.Data.Object; o["status"] != "approved" || o["needs_review"] != false || o["version"] != 2.0 {
+		t.Errorf("object %v", o)
+	}
+	if p := fmt.Sprint(event.Data.Previous); p != "map[needs_review:true review_reasons:[fx_rate_missing] status:pending]" {
+		t.Errorf("previous %v", p)
+	}
+	var before, after map[string]any
+	if err := w.db.QueryRow(t.Context(), `select before, after from audit_log where resource_id = $1`, id).Scan(&before, &after); err != nil {
+		t.Fatal(err)
+	}
+	if before["needs_review"] != true || after["needs_review"] != false || before["status"] != "pending" || after["status"] != "approved" {
+		t.Errorf("audited %v → %v", before, after)
+	}
+}
+
+func TestRejectKeepsReasonAndCode(t *testing.T) {
+	w := newWorld(t)
+	m := w.merchant(affiliate.ModeTest)
+	id := m.commission(m.somebody(), map[string]any{"hold_until": w.now().Add(time.Hour), "needs_review": true})
+	reason := "ordered by the partner"
+	got, err := w.service.RejectCommission(m.call(), &affiliatev1.RejectCommissionRequest{
+		ProgramId: m.program.String(), CommissionId: id.String(), Reason: &reason, Code: affiliatev1.RejectionCode_REJECTION_CODE_SELF_REFERRAL,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.GetRejectionReason() != reason || got.GetRejectionCode() != affiliatev1.RejectionCode_REJECTION_CODE_SELF_REFERRAL ||
+		!got.GetRejectedAt().AsTime().Equal(w.now()) || got.ApprovedAt != nil || !got.GetNeedsReview() {
+		t.Errorf("answered %v", got)
+	}
+	if last := got.GetHistory()[1]; last.GetReason() != reason || last.GetActor() != m.user.String() || last.GetFrom() != affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING {
+		t.Errorf("history ends with %v", last)
+	}
+	if n := w.count(`select count(*) from audit_log where after ->> 'rejection_code' = 'self_referral' and after ->> 'rejection_reason' = $1`, reason); n != 1 {
+		t.Error("the audit log does not say why")
+	}
+}
+
+func TestHoldEndsToTheMillisecond(t *testing.T) {
+	w := newWorld(t)
+	m := w.merchant(affiliate.ModeLive)
+	end := w.now()
+	id := m.commission(m.somebody(), map[string]any{"hold_until": end, "auto_approve_at": end})
+	get := func() *affiliatev1.Commission {
+		got, err := w.service.GetCommission(m.call(), &affiliatev1.GetCommissionRequest{ProgramId: m.program.String(), CommissionId: id.String()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	w.clock.Add(-1)
+	if !get().GetHoldActive() {
+		t.Error("a millisecond before its end the hold is active")
+	}
+	_, err := m.approve(m.program, id)
+	if reason := reasonOf(t, err); reason != affiliate.ReasonCommissionHoldActive {
+		t.Errorf("a millisecond before: %q", reason)
+	}
+	m.sweep(t)
+	if path := w.path(id); path != "pending" {
+		t.Errorf("a millisecond before: %s", path)
+	}
+	w.clock.Add(1)
+	if get().GetHoldActive() {
+		t.Error("at its end the hold is over")
+	}
+	m.sweep(t)
+	if path := w.path(id); path != "pending approved" {
+		t.Errorf("at the end: %s", path)
+	}
+	if got := get(); got.GetApprovedBy() != "system" || !got.GetApprovedAt().AsTime().Equal(end) {
+		t.Errorf("approved by %s at %v", got.GetApprovedBy(), got.GetApprovedAt().AsTime())
+	}
+}
+
+// race runs n calls of each function at once and counts how each ended.
+func race(t *testing.T, n int, calls ...func() error) []map[affiliate.Reason]int {
+	t.Helper()
+	start, outcomes := make(chan struct{}), make([]map[affiliate.Reason]int, len(calls))
+	var group sync.WaitGroup
+	var lock sync.Mutex
+	for i, call := range calls {
+		outcomes[i] = map[affiliate.Reason]int{}
+		for range n {
+			group.Go(func() {
+				<-start
+				err := call()
+				lock.Lock()
+				defer lock.Unlock()
+				outcomes[i][reasonOf(t, err)]++
+			})
+		}
+	}
+	close(start)
+	group.Wait()
+	return outcomes
+}
+
+func TestApprovesRacingRejectsLeaveALegalPath(t *testing.T) {
+	w := newWorld(t)
+	m := w.merchant(affiliate.ModeLive)
+	p := m.somebody()
+	for range 4 {
+		id := m.commission(p, nil)
+		outcomes := race(t, 50,
+			func() error { _, err := m.approve(m.program, id); return err },
+			func() error { _, err := m.reject(m.program, id); return err },
+		)
+		approved, rejected := outcomes[0][""], outcomes[1][""]
+		if approved+outcomes[0][affiliate.ReasonCommissionNotPending] != 50 || approved > 1 {
+			t.Errorf("approves: %v", outcomes[0])
+		}
+		// An approved commission may still be rejected, so a reject always wins in the end.
+		if rejected+outcomes[1][affiliate.ReasonCommissionTerminal] != 50 || rejected != 1 {
+			t.Errorf("rejects: %v", outcomes[1])
+		}
+		want := "pending rejected"
+		if approved == 1 {
+			want = "pending approved rejected"
+		}
+		if path := w.path(id); path != want {
+			t.Errorf("%s, want %s", path, want)
+		}
+		if n := w.count(`select count(*) from audit_log where resource_id = $1`, id); n != approved+rejected {
+			t.Errorf("%d audit lines for %d moves", n, approved+rejected)
+		}
+	}
+}
+
+func TestApproveRacingTheSweepIsOneMove(t *testing.T) {
+	w := newWorld(t)
+	m := w.merchant(affiliate.ModeLive)
+	p := m.somebody()
+	people := 0
+	for range 20 {
+		id := m.commission(p, map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()})
+		var won atomic.Int32
+		race(t, 2,
+			func() error {
+				_, err := m.approve(m.program, id)
+				if err == nil {
+					won.Add(1)
+				}
+				return err
+			},
+			func() error { m.sweep(t); return nil },
+		)
+		if path := w.path(id); path != "pending approved" {
+			t.Fatal(path)
+		}
+		if n := w.count(`select count(*) from audit_log where resource_id = $1`, id); n != int(won.Load()) || n > 1 {
+			t.Errorf("%d audit lines, %d people won", n, won.Load())
+		}
+		people += int(won.Load())
+	}
+	t.Logf("people won %d of 20", people)
+}
+
+func TestSweepLeavesWhatNeedsAPerson(t *testing.T) {
+	w := newWorld(t)
+	m := w.merchant(affiliate.ModeLive)
+	good, suspended := m.somebody(), m.somebody()
+	w.exec(`update participants set status = 'suspended' where id = $1`, suspended.participant)
+	due := func(p partner, column string, value any) affiliate.CommissionID {
+		columns := map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()}
+		if column != "" {
+			columns[column] = value
+		}
+		return m.commission(p, columns)
+	}
+	plain := due(good, "", nil)
+	left := map[string]affiliate.CommissionID{
+		"flagged":                        due(good, "needs_review", true),
+		"disputed":                       due(good, "dispute_status", "open"),
+		"of a suspended participant":     due(suspended, "", nil),
+		"with auto-approval off":         due(good, "auto_approve_at", nil),
+		"with a hold that was prolonged": due(good, "hold_until", w.now().Add(time.Hour)),
+	}
+	m.sweep(t)
+	m.sweep(t)
+	if path := w.path(plain); path != "pending approved" {
+		t.Errorf("one that is due: %s", path)
+	}
+	for what, id := range left {
+		if path := w.path(id); path != "pending" {
+			t.Errorf("one %s: %s", what, path)
+		}
+	}
+	w.exec(`update participants set status = 'approved' where id = $1`, suspended.participant)
+	m.sweep(t)
+	if path := w.path(left["of a suspended participant"]); path != "pending approved" {
+		t.Errorf("after the participant was reinstated: %s", path)
+	}
+}

@@ -1,0 +1,234 @@
+package commission_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/commission"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// world is a database with the service on it. Rows of other aggregates are put
+// there directly.
+type world struct {
+	t       *testing.T
+	store   *postgres.Store
+	service *commission.Service
+	db      *pgxpool.Pool
+	clock   atomic.Int64 // Unix milliseconds
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	url := pgtest.New(t)
+	w := &world{t: t}
+	w.clock.Store(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixMilli())
+	var err error
+	if w.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.store.Close)
+	if w.db, err = pgxpool.New(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.db.Close)
+	w.service = commission.New(w.store, w.now)
+	return w
+}
+
+func (w *world) now() time.Time { return time.UnixMilli(w.clock.Load()).UTC() }
+
+func (w *world) row(table string, values map[string]any) {
+	w.t.Helper()
+	var columns, places []string
+	var args []any
+	for column, value := range values {
+		columns, args = append(columns, column), append(args, value)
+		places = append(places, fmt.Sprintf("$%d", len(args)))
+	}
+	w.exec("insert into "+table+" ("+strings.Join(columns, ", ")+") values ("+strings.Join(places, ", ")+")", args...)
+}
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	if _, err := w.db.Exec(w.t.Context(), sql, args...); err != nil {
+		w.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (w *world) count(sql string, args ...any) (n int) {
+	w.t.Helper()
+	if err := w.db.QueryRow(w.t.Context(), sql, args...).Scan(&n); err != nil {
+		w.t.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+// merchant is a workspace in one mode, with one programme.
+type merchant struct {
+	w       *world
+	scope   affiliate.Scope
+	user    affiliate.UserID
+	program affiliate.ProgramID
+}
+
+func (w *world) merchant(mode affiliate.Mode) *merchant {
+	w.t.Helper()
+	m := &merchant{w: w, scope: affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now()), Mode: mode}}
+	w.row("workspaces", map[string]any{"id": m.scope.Workspace, "name": "W", "currency": "EUR", "timezone": "UTC", "created_at": w.now()})
+	m.user = affiliate.NewID[affiliate.User](w.now())
+	m.program = m.newProgram("Alpha")
+	return m
+}
+
+// other is the same workspace in its other mode.
+func (m *merchant) other() *merchant {
+	m.w.t.Helper()
+	o := &merchant{w: m.w, scope: affiliate.Scope{Workspace: m.scope.Workspace, Mode: m.scope.Mode.Other()}, user: m.user}
+	o.program = o.newProgram("Other mode")
+	return o
+}
+
+func (m *merchant) newProgram(name string) affiliate.ProgramID {
+	m.w.t.Helper()
+	id, now := affiliate.NewID[affiliate.Program](m.w.now()), m.w.now()
+	m.w.row("programs", map[string]any{
+		"workspace_id": m.scope.Workspace, "id": id, "mode": m.scope.Mode, "name": name, "slug": id.String(), "status": "active",
+		"allowed_domains": []string{}, "currency": "EUR", "attribution_window_days": 30, "attribution_model": "last_click",
+		"link_param": "via", "auto_approve_partners": true, "is_public": true, "rules": "{}", "rules_version": 1,
+		"created_at": now, "updated_at": now,
+	})
+	return id
+}
+
+// as is a call of a member with that role.
+func (m *merchant) as(role affiliate.Role) context.Context {
+	return server.WithPrincipal(m.w.t.Context(), server.Principal{
+		Kind: server.MerchantToken, User: m.user, Workspace: m.scope.Workspace, Role: role, Mode: m.scope.Mode,
+	})
+}
+
+func (m *merchant) call() context.Context { return m.as(affiliate.RoleManager) }
+
+type partner struct {
+	user        affiliate.UserID
+	participant affiliate.ParticipantID
+	program     affiliate.ProgramID
+}
+
+func (m *merchant) partner(program affiliate.ProgramID, name, email string) partner {
+	m.w.t.Helper()
+	now := m.w.now()
+	p := partner{affiliate.NewID[affiliate.User](now), affiliate.NewID[affiliate.Participant](now), program}
+	m.w.row("users", map[string]any{"id": p.user, "kind": "partner", "email": email, "password_hash": "x", "name": name, "created_at": now})
+	m.w.row("participants", map[string]any{
+		"workspace_id": m.scope.Workspace, "id": p.participant, "program_id": program, "mode": m.scope.Mode, "partner_id": p.user,
+		"status": "approved", "referral_code": p.participant.String(), "application_answers": "{}",
+		"applied_at": now, "created_at": now, "updated_at": now,
+	})
+	return p
+}
+
+// somebody is a partner whose name does not matter.
+func (m *merchant) somebody() partner {
+	m.w.t.Helper()
+	return m.partner(m.program, "Some Body", affiliate.NewID[affiliate.User](m.w.now()).String()+"@example.com")
+}
+
+// commission stores one, pending and without hold unless columns say otherwise.
+func (m *merchant) commission(p partner, columns map[string]any) affiliate.CommissionID {
+	m.w.t.Helper()
+	now := m.w.now()
+	id, conversion, decision := affiliate.NewID[affiliate.Commission](now), affiliate.NewID[affiliate.Conversion](now), affiliate.NewID[affiliate.Decision](now)
+	rule, err := json.Marshal(affiliate.RuleSnapshot{Version: 2, Rules: affiliate.DefaultRules()})
+	if err != nil {
+		m.w.t.Fatal(err)
+	}
+	m.w.row("conversions", map[string]any{
+		"workspace_id": m.scope.Workspace, "id": conversion, "mode": m.scope.Mode, "external_transaction_id": conversion.String(),
+		"event_type": "purchase", "amount_cents": 1000, "currency": "EUR", "tax_cents": 0, "shipping_cents": 0, "fee_cents": 0,
+		"discount_cents": 0, "occurred_at": now, "created_at": now, "source": "api", "status": "recorded", "attributed": true,
+		"reason_code": "CLICK_MATCHED", "decision_id": decision, "product_ids": []string{}, "is_recurring": false,
+		"fraud_score": 0, "fraud_signals": "[]", "version": 1,
+	})
+	m.w.row("attribution_decisions", map[string]any{
+		"workspace_id": m.scope.Workspace, "id": decision, "conversion_id": conversion, "mode": m.scope.Mode, "attributed": true,
+		"method": "click", "reason_code": "CLICK_MATCHED", "explanation": "A click.", "engine_version": "1", "trace": "{}",
+		"clicked_at": now, "decided_at": now,
+	})
+	row := map[string]any{
+		"workspace_id": m.scope.Workspace, "id": id, "mode": m.scope.Mode, "program_id": p.program, "participant_id": p.participant,
+		"partner_id": p.user, "conversion_id": conversion, "decision_id": decision, "external_transaction_id": conversion.String(),
+		"status": "pending", "commission_type": "percentage", "event_type": "purchase", "rate_bps": 2000, "amount_cents": 200,
+		"original_amount_cents": 200, "currency": "EUR", "base_amount_cents": 1000, "sale_amount_cents": 1000, "sale_currency": "EUR",
+		"needs_review": false, "review_reasons": []string{}, "dispute_status": "none", "rule_snapshot": string(rule), "version": 1,
+		"created_at": now, "updated_at": now,
+	}
+	for column, value := range columns {
+		row[column] = value
+	}
+	m.w.row("commissions", row)
+	m.w.row("commission_history", map[string]any{
+		"workspace_id": m.scope.Workspace, "commission_id": id, "seq": 1, "at": now, "actor": "system",
+		"to_status": row["status"], "amount_cents": row["amount_cents"],
+	})
+	return id
+}
+
+// path is the statuses that a commission went through, and checks that each
+// move left one event and that the numbers of its history have no gap.
+func (w *world) path(id affiliate.CommissionID) string {
+	w.t.Helper()
+	type line struct {
+		Seq  int
+		From *string
+		To   string
+	}
+	rows, _ := w.db.Query(w.t.Context(), `select seq, from_status as "from", to_status as "to" from commission_history where commission_id = $1 order by seq`, id)
+	lines, err := pgx.CollectRows(rows, pgx.RowToStructByName[line])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var path []string
+	for i, l := range lines {
+		if l.Seq != i+1 || (i == 0) != (l.From == nil) || i > 0 && *l.From != path[i-1] {
+			w.t.Errorf("line %d of the history does not follow: %+v", i, l)
+		}
+		path = append(path, l.To)
+	}
+	events := w.count(`select count(*) from events where convert_from(body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text`, id.String())
+	jobs := w.count(`select count(*) from river.river_job j join events e on j.args -> 'events' ? e.id::text
+		where convert_from(e.body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text`, id.String())
+	if events != len(lines)-1 || jobs != events {
+		w.t.Errorf("%d moves, %d events, %d jobs", len(lines)-1, events, jobs)
+	}
+	if n := w.count(`select count(*) from commissions where id = $1 and status = $2 and version = $3`, id, path[len(path)-1], len(lines)); n != 1 {
+		w.t.Errorf("the row is not where its history ends: %v", path)
+	}
+	return strings.Join(path, " ")
+}
+
+// reasonOf is what a call was refused with, empty when it was not.
+func reasonOf(t *testing.T, err error) affiliate.Reason {
+	t.Helper()
+	var refusal *affiliate.Error
+	if err != nil && !errors.As(err, &refusal) {
+		t.Fatalf("an accident: %v", err)
+	}
+	if refusal == nil {
+		return ""
+	}
+	return refusal.Reason
+}

@@ -1,0 +1,157 @@
+package conversion
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/mail"
+	"net/netip"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// Bounds of metadata (DECISIONS.md section 3).
+const (
+	maxMetadataKeys  = 50
+	maxMetadataBytes = 10_000
+)
+
+// Check finds what the contract's annotations cannot say. It looks at nothing
+// but the request and the clock.
+func (s *Service) Check(req proto.Message) affiliate.Violations {
+	var found affiliate.Violations
+	if r, ok := req.(*affiliatev1.ReportConversionRequest); ok {
+		checkAmount(r, &found)
+		checkText(r, &found)
+		s.checkTime(r, &found)
+		checkMetadata(r.GetMetadata(), &found)
+		if id := r.GetClickId(); id != "" {
+			if _, ok := affiliate.ParseID[affiliate.Click](id); !ok {
+				found.Add("click_id", "must be a UUID")
+			}
+		}
+		if email := r.GetCustomerEmail(); email != "" && !isAddress(email) {
+			found.Add("customer_email", "must be an e-mail address")
+		}
+		if ip := r.GetCustomerIp(); ip != "" {
+			if addr, err := netip.ParseAddr(ip); err != nil || addr.Zone() != "" {
+				found.Add("customer_ip", "must be an IPv4 or IPv6 address")
+			}
+		}
+	}
+	return found
+}
+
+func checkAmount(r *affiliatev1.ReportConversionRequest, found *affiliate.Violations) {
+	if r.AmountCents == nil && eventOf(r).Priced() {
+		found.Add("amount_cents", "is required for this event_type")
+	}
+	switch currency := r.GetCurrency(); {
+	case currency != "":
+		if _, ok := affiliate.ParseCurrency(currency); !ok {
+			found.Add("currency", "must be an ISO 4217 currency code of 3 letters")
+		}
+	case r.AmountCents != nil || eventOf(r).Priced():
+		found.Add("currency", "is required together with amount_cents")
+	}
+}
+
+func (s *Service) checkTime(r *affiliatev1.ReportConversionRequest, found *affiliate.Violations) {
+	if r.GetOccurredAt() == nil {
+		return
+	}
+	now, at := s.now(), r.GetOccurredAt().AsTime()
+	switch {
+	case !r.GetOccurredAt().IsValid():
+		found.Add("occurred_at", "must be an RFC 3339 timestamp")
+	case at.Before(now.Add(-affiliate.MaxConversionAge)):
+		found.Add("occurred_at", "must not lie more than 90 days back")
+	case at.After(now.Add(affiliate.MaxConversionLead)):
+		found.Add("occurred_at", "must not lie more than 5 minutes ahead")
+	}
+}
+
+// checkText refuses what the database cannot hold, whatever way it came.
+func checkText(r *affiliatev1.ReportConversionRequest, found *affiliate.Violations) {
+	texts := []struct{ field, value string }{
+		{"external_transaction_id", r.GetExternalTransactionId()},
+		{"promo_code", r.GetPromoCode()},
+		{"customer_id", r.GetCustomerId()},
+		{"subscription_id", r.GetSubscriptionId()},
+		{"sub_id", r.GetSubId()},
+		{"customer_user_agent", r.GetCustomerUserAgent()},
+	}
+	for i, id := range r.GetProductIds() {
+		texts = append(texts, struct{ field, value string }{fmt.Sprintf("product_ids[%d]", i), id})
+	}
+	for i, item := range r.GetLineItems() {
+		texts = append(texts, struct{ field, value string }{fmt.Sprintf("line_items[%d].product_id", i), item.GetProductId()})
+	}
+	for _, text := range texts {
+		if strings.ContainsRune(text.value, 0) {
+			found.Add(text.field, "must not contain NUL")
+		}
+	}
+}
+
+func checkMetadata(m *structpb.Struct, found *affiliate.Violations) {
+	if m == nil {
+		return
+	}
+	if len(m.GetFields()) > maxMetadataKeys {
+		found.Add("metadata", fmt.Sprintf("must not have more than %d keys", maxMetadataKeys))
+		return
+	}
+	encoded, err := encodeMetadata(m)
+	switch {
+	case err != nil:
+		found.Add("metadata", "must be a JSON object")
+	case len(encoded) > maxMetadataBytes:
+		found.Add("metadata", fmt.Sprintf("must not be longer than %d bytes of JSON", maxMetadataBytes))
+	case bytes.Contains(encoded, []byte(`\u0000`)) && containsNUL(m.AsMap()):
+		found.Add("metadata", "must not contain NUL")
+	}
+}
+
+// encodeMetadata is compact JSON in a fixed order of keys. Numbers that JSON
+// does not have, which only gRPC can bring, become their names.
+func encodeMetadata(m *structpb.Struct) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(m.AsMap()); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func containsNUL(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return strings.ContainsRune(v, 0)
+	case []any:
+		for _, element := range v {
+			if containsNUL(element) {
+				return true
+			}
+		}
+	case map[string]any:
+		for key, element := range v {
+			if strings.ContainsRune(key, 0) || containsNUL(element) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isAddress takes a bare address only, no display name and no comment.
+func isAddress(s string) bool {
+	parsed, err := mail.ParseAddress(s)
+	return err == nil && parsed.Address == s
+}

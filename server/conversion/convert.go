@@ -1,0 +1,129 @@
+package conversion
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+func eventOf(r *affiliatev1.ReportConversionRequest) affiliate.EventType {
+	return affiliate.EventType(server.Word(r.GetEventType()))
+}
+
+// conversionOf is a checked request as it will be stored. What identifies the
+// buyer is hashed here and goes no further.
+func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConversionRequest, now time.Time) affiliate.Conversion {
+	c := affiliate.Conversion{
+		ID:                    affiliate.NewID[affiliate.Conversion](now),
+		Scope:                 scope,
+		ExternalTransactionID: r.GetExternalTransactionId(),
+		EventType:             eventOf(r),
+		Sale: affiliate.Sale{
+			TaxCents: r.GetTaxCents(), ShippingCents: r.GetShippingCents(), FeeCents: r.GetFeeCents(),
+		},
+		DiscountCents:  r.GetDiscountCents(),
+		OccurredAt:     now,
+		CreatedAt:      now,
+		Source:         affiliate.SourceAPI,
+		Status:         affiliate.ConversionRecorded,
+		PromoCode:      present(affiliate.FoldPromoCode(r.GetPromoCode())),
+		SubscriptionID: present(r.GetSubscriptionId()),
+		ProductIDs:     r.GetProductIds(),
+		IsRecurring:    r.GetIsRecurring(),
+		SubID:          present(r.GetSubId()),
+		Version:        1,
+	}
+	if r.AmountCents != nil {
+		// An event without an amount has no currency either.
+		currency, _ := affiliate.ParseCurrency(r.GetCurrency())
+		c.Sale.Paid = affiliate.Money{Cents: r.GetAmountCents(), Currency: currency}
+	}
+	if r.GetOccurredAt() != nil {
+		c.OccurredAt = r.GetOccurredAt().AsTime().Truncate(time.Millisecond)
+	}
+	if id, ok := affiliate.ParseID[affiliate.Click](r.GetClickId()); ok {
+		c.Click = &id
+	}
+	for _, item := range r.GetLineItems() {
+		line := affiliate.LineItem{ProductID: item.GetProductId(), Quantity: 1, AmountCents: item.GetAmountCents()}
+		if item.Quantity != nil {
+			line.Quantity = item.GetQuantity()
+		}
+		c.LineItems = append(c.LineItems, line)
+	}
+	if r.GetMetadata() != nil {
+		// Checked before: it encodes.
+		c.Metadata, _ = encodeMetadata(r.GetMetadata())
+	}
+	if id := r.GetCustomerId(); id != "" {
+		ref := s.hasher.customerRef(scope.Workspace, id)
+		c.CustomerRef = &ref
+	}
+	if hash, domain, ok := s.hasher.email(scope.Workspace, r.GetCustomerEmail()); ok {
+		c.CustomerEmailHash, c.CustomerEmailDomain = hash, &domain
+	}
+	if addr, err := netip.ParseAddr(r.GetCustomerIp()); err == nil {
+		c.CustomerIPHash = s.hasher.address(scope.Workspace, addr, now)
+	}
+	if agent := r.GetCustomerUserAgent(); agent != "" {
+		c.CustomerUAHash = s.hasher.agent(scope.Workspace, agent, now)
+	}
+	return c
+}
+
+func responseOf(c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) *affiliatev1.ReportConversionResponse {
+	response := &affiliatev1.ReportConversionResponse{
+		Id:                    c.ID.String(),
+		EventType:             server.FromWord[affiliatev1.EventType](c.EventType),
+		ExternalTransactionId: c.ExternalTransactionID,
+		AmountCents:           c.Sale.Paid.Cents,
+		Currency:              present(c.Sale.Paid.Currency),
+		Mode:                  server.FromWord[affiliatev1.Mode](c.Scope.Mode),
+		OccurredAt:            server.Timestamp(c.OccurredAt),
+		CreatedAt:             server.Timestamp(c.CreatedAt),
+		Attributed:            d.Attributed,
+		Attribution: &affiliatev1.ConversionAttribution{
+			ReasonCode:    string(d.Reason),
+			Explanation:   d.Explanation,
+			ClickId:       server.Optional(c.Click),
+			PromoCode:     c.PromoCode,
+			ProgramId:     server.Optional(d.Program),
+			ParticipantId: server.Optional(d.Participant),
+			ClickedAt:     server.OptionalTimestamp(d.ClickedAt),
+			ExpiresAt:     server.OptionalTimestamp(d.ExpiresAt),
+			DecisionId:    d.ID.String(),
+		},
+		Fraud: &affiliatev1.FraudVerdict{Flagged: len(d.Fraud) > 0},
+	}
+	if d.Method != nil {
+		method := string(*d.Method)
+		response.Attribution.Method = &method
+	}
+	for _, signal := range d.Fraud {
+		response.Fraud.Signals = append(response.Fraud.Signals, &affiliatev1.FraudSignal{
+			Rule: signal.Rule, Score: int32(signal.Score), Evidence: signal.Evidence, // #nosec G115 -- a score is at most 100
+		})
+	}
+	if commission != nil {
+		response.Commission = &affiliatev1.ConversionCommission{
+			Id:          commission.ID.String(),
+			Status:      server.FromWord[affiliatev1.CommissionStatus](commission.Status),
+			AmountCents: commission.AmountCents,
+			Currency:    commission.Currency,
+			HoldUntil:   server.OptionalTimestamp(commission.HoldUntil),
+			NeedsReview: commission.NeedsReview,
+		}
+	}
+	return response
+}
+
+// present is nil for the empty string, which means absent everywhere here.
+func present(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

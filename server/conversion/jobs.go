@@ -1,0 +1,148 @@
+package conversion
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const (
+	// sweepEvery bounds how long a conversion can wait whose click was stored
+	// while it was itself being stored, so that neither saw the other.
+	sweepEvery = 5 * time.Second
+	// sweepBatch and sweepBatches bound the work of one sweep; the next one goes
+	// on where it stopped.
+	sweepBatch   = 1000
+	sweepBatches = 20
+	// awaitedBatch bounds the conversions of one click that are read at a time.
+	awaitedBatch = 100
+)
+
+// AddWorkers registers the workers of this package's jobs.
+func (s *Service) AddWorkers(workers *river.Workers) {
+	river.AddWorker(workers, &awaitedWorker{service: s})
+	river.AddWorker(workers, &sweepWorker{service: s})
+}
+
+// PeriodicJobs are the jobs that have to be started again and again.
+func (s *Service) PeriodicJobs() []*river.PeriodicJob {
+	return []*river.PeriodicJob{river.NewPeriodicJob(
+		river.PeriodicInterval(sweepEvery),
+		func() (river.JobArgs, *river.InsertOpts) {
+			// The next sweep makes up for one that failed, and one at a time is enough.
+			return sweepAwaited{}, &river.InsertOpts{
+				MaxAttempts: 1,
+				UniqueOpts: river.UniqueOpts{ByState: []rivertype.JobState{
+					rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRunning,
+					rivertype.JobStateRetryable, rivertype.JobStateScheduled,
+				}},
+			}
+		},
+		&river.PeriodicJobOpts{ID: sweepAwaited{}.Kind(), RunOnStart: true},
+	)}
+}
+
+type awaitedWorker struct {
+	river.WorkerDefaults[affiliate.AttributeAwaited]
+	service *Service
+}
+
+func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[affiliate.AttributeAwaited]) error {
+	return w.service.AttributeAwaited(ctx, job.Args)
+}
+
+// AttributeAwaited decides anew about every conversion that waits for a click,
+// provided that the click has arrived. Any number of runs at a time attribute
+// each conversion once. One that fails does not keep the others waiting.
+func (s *Service) AttributeAwaited(ctx context.Context, args affiliate.AttributeAwaited) error {
+	for {
+		waiting, err := s.store.AwaitedConversions(ctx, args.Workspace, args.Click, awaitedBatch)
+		if err != nil || len(waiting) == 0 {
+			return err
+		}
+		// Read after the waiting ones, each time: the programme may have changed.
+		found, err := s.store.FindClick(ctx, args.Workspace, args.Click)
+		if err != nil || found == nil {
+			return err
+		}
+		var failed error
+		for _, c := range waiting {
+			failed = errors.Join(failed, s.attributeLate(ctx, c, found))
+		}
+		if failed != nil {
+			// What failed is still waiting and would be read again and again.
+			return failed
+		}
+	}
+}
+
+// attributeLate ends one conversion's wait, with a new decision where there is
+// anything new to say.
+func (s *Service) attributeLate(ctx context.Context, c affiliate.AwaitedConversion, found *affiliate.FoundClick) error {
+	inputs := inputsOf(c.Conversion)
+	inputs.FoundClick = found
+	if c.Attributed || inputs.OtherMode() {
+		return s.store.ForgetAwaited(ctx, c.Conversion)
+	}
+	d, commission := decide(c.Conversion, inputs, &c.Decision, s.now())
+	_, err := s.store.Reattribute(ctx, c.Conversion, d, commission)
+	return err
+}
+
+// sweepAwaited looks for awaited clicks that have arrived, and gives up on old
+// ones.
+type sweepAwaited struct{}
+
+// Kind names the job.
+func (sweepAwaited) Kind() string { return "sweep_awaited_clicks" }
+
+type sweepWorker struct {
+	river.WorkerDefaults[sweepAwaited]
+	service *Service
+
+	mu     sync.Mutex
+	cursor affiliate.AttributeAwaited
+}
+
+func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next, err := w.service.SweepAwaited(ctx, w.cursor)
+	w.cursor = next
+	return err
+}
+
+// SweepAwaited is one sweep from a cursor on; it returns where the next one
+// goes on, zero after the end. A click that fails is passed over until the next
+// round, so that it holds up neither the others nor the giving up.
+func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AttributeAwaited) (affiliate.AttributeAwaited, error) {
+	var failed error
+	for range sweepBatches {
+		arrived, next, err := s.store.ArrivedClicks(ctx, cursor, sweepBatch)
+		if err != nil {
+			return cursor, err
+		}
+		for _, click := range arrived {
+			failed = errors.Join(failed, s.AttributeAwaited(ctx, click))
+		}
+		if cursor = next; cursor == (affiliate.AttributeAwaited{}) {
+			break
+		}
+	}
+	for range sweepBatches {
+		dropped, err := s.store.DropExpiredAwaited(ctx, s.now(), sweepBatch)
+		if err != nil {
+			return cursor, errors.Join(failed, err)
+		}
+		if dropped < sweepBatch {
+			break
+		}
+	}
+	return cursor, failed
+}

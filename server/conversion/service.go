@@ -1,0 +1,120 @@
+// Package conversion takes what merchants' servers report and says at once to
+// whom it is attributed and what it earns.
+//
+//	report ─▶ check ─▶ find the click ─▶ affiliate.Attribute ─▶ one transaction: conversion, decision,
+//	                     │                                      commission, events and their job
+//	                     │ Postgres, a short wait, the stream's tail
+//	                     └─ unknown: the conversion is kept unattributed and its click awaited ──┐
+//	                                                                                             │ the click arrives
+//	                           decided anew, once, with its commission and its events ◀─────────┘
+//
+// It guarantees that of any number of reports of one external id exactly one is
+// recorded, that everything a conversion causes commits with it, that a click
+// whose registration was acknowledged before the report is found, and that one
+// that arrives up to a day later is attributed exactly once.
+//
+// It does not promise that a report whose answer was lost has not been recorded:
+// the client repeats it, and 201 and 409 are both right then. Facts about the
+// programme and the participant are those of the moment in which they were read,
+// just before the transaction.
+package conversion
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// awaitedFor is how long a click that a conversion names may take to arrive: an
+// edge may have been cut off and replay its journal.
+const awaitedFor = 24 * time.Hour
+
+// Config is what the service needs. All fields are required unless marked.
+type Config struct {
+	Store Store
+	// Tail looks into what ingestion has not stored yet; nil: nothing is looked at.
+	Tail Tail
+	// HashKey keys the hashes of what is known of buyers.
+	HashKey []byte
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Service implements affiliate.v1.ConversionService.
+type Service struct {
+	affiliatev1.UnimplementedConversionServiceServer
+	store  Store
+	lookup lookup
+	hasher hasher
+	now    func() time.Time
+	log    *slog.Logger
+}
+
+// New makes the service.
+func New(cfg Config) *Service {
+	s := &Service{
+		store:  cfg.Store,
+		hasher: hasher{key: cfg.HashKey},
+		log:    cfg.Log,
+		// Instants have milliseconds everywhere, so that what is answered is what
+		// is stored.
+		now: func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
+	}
+	s.lookup = lookup{store: cfg.Store, tail: cfg.Tail, now: s.now, log: cfg.Log}
+	return s
+}
+
+// ReportConversion records one conversion. Refusals, in this order:
+// NO_ATTRIBUTION_SIGNAL, MODE_MISMATCH, CONVERSION_DUPLICATE.
+func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
+	now := s.now()
+	c := s.conversionOf(server.PrincipalFrom(ctx).Scope(), req, now)
+	if c.Click == nil && c.PromoCode == nil {
+		return nil, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
+	}
+	inputs := inputsOf(c)
+	if c.Click != nil {
+		found, err := s.lookup.find(ctx, c.Scope.Workspace, *c.Click)
+		if err != nil {
+			return nil, err
+		}
+		inputs.FoundClick = found
+	}
+	if inputs.OtherMode() {
+		return nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
+	}
+	d, commission := decide(c, inputs, nil, now)
+
+	var awaitUntil *time.Time
+	if c.Click != nil && inputs.FoundClick == nil && s.lookup.mayArrive(*c.Click) {
+		until := now.Add(awaitedFor)
+		awaitUntil = &until
+	}
+	if err := s.store.RecordConversion(ctx, c, d, commission, awaitUntil); err != nil {
+		return nil, err
+	}
+	return responseOf(c, d, commission), nil
+}
+
+// decide attributes a conversion and makes the commission that it earns, if any.
+func decide(c affiliate.Conversion, in affiliate.AttributionInputs, supersedes *affiliate.DecisionID, now time.Time) (affiliate.Decision, *affiliate.Commission) {
+	d := affiliate.Attribute(in)
+	d.ID = affiliate.NewID[affiliate.Decision](now)
+	d.Conversion, d.DecidedAt, d.Supersedes = c.ID, now, supersedes
+	if d.Earns == nil {
+		return d, nil
+	}
+	commission := affiliate.NewCommission(affiliate.NewID[affiliate.Commission](now), c, d, now)
+	return d, &commission
+}
+
+func inputsOf(c affiliate.Conversion) affiliate.AttributionInputs {
+	return affiliate.AttributionInputs{
+		Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale,
+		Click: c.Click, PromoCode: c.PromoCode,
+	}
+}

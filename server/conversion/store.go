@@ -1,0 +1,39 @@
+package conversion
+
+import (
+	"context"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Store keeps conversions and finds what their signals lead to.
+type Store interface {
+	// FindClick finds a workspace's click, in either mode; nil: there is none.
+	FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error)
+	// FindEarner finds what a click of the tail leads to; nil: there is none.
+	FindEarner(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID) (*affiliate.Earner, error)
+	// RecordConversion stores everything about a new conversion, or nothing and
+	// refuses with CONVERSION_DUPLICATE.
+	RecordConversion(ctx context.Context, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission, awaitUntil *time.Time) error
+
+	// AwaitedConversions reads up to limit conversions that wait for a click.
+	AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.AwaitedConversion, error)
+	// Reattribute puts a decision in the place of the one that it supersedes and
+	// ends the wait; false: that one is no longer in force, and nothing was stored.
+	Reattribute(ctx context.Context, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) (bool, error)
+	// ForgetAwaited ends a conversion's wait.
+	ForgetAwaited(ctx context.Context, c affiliate.Conversion) error
+	// ArrivedClicks gives those of up to limit awaited clicks after a cursor that
+	// are stored by now; a zero next means that all have been looked through.
+	ArrivedClicks(ctx context.Context, after affiliate.AttributeAwaited, limit int) (arrived []affiliate.AttributeAwaited, next affiliate.AttributeAwaited, err error)
+	// DropExpiredAwaited gives up on up to limit clicks whose time is over.
+	DropExpiredAwaited(ctx context.Context, now time.Time, limit int) (int64, error)
+}
+
+// Tail looks for a click among those that are acknowledged and not stored yet.
+// ok is false when it is not among the newest. A click that a blind edge took
+// may come back with its scope and participant unresolved.
+type Tail interface {
+	Find(ctx context.Context, id affiliate.ClickID) (click affiliate.Click, ok bool, err error)
+}

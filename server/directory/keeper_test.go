@@ -1,0 +1,332 @@
+package directory_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/server/directory"
+	edge "github.com/tributary-hq/tributary/storage/directory"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+// world is a workspace with one active programme in Postgres, and a directory.
+type world struct {
+	t       *testing.T
+	db      *pgx.Conn
+	store   *postgres.Store
+	client  *redis.Client
+	writer  *edge.Writer
+	scope   affiliate.Scope
+	user    affiliate.UserID
+	program affiliate.ProgramID
+	now     time.Time
+}
+
+func newWorld(t *testing.T, redisURL string) *world {
+	t.Helper()
+	url := pgtest.New(t)
+	store, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	db, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close(context.Background()) })
+	options, err := redis.ParseURL(redisURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.MaxRetries = -1 // as the service's own clients: an error is an error
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	w := &world{t: t, db: db, store: store, client: client, writer: edge.NewWriter(client), now: time.Now().UTC().Truncate(time.Millisecond)}
+	w.user = affiliate.NewID[affiliate.User](w.now)
+	w.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive}
+	w.exec(`insert into workspaces values ($1, 'Shop', 'EUR', 'UTC', $2)`, w.scope.Workspace, w.now)
+	page := "https://a.example"
+	w.program = affiliate.NewID[affiliate.Program](w.now)
+	if _, err := store.CreateProgram(t.Context(), affiliate.Program{
+		ID: w.program, Scope: w.scope, Name: "P", Status: affiliate.ProgramActive, WebsiteURL: &page, AllowedDomains: []string{},
+		WindowDays: 14, Model: affiliate.FirstClick, LinkParam: "via", IsPublic: true, Rules: affiliate.DefaultRules(), RulesVersion: 1,
+		CreatedAt: w.now, UpdatedAt: w.now,
+	}, affiliate.Actor{User: &w.user}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	if _, err := w.db.Exec(w.t.Context(), sql, args...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// join makes a partner a participant with the given code.
+func (w *world) join(code string) affiliate.Participant {
+	w.t.Helper()
+	partner := affiliate.NewID[affiliate.User](w.now)
+	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'partner', $2, '', 'Jane', $3)`, partner, partner.String(), w.now)
+	p, err := w.store.Apply(w.t.Context(), affiliate.Application{Program: w.program, Partner: partner, Mode: w.scope.Mode, ReferralCode: code}, w.now, affiliate.Actor{User: &partner})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+func (w *world) key() affiliate.Key {
+	w.t.Helper()
+	key := affiliate.NewKey(affiliate.PublicKey, w.scope.Mode)
+	digest := key.Digest()
+	w.exec(`insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at)
+		values ($1, $2, $3, 'public', 'p', $4, $5, $6, $7, $8)`,
+		w.scope.Workspace, affiliate.NewID[affiliate.APIKey](w.now), w.scope.Mode, digest[:], key.Reveal(), key.Prefix(), key.Last4(), w.now)
+	return key
+}
+
+func (w *world) move(to affiliate.ProgramStatus) error {
+	_, err := w.store.MoveProgram(w.t.Context(), w.scope, w.program, to, w.now, affiliate.Actor{User: &w.user})
+	return err
+}
+
+func (w *world) config() directory.Config {
+	return directory.Config{
+		SigningKeys: &edgev1.SigningKeys{Keys: []*edgev1.SigningKey{{Kid: "k1", Ed25519PublicKey: make([]byte, 32)}}},
+		Now:         time.Now, Log: slog.New(slog.DiscardHandler), Check: 20 * time.Millisecond,
+	}
+}
+
+// keep runs a keeper until the test ends.
+func (w *world) keep(cfg directory.Config) {
+	w.t.Helper()
+	keeper := directory.New(w.store, w.writer, cfg)
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- keeper.Keep(ctx) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("Keep: %v", err)
+		}
+	})
+}
+
+// code looks a code up as a collector without a cache would.
+func (w *world) code(code string) (*edgev1.ReferralCodeEntry, edge.State) {
+	return edge.NewReader(w.client, time.Now).ReferralCode(w.t.Context(), w.scope, code)
+}
+
+func (w *world) eventually(what string, is func() bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !is() {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("never: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (w *world) complete() bool {
+	complete, err := w.writer.Complete(w.t.Context())
+	return err == nil && complete
+}
+
+func TestKeepFillsAndRefillsTheDirectory(t *testing.T) {
+	w := newWorld(t, redistest.New(t))
+	participant := w.join("jane")
+	live, revoked := w.key(), w.key()
+	w.exec(`update api_keys set revoked_at = $2 where public_text = $1`, revoked.Reveal(), w.now)
+	// More than two pages.
+	w.exec(`insert into referral_codes (workspace_id, mode, code, program_id, participant_id, created_at)
+		select $1, $2, 'code-' || n, $3, $4, $5 from generate_series(1, 2500) n`, w.scope.Workspace, w.scope.Mode, w.program, participant.ID, w.now)
+	w.keep(w.config())
+
+	for _, occasion := range []string{"an empty directory", "a lost one"} {
+		w.eventually(occasion+" is filled", w.complete)
+		for _, code := range []string{"jane", "JANE", "code-1", "code-2500"} {
+			entry, state := w.code(code)
+			if state != edge.Found || !entry.Active || entry.AttributionWindowDays != 14 || entry.AttributionModel != "first_click" ||
+				string(entry.ProgramId) != string(w.program.UUID[:]) || string(entry.ParticipantId) != string(participant.ID.UUID[:]) || len(entry.LinkId) != 0 {
+				t.Errorf("%s: %s is %v, %v", occasion, code, entry, state)
+			}
+		}
+		reader := edge.NewReader(w.client, time.Now)
+		if _, state := w.code("unknown"); state != edge.Absent {
+			t.Errorf("%s: an unknown code is %v", occasion, state)
+		}
+		if entry, state := reader.PublicKey(t.Context(), live.Digest()); state != edge.Found || entry.Revoked || entry.Mode != edgev1.Mode_MODE_LIVE ||
+			string(entry.WorkspaceId) != string(w.scope.Workspace.UUID[:]) {
+			t.Errorf("%s: the live key is %v, %v", occasion, entry, state)
+		}
+		if entry, state := reader.PublicKey(t.Context(), revoked.Digest()); state == edge.Found && !entry.Revoked {
+			t.Errorf("%s: the revoked key is %v", occasion, entry)
+		}
+		if keys, state := reader.SigningKeys(t.Context()); state != edge.Found || len(keys.Keys) != 1 {
+			t.Errorf("%s: signing keys are %v, %v", occasion, keys, state)
+		}
+		if err := w.client.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSyncFollowsChanges(t *testing.T) {
+	w := newWorld(t, redistest.New(t))
+	keeper := directory.New(w.store, w.writer, w.config())
+	sync := func(job affiliate.SyncDirectory) {
+		t.Helper()
+		job.Workspace = w.scope.Workspace
+		if err := keeper.Sync(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	participant := w.join("jane")
+	sync(affiliate.SyncDirectory{Participant: &participant.ID})
+	if entry, state := w.code("jane"); state != edge.Found || !entry.Active {
+		t.Fatalf("after the application %v, %v", entry, state)
+	}
+	for _, to := range []affiliate.ProgramStatus{affiliate.ProgramPaused, affiliate.ProgramActive, affiliate.ProgramArchived} {
+		if err := w.move(to); err != nil {
+			t.Fatal(err)
+		}
+		sync(affiliate.SyncDirectory{Program: &w.program})
+		if entry, state := w.code("jane"); state != edge.Found || entry.Active != (to == affiliate.ProgramActive) {
+			t.Errorf("%s: %v, %v", to, entry, state)
+		}
+	}
+	key := w.key()
+	for _, revoked := range []bool{false, true} {
+		if revoked {
+			w.exec(`update api_keys set revoked_at = $1`, w.now)
+		}
+		sync(affiliate.SyncDirectory{})
+		if entry, state := edge.NewReader(w.client, time.Now).PublicKey(t.Context(), key.Digest()); state != edge.Found || entry.Revoked != revoked {
+			t.Errorf("revoked %v: %v, %v", revoked, entry, state)
+		}
+	}
+}
+
+// Whoever writes when, with sweeps in between: the directory ends as the
+// database does.
+func TestRacingWritersEndWithTheLastState(t *testing.T) {
+	w := newWorld(t, redistest.New(t))
+	w.join("jane")
+	cfg := w.config()
+	cfg.Sweep = time.Millisecond
+	w.keep(cfg)
+	keeper := directory.New(w.store, w.writer, cfg)
+	for range 10 {
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				to := []affiliate.ProgramStatus{affiliate.ProgramActive, affiliate.ProgramPaused}[i%2]
+				// The losers of a move change nothing and so have nothing to sync.
+				if w.move(to) == nil {
+					if err := keeper.Sync(t.Context(), affiliate.SyncDirectory{Workspace: w.scope.Workspace, Program: &w.program}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		p, err := w.store.Program(t.Context(), w.scope, w.program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if entry, state := w.code("jane"); state != edge.Found || entry.Active != (p.Status == affiliate.ProgramActive) {
+			t.Fatalf("the programme is %s, the directory says %v, %v", p.Status, entry, state)
+		}
+	}
+}
+
+func TestTwoKeepersFillOneDirectory(t *testing.T) {
+	w := newWorld(t, redistest.New(t))
+	w.join("jane")
+	for range 3 {
+		w.keep(w.config())
+	}
+	for range 5 {
+		w.eventually("complete", w.complete)
+		if _, state := w.code("jane"); state != edge.Found {
+			t.Errorf("jane is %v", state)
+		}
+		if err := w.client.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// onError calls back when an error is logged.
+type onError struct {
+	slog.Handler
+	call func()
+}
+
+func (h onError) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+
+func (h onError) Handle(context.Context, slog.Record) error { h.call(); return nil }
+
+// What changed while the directory could not be reached, and whose job was given
+// up, is made good by the sweep after the outage.
+func TestKeepSweepsAfterAnOutage(t *testing.T) {
+	server := redistest.Start(t)
+	w := newWorld(t, server.URL)
+	w.join("jane")
+	var seen atomic.Bool
+	cfg := w.config()
+	cfg.Log = slog.New(onError{slog.DiscardHandler, func() { seen.Store(true) }})
+	w.keep(cfg)
+	w.eventually("complete", w.complete)
+	server.Kill9()
+	if err := w.move(affiliate.ProgramPaused); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the outage is seen", func() bool { return seen.Load() })
+	server.Restart()
+	w.eventually("the code is turned off", func() bool {
+		entry, state := w.code("jane")
+		return state == edge.Found && !entry.Active
+	})
+}
+
+func TestJobsReachTheDirectory(t *testing.T) {
+	w := newWorld(t, redistest.New(t))
+	keeper := directory.New(w.store, w.writer, w.config())
+	workers := river.NewWorkers()
+	river.AddWorker(workers, keeper.Worker())
+	river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[affiliate.DispatchEvents]) error { return nil }))
+	client, err := w.store.WorkerClient(&river.Config{
+		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 4}},
+		Workers: workers, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Stop(context.WithoutCancel(t.Context())) })
+
+	w.join("jane")
+	w.eventually("the code is there", func() bool { _, state := w.code("jane"); return state == edge.Found })
+	if err := w.move(affiliate.ProgramPaused); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the code is off", func() bool { entry, state := w.code("jane"); return state == edge.Found && !entry.Active })
+}

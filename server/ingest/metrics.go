@@ -1,0 +1,55 @@
+package ingest
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	stored, acknowledged, trimmed, lost prometheus.Counter
+	unreachable, rejections             prometheus.Counter
+	dead                                *prometheus.CounterVec
+	rows, took                          prometheus.Histogram
+	oldest                              prometheus.Gauge
+}
+
+func newMetrics(registry prometheus.Registerer) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "tributary_ingest_" + name, Help: help})
+		registry.MustRegister(c)
+		return c
+	}
+	m := &metrics{
+		stored:       counter("clicks_stored_total", "Clicks committed, repetitions included."),
+		acknowledged: counter("entries_acknowledged_total", "Stream entries acknowledged after their commit."),
+		trimmed:      counter("entries_trimmed_total", "Stream entries removed below what is stored."),
+		lost:         counter("entries_lost_total", "Entries that vanished from Redis before they were acknowledged. Any is an alarm."),
+		unreachable:  counter("store_unreachable_total", "Attempts at a store that did not answer; the batch is kept."),
+		rejections:   counter("store_rejections_total", "Batches or entries that the store refused for their data."),
+		dead: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tributary_ingest_dead_letters_total",
+			Help: "Clicks that ended as dead letters, by reason.",
+		}, []string{"reason"}),
+		rows: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "tributary_ingest_batch_clicks", Help: "Clicks per committed batch.",
+			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
+		}),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "tributary_ingest_commit_seconds", Help: "Time to commit a batch.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+		}),
+		oldest: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tributary_ingest_oldest_pending_seconds",
+			Help: "Age of the oldest entry that was delivered and not acknowledged; watch this one, not the group's lag.",
+		}),
+	}
+	registry.MustRegister(m.dead, m.rows, m.took, m.oldest)
+	return m
+}
+
+func (m *metrics) batch(clicks int, took time.Duration) {
+	m.stored.Add(float64(clicks))
+	m.rows.Observe(float64(clicks))
+	m.took.Observe(took.Seconds())
+}

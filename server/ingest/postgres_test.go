@@ -1,0 +1,113 @@
+package ingest_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/server/ingest"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+// The whole way on real servers, with two ingesters, every entry delivered to
+// both, and a record that Postgres refuses.
+func TestStreamToTableExactlyOnce(t *testing.T) {
+	url, database := redistest.New(t), pgtest.New(t)
+	store, err := postgres.Open(t.Context(), postgres.Config{URL: database})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	client, err := clickstream.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	writer := clickstream.NewWriter(client, 1)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for _, name := range []string{"one", "two"} {
+		blocking, err := clickstream.ConnectBlocking(url, 20*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = blocking.Close() }()
+		// So short an idle time that they keep taking each other's entries.
+		reader := clickstream.NewReader(client, blocking, clickstream.ReaderConfig{
+			Shards: 1, Consumer: name, Block: 20 * time.Millisecond, ClaimIdle: time.Millisecond,
+		})
+		ingester := ingest.New(ingest.Config{ClaimEvery: 5 * time.Millisecond, TrimEvery: 10 * time.Millisecond, FirstDelay: time.Millisecond},
+			ingest.Deps{Reader: reader, Store: store})
+		running.Go(func() { ingester.Run(ctx) })
+	}
+	now := time.Now()
+	workspace := affiliate.NewID[affiliate.Workspace](now)
+	const entries, perEntry = 200, 20
+	for range entries {
+		batch := &edgev1.ClickBatch{}
+		for range perEntry {
+			id := affiliate.NewID[affiliate.Click](now)
+			batch.Clicks = append(batch.Clicks, &edgev1.Click{
+				Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:],
+				ReferralCode: "anna", ReceivedAtMs: now.UnixMilli(), AttributionWindowDays: 30,
+			})
+		}
+		raw, err := proto.Marshal(batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := writer.Append(ctx, 0, raw, perEntry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := affiliate.NewID[affiliate.Click](now)
+	poison, err := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{{
+		Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:],
+		ReferralCode: "nul\x00", ReceivedAtMs: now.UnixMilli(), AttributionWindowDays: 30,
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Append(ctx, 0, poison, 1); err != nil {
+		t.Fatal(err)
+	}
+
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	var clicks, distinct, letters int
+	for deadline := time.Now().Add(20 * time.Second); clicks < entries*perEntry || letters < 1; time.Sleep(20 * time.Millisecond) {
+		err := conn.QueryRow(t.Context(), `select count(*), count(distinct id), (select count(*) from click_dead_letters where reason = 'rejected') from clicks`).Scan(&clicks, &distinct, &letters)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d clicks, %d letters", clicks, letters)
+		}
+	}
+	// Long enough for a late twin.
+	time.Sleep(100 * time.Millisecond)
+	cancel()
+	running.Wait()
+	if err := conn.QueryRow(t.Context(), `select count(*), count(distinct id) from clicks`).Scan(&clicks, &distinct); err != nil {
+		t.Fatal(err)
+	}
+	if clicks != entries*perEntry || distinct != clicks || letters != 1 {
+		t.Errorf("%d rows of %d clicks, %d letters", clicks, distinct, letters)
+	}
+	if pending, err := client.XPending(t.Context(), clickstream.Key(0), clickstream.Group).Result(); err != nil || pending.Count != 0 {
+		t.Errorf("%+v %v", pending, err)
+	}
+}

@@ -1,0 +1,252 @@
+package ingest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+)
+
+// process brings entries to their end: stored or dead, then acknowledged. When
+// ctx ends first, what is not acknowledged will be read again.
+func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
+	parcels := make([]*parcel, len(entries))
+	for n, entry := range entries {
+		p := unpack(entry)
+		parcels[n] = &p
+	}
+	if i.resolve(ctx, parcels) != nil || i.storeAll(ctx, parcels) != nil || i.bury(ctx, parcels) != nil {
+		return
+	}
+	i.acknowledge(ctx, parcels)
+}
+
+// storeAll stores every record of the parcels. A batch that the store refuses
+// for its data is stored parcel by parcel, so that one cannot hold up others.
+// The error is the context's.
+func (i *Ingester) storeAll(ctx context.Context, parcels []*parcel) error {
+	var clicks []affiliate.Click
+	now := i.now()
+	for _, p := range parcels {
+		for n := range p.records {
+			p.records[n].click.CreatedAt = now
+			clicks = append(clicks, p.records[n].click)
+		}
+	}
+	err := i.reach(ctx, func(ctx context.Context) error { return i.put(ctx, clicks) })
+	if !rejectsData(err) {
+		return err
+	}
+	i.metrics.rejections.Inc()
+	for _, p := range parcels {
+		if err := i.storeParcel(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeParcel stores one entry, which may hold what the store refuses. The
+// attempts are this consumer's own count: the stream's grows with every read
+// and proves nothing.
+func (i *Ingester) storeParcel(ctx context.Context, p *parcel) error {
+	clicks := make([]affiliate.Click, len(p.records))
+	for n, r := range p.records {
+		clicks[n] = r.click
+	}
+	for attempt := 1; ; attempt++ {
+		err := i.reach(ctx, func(ctx context.Context) error { return i.put(ctx, clicks) })
+		if !rejectsData(err) {
+			return err
+		}
+		i.metrics.rejections.Inc()
+		if attempt == dataAttempts {
+			return i.takeApart(ctx, p)
+		}
+		// What is missing may be on its way (a partition, a migration).
+		if !pause(ctx, i.cfg.FirstDelay<<attempt) {
+			return ctx.Err()
+		}
+	}
+}
+
+// takeApart stores the good records of an entry one by one and leaves the
+// others dead.
+func (i *Ingester) takeApart(ctx context.Context, p *parcel) error {
+	for _, r := range p.records {
+		err := i.reach(ctx, func(ctx context.Context) error { return i.put(ctx, []affiliate.Click{r.click}) })
+		switch {
+		case rejectsData(err):
+			p.dead = append(p.dead, letter{id: r.click.ID, reason: affiliate.ClickRejected, raw: r.raw, why: err})
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+func (i *Ingester) put(ctx context.Context, clicks []affiliate.Click) error {
+	if len(clicks) == 0 {
+		return nil
+	}
+	began := i.now()
+	if err := i.store.StoreClicks(ctx, clicks); err != nil {
+		return err
+	}
+	i.metrics.batch(len(clicks), i.now().Sub(began))
+	return nil
+}
+
+// resolve looks up what a blind edge could not. Records that lead nowhere die.
+func (i *Ingester) resolve(ctx context.Context, parcels []*parcel) error {
+	var sources []affiliate.ClickSource
+	seen := make(map[affiliate.ClickSource]bool)
+	for _, p := range parcels {
+		for _, r := range p.records {
+			if r.source != nil && !seen[*r.source] {
+				seen[*r.source] = true
+				sources = append(sources, *r.source)
+			}
+		}
+	}
+	if len(sources) == 0 {
+		return nil
+	}
+	found, err := i.lookUp(ctx, sources)
+	if err != nil {
+		return err
+	}
+	for _, p := range parcels {
+		p.records = slices.DeleteFunc(p.records, func(r record) bool {
+			if r.source == nil {
+				return false
+			}
+			reason := found[*r.source].Dead
+			if reason != "" {
+				p.dead = append(p.dead, letter{id: r.click.ID, reason: reason, raw: r.raw})
+			}
+			return reason != ""
+		})
+		for n := range p.records {
+			if r := &p.records[n]; r.source != nil {
+				r.resolve(found[*r.source].Target)
+			}
+		}
+	}
+	return nil
+}
+
+func (i *Ingester) lookUp(ctx context.Context, sources []affiliate.ClickSource) (map[affiliate.ClickSource]Resolution, error) {
+	found := make(map[affiliate.ClickSource]Resolution, len(sources))
+	ask := func(some []affiliate.ClickSource) error {
+		return i.reach(ctx, func(ctx context.Context) error {
+			answers, err := i.store.ResolveClicks(ctx, some)
+			if err != nil {
+				return err
+			}
+			for n, source := range some {
+				found[source] = answers[n]
+			}
+			return nil
+		})
+	}
+	err := ask(sources)
+	if !rejectsData(err) {
+		return found, err
+	}
+	for _, source := range sources {
+		err := ask([]affiliate.ClickSource{source})
+		switch {
+		case rejectsData(err):
+			found[source] = Resolution{Dead: affiliate.ClickRejected}
+		case err != nil:
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// bury keeps what cannot be stored: poison on its stream, and everything in the
+// table with its reason.
+func (i *Ingester) bury(ctx context.Context, parcels []*parcel) error {
+	var poison []clickstream.DeadLetter
+	var letters []affiliate.ClickDeadLetter
+	now := i.now()
+	for _, p := range parcels {
+		for _, l := range p.dead {
+			if l.reason == affiliate.ClickMalformed || l.reason == affiliate.ClickRejected {
+				poison = append(poison, clickstream.DeadLetter{Entry: p.entry.ID, Reason: string(l.reason), Record: l.raw})
+				i.log.Error("a click cannot be stored", "click", l.id.String(), "entry", p.entry.ID, "shard", p.entry.Shard, "reason", l.reason, "error", l.why)
+			}
+			if l.id.IsZero() {
+				l.id = affiliate.NewID[affiliate.Click](now)
+			}
+			letters = append(letters, affiliate.ClickDeadLetter{ID: l.id, Reason: l.reason, Record: l.raw, At: now})
+		}
+	}
+	if len(letters) == 0 {
+		return nil
+	}
+	if err := i.reach(ctx, func(ctx context.Context) error { return i.reader.DeadLetter(ctx, poison) }); err != nil {
+		return err
+	}
+	err := i.reach(ctx, func(ctx context.Context) error { return i.store.DeadLetterClicks(ctx, letters) })
+	if rejectsData(err) {
+		// The stream has the poison; a table that refuses bytes must not stop
+		// all others.
+		i.log.Error("dead letters are refused by their table", "letters", len(letters), "error", err)
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, l := range letters {
+		i.metrics.dead.WithLabelValues(string(l.Reason)).Inc()
+	}
+	return nil
+}
+
+// acknowledge follows the commit. When it fails the entries come again and
+// change nothing.
+func (i *Ingester) acknowledge(ctx context.Context, parcels []*parcel) {
+	shards := make(map[int][]string)
+	for _, p := range parcels {
+		shards[p.entry.Shard] = append(shards[p.entry.Shard], p.entry.ID)
+	}
+	for shard, ids := range shards {
+		if err := i.reader.Ack(ctx, shard, ids...); err != nil {
+			i.log.Warn("entries could not be acknowledged and will be read again", "shard", shard, "entries", len(ids), "error", err)
+			continue
+		}
+		i.metrics.acknowledged.Add(float64(len(ids)))
+	}
+}
+
+// reach repeats call until it succeeds, its error names the data, or ctx ends:
+// a batch that the store cannot take now is kept and tried in place.
+func (i *Ingester) reach(ctx context.Context, call func(context.Context) error) error {
+	delay := i.cfg.FirstDelay
+	var warned time.Time
+	for {
+		attempt, cancel := context.WithTimeout(ctx, storeTimeout)
+		err := call(attempt)
+		cancel()
+		if err == nil || rejectsData(err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		i.metrics.unreachable.Inc()
+		if now := i.now(); now.Sub(warned) >= time.Minute {
+			warned = now
+			i.log.Warn("clicks wait: the store does not answer", "error", err)
+		}
+		if !pause(ctx, delay) {
+			return ctx.Err()
+		}
+		delay = min(2*delay, maxDelay)
+	}
+}

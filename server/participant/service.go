@@ -1,0 +1,178 @@
+// Package participant serves the partners of a programme: how they join it and
+// what its merchant does with them.
+//
+//	apply ──▶ pending ──approve──▶ approved ◀──reinstate── suspended
+//	  │          └──reject──▶ rejected ──approve──▲ │            ▲
+//	  └──(the programme approves by itself)───────┘ └──suspend───┘
+//
+// It guarantees that a partner is in a programme at most once, that a referral
+// code belongs to one participant of a workspace and mode, and that a move
+// happens only from a status that leads there: of any number of callers at a
+// time one succeeds and the others are told why not.
+//
+// It does not promise that the edge knows a new code with the answer: the
+// directory follows a moment after the commit.
+package participant
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// Service is affiliate.v1.ParticipantService.
+type Service struct {
+	affiliatev1.UnimplementedParticipantServiceServer
+
+	store Store
+	now   func() time.Time
+}
+
+// New makes the service; now is its clock.
+func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
+
+// at is the instant of a change: UTC, to the millisecond, as the API shows it.
+func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+
+// Check reports what is wrong with a request by itself.
+func (s *Service) Check(req proto.Message) affiliate.Violations {
+	var found affiliate.Violations
+	switch req := req.(type) {
+	case *affiliatev1.ApplyRequest:
+		if affiliate.ReservedCode(req.GetReferralCode()) {
+			found.Add("referral_code", "is reserved")
+		}
+	case *affiliatev1.ListParticipantsRequest:
+		// A number without a name, which only gRPC can carry.
+		if status := req.GetStatus(); status != 0 && server.Word(status) == "" {
+			found.Add("status", "has no such value")
+		}
+	}
+	return found
+}
+
+// Apply asks to join an active, public programme. A partner has no workspace;
+// the mode is what X-Mode says.
+func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*affiliatev1.Participant, error) {
+	program, err := programID(req)
+	if err != nil {
+		return nil, err
+	}
+	caller := server.PrincipalFrom(ctx)
+	p, err := s.store.Apply(ctx, affiliate.Application{
+		Program:      program,
+		Partner:      caller.User,
+		Mode:         caller.Mode,
+		ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
+		Answers:      req.GetAnswers(),
+		AcceptTerms:  req.GetAcceptTerms(),
+	}, s.at(), server.ActorFrom(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return toProto(p, caller.Role), nil
+}
+
+// ListParticipants pages through a programme's participants, newest first.
+func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListParticipantsRequest) (*affiliatev1.ListParticipantsResponse, error) {
+	program, err := programID(req)
+	if err != nil {
+		return nil, err
+	}
+	page := server.PageOf(req)
+	caller := server.PrincipalFrom(ctx)
+	status := affiliate.ParticipantStatus(server.Word(req.GetStatus()))
+	participants, total, err := s.store.ListParticipants(ctx, caller.Scope(), program, status, page)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]*affiliatev1.Participant, len(participants))
+	for i, p := range participants {
+		data[i] = toProto(p, caller.Role)
+	}
+	return &affiliatev1.ListParticipantsResponse{
+		Data: data, Total: total,
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+	}, nil
+}
+
+// GetParticipant reads one participant.
+func (s *Service) GetParticipant(ctx context.Context, req *affiliatev1.GetParticipantRequest) (*affiliatev1.Participant, error) {
+	program, id, err := ids(req)
+	if err != nil {
+		return nil, err
+	}
+	caller := server.PrincipalFrom(ctx)
+	p, err := s.store.Participant(ctx, caller.Scope(), program, id)
+	if err != nil {
+		return nil, err
+	}
+	return toProto(p, caller.Role), nil
+}
+
+// ApproveParticipant lets a pending or rejected partner earn.
+func (s *Service) ApproveParticipant(ctx context.Context, req *affiliatev1.ApproveParticipantRequest) (*affiliatev1.Participant, error) {
+	return s.move(ctx, req, affiliate.ApproveParticipant, nil)
+}
+
+// RejectParticipant refuses a pending partner.
+func (s *Service) RejectParticipant(ctx context.Context, req *affiliatev1.RejectParticipantRequest) (*affiliatev1.Participant, error) {
+	return s.move(ctx, req, affiliate.RejectParticipant, req.Reason)
+}
+
+// SuspendParticipant stops an approved partner from earning.
+func (s *Service) SuspendParticipant(ctx context.Context, req *affiliatev1.SuspendParticipantRequest) (*affiliatev1.Participant, error) {
+	return s.move(ctx, req, affiliate.SuspendParticipant, req.Reason)
+}
+
+// ReinstateParticipant ends a suspension.
+func (s *Service) ReinstateParticipant(ctx context.Context, req *affiliatev1.ReinstateParticipantRequest) (*affiliatev1.Participant, error) {
+	return s.move(ctx, req, affiliate.ReinstateParticipant, nil)
+}
+
+func (s *Service) move(ctx context.Context, req named, move affiliate.ParticipantMove, reason *string) (*affiliatev1.Participant, error) {
+	program, id, err := ids(req)
+	if err != nil {
+		return nil, err
+	}
+	caller := server.PrincipalFrom(ctx)
+	p, err := s.store.MoveParticipant(ctx, caller.Scope(), program, id, move, reason, s.at(), server.ActorFrom(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return toProto(p, caller.Role), nil
+}
+
+type inProgram interface{ GetProgramId() string }
+
+// named is a request about one participant.
+type named interface {
+	inProgram
+	GetParticipantId() string
+}
+
+// programID reads the path's id; what is no UUID names nothing.
+func programID(req inProgram) (affiliate.ProgramID, error) {
+	id, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId())
+	if !ok {
+		return id, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return id, nil
+}
+
+func ids(req named) (affiliate.ProgramID, affiliate.ParticipantID, error) {
+	program, err := programID(req)
+	if err != nil {
+		return affiliate.ProgramID{}, affiliate.ParticipantID{}, err
+	}
+	id, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
+	if !ok {
+		return affiliate.ProgramID{}, affiliate.ParticipantID{}, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return program, id, nil
+}

@@ -1,0 +1,566 @@
+package participant_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/participant"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// world is a workspace with one active, public programme in live mode.
+type world struct {
+	t         *testing.T
+	db        *pgx.Conn
+	store     *postgres.Store
+	service   *participant.Service
+	workspace affiliate.WorkspaceID
+	user      affiliate.UserID
+	program   affiliate.ProgramID
+	now       time.Time
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	url := pgtest.New(t)
+	store, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	db, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close(context.Background()) })
+	w := &world{t: t, db: db, store: store, now: time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC)}
+	w.service = participant.New(store, func() time.Time { return w.now })
+	w.user, w.workspace = affiliate.NewID[affiliate.User](w.now), affiliate.NewID[affiliate.Workspace](w.now)
+	w.exec(`insert into workspaces values ($1, 'Shop', 'EUR', 'UTC', $2)`, w.workspace, w.now)
+	w.program = w.newProgram()
+	return w
+}
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	if _, err := w.db.Exec(w.t.Context(), sql, args...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) count(sql string, args ...any) (n int) {
+	w.t.Helper()
+	if err := w.db.QueryRow(w.t.Context(), sql, args...).Scan(&n); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+func (w *world) newProgram() affiliate.ProgramID {
+	w.t.Helper()
+	id := affiliate.NewID[affiliate.Program](w.now)
+	page := "https://a.example"
+	_, err := w.store.CreateProgram(w.t.Context(), affiliate.Program{
+		ID: id, Scope: affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive}, Name: "P", Status: affiliate.ProgramActive,
+		WebsiteURL: &page, AllowedDomains: []string{}, WindowDays: 30, Model: affiliate.LastClick, LinkParam: "via", IsPublic: true,
+		Rules: affiliate.DefaultRules(), RulesVersion: 1, CreatedAt: w.now, UpdatedAt: w.now,
+	}, affiliate.Actor{User: &w.user})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return id
+}
+
+func (w *world) partner(name string) affiliate.UserID {
+	w.t.Helper()
+	id := affiliate.NewID[affiliate.User](w.now)
+	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'partner', $2, '', $3, $4)`,
+		id, "jane-"+id.String()+"@example.com", name, w.now)
+	return id
+}
+
+func (w *world) asPartner(id affiliate.UserID) context.Context {
+	return server.WithPrincipal(w.t.Context(), server.Principal{Kind: server.PartnerToken, User: id, Mode: affiliate.ModeLive})
+}
+
+func (w *world) asMerchant(role affiliate.Role) context.Context {
+	return server.WithPrincipal(w.t.Context(), server.Principal{
+		Kind: server.MerchantToken, User: w.user, Workspace: w.workspace, Role: role, Mode: affiliate.ModeLive,
+	})
+}
+
+func (w *world) apply(partner affiliate.UserID, change func(*affiliatev1.ApplyRequest)) (*affiliatev1.Participant, error) {
+	w.t.Helper()
+	req := &affiliatev1.ApplyRequest{ProgramId: w.program.String()}
+	if change != nil {
+		change(req)
+	}
+	if wrong := w.service.Check(req); len(wrong) > 0 {
+		return nil, wrong.Err()
+	}
+	return w.service.Apply(w.asPartner(partner), req)
+}
+
+func (w *world) applied(name string) *affiliatev1.Participant {
+	w.t.Helper()
+	p, err := w.apply(w.partner(name), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// do makes one of the merchant's moves.
+func (w *world) do(ctx context.Context, verb, program, id string, reason *string) (*affiliatev1.Participant, error) {
+	switch verb {
+	case "approve":
+		return w.service.ApproveParticipant(ctx, &affiliatev1.ApproveParticipantRequest{ProgramId: program, ParticipantId: id})
+	case "reject":
+		return w.service.RejectParticipant(ctx, &affiliatev1.RejectParticipantRequest{ProgramId: program, ParticipantId: id, Reason: reason})
+	case "suspend":
+		return w.service.SuspendParticipant(ctx, &affiliatev1.SuspendParticipantRequest{ProgramId: program, ParticipantId: id, Reason: reason})
+	default:
+		return w.service.ReinstateParticipant(ctx, &affiliatev1.ReinstateParticipantRequest{ProgramId: program, ParticipantId: id})
+	}
+}
+
+var verbs = []string{"approve", "reject", "suspend", "reinstate"}
+
+func (w *world) events() (types []string) {
+	w.t.Helper()
+	rows, _ := w.db.Query(w.t.Context(), `select type from events order by type`)
+	types, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return types
+}
+
+func expect(t *testing.T, err error, reason affiliate.Reason) {
+	t.Helper()
+	_ = refused(t, err, reason)
+}
+
+// refused is the refusal that err has to be.
+func refused(t *testing.T, err error, reason affiliate.Reason) *affiliate.Error {
+	t.Helper()
+	var refusal *affiliate.Error
+	if !errors.As(err, &refusal) || refusal.Reason != reason {
+		t.Fatalf("got %v, want %s", err, reason)
+	}
+	return refusal
+}
+
+func TestApply(t *testing.T) {
+	w := newWorld(t)
+	partner := w.partner("Jane Doe")
+	p, err := w.apply(partner, func(r *affiliatev1.ApplyRequest) { r.Answers = map[string]string{"Why?": "Because"} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := server.Timestamp(w.now.Truncate(time.Millisecond))
+	want := &affiliatev1.Participant{
+		Id: p.Id, ProgramId: w.program.String(), PartnerId: partner.String(), PartnerName: "Jane Doe",
+		PartnerEmail: "jane-" + partner.String() + "@example.com", Status: affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_PENDING,
+		ReferralCode: "jane-doe", ApplicationAnswers: map[string]string{"Why?": "Because"}, AppliedAt: at, CreatedAt: at, UpdatedAt: at,
+	}
+	if !proto.Equal(p, want) {
+		t.Errorf("applied %v\n   want %v", p, want)
+	}
+	read, err := w.service.GetParticipant(w.asMerchant(affiliate.RoleOwner), &affiliatev1.GetParticipantRequest{ProgramId: w.program.String(), ParticipantId: p.Id})
+	if err != nil || !proto.Equal(read, want) {
+		t.Errorf("read %v, %v", read, err)
+	}
+	if got := w.events(); !slices.Equal(got, []string{"participant.applied"}) {
+		t.Errorf("events %v", got)
+	}
+	if w.count(`select count(*) from referral_codes where code = 'jane-doe' and mode = 'live' and participant_id = $1 and program_id = $2 and link_id is null`, p.Id, w.program) != 1 ||
+		w.count(`select count(*) from audit_log where action = 'participant.apply' and resource_id = $1 and actor = $2`, p.Id, partner.String()) != 1 ||
+		w.count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, p.Id) != 1 {
+		t.Error("code, audit log or job is missing")
+	}
+}
+
+func TestApplyIsApprovedWhereTheProgramSaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`update programs set auto_approve_partners = true`)
+	p := w.applied("Jane")
+	if p.Status != affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED || p.ApprovedAt == nil {
+		t.Errorf("applied %v", p)
+	}
+	if got := w.events(); !slices.Equal(got, []string{"participant.applied", "participant.approved"}) {
+		t.Errorf("events %v", got)
+	}
+}
+
+func TestApplyFindsOnlyOpenPrograms(t *testing.T) {
+	w := newWorld(t)
+	partner := w.partner("Jane")
+	for name, sql := range map[string]string{
+		"draft": `update programs set status = 'draft'`, "paused": `update programs set status = 'paused'`,
+		"archived": `update programs set status = 'archived'`, "private": `update programs set is_public = false`,
+		"of the other mode": `update programs set mode = 'test'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.exec(sql)
+			_, err := w.apply(partner, nil)
+			expect(t, err, affiliate.ReasonNotFound)
+			w.exec(`update programs set status = 'active', is_public = true, mode = 'live'`)
+		})
+	}
+	for _, id := range []string{"", "42", affiliate.NewID[affiliate.Program](w.now).String()} {
+		_, err := w.apply(partner, func(r *affiliatev1.ApplyRequest) { r.ProgramId = id })
+		expect(t, err, affiliate.ReasonNotFound)
+	}
+	if w.count(`select count(*) from participants`) != 0 {
+		t.Error("a refused application left a row")
+	}
+}
+
+func TestTermsHaveToBeAccepted(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`update programs set terms_url = 'https://a.example/terms'`)
+	partner := w.partner("Jane")
+	_, err := w.apply(partner, nil)
+	if refusal := refused(t, err, affiliate.ReasonValidation); refusal.Violations[0].Field != "accept_terms" {
+		t.Errorf("%v", refusal)
+	}
+	p, err := w.apply(partner, func(r *affiliatev1.ApplyRequest) { r.AcceptTerms = true })
+	if err != nil || p.TermsAcceptedAt == nil {
+		t.Errorf("%v, %v", p, err)
+	}
+}
+
+func TestASecondApplicationIsADuplicateWhateverBecameOfTheFirst(t *testing.T) {
+	w := newWorld(t)
+	partner := w.partner("Jane")
+	if _, err := w.apply(partner, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range []string{"pending", "approved", "rejected", "suspended"} {
+		w.exec(`update participants set status = $1`, status)
+		_, err := w.apply(partner, func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("fresh-code") })
+		expect(t, err, affiliate.ReasonApplicationDuplicate)
+	}
+	if w.count(`select count(*) from referral_codes`) != 1 {
+		t.Error("a refused application took a code")
+	}
+	first := w.program
+	w.program = w.newProgram()
+	if p, err := w.apply(partner, nil); err != nil || !regexp.MustCompile(`^jane-[a-z2-9]{3}$`).MatchString(p.ReferralCode) {
+		t.Errorf("another programme: %v, %v", p, err)
+	}
+	w.program = first
+}
+
+func TestReferralCodes(t *testing.T) {
+	w := newWorld(t)
+	code := func(code string) func(*affiliatev1.ApplyRequest) {
+		return func(r *affiliatev1.ApplyRequest) { r.ReferralCode = &code }
+	}
+	p, err := w.apply(w.partner("Jane"), code("Summer_26"))
+	if err != nil || p.ReferralCode != "summer_26" {
+		t.Fatalf("%v, %v", p, err)
+	}
+	late := w.partner("John")
+	_, err = w.apply(late, code("SUMMER_26"))
+	expect(t, err, affiliate.ReasonReferralCodeTaken)
+	if p, err = w.apply(late, code("winter")); err != nil || p.ReferralCode != "winter" {
+		t.Errorf("another code after a refusal: %v, %v", p, err)
+	}
+	_, err = w.apply(w.partner("Jim"), code("Google"))
+	if refusal := refused(t, err, affiliate.ReasonValidation); refusal.Violations[0].Field != "referral_code" {
+		t.Errorf("a reserved word: %v", refusal)
+	}
+	for name, form := range map[string]string{"winter": `^winter-[a-z2-9]{3}$`, "Al": `^al-[a-z2-9]{3}$`, "李": `^[a-z2-9]{8}$`} {
+		if p := w.applied(name); !regexp.MustCompile(form).MatchString(p.ReferralCode) {
+			t.Errorf("%s got %s", name, p.ReferralCode)
+		}
+	}
+}
+
+func TestOfParallelApplicationsOfOnePartnerOneSucceeds(t *testing.T) {
+	w := newWorld(t)
+	partner := w.partner("Jane")
+	w.parallel(func(int) error { _, err := w.apply(partner, nil); return err }, affiliate.ReasonApplicationDuplicate)
+	if w.count(`select count(*) from participants`) != 1 || w.count(`select count(*) from referral_codes`) != 1 || len(w.events()) != 1 {
+		t.Error("the losers left something")
+	}
+}
+
+func TestOfParallelApplicationsForOneCodeOneSucceeds(t *testing.T) {
+	w := newWorld(t)
+	partners := make([]affiliate.UserID, 100)
+	for i := range partners {
+		partners[i] = w.partner("Jane")
+	}
+	w.parallel(func(i int) error {
+		_, err := w.apply(partners[i], func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("summer") })
+		return err
+	}, affiliate.ReasonReferralCodeTaken)
+	if w.count(`select count(*) from participants`) != 1 || len(w.events()) != 1 {
+		t.Error("the losers left something")
+	}
+}
+
+// parallel runs a hundred at a time, of which one is to succeed and the others
+// are to be refused with reason.
+func (w *world) parallel(run func(i int) error, reason affiliate.Reason) {
+	w.t.Helper()
+	errs := make([]error, 100)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = run(i) })
+	}
+	wg.Wait()
+	won := 0
+	for _, err := range errs {
+		if err == nil {
+			won++
+			continue
+		}
+		expect(w.t, err, reason)
+	}
+	if won != 1 {
+		w.t.Errorf("%d of %d succeeded", won, len(errs))
+	}
+}
+
+func TestParallelNamesakesAllGetACode(t *testing.T) {
+	w := newWorld(t)
+	partners := make([]affiliate.UserID, 50)
+	for i := range partners {
+		partners[i] = w.partner("Jane Doe")
+	}
+	var wg sync.WaitGroup
+	for _, partner := range partners {
+		wg.Go(func() {
+			if _, err := w.apply(partner, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := w.count(`select count(*) from participants t join referral_codes r on r.participant_id = t.id and r.code = t.referral_code`); n != 50 {
+		t.Errorf("%d of 50 have their code", n)
+	}
+}
+
+func TestEveryMoveFromEveryStatus(t *testing.T) {
+	w := newWorld(t)
+	p := w.applied("Jane")
+	owner := w.asMerchant(affiliate.RoleOwner)
+	legal := map[string]string{
+		"pending approve": "approved", "pending reject": "rejected", "rejected approve": "approved",
+		"approved suspend": "suspended", "suspended reinstate": "approved",
+	}
+	events := map[string]string{"approve": "participant.approved", "reject": "participant.rejected", "suspend": "participant.suspended", "reinstate": "participant.reinstated"}
+	for _, from := range []string{"pending", "approved", "rejected", "suspended"} {
+		for _, verb := range verbs {
+			w.exec(`update participants set status = $1`, from)
+			w.exec(`delete from events`)
+			w.now = w.now.Add(time.Second)
+			moved, err := w.do(owner, verb, p.ProgramId, p.Id, nil)
+			to, ok := legal[from+" "+verb]
+			if !ok {
+				if refusal := refused(t, err, affiliate.ReasonParticipantState); refusal.Metadata["status"] != from {
+					t.Errorf("%s %s: metadata %v", from, verb, refusal.Metadata)
+				}
+				if len(w.events()) != 0 {
+					t.Errorf("%s %s: events %v", from, verb, w.events())
+				}
+				continue
+			}
+			if err != nil || server.Word(moved.Status) != to {
+				t.Errorf("%s %s: %v, %v", from, verb, moved, err)
+			}
+			if got := w.events(); !slices.Equal(got, []string{events[verb]}) {
+				t.Errorf("%s %s: events %v", from, verb, got)
+			}
+		}
+	}
+	w.exec(`update participants set erased_at = $1`, w.now)
+	for _, verb := range verbs {
+		_, err := w.do(owner, verb, p.ProgramId, p.Id, nil)
+		expect(t, err, affiliate.ReasonParticipantErased)
+	}
+}
+
+func TestMovesKeepWhatTheyWereTold(t *testing.T) {
+	w := newWorld(t)
+	owner := w.asMerchant(affiliate.RoleOwner)
+	p := w.applied("Jane")
+	step := func(verb string, reason *string) *affiliatev1.Participant {
+		t.Helper()
+		w.now = w.now.Add(time.Second)
+		moved, err := w.do(owner, verb, p.ProgramId, p.Id, reason)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !moved.UpdatedAt.AsTime().Equal(w.now.Truncate(time.Millisecond)) {
+			t.Errorf("%s: updated at %v", verb, moved.UpdatedAt.AsTime())
+		}
+		return moved
+	}
+	if got := step("reject", proto.String("spam")); got.GetRejectionReason() != "spam" || got.RejectedAt == nil || got.ApprovedAt != nil {
+		t.Errorf("rejected %v", got)
+	}
+	approved := step("approve", nil)
+	if approved.RejectionReason != nil || approved.RejectedAt != nil || approved.ApprovedAt == nil {
+		t.Errorf("approved %v", approved)
+	}
+	if got := step("suspend", proto.String("fraud")); got.GetSuspensionReason() != "fraud" || got.SuspendedAt == nil || !proto.Equal(got.ApprovedAt, approved.ApprovedAt) {
+		t.Errorf("suspended %v", got)
+	}
+	if got := step("reinstate", nil); got.SuspensionReason != nil || got.SuspendedAt != nil || !proto.Equal(got.ApprovedAt, approved.ApprovedAt) {
+		t.Errorf("reinstated %v", got)
+	}
+	if got := step("suspend", nil); got.SuspensionReason != nil {
+		t.Errorf("suspended without a reason %v", got)
+	}
+
+	var before, after string
+	err := w.db.QueryRow(t.Context(), `select before::text, after::text from audit_log where action = 'participant.reject' and actor = $1`, w.user.String()).Scan(&before, &after)
+	if err != nil || before != `{"status": "pending"}` || after != `{"reason": "spam", "status": "rejected"}` {
+		t.Errorf("audit log %s → %s, %v", before, after, err)
+	}
+	var body []byte
+	if err := w.db.QueryRow(t.Context(), `select body from events where type = 'participant.rejected'`).Scan(&body); err != nil {
+		t.Fatal(err)
+	}
+	var event struct {
+		Data struct {
+			Object   map[string]any
+			Previous map[string]any `json:"previous_attributes"`
+		}
+	}
+	if err := json.Unmarshal(body, &event); err != nil {
+		t.Fatal(err)
+	}
+	object := event.Data.Object
+	if object["id"] != p.Id || object["program_id"] != p.ProgramId || object["partner_id"] != p.PartnerId || object["partner_name"] != "Jane" ||
+		object["referral_code"] != "jane" || object["status"] != "rejected" || object["reason"] != "spam" || object["version"] == nil ||
+		event.Data.Previous["status"] != "pending" || strings.Contains(string(body), "@") {
+		t.Errorf("event %s", body)
+	}
+	if n := w.count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, p.Id); n != 6 {
+		t.Errorf("%d jobs for the edge directory", n)
+	}
+}
+
+func TestOfParallelMovesOneHappens(t *testing.T) {
+	w := newWorld(t)
+	p := w.applied("Jane")
+	w.parallel(func(int) error {
+		_, err := w.do(w.asMerchant(affiliate.RoleOwner), "approve", p.ProgramId, p.Id, nil)
+		return err
+	}, affiliate.ReasonParticipantState)
+}
+
+func TestForeignParticipantsAreNotFound(t *testing.T) {
+	w := newWorld(t)
+	p := w.applied("Jane")
+	elsewhere := func(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
+		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.MerchantToken, User: w.user, Workspace: workspace, Role: affiliate.RoleOwner, Mode: mode})
+	}
+	owner := w.asMerchant(affiliate.RoleOwner)
+	for name, tc := range map[string]struct {
+		ctx         context.Context
+		program, id string
+	}{
+		"another mode":      {elsewhere(w.workspace, affiliate.ModeTest), p.ProgramId, p.Id},
+		"another workspace": {elsewhere(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive), p.ProgramId, p.Id},
+		"another programme": {owner, w.newProgram().String(), p.Id},
+		"unknown":           {owner, p.ProgramId, affiliate.NewID[affiliate.Participant](w.now).String()},
+		"no UUID":           {owner, p.ProgramId, "42"},
+		"no programme UUID": {owner, "42", p.Id},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := w.service.GetParticipant(tc.ctx, &affiliatev1.GetParticipantRequest{ProgramId: tc.program, ParticipantId: tc.id})
+			expect(t, err, affiliate.ReasonNotFound)
+			for _, verb := range verbs {
+				_, err := w.do(tc.ctx, verb, tc.program, tc.id, nil)
+				expect(t, err, affiliate.ReasonNotFound)
+			}
+		})
+	}
+	for _, ctx := range []context.Context{elsewhere(w.workspace, affiliate.ModeTest), elsewhere(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive)} {
+		_, err := w.service.ListParticipants(ctx, &affiliatev1.ListParticipantsRequest{ProgramId: p.ProgramId})
+		expect(t, err, affiliate.ReasonNotFound)
+	}
+}
+
+func TestListIsPagedByStatusNewestFirst(t *testing.T) {
+	w := newWorld(t)
+	var ids []string
+	for i := range 5 {
+		w.now = w.now.Add(time.Second)
+		ids = append(ids, w.applied(fmt.Sprint("Partner ", i)).Id)
+	}
+	owner := w.asMerchant(affiliate.RoleOwner)
+	for _, id := range ids[1:3] {
+		if _, err := w.do(owner, "approve", w.program.String(), id, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		req   *affiliatev1.ListParticipantsRequest
+		want  []string
+		total int64
+	}{
+		{&affiliatev1.ListParticipantsRequest{}, []string{ids[4], ids[3], ids[2], ids[1], ids[0]}, 5},
+		{&affiliatev1.ListParticipantsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)}, []string{ids[2], ids[1]}, 5},
+		{&affiliatev1.ListParticipantsRequest{Page: proto.Int32(4), PageSize: proto.Int32(2)}, []string{}, 5},
+		{&affiliatev1.ListParticipantsRequest{Status: affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED}, []string{ids[2], ids[1]}, 2},
+		{&affiliatev1.ListParticipantsRequest{Status: affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_PENDING, PageSize: proto.Int32(1)}, []string{ids[4]}, 3},
+		{&affiliatev1.ListParticipantsRequest{Status: affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_SUSPENDED}, []string{}, 0},
+	} {
+		tc.req.ProgramId = w.program.String()
+		list, err := w.service.ListParticipants(owner, tc.req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []string{}
+		for _, p := range list.Data {
+			got = append(got, p.Id)
+		}
+		if !slices.Equal(got, tc.want) || list.Total != tc.total {
+			t.Errorf("%v: %v of %d, want %v of %d", tc.req, got, list.Total, tc.want, tc.total)
+		}
+	}
+	if found := w.service.Check(&affiliatev1.ListParticipantsRequest{Status: 99}); len(found) != 1 || found[0].Field != "status" {
+		t.Errorf("a status without name: %v", found)
+	}
+}
+
+func TestViewersSeeMaskedAddresses(t *testing.T) {
+	w := newWorld(t)
+	p := w.applied("Jane")
+	for role, want := range map[affiliate.Role]string{
+		affiliate.RoleViewer: "j***@example.com", affiliate.RoleDeveloper: p.PartnerEmail, affiliate.RoleOwner: p.PartnerEmail,
+	} {
+		one, err := w.service.GetParticipant(w.asMerchant(role), &affiliatev1.GetParticipantRequest{ProgramId: p.ProgramId, ParticipantId: p.Id})
+		if err != nil || one.PartnerEmail != want {
+			t.Errorf("%s reads %v, %v", role, one, err)
+		}
+		list, err := w.service.ListParticipants(w.asMerchant(role), &affiliatev1.ListParticipantsRequest{ProgramId: p.ProgramId})
+		if err != nil || list.Data[0].PartnerEmail != want {
+			t.Errorf("%s lists %v, %v", role, list, err)
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package program_test
+
+import (
+	"math"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/program"
+)
+
+const (
+	percentage = affiliatev1.CommissionType_COMMISSION_TYPE_PERCENTAGE
+	flat       = affiliatev1.CommissionType_COMMISSION_TYPE_FLAT
+	firstClick = affiliatev1.AttributionModel_ATTRIBUTION_MODEL_FIRST_CLICK
+	lastClick  = affiliatev1.AttributionModel_ATTRIBUTION_MODEL_LAST_CLICK
+)
+
+// full is a programme in which nothing is at its default.
+func full() *affiliatev1.CreateProgramRequest {
+	return &affiliatev1.CreateProgramRequest{
+		Name: "Full", Slug: proto.String("own"), Description: proto.String("D"), WebsiteUrl: proto.String("https://a.example"),
+		AllowedDomains: []string{"b.example"}, LandingUrl: proto.String("https://c.example"), Currency: proto.String("EUR"),
+		AttributionWindowDays: proto.Int32(7), AttributionModel: firstClick, LinkParam: proto.String("ref"),
+		AutoApprovePartners: proto.Bool(true), IsPublic: proto.Bool(false), TermsUrl: proto.String("https://a.example/terms"),
+		CommissionRules: &affiliatev1.CommissionRules{
+			CommissionType: flat, FlatAmountCents: proto.Int64(500), HoldPeriodDays: proto.Int32(5), AutoApproval: proto.Bool(false),
+			NetBasis: affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX,
+		},
+	}
+}
+
+func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
+	w := newWorld(t)
+	type req = affiliatev1.UpdateProgramRequest
+	rules := func(r *affiliatev1.CommissionRules) *req { return &req{CommissionRules: r} }
+	for _, tc := range []struct {
+		name   string
+		req    *req
+		paths  []string
+		change func(*affiliatev1.Program)
+	}{
+		{"nothing", &req{}, nil, func(*affiliatev1.Program) {}},
+		{"name", &req{Name: "N"}, []string{"name"}, func(p *affiliatev1.Program) { p.Name = "N" }},
+		{"a field outside the mask", &req{Name: "N", Description: proto.String("no")}, []string{"name"}, func(p *affiliatev1.Program) { p.Name = "N" }},
+		{"the same name", &req{Name: "Full"}, []string{"name"}, func(*affiliatev1.Program) {}},
+		{"description", &req{Description: proto.String("E")}, []string{"description"}, func(p *affiliatev1.Program) { p.Description = proto.String("E") }},
+		{"description cleared", &req{}, []string{"description"}, func(p *affiliatev1.Program) { p.Description = nil }},
+		{"URLs cleared", &req{}, []string{"website_url", "landing_url", "terms_url"}, func(p *affiliatev1.Program) { p.WebsiteUrl, p.LandingUrl, p.TermsUrl = nil, nil, nil }},
+		{"URLs set", &req{WebsiteUrl: proto.String("http://x.example"), LandingUrl: proto.String("http://y.example"), TermsUrl: proto.String("http://z.example")}, []string{"website_url", "landing_url", "terms_url"}, func(p *affiliatev1.Program) {
+			p.WebsiteUrl, p.LandingUrl, p.TermsUrl = proto.String("http://x.example"), proto.String("http://y.example"), proto.String("http://z.example")
+		}},
+		{"domains replaced", &req{AllowedDomains: []string{"X.example", "y.example"}}, []string{"allowed_domains"}, func(p *affiliatev1.Program) { p.AllowedDomains = []string{"x.example", "y.example"} }},
+		{"domains emptied", &req{}, []string{"allowed_domains"}, func(p *affiliatev1.Program) { p.AllowedDomains = nil }},
+		{"defaults set", &req{AttributionWindowDays: proto.Int32(9), AttributionModel: lastClick, LinkParam: proto.String("via"), AutoApprovePartners: proto.Bool(false), IsPublic: proto.Bool(true)}, []string{"attribution_window_days", "attribution_model", "link_param", "auto_approve_partners", "is_public"}, func(p *affiliatev1.Program) {
+			p.AttributionWindowDays, p.AttributionModel, p.LinkParam, p.AutoApprovePartners, p.IsPublic = 9, lastClick, "via", false, true
+		}},
+		{"defaults cleared", &req{}, []string{"attribution_window_days", "attribution_model", "link_param", "auto_approve_partners", "is_public"}, func(p *affiliatev1.Program) {
+			p.AttributionWindowDays, p.AttributionModel, p.LinkParam, p.AutoApprovePartners, p.IsPublic = 30, lastClick, "via", false, true
+		}},
+		{"flat amount", rules(&affiliatev1.CommissionRules{FlatAmountCents: proto.Int64(600)}), []string{"commission_rules.flat_amount_cents"}, func(p *affiliatev1.Program) {
+			p.RulesVersion, p.CommissionRules.FlatAmountCents = 2, proto.Int64(600)
+		}},
+		{"the same flat amount", rules(&affiliatev1.CommissionRules{FlatAmountCents: proto.Int64(500)}), []string{"commission_rules.flat_amount_cents"}, func(*affiliatev1.Program) {}},
+		{"an empty object", rules(&affiliatev1.CommissionRules{}), []string{"commission_rules"}, func(*affiliatev1.Program) {}},
+		{"a whole object merges", rules(&affiliatev1.CommissionRules{HoldPeriodDays: proto.Int32(0)}), []string{"commission_rules"}, func(p *affiliatev1.Program) {
+			p.RulesVersion, p.CommissionRules.HoldPeriodDays = 2, proto.Int32(0)
+		}},
+		{"to percentage", rules(&affiliatev1.CommissionRules{CommissionType: percentage, Percentage: proto.Float64(12.34)}), []string{"commission_rules.commission_type", "commission_rules.percentage"}, func(p *affiliatev1.Program) {
+			p.RulesVersion = 2
+			p.CommissionRules.CommissionType, p.CommissionRules.Percentage, p.CommissionRules.FlatAmountCents = percentage, proto.Float64(12.34), nil
+		}},
+		{"rules' defaults", &req{}, []string{"commission_rules.hold_period_days", "commission_rules.auto_approval", "commission_rules.net_basis"}, func(p *affiliatev1.Program) {
+			p.RulesVersion = 2
+			p.CommissionRules.HoldPeriodDays, p.CommissionRules.AutoApproval, p.CommissionRules.NetBasis = proto.Int32(30), proto.Bool(true), affiliatev1.NetBasis_NET_BASIS_GROSS
+		}},
+		{"rules cleared", &req{}, []string{"commission_rules"}, func(p *affiliatev1.Program) {
+			p.RulesVersion = 2
+			p.CommissionRules = &affiliatev1.CommissionRules{
+				CommissionType: percentage, Percentage: proto.Float64(20), HoldPeriodDays: proto.Int32(30), AutoApproval: proto.Bool(true),
+				NetBasis: affiliatev1.NetBasis_NET_BASIS_GROSS,
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w.t = t
+			before := w.create(full())
+			// The next case makes the same programme anew.
+			defer w.exec(`delete from programs`)
+			defer w.exec(`delete from program_rules`)
+			defer w.exec(`delete from events`)
+			want := proto.CloneOf(before)
+			tc.change(want)
+			changes := 0
+			if !proto.Equal(want, before) {
+				changes = 1
+			}
+			got, err := w.update(before.Id, tc.req, tc.paths...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if later := got.UpdatedAt.AsTime().After(before.UpdatedAt.AsTime()); later != (changes == 1) {
+				t.Errorf("updated at %v, was %v", got.UpdatedAt.AsTime(), before.UpdatedAt.AsTime())
+			}
+			want.UpdatedAt = got.UpdatedAt
+			if !proto.Equal(got, want) {
+				t.Errorf("got  %v\nwant %v", got, want)
+			}
+			if read, err := w.service.GetProgram(w.live(), &affiliatev1.GetProgramRequest{ProgramId: before.Id}); err != nil || !proto.Equal(read, got) {
+				t.Errorf("read %v, %v", read, err)
+			}
+			if n := w.count(`select count(*) from events`); n != changes {
+				t.Errorf("%d events", n)
+			}
+			if n := w.count(`select count(*) from audit_log where resource_id = $1 and action = 'program.update'`, before.Id); n != changes {
+				t.Errorf("%d lines in the audit log", n)
+			}
+			if n := w.count(`select count(*) from program_rules where program_id = $1`, before.Id); n != int(want.RulesVersion) {
+				t.Errorf("%d versions of the rules", n)
+			}
+		})
+	}
+}
+
+func TestUpdateRefuses(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(full())
+	type req = affiliatev1.UpdateProgramRequest
+	rules := func(r *affiliatev1.CommissionRules) *req { return &req{CommissionRules: r} }
+	for _, tc := range []struct {
+		name  string
+		req   *req
+		paths []string
+		field string
+	}{
+		{"an unknown path", &req{}, []string{"colour"}, "update_mask"},
+		{"the status", &req{}, []string{"status"}, "update_mask"},
+		{"the id", &req{}, []string{"program_id"}, "update_mask"},
+		{"the mask", &req{}, []string{"update_mask"}, "update_mask"},
+		{"everything", &req{}, []string{"*"}, "update_mask"},
+		{"an unknown rule", &req{}, []string{"commission_rules.tiers"}, "update_mask"},
+		{"a field without a mask", &req{Name: "N"}, nil, "update_mask"},
+		{"a cleared name", &req{}, []string{"name"}, "name"},
+		{"a bad URL", &req{WebsiteUrl: proto.String("shop")}, []string{"website_url"}, "website_url"},
+		{"a bad domain", &req{AllowedDomains: []string{"a.example", "*.example"}}, []string{"allowed_domains"}, "allowed_domains[1]"},
+		{"a model without name", &req{AttributionModel: 9}, []string{"attribution_model"}, "attribution_model"},
+		{"three decimals", rules(&affiliatev1.CommissionRules{CommissionType: percentage, Percentage: proto.Float64(1.005)}), []string{"commission_rules.commission_type", "commission_rules.percentage"}, "commission_rules.percentage"},
+		{"a cleared amount", &req{}, []string{"commission_rules.flat_amount_cents"}, "commission_rules.flat_amount_cents"},
+		{"a switch without its amount", rules(&affiliatev1.CommissionRules{CommissionType: percentage}), []string{"commission_rules.commission_type"}, "commission_rules.percentage"},
+		{"a percentage of a flat programme", rules(&affiliatev1.CommissionRules{Percentage: proto.Float64(1)}), []string{"commission_rules.percentage"}, "commission_rules.percentage"},
+		{"the other type's amount", rules(&affiliatev1.CommissionRules{CommissionType: percentage, Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}), []string{"commission_rules"}, "commission_rules.flat_amount_cents"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := w.update(p.Id, tc.req, tc.paths...)
+			expectInvalid(t, err, tc.field)
+		})
+	}
+	if read, err := w.service.GetProgram(w.live(), &affiliatev1.GetProgramRequest{ProgramId: p.Id}); err != nil || !proto.Equal(read, p) {
+		t.Errorf("refused updates left %v, %v", read, err)
+	}
+}
+
+func TestCheckOfCreateNamesEverything(t *testing.T) {
+	service := program.New(nil, nil)
+	type rules = affiliatev1.CommissionRules
+	for _, tc := range []struct {
+		name  string
+		req   *affiliatev1.CreateProgramRequest
+		field string // empty: nothing is wrong
+	}{
+		{"the least", &affiliatev1.CreateProgramRequest{Name: "P"}, ""},
+		{"everything", full(), ""},
+		{"the other rules' defaults", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{HoldPeriodDays: proto.Int32(0)}}, ""},
+		{"two decimals", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(33.33)}}, ""},
+		{"a sum of floats", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(0.1 + 0.2)}}, ""},
+		{"three decimals", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(33.333)}}, "commission_rules.percentage"},
+		{"not a number", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(math.NaN())}}, "commission_rules.percentage"},
+		{"infinity", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(math.Inf(1))}}, "commission_rules.percentage"},
+		{"both amounts", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}}, "commission_rules.flat_amount_cents"},
+		{"a flat type without amount", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{CommissionType: flat}}, "commission_rules.flat_amount_cents"},
+		{"a percentage type without amount", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{CommissionType: percentage}}, "commission_rules.percentage"},
+		{"a percentage with a flat amount", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{CommissionType: percentage, Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}}, "commission_rules.flat_amount_cents"},
+		{"a type without name", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{CommissionType: 7}}, "commission_rules.commission_type"},
+		{"no currency", &affiliatev1.CreateProgramRequest{Currency: proto.String("XYZ")}, "currency"},
+		{"gold", &affiliatev1.CreateProgramRequest{Currency: proto.String("XAU")}, "currency"},
+		{"a script", &affiliatev1.CreateProgramRequest{LandingUrl: proto.String("javascript:alert(1)")}, "landing_url"},
+		{"empty terms", &affiliatev1.CreateProgramRequest{TermsUrl: proto.String("")}, "terms_url"},
+		{"a URL for a domain", &affiliatev1.CreateProgramRequest{AllowedDomains: []string{"https://a.example"}}, "allowed_domains[0]"},
+	} {
+		found := service.Check(tc.req)
+		if tc.field == "" {
+			if len(found) > 0 {
+				t.Errorf("%s: %v", tc.name, found)
+			}
+			continue
+		}
+		named := false
+		for _, v := range found {
+			named = named || v.Field == tc.field
+		}
+		if !named {
+			t.Errorf("%s: %v does not name %s", tc.name, found, tc.field)
+		}
+	}
+
+	all := service.Check(&affiliatev1.CreateProgramRequest{
+		WebsiteUrl: proto.String("x"), LandingUrl: proto.String("x"), Currency: proto.String("xxx"), AllowedDomains: []string{""},
+		CommissionRules: &rules{CommissionType: flat},
+	})
+	if len(all) != 5 {
+		t.Errorf("not everything at once: %v", all)
+	}
+	if found := service.Check(&affiliatev1.ListProgramsRequest{Status: 99}); len(found) != 1 || found[0].Field != "status" {
+		t.Errorf("a status without name: %v", found)
+	}
+}
+
+// Two patches of different fields at a time both hold: each is relative to the
+// row that it finds.
+func TestParallelUpdatesDoNotUndoEachOther(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	results := make(chan error, 30)
+	for i := range cap(results) {
+		go func() {
+			req := &affiliatev1.UpdateProgramRequest{ProgramId: p.Id}
+			if i%2 == 0 {
+				req.Description, req.UpdateMask = proto.String("D"), &fieldmaskpb.FieldMask{Paths: []string{"description"}}
+			} else {
+				req.CommissionRules = &affiliatev1.CommissionRules{HoldPeriodDays: proto.Int32(int32(i))}
+				req.UpdateMask = &fieldmaskpb.FieldMask{Paths: []string{"commission_rules.hold_period_days"}}
+			}
+			_, err := w.service.UpdateProgram(w.live(), req)
+			results <- err
+		}()
+	}
+	for range cap(results) {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	got, err := w.service.GetProgram(w.live(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
+	if err != nil || got.GetDescription() != "D" || got.RulesVersion != 16 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if n := w.count(`select count(distinct convert_from(body, 'UTF8')::jsonb #> '{data,object,version}') from events`); n != w.count(`select count(*) from events`) {
+		t.Error("two changes have one version")
+	}
+}

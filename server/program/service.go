@@ -1,0 +1,126 @@
+// Package program serves a merchant's programmes.
+//
+//	draft ──▶ active ◀──▶ paused
+//	  └─────────┴───────────┴──▶ archived
+//
+// It guarantees that a move happens only from a status that leads there, that a
+// patch changes exactly the fields that its mask names, and that commission
+// rules are never changed in place: what differs becomes the next version, and
+// commissions keep the one that made them.
+//
+// It does not promise that the edge turns clicks of a paused programme away at
+// once: the directory follows a moment after the commit.
+package program
+
+import (
+	"context"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// Service is affiliate.v1.ProgramService.
+type Service struct {
+	affiliatev1.UnimplementedProgramServiceServer
+
+	store Store
+	now   func() time.Time
+}
+
+// New makes the service; now is its clock.
+func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
+
+// at is the instant of a change: UTC, to the millisecond, as the API shows it.
+func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+
+// CreateProgram makes a draft.
+func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProgramRequest) (*affiliatev1.Program, error) {
+	p, err := newProgram(req)
+	if err != nil {
+		return nil, err
+	}
+	at := s.at()
+	p.ID, p.Scope = affiliate.NewID[affiliate.Program](at), server.PrincipalFrom(ctx).Scope()
+	p.CreatedAt, p.UpdatedAt = at, at
+	return answer(s.store.CreateProgram(ctx, p, server.ActorFrom(ctx)))
+}
+
+// ListPrograms pages through the programmes, newest first.
+func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgramsRequest) (*affiliatev1.ListProgramsResponse, error) {
+	page := server.PageOf(req)
+	status := affiliate.ProgramStatus(server.Word(req.GetStatus()))
+	programs, total, err := s.store.ListPrograms(ctx, server.PrincipalFrom(ctx).Scope(), status, page)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]*affiliatev1.Program, len(programs))
+	for i, p := range programs {
+		data[i] = toProto(p)
+	}
+	return &affiliatev1.ListProgramsResponse{
+		Data: data, Total: total,
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+	}, nil
+}
+
+// GetProgram reads one programme.
+func (s *Service) GetProgram(ctx context.Context, req *affiliatev1.GetProgramRequest) (*affiliatev1.Program, error) {
+	id, err := programID(req)
+	if err != nil {
+		return nil, err
+	}
+	return answer(s.store.Program(ctx, server.PrincipalFrom(ctx).Scope(), id))
+}
+
+// UpdateProgram changes what the mask names.
+func (s *Service) UpdateProgram(ctx context.Context, req *affiliatev1.UpdateProgramRequest) (*affiliatev1.Program, error) {
+	id, err := programID(req)
+	if err != nil {
+		return nil, err
+	}
+	return answer(s.store.UpdateProgram(ctx, server.PrincipalFrom(ctx).Scope(), id, patchOf(req), s.at(), server.ActorFrom(ctx)))
+}
+
+// ActivateProgram opens a draft or paused programme.
+func (s *Service) ActivateProgram(ctx context.Context, req *affiliatev1.ActivateProgramRequest) (*affiliatev1.Program, error) {
+	return s.move(ctx, req, affiliate.ProgramActive)
+}
+
+// PauseProgram stops clicks and commissions until it is activated again.
+func (s *Service) PauseProgram(ctx context.Context, req *affiliatev1.PauseProgramRequest) (*affiliatev1.Program, error) {
+	return s.move(ctx, req, affiliate.ProgramPaused)
+}
+
+// ArchiveProgram ends a programme for good.
+func (s *Service) ArchiveProgram(ctx context.Context, req *affiliatev1.ArchiveProgramRequest) (*affiliatev1.Program, error) {
+	return s.move(ctx, req, affiliate.ProgramArchived)
+}
+
+func (s *Service) move(ctx context.Context, req named, to affiliate.ProgramStatus) (*affiliatev1.Program, error) {
+	id, err := programID(req)
+	if err != nil {
+		return nil, err
+	}
+	return answer(s.store.MoveProgram(ctx, server.PrincipalFrom(ctx).Scope(), id, to, s.at(), server.ActorFrom(ctx)))
+}
+
+// named is a request about one programme.
+type named interface{ GetProgramId() string }
+
+// programID reads the path's id; what is no UUID names nothing.
+func programID(req named) (affiliate.ProgramID, error) {
+	id, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId())
+	if !ok {
+		return id, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return id, nil
+}
+
+func answer(p affiliate.Program, err error) (*affiliatev1.Program, error) {
+	if err != nil {
+		return nil, err
+	}
+	return toProto(p), nil
+}

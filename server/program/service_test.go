@@ -1,0 +1,429 @@
+package program_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/program"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// world is a workspace in a database of its own.
+type world struct {
+	t         *testing.T
+	db        *pgx.Conn
+	service   *program.Service
+	workspace affiliate.WorkspaceID
+	user      affiliate.UserID
+	now       time.Time
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	url := pgtest.New(t)
+	store, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	db, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close(context.Background()) })
+	w := &world{t: t, db: db, now: time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC)}
+	w.service = program.New(store, func() time.Time { return w.now })
+	w.user = affiliate.NewID[affiliate.User](w.now)
+	w.workspace = w.newWorkspace("CHF")
+	return w
+}
+
+func (w *world) newWorkspace(currency string) affiliate.WorkspaceID {
+	w.t.Helper()
+	id := affiliate.NewID[affiliate.Workspace](w.now)
+	w.exec(`insert into workspaces values ($1, 'Shop', $2, 'UTC', $3)`, id, currency, w.now)
+	return id
+}
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	if _, err := w.db.Exec(w.t.Context(), sql, args...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) count(sql string, args ...any) (n int) {
+	w.t.Helper()
+	if err := w.db.QueryRow(w.t.Context(), sql, args...).Scan(&n); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+func (w *world) as(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
+	return server.WithPrincipal(w.t.Context(), server.Principal{
+		Kind: server.MerchantToken, User: w.user, Workspace: workspace, Role: affiliate.RoleOwner, Mode: mode,
+	})
+}
+
+// live is the context of most tests.
+func (w *world) live() context.Context { return w.as(w.workspace, affiliate.ModeLive) }
+
+func (w *world) create(req *affiliatev1.CreateProgramRequest) *affiliatev1.Program {
+	w.t.Helper()
+	if wrong := w.service.Check(req); len(wrong) > 0 {
+		w.t.Fatalf("check: %v", wrong)
+	}
+	p, err := w.service.CreateProgram(w.live(), req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+func (w *world) update(id string, req *affiliatev1.UpdateProgramRequest, paths ...string) (*affiliatev1.Program, error) {
+	w.t.Helper()
+	w.now = w.now.Add(time.Second)
+	req.ProgramId, req.UpdateMask = id, &fieldmaskpb.FieldMask{Paths: paths}
+	if wrong := w.service.Check(req); len(wrong) > 0 {
+		return nil, wrong.Err()
+	}
+	return w.service.UpdateProgram(w.live(), req)
+}
+
+func (w *world) move(ctx context.Context, verb, id string) (*affiliatev1.Program, error) {
+	switch verb {
+	case "activate":
+		return w.service.ActivateProgram(ctx, &affiliatev1.ActivateProgramRequest{ProgramId: id})
+	case "pause":
+		return w.service.PauseProgram(ctx, &affiliatev1.PauseProgramRequest{ProgramId: id})
+	default:
+		return w.service.ArchiveProgram(ctx, &affiliatev1.ArchiveProgramRequest{ProgramId: id})
+	}
+}
+
+func expect(t *testing.T, err error, reason affiliate.Reason) {
+	t.Helper()
+	_ = refused(t, err, reason)
+}
+
+// refused is the refusal that err has to be.
+func refused(t *testing.T, err error, reason affiliate.Reason) *affiliate.Error {
+	t.Helper()
+	var refusal *affiliate.Error
+	if !errors.As(err, &refusal) || refusal.Reason != reason {
+		t.Fatalf("got %v, want %s", err, reason)
+	}
+	return refusal
+}
+
+func expectInvalid(t *testing.T, err error, field string) {
+	t.Helper()
+	for _, v := range refused(t, err, affiliate.ReasonValidation).Violations {
+		if v.Field == field {
+			return
+		}
+	}
+	t.Fatalf("%v does not name %s", err, field)
+}
+
+func TestCreateFillsInTheDefaults(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "Späti Partner", WebsiteUrl: proto.String("https://WWW.Shop.example/start")})
+	at := server.Timestamp(w.now.Truncate(time.Millisecond))
+	want := &affiliatev1.Program{
+		Id: p.Id, Name: "Späti Partner", Slug: "spati-partner", Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_DRAFT,
+		Mode: affiliatev1.Mode_MODE_LIVE, WebsiteUrl: proto.String("https://WWW.Shop.example/start"),
+		AllowedDomains: []string{"www.shop.example"}, Currency: "CHF", AttributionWindowDays: 30,
+		AttributionModel: affiliatev1.AttributionModel_ATTRIBUTION_MODEL_LAST_CLICK, LinkParam: "via", IsPublic: true,
+		CommissionRules: &affiliatev1.CommissionRules{
+			CommissionType: affiliatev1.CommissionType_COMMISSION_TYPE_PERCENTAGE, Percentage: proto.Float64(20),
+			HoldPeriodDays: proto.Int32(30), AutoApproval: proto.Bool(true), NetBasis: affiliatev1.NetBasis_NET_BASIS_GROSS,
+		},
+		RulesVersion: 1, CreatedAt: at, UpdatedAt: at,
+	}
+	if !proto.Equal(p, want) {
+		t.Errorf("created %v\n   want %v", p, want)
+	}
+	read, err := w.service.GetProgram(w.live(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
+	if err != nil || !proto.Equal(read, want) {
+		t.Errorf("read %v, %v", read, err)
+	}
+	if w.count(`select count(*) from program_rules where program_id = $1 and version = 1 and by = $2`, p.Id, w.user) != 1 ||
+		w.count(`select count(*) from audit_log where resource_id = $1 and action = 'program.create' and actor = $2`, p.Id, w.user.String()) != 1 {
+		t.Error("no first rules, or no line in the audit log")
+	}
+}
+
+func TestCreateTakesWhatIsGiven(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{
+		Name: "P", Slug: proto.String("own"), Description: proto.String("D"), LandingUrl: proto.String("http://land.example"),
+		AllowedDomains: []string{"A.example", "b.example", "a.EXAMPLE"}, Currency: proto.String("jpy"), AttributionWindowDays: proto.Int32(365),
+		AttributionModel: affiliatev1.AttributionModel_ATTRIBUTION_MODEL_FIRST_CLICK, LinkParam: proto.String("ref"),
+		AutoApprovePartners: proto.Bool(true), IsPublic: proto.Bool(false), TermsUrl: proto.String("https://a.example/terms"),
+		CommissionRules: &affiliatev1.CommissionRules{FlatAmountCents: proto.Int64(500), HoldPeriodDays: proto.Int32(0), AutoApproval: proto.Bool(false), NetBasis: affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING_FEES},
+	})
+	if p.Slug != "own" || p.GetDescription() != "D" || p.Currency != "JPY" || p.AttributionWindowDays != 365 || p.LinkParam != "ref" ||
+		p.AttributionModel != affiliatev1.AttributionModel_ATTRIBUTION_MODEL_FIRST_CLICK || !p.AutoApprovePartners || p.IsPublic ||
+		!slices.Equal(p.AllowedDomains, []string{"a.example", "b.example"}) || p.GetTermsUrl() == "" || p.GetLandingUrl() == "" {
+		t.Errorf("created %v", p)
+	}
+	rules := p.CommissionRules
+	if rules.CommissionType != affiliatev1.CommissionType_COMMISSION_TYPE_FLAT || rules.Percentage != nil || rules.GetFlatAmountCents() != 500 ||
+		rules.GetHoldPeriodDays() != 0 || rules.GetAutoApproval() || rules.NetBasis != affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING_FEES {
+		t.Errorf("rules %v", rules)
+	}
+}
+
+func TestSlugs(t *testing.T) {
+	w := newWorld(t)
+	for i, want := range []string{"acme", "acme-2", "acme-3"} {
+		if p := w.create(&affiliatev1.CreateProgramRequest{Name: "Acme"}); p.Slug != want {
+			t.Errorf("programme %d has slug %s, want %s", i, p.Slug, want)
+		}
+	}
+	given := &affiliatev1.CreateProgramRequest{Name: "Other", Slug: proto.String("acme-2")}
+	_, err := w.service.CreateProgram(w.live(), given)
+	expect(t, err, affiliate.ReasonSlugTaken)
+	for _, elsewhere := range []context.Context{w.as(w.workspace, affiliate.ModeTest), w.as(w.newWorkspace("EUR"), affiliate.ModeLive)} {
+		if _, err := w.service.CreateProgram(elsewhere, given); err != nil {
+			t.Errorf("another mode or workspace: %v", err)
+		}
+	}
+
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "Renamed"})
+	_, err = w.update(p.Id, &affiliatev1.UpdateProgramRequest{Slug: proto.String("acme")}, "slug")
+	expect(t, err, affiliate.ReasonSlugTaken)
+	if p, err = w.update(p.Id, &affiliatev1.UpdateProgramRequest{Slug: proto.String("free")}, "slug"); err != nil || p.Slug != "free" {
+		t.Errorf("a free slug: %v, %v", p, err)
+	}
+	if p, err = w.update(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Acme"}, "slug", "name"); err != nil || p.Slug != "acme-4" {
+		t.Errorf("a cleared slug: %v, %v", p, err)
+	}
+}
+
+func TestParallelNamesakesAllGetTheirSlug(t *testing.T) {
+	w := newWorld(t)
+	var wg sync.WaitGroup
+	slugs := make([]string, 40)
+	for i := range slugs {
+		wg.Go(func() {
+			p, err := w.service.CreateProgram(w.live(), &affiliatev1.CreateProgramRequest{Name: "Same"})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			slugs[i] = p.Slug
+		})
+	}
+	wg.Wait()
+	slices.Sort(slugs)
+	if n := len(slices.Compact(slugs)); n != 40 {
+		t.Errorf("%d different slugs of 40", n)
+	}
+}
+
+func TestListIsPagedNewestFirst(t *testing.T) {
+	w := newWorld(t)
+	var ids []string
+	for i := range 5 {
+		w.now = w.now.Add(time.Second)
+		ids = append(ids, w.create(&affiliatev1.CreateProgramRequest{Name: fmt.Sprint("P", i), WebsiteUrl: proto.String("https://a.example")}).Id)
+	}
+	if _, err := w.move(w.live(), "activate", ids[1]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.service.CreateProgram(w.as(w.workspace, affiliate.ModeTest), &affiliatev1.CreateProgramRequest{Name: "Other mode"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.service.CreateProgram(w.as(w.newWorkspace("EUR"), affiliate.ModeLive), &affiliatev1.CreateProgramRequest{Name: "Other workspace"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		req   *affiliatev1.ListProgramsRequest
+		want  []string
+		total int64
+	}{
+		{&affiliatev1.ListProgramsRequest{}, []string{ids[4], ids[3], ids[2], ids[1], ids[0]}, 5},
+		{&affiliatev1.ListProgramsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)}, []string{ids[2], ids[1]}, 5},
+		{&affiliatev1.ListProgramsRequest{Page: proto.Int32(9)}, []string{}, 5},
+		{&affiliatev1.ListProgramsRequest{Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_ACTIVE}, []string{ids[1]}, 1},
+		{&affiliatev1.ListProgramsRequest{Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_PAUSED}, []string{}, 0},
+	} {
+		list, err := w.service.ListPrograms(w.live(), tc.req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []string{}
+		for _, p := range list.Data {
+			got = append(got, p.Id)
+		}
+		if !slices.Equal(got, tc.want) || list.Total != tc.total {
+			t.Errorf("%v: %v of %d, want %v of %d", tc.req, got, list.Total, tc.want, tc.total)
+		}
+	}
+	if list, _ := w.service.ListPrograms(w.live(), &affiliatev1.ListProgramsRequest{}); list.Page != 1 || list.Limit != 20 {
+		t.Errorf("default page %d of %d", list.Page, list.Limit)
+	}
+}
+
+func TestForeignProgramsAreNotFound(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", WebsiteUrl: proto.String("https://a.example")})
+	mask := &fieldmaskpb.FieldMask{Paths: []string{"name"}}
+	for name, tc := range map[string]struct {
+		ctx context.Context
+		id  string
+	}{
+		"another mode":      {w.as(w.workspace, affiliate.ModeTest), p.Id},
+		"another workspace": {w.as(w.newWorkspace("EUR"), affiliate.ModeLive), p.Id},
+		"unknown":           {w.live(), affiliate.NewID[affiliate.Program](w.now).String()},
+		"no UUID":           {w.live(), "42"},
+		"empty":             {w.live(), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := w.service.GetProgram(tc.ctx, &affiliatev1.GetProgramRequest{ProgramId: tc.id})
+			expect(t, err, affiliate.ReasonNotFound)
+			_, err = w.service.UpdateProgram(tc.ctx, &affiliatev1.UpdateProgramRequest{ProgramId: tc.id, UpdateMask: mask, Name: "Q"})
+			expect(t, err, affiliate.ReasonNotFound)
+			for _, verb := range []string{"activate", "pause", "archive"} {
+				_, err = w.move(tc.ctx, verb, tc.id)
+				expect(t, err, affiliate.ReasonNotFound)
+			}
+		})
+	}
+}
+
+func TestEveryMoveFromEveryStatus(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", LandingUrl: proto.String("https://a.example")})
+	legal := map[string]string{
+		"draft activate": "active", "draft archive": "archived",
+		"active pause": "paused", "active archive": "archived",
+		"paused activate": "active", "paused archive": "archived",
+	}
+	for _, from := range []string{"draft", "active", "paused", "archived"} {
+		for _, verb := range []string{"activate", "pause", "archive"} {
+			w.exec(`update programs set status = $2 where id = $1`, p.Id, from)
+			moved, err := w.move(w.live(), verb, p.Id)
+			if to, ok := legal[from+" "+verb]; ok {
+				if err != nil || server.Word(moved.Status) != to {
+					t.Errorf("%s %s: %v, %v", from, verb, moved, err)
+				}
+				continue
+			}
+			if refusal := refused(t, err, affiliate.ReasonProgramStateInvalid); refusal.Metadata["status"] != from {
+				t.Errorf("%s %s: metadata %v", from, verb, refusal.Metadata)
+			}
+		}
+	}
+}
+
+func TestActivationNeedsAPage(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	_, err := w.move(w.live(), "activate", p.Id)
+	expectInvalid(t, err, "website_url")
+	if _, err := w.update(p.Id, &affiliatev1.UpdateProgramRequest{WebsiteUrl: proto.String("https://a.example")}, "website_url"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.move(w.live(), "activate", p.Id); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOfParallelMovesOneHappens(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", WebsiteUrl: proto.String("https://a.example")})
+	var wg sync.WaitGroup
+	errs := make([]error, 50)
+	for i := range errs {
+		wg.Go(func() { _, errs[i] = w.move(w.live(), "activate", p.Id) })
+	}
+	wg.Wait()
+	won := 0
+	for _, err := range errs {
+		if err == nil {
+			won++
+			continue
+		}
+		if refusal := refused(t, err, affiliate.ReasonProgramStateInvalid); refusal.Metadata["status"] != "active" {
+			t.Errorf("loser hears %v", refusal.Metadata)
+		}
+	}
+	if won != 1 || w.count(`select count(*) from events where type = 'program.updated'`) != 1 {
+		t.Errorf("%d of 50 activations happened", won)
+	}
+}
+
+func TestChangesLeaveTheirTrace(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", WebsiteUrl: proto.String("https://a.example")})
+	if _, err := w.update(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Q"}, "name"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.move(w.live(), "activate", p.Id); err != nil {
+		t.Fatal(err)
+	}
+	type line struct{ Action, Before, After string }
+	rows, _ := w.db.Query(t.Context(), `select action, before::text, after::text from audit_log where resource_id = $1 and action <> 'program.create' and mode = 'live' order by id`, p.Id)
+	lines, err := pgx.CollectRows(rows, pgx.RowToStructByName[line])
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []line{
+		{"program.update", `{"name": "P"}`, `{"name": "Q"}`},
+		{"program.activate", `{"status": "draft"}`, `{"status": "active"}`},
+	}
+	slices.SortFunc(lines, func(a, b line) int { return strings.Compare(b.Action, a.Action) })
+	if !slices.Equal(lines, want) {
+		t.Errorf("audit log %v", lines)
+	}
+
+	rows, _ = w.db.Query(t.Context(), `select body from events where type = 'program.updated'`)
+	bodies, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	if err != nil || len(bodies) != 2 {
+		t.Fatalf("%d events, %v", len(bodies), err)
+	}
+	versions := map[string]float64{}
+	for _, body := range bodies {
+		var event struct {
+			Mode string
+			Data struct {
+				Object   map[string]any
+				Previous map[string]any `json:"previous_attributes"`
+			}
+		}
+		if err := json.Unmarshal(body, &event); err != nil {
+			t.Fatal(err)
+		}
+		if event.Mode != "live" || event.Data.Object["id"] != p.Id || event.Data.Object["name"] != "Q" || len(event.Data.Previous) != 1 {
+			t.Errorf("event %s", body)
+		}
+		for changed := range event.Data.Previous {
+			versions[changed], _ = event.Data.Object["version"].(float64)
+		}
+	}
+	if versions["name"] == 0 || versions["status"] <= versions["name"] {
+		t.Errorf("versions %v do not grow", versions)
+	}
+	if n := w.count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'program' = $1`, p.Id); n != 2 {
+		t.Errorf("%d jobs for the edge directory", n)
+	}
+}

@@ -1,0 +1,401 @@
+package clickstream_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+const block = 50 * time.Millisecond
+
+func connect(t testing.TB, url string) *redis.Client {
+	t.Helper()
+	client, err := clickstream.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func reader(t testing.TB, url, consumer string) *clickstream.Reader {
+	t.Helper()
+	blocking, err := clickstream.ConnectBlocking(url, block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = blocking.Close() })
+	return clickstream.NewReader(connect(t, url), blocking, clickstream.ReaderConfig{
+		Shards: 1, Consumer: consumer, Block: block, ClaimIdle: 20 * time.Millisecond,
+	})
+}
+
+func batchOf(t testing.TB, ids ...affiliate.ClickID) []byte {
+	t.Helper()
+	batch := &edgev1.ClickBatch{}
+	for _, id := range ids {
+		batch.Clicks = append(batch.Clicks, &edgev1.Click{Id: id.UUID[:], ReferralCode: "anna"})
+	}
+	raw, err := proto.Marshal(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func newID() affiliate.ClickID { return affiliate.NewID[affiliate.Click](time.Now()) }
+
+func must[T any](t testing.TB) func(v T, err error) T {
+	t.Helper()
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func TestWhatIsAppendedIsReadUntilAcknowledged(t *testing.T) {
+	ctx, url := t.Context(), redistest.New(t)
+	writer := clickstream.NewWriter(connect(t, url), 1)
+	r := reader(t, url, "one")
+
+	// Written before the group exists: it is created at 0, not at the end.
+	raw := batchOf(t, newID(), newID())
+	if err := writer.Append(ctx, 0, raw, 2); err != nil {
+		t.Fatal(err)
+	}
+	entries := must[[]clickstream.Entry](t)(r.Next(ctx, 0))
+	if len(entries) != 1 || string(entries[0].Batch) != string(raw) || entries[0].Clicks != 2 {
+		t.Fatalf("read %+v", entries)
+	}
+	if more := must[[]clickstream.Entry](t)(r.Next(ctx, 0)); len(more) != 0 {
+		t.Fatalf("delivered twice: %+v", more)
+	}
+	// A restarted process of the same name finds it again.
+	again := must[[]clickstream.Entry](t)(reader(t, url, "one").Own(ctx, 0, "0"))
+	if len(again) != 1 || again[0].ID != entries[0].ID {
+		t.Fatalf("own pending: %+v", again)
+	}
+	if after := must[[]clickstream.Entry](t)(r.Own(ctx, 0, again[0].ID)); len(after) != 0 {
+		t.Fatalf("nothing lies after the last one: %+v", after)
+	}
+	if err := r.Ack(ctx, 0, entries[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if left := must[[]clickstream.Entry](t)(r.Own(ctx, 0, "0")); len(left) != 0 {
+		t.Fatalf("acknowledged and still there: %+v", left)
+	}
+}
+
+func TestGroupIsRecreatedAfterAFlush(t *testing.T) {
+	ctx, url := t.Context(), redistest.New(t)
+	client := connect(t, url)
+	writer, r := clickstream.NewWriter(client, 1), reader(t, url, "one")
+	must[[]clickstream.Entry](t)(r.Next(ctx, 0))
+	if err := client.FlushDB(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.Claim(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	if entries := must[[]clickstream.Entry](t)(r.Next(ctx, 0)); len(entries) != 1 {
+		t.Fatalf("after the flush: %+v", entries)
+	}
+}
+
+func TestDeadConsumersEntriesAreClaimed(t *testing.T) {
+	ctx, url := t.Context(), redistest.New(t)
+	writer := clickstream.NewWriter(connect(t, url), 1)
+	dead, alive := reader(t, url, "dead"), reader(t, url, "alive")
+	const n = 150 // more than two pages
+	for range n {
+		if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		must[[]clickstream.Entry](t)(dead.Next(ctx, 0))
+	}
+	claimed := map[string]bool{}
+	for deadline := time.Now().Add(5 * time.Second); len(claimed) < n && time.Now().Before(deadline); time.Sleep(25 * time.Millisecond) {
+		entries, lost, err := alive.Claim(ctx, 0)
+		if err != nil || len(lost) > 0 {
+			t.Fatal(lost, err)
+		}
+		for _, entry := range entries {
+			claimed[entry.ID] = true
+			if err := alive.Ack(ctx, 0, entry.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(claimed) != n {
+		t.Errorf("claimed %d of %d", len(claimed), n)
+	}
+}
+
+func TestEntriesThatVanishedWhilePendingAreReportedAsLost(t *testing.T) {
+	ctx, url := t.Context(), redistest.New(t)
+	client := connect(t, url)
+	writer, r := clickstream.NewWriter(client, 1), reader(t, url, "one")
+	if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+		t.Fatal(err)
+	}
+	entry := must[[]clickstream.Entry](t)(r.Next(ctx, 0))[0]
+	if err := client.XTrimMaxLen(ctx, clickstream.Key(0), 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	own := must[[]clickstream.Entry](t)(r.Own(ctx, 0, "0"))
+	if len(own) != 1 || own[0].Batch != nil {
+		t.Fatalf("a vanished entry has no batch: %+v", own)
+	}
+	time.Sleep(30 * time.Millisecond)
+	entries, lost, err := r.Claim(ctx, 0)
+	if err != nil || len(entries) != 0 || len(lost) != 1 || lost[0] != entry.ID {
+		t.Fatalf("entries %v, lost %v, %v", entries, lost, err)
+	}
+}
+
+func TestTrimStopsAtTheOldestUnacknowledgedOfEveryGroup(t *testing.T) {
+	ctx, url := t.Context(), redistest.New(t)
+	client := connect(t, url)
+	writer, r := clickstream.NewWriter(client, 1), reader(t, url, "one")
+	// Exact trimming, so that the approximation hides nothing here.
+	trimmed := func() int64 {
+		t.Helper()
+		if _, err := r.Trim(ctx, 0); err != nil {
+			t.Fatal(err)
+		}
+		return 1000 - must[int64](t)(client.XLen(ctx, clickstream.Key(0)).Result())
+	}
+	if _, err := r.Trim(ctx, 0); err != nil {
+		t.Fatal("an absent stream is no error:", err)
+	}
+	for range 1000 {
+		if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := trimmed(); n != 0 {
+		t.Fatalf("without a group %d went", n)
+	}
+	var ids []string
+	for len(ids) < 1000 {
+		for _, entry := range must[[]clickstream.Entry](t)(r.Next(ctx, 0)) {
+			ids = append(ids, entry.ID)
+		}
+	}
+	if n := trimmed(); n != 0 {
+		t.Fatalf("with everything pending %d went", n)
+	}
+	if err := r.Ack(ctx, 0, ids[:500]...); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Ack(ctx, 0, ids[501:]...); err != nil {
+		t.Fatal(err)
+	}
+	if n := trimmed(); n == 0 || n > 500 {
+		t.Fatalf("with entry 500 pending %d went", n)
+	}
+	if err := client.XGroupCreate(ctx, clickstream.Key(0), "another", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Ack(ctx, 0, ids[500]); err != nil {
+		t.Fatal(err)
+	}
+	before := trimmed()
+	if before > 500 {
+		t.Fatalf("with a group that has read nothing %d went", before)
+	}
+	if err := client.XGroupDestroy(ctx, clickstream.Key(0), "another").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n := trimmed(); n <= before {
+		t.Fatalf("with everything acknowledged only %d went", n)
+	}
+}
+
+// Writers, two readers and a trimmer at once: whatever the interleaving, every
+// entry is read, and none is trimmed before its acknowledgement.
+func TestTrimRacesWithReadersAndWriters(t *testing.T) {
+	ctx, url := t.Context(), redistest.New(t)
+	writer := clickstream.NewWriter(connect(t, url), 1)
+	const n = 3000
+	var acked atomic.Int64
+	var group sync.WaitGroup
+	group.Go(func() {
+		for range n {
+			if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	stop := make(chan struct{})
+	for i := range 2 {
+		r := reader(t, url, fmt.Sprint("reader", i))
+		group.Go(func() {
+			for acked.Load() < n {
+				entries, err := r.Next(ctx, 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, entry := range entries {
+					if entry.Batch == nil {
+						t.Errorf("%s was trimmed before it was read", entry.ID)
+					}
+					if err := r.Ack(ctx, 0, entry.ID); err != nil {
+						t.Error(err)
+						return
+					}
+					acked.Add(1)
+				}
+			}
+		})
+	}
+	var trimmer sync.WaitGroup
+	tr := reader(t, url, "trimmer")
+	trimmer.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if _, err := tr.Trim(ctx, 0); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	})
+	group.Wait()
+	close(stop)
+	trimmer.Wait()
+	if acked.Load() != n {
+		t.Errorf("read %d of %d", acked.Load(), n)
+	}
+}
+
+func TestTailFindsAnUnpersistedClick(t *testing.T) {
+	ctx, url := t.Context(), redistest.New(t)
+	client := connect(t, url)
+	writer, tail := clickstream.NewWriter(client, 4), clickstream.NewTail(client, 4)
+	wanted := newID()
+	shard := clickstream.Shard(wanted, 4)
+	if err := writer.Append(ctx, shard, batchOf(t, newID(), wanted, newID()), 3); err != nil {
+		t.Fatal(err)
+	}
+	for range 40 {
+		if err := writer.Append(ctx, shard, batchOf(t, newID()), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	find := func(id affiliate.ClickID, limit int) bool {
+		click, err := tail.Find(ctx, id, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if click != nil && string(click.Id) != string(id.UUID[:]) {
+			t.Fatal("another click was found")
+		}
+		return click != nil
+	}
+	if !find(wanted, 2000) {
+		t.Error("not found")
+	}
+	if find(wanted, 16) {
+		t.Error("found beyond the bound")
+	}
+	if find(newID(), 2000) {
+		t.Error("found a click that does not exist")
+	}
+	if find(affiliate.ClickID{}, 2000) {
+		t.Error("found the zero id")
+	}
+}
+
+func TestAppendToADeadRedisFailsSoonAndRecovers(t *testing.T) {
+	server := redistest.Start(t)
+	ctx := t.Context()
+	writer := clickstream.NewWriter(connect(t, server.URL), 1)
+	if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill9()
+	for range 20 {
+		began := time.Now()
+		if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err == nil {
+			t.Fatal("a dead Redis took a batch")
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Fatalf("the failure took %s", took)
+		}
+	}
+	server.Restart()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		err := writer.Append(ctx, 0, batchOf(t, newID()), 1)
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no recovery:", err)
+		}
+	}
+	// What was acknowledged before the kill is still there.
+	entries := must[[]clickstream.Entry](t)(reader(t, server.URL, "one").Next(ctx, 0))
+	if len(entries) != 2 {
+		t.Errorf("%d entries", len(entries))
+	}
+}
+
+func TestDeadLettersAreKept(t *testing.T) {
+	ctx, url := t.Context(), redistest.New(t)
+	client := connect(t, url)
+	r := reader(t, url, "one")
+	if err := r.DeadLetter(ctx, []clickstream.DeadLetter{{Entry: "1-1", Reason: "malformed", Record: []byte{0xff}}}); err != nil {
+		t.Fatal(err)
+	}
+	messages := must[[]redis.XMessage](t)(client.XRange(ctx, clickstream.DeadLetterStream, "-", "+").Result())
+	if len(messages) != 1 || messages[0].Values["b"] != "\xff" || messages[0].Values["reason"] != "malformed" {
+		t.Errorf("%v", messages)
+	}
+}
+
+func TestShardIsStableAndEven(t *testing.T) {
+	counts := make([]int, 16)
+	for range 16_000 {
+		counts[clickstream.Shard(newID(), 16)]++
+	}
+	for shard, n := range counts {
+		if n < 800 || n > 1200 {
+			t.Errorf("shard %d has %d of 16000", shard, n)
+		}
+	}
+	if clickstream.Key(3) != "clicks:{s03}" {
+		t.Error(clickstream.Key(3))
+	}
+}
+
+func TestConnectDoesNotPrintThePassword(t *testing.T) {
+	_, err := clickstream.Connect("redis://user:hunter2@host:notaport")
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,65 @@
+package clickstream
+
+import (
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Socket bounds of every client on a request's path (RELIABILITY.md 2): the
+// library's own are too long for an edge that has to answer.
+const (
+	dialTimeout = 500 * time.Millisecond
+	ioTimeout   = time.Second
+	poolTimeout = 250 * time.Millisecond
+
+	// A blocking read that found nothing may come back late; the socket has to
+	// outwait it.
+	blockingSlack = 10 * time.Second
+)
+
+// Connect makes a client for one use on a request's path. Nothing is ever
+// retried inside it, because a retried XADD is a second entry; deadlines of the
+// context reach the socket; and after five failures in a row it fails at once,
+// letting one call through each half second to see whether Redis is back. Give
+// the stream, the directory and the limits a client each, so that one of them
+// being slow does not blind the others.
+func Connect(url string) (*redis.Client, error) {
+	options, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	options.ReadTimeout = ioTimeout
+	client := redis.NewClient(options)
+	client.AddHook(&breaker{now: time.Now})
+	return client, nil
+}
+
+// ConnectBlocking makes the client that a Reader blocks on, apart from all
+// others and without the breaker.
+func ConnectBlocking(url string, block time.Duration) (*redis.Client, error) {
+	options, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	options.ReadTimeout = block + blockingSlack
+	return redis.NewClient(options), nil
+}
+
+func parse(url string) (*redis.Options, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		// The library's error may quote the URL, which holds the password.
+		return nil, errors.New("the Redis URL must look like redis://user:password@host:port/db")
+	}
+	options.MaxRetries = -1
+	options.ContextTimeoutEnabled = true
+	options.DialTimeout = dialTimeout
+	options.DialerRetries = 1
+	options.WriteTimeout = ioTimeout
+	options.PoolTimeout = poolTimeout
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return options, nil
+}

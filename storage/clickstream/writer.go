@@ -1,0 +1,36 @@
+package clickstream
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Writer appends batches. It is safe for concurrent use.
+type Writer struct {
+	client redis.UniversalClient
+	keys   []string
+}
+
+// NewWriter writes to shards streams through a client of Connect.
+func NewWriter(client redis.UniversalClient, shards int) *Writer {
+	return &Writer{client: client, keys: keys(shards)}
+}
+
+// Shards is the number of streams.
+func (w *Writer) Shards() int { return len(w.keys) }
+
+// Append stores one batch: a marshalled edge.v1.ClickBatch of n clicks that all
+// belong to shard. nil means that Redis has acknowledged it; an error means
+// that it may or may not be there. batch may be reused afterwards.
+func (w *Writer) Append(ctx context.Context, shard int, batch []byte, n int) error {
+	err := w.client.Do(ctx, "xadd", w.keys[shard], "*", fieldBatch, batch, fieldCount, n).Err()
+	if err != nil {
+		return fmt.Errorf("append to %s: %w", w.keys[shard], err)
+	}
+	return nil
+}
+
+// Ping asks whether Redis answers.
+func (w *Writer) Ping(ctx context.Context) error { return w.client.Ping(ctx).Err() }

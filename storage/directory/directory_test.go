@@ -1,0 +1,264 @@
+package directory_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/directory"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+var scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](time.Now()), Mode: affiliate.ModeTest}
+
+type fixture struct {
+	client *redis.Client
+	writer *directory.Writer
+	reader *directory.Reader
+	clock  atomic.Int64 // nanoseconds added to the real clock
+}
+
+func newFixture(t testing.TB, url string) *fixture {
+	t.Helper()
+	client, err := clickstream.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	f := &fixture{client: client, writer: directory.NewWriter(client)}
+	f.reader = directory.NewReader(client, func() time.Time { return time.Now().Add(time.Duration(f.clock.Load())) })
+	return f
+}
+
+func (f *fixture) complete(t testing.TB) {
+	t.Helper()
+	rebuild, err := f.writer.BeginRebuild(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := f.writer.MarkComplete(t.Context(), rebuild); err != nil || !done {
+		t.Fatal(done, err)
+	}
+}
+
+func code(window int32) *edgev1.ReferralCodeEntry {
+	return &edgev1.ReferralCodeEntry{ProgramId: []byte("p"), Active: true, AttributionWindowDays: window}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBlindUntilComplete(t *testing.T) {
+	f := newFixture(t, redistest.New(t))
+	ctx := t.Context()
+	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Blind {
+		t.Errorf("without the marker: %v", state)
+	}
+	check(t, f.writer.PutReferralCode(ctx, 1, scope, "Anna", code(30)))
+	if entry, state := f.reader.ReferralCode(ctx, scope, "ANNA"); state != directory.Found || entry.AttributionWindowDays != 30 {
+		t.Errorf("what is there is there, marker or not: %v %v", entry, state)
+	}
+	f.complete(t)
+	if _, state := f.reader.ReferralCode(ctx, scope, "bert"); state != directory.Absent {
+		t.Errorf("with the marker: %v", state)
+	}
+	other := affiliate.Scope{Workspace: scope.Workspace, Mode: scope.Mode.Other()}
+	if _, state := f.reader.ReferralCode(ctx, other, "anna"); state != directory.Absent {
+		t.Errorf("the other mode: %v", state)
+	}
+}
+
+func TestPublicAndSigningKeys(t *testing.T) {
+	f := newFixture(t, redistest.New(t))
+	ctx, digest := t.Context(), sha256.Sum256([]byte("pk"))
+	f.complete(t)
+	check(t, f.writer.PutPublicKey(ctx, 1, digest, &edgev1.PublicKeyEntry{WorkspaceId: scope.Workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST}))
+	if entry, state := f.reader.PublicKey(ctx, digest); state != directory.Found || entry.Mode != edgev1.Mode_MODE_TEST {
+		t.Error(entry, state)
+	}
+	check(t, f.writer.PutSigningKeys(ctx, 1, &edgev1.SigningKeys{Keys: []*edgev1.SigningKey{{Kid: "k"}}}))
+	if keys, state := f.reader.SigningKeys(ctx); state != directory.Found || keys.Keys[0].Kid != "k" {
+		t.Error(keys, state)
+	}
+}
+
+func TestNewestVersionWinsInAnyOrder(t *testing.T) {
+	f := newFixture(t, redistest.New(t))
+	ctx := t.Context()
+	f.complete(t)
+	// Around the places where a comparison in floats or in words would slip.
+	versions := []int64{1, 9, 10, 999_999_999, 1_000_000_000, 1<<53 - 1, 1 << 53, 1<<53 + 1, 1<<63 - 2, 1<<63 - 1}
+	for round := range 20 {
+		name := string(rune('a' + round))
+		for _, i := range rand.Perm(len(versions)) {
+			check(t, f.writer.PutReferralCode(ctx, versions[i], scope, name, code(int32(i))))
+		}
+		if entry, state := f.reader.ReferralCode(ctx, scope, name); state != directory.Found || int(entry.AttributionWindowDays) != len(versions)-1 {
+			t.Fatalf("round %d ended with %v %v", round, entry, state)
+		}
+	}
+}
+
+func TestDeletionIsAVersionToo(t *testing.T) {
+	f := newFixture(t, redistest.New(t))
+	ctx := t.Context()
+	check(t, f.writer.DeleteReferralCode(ctx, 5, scope, "anna"))
+	check(t, f.writer.PutReferralCode(ctx, 4, scope, "anna", code(30)))
+	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Absent {
+		t.Errorf("an older write undid a deletion: %v", state)
+	}
+	f = newFixture(t, redistest.New(t))
+	check(t, f.writer.DeleteReferralCode(ctx, 5, scope, "anna"))
+	check(t, f.writer.PutReferralCode(ctx, 6, scope, "anna", code(30)))
+	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Found {
+		t.Errorf("a code that was made again: %v", state)
+	}
+}
+
+func TestCacheAndItsEnd(t *testing.T) {
+	f := newFixture(t, redistest.New(t))
+	ctx := t.Context()
+	f.complete(t)
+	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Absent {
+		t.Fatal(state)
+	}
+	check(t, f.writer.PutReferralCode(ctx, 1, scope, "anna", code(30)))
+	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Absent {
+		t.Error("absent entries are remembered too")
+	}
+	f.clock.Store(int64(31 * time.Second))
+	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Found {
+		t.Errorf("after 30 s: %v", state)
+	}
+}
+
+func TestAListeningReaderHearsOfAChange(t *testing.T) {
+	f := newFixture(t, redistest.New(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f.reader.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	f.complete(t)
+
+	windowIs := func(want int32) {
+		t.Helper()
+		for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			entry, state := f.reader.ReferralCode(ctx, scope, "anna")
+			if state == directory.Found && entry.AttributionWindowDays == want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("never heard of window %d: %v %v", want, entry, state)
+			}
+		}
+	}
+	check(t, f.writer.PutReferralCode(ctx, 1, scope, "anna", code(30)))
+	windowIs(30)
+	check(t, f.writer.PutReferralCode(ctx, 2, scope, "anna", code(60)))
+	windowIs(60)
+	batch := f.writer.Batch()
+	batch.PutReferralCode(3, scope, "anna", code(90))
+	check(t, batch.Flush(ctx))
+	windowIs(90)
+
+	// A cut subscription may have missed anything: all is dropped when it is back.
+	check(t, f.client.Do(ctx, "client", "kill", "type", "pubsub").Err())
+	check(t, f.client.Eval(ctx, `return redis.call('DEL', KEYS[1])`, []string{"{directory}:code:" + scope.Workspace.String() + ":test:anna"}).Err())
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state == directory.Absent {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the cache outlived its subscription")
+		}
+	}
+}
+
+func TestRebuildCountsOnlyWhenNothingWasLostMeanwhile(t *testing.T) {
+	f := newFixture(t, redistest.New(t))
+	ctx := t.Context()
+	rebuild, err := f.writer.BeginRebuild(ctx)
+	check(t, err)
+	batch := f.writer.Batch()
+	for i := range 2500 {
+		batch.PutReferralCode(1, scope, string(rune('a'+i%26))+time.Duration(i).String(), code(30))
+	}
+	check(t, batch.Flush(ctx))
+	check(t, f.client.FlushDB(ctx).Err())
+	if done, err := f.writer.MarkComplete(ctx, rebuild); err != nil || done {
+		t.Fatalf("an emptied directory was called complete: %v %v", done, err)
+	}
+	if complete, err := f.writer.Complete(ctx); err != nil || complete {
+		t.Fatal(complete, err)
+	}
+	second, err := f.writer.BeginRebuild(ctx)
+	check(t, err)
+	if done, _ := f.writer.MarkComplete(ctx, rebuild); done {
+		t.Fatal("an overtaken rebuild completed")
+	}
+	if done, err := f.writer.MarkComplete(ctx, second); err != nil || !done {
+		t.Fatal(done, err)
+	}
+	if complete, err := f.writer.Complete(ctx); err != nil || !complete {
+		t.Fatal(complete, err)
+	}
+}
+
+func TestBatchSurvivesAForgottenScript(t *testing.T) {
+	server := redistest.Start(t)
+	f := newFixture(t, server.URL)
+	ctx := t.Context()
+	check(t, f.client.ScriptFlush(ctx).Err())
+	batch := f.writer.Batch()
+	batch.PutReferralCode(1, scope, "anna", code(30))
+	batch.DeleteReferralCode(1, scope, "bert")
+	check(t, batch.Flush(ctx))
+	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Found {
+		t.Error(state)
+	}
+	if batch.Len() != 0 {
+		t.Error("a flushed batch is empty")
+	}
+
+	server.Kill9()
+	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Found {
+		t.Error("cached entries outlive Redis")
+	}
+	if _, state := f.reader.ReferralCode(ctx, scope, "carla"); state != directory.Blind {
+		t.Error("an entry that is not cached cannot be absent without Redis")
+	}
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	f := newFixture(t, redistest.New(t))
+	f.complete(t)
+	if testing.Short() {
+		t.Skip("sixty thousand round trips")
+	}
+	var askers sync.WaitGroup
+	for worker := range 8 {
+		askers.Go(func() {
+			for i := range 7_500 {
+				f.reader.PublicKey(t.Context(), sha256.Sum256([]byte{byte(worker), byte(i), byte(i >> 8)}))
+			}
+		})
+	}
+	askers.Wait()
+	if n := f.reader.Cached(); n > 50_000 || n < 40_000 {
+		t.Errorf("%d entries", n)
+	}
+}

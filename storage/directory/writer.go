@@ -1,0 +1,221 @@
+package directory
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+)
+
+// setIfNewer stores ARGV[1]..ARGV[2] under KEYS[1] unless a version at least as
+// new is there, and says whether it did. ARGV[3], when not empty, is the channel
+// that hears of the change; in the script, so that no writer can die between
+// the two.
+var setIfNewer = redis.NewScript(`
+local stored = redis.call('GET', KEYS[1])
+if stored then
+  local newHigh, newLow = tonumber(string.sub(ARGV[1], 1, 9)), tonumber(string.sub(ARGV[1], 10, 19))
+  local oldHigh, oldLow = tonumber(string.sub(stored, 1, 9)), tonumber(string.sub(stored, 10, 19))
+  if oldHigh and oldLow and (newHigh < oldHigh or newHigh == oldHigh and newLow <= oldLow) then
+    return 0
+  end
+end
+redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2])
+if ARGV[3] ~= '' then
+  redis.call('PUBLISH', ARGV[3], KEYS[1])
+end
+return 1
+`)
+
+// markComplete sets the marker KEYS[1] only while KEYS[2] still holds the
+// rebuild ARGV[1] and then tells ARGV[2] that everything changed.
+var markComplete = redis.NewScript(`
+if redis.call('GET', KEYS[2]) ~= ARGV[1] then
+  return 0
+end
+redis.call('SET', KEYS[1], '1')
+redis.call('DEL', KEYS[2])
+redis.call('PUBLISH', ARGV[2], '*')
+return 1
+`)
+
+// Writer keeps the directory right; only the core has one. A version is a
+// number taken before the state that it describes was read, so that a higher
+// number never carries an older state. Versions start at 1.
+type Writer struct{ client redis.UniversalClient }
+
+// NewWriter writes through client.
+func NewWriter(client redis.UniversalClient) *Writer { return &Writer{client: client} }
+
+// PutPublicKey says whose a public key is, or with entry.Revoked that it is
+// nobody's any more.
+func (w *Writer) PutPublicKey(ctx context.Context, version int64, digest [32]byte, entry *edgev1.PublicKeyEntry) error {
+	return w.put(ctx, version, publicKeyKey(digest), entry)
+}
+
+// PutReferralCode says what a code of a workspace and mode leads to.
+func (w *Writer) PutReferralCode(ctx context.Context, version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry) error {
+	return w.put(ctx, version, referralCodeKey(scope, code), entry)
+}
+
+// DeleteReferralCode says that a code leads nowhere.
+func (w *Writer) DeleteReferralCode(ctx context.Context, version int64, scope affiliate.Scope, code string) error {
+	return w.put(ctx, version, referralCodeKey(scope, code), nil)
+}
+
+// PutSigningKeys publishes the public halves of the access token keys.
+func (w *Writer) PutSigningKeys(ctx context.Context, version int64, keys *edgev1.SigningKeys) error {
+	return w.put(ctx, version, signingKey, keys)
+}
+
+func (w *Writer) put(ctx context.Context, version int64, key string, entry proto.Message) error {
+	digits, value, err := encode(version, entry)
+	if err != nil {
+		return err
+	}
+	if err := setIfNewer.Run(ctx, w.client, []string{key}, digits, value, channel).Err(); err != nil {
+		return fmt.Errorf("directory: %w", err)
+	}
+	return nil
+}
+
+func encode(version int64, entry proto.Message) (digits string, value []byte, err error) {
+	if digits, err = encodeVersion(version); err != nil {
+		return "", nil, err
+	}
+	if entry == nil {
+		return digits, []byte{flagDeleted}, nil
+	}
+	value, err = proto.MarshalOptions{}.MarshalAppend([]byte{flagPresent}, entry)
+	return digits, value, err
+}
+
+// Complete reports whether the marker is there. When it is not, the core has to
+// rebuild: BeginRebuild, a Batch of everything, MarkComplete.
+func (w *Writer) Complete(ctx context.Context) (bool, error) {
+	n, err := w.client.Exists(ctx, markerKey).Result()
+	return n == 1, err
+}
+
+// Rebuild names one attempt at filling the directory. Its token lies in Redis
+// beside the entries, so it vanishes with them.
+type Rebuild struct{ token string }
+
+// BeginRebuild starts an attempt; an attempt begun before it can no longer
+// complete.
+func (w *Writer) BeginRebuild(ctx context.Context) (Rebuild, error) {
+	rebuild := Rebuild{token: rand.Text()}
+	if err := w.client.Set(ctx, rebuildKey, rebuild.token, 0).Err(); err != nil {
+		return Rebuild{}, fmt.Errorf("directory: %w", err)
+	}
+	return rebuild, nil
+}
+
+// MarkComplete sets the marker. It does so only if nothing was lost since
+// rebuild began: false means that Redis was emptied in between or that another
+// rebuild has begun, and the caller has to look at Complete again.
+func (w *Writer) MarkComplete(ctx context.Context, rebuild Rebuild) (bool, error) {
+	n, err := markComplete.Run(ctx, w.client, []string{markerKey, rebuildKey}, rebuild.token, channel).Int()
+	if err != nil {
+		return false, fmt.Errorf("directory: %w", err)
+	}
+	return n == 1, nil
+}
+
+// Batch collects many writes for one round trip. It publishes nothing per key:
+// Flush tells readers once that everything may have changed. Not safe for
+// concurrent use.
+type Batch struct {
+	writer *Writer
+	writes []batchWrite
+	err    error
+}
+
+type batchWrite struct {
+	key, digits string
+	value       []byte
+}
+
+// Batch starts an empty batch; a thousand writes are a good size.
+func (w *Writer) Batch() *Batch { return &Batch{writer: w} }
+
+// PutPublicKey is Writer.PutPublicKey, later.
+func (b *Batch) PutPublicKey(version int64, digest [32]byte, entry *edgev1.PublicKeyEntry) {
+	b.add(version, publicKeyKey(digest), entry)
+}
+
+// PutReferralCode is Writer.PutReferralCode, later.
+func (b *Batch) PutReferralCode(version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry) {
+	b.add(version, referralCodeKey(scope, code), entry)
+}
+
+// DeleteReferralCode is Writer.DeleteReferralCode, later.
+func (b *Batch) DeleteReferralCode(version int64, scope affiliate.Scope, code string) {
+	b.add(version, referralCodeKey(scope, code), nil)
+}
+
+// PutSigningKeys is Writer.PutSigningKeys, later.
+func (b *Batch) PutSigningKeys(version int64, keys *edgev1.SigningKeys) {
+	b.add(version, signingKey, keys)
+}
+
+// Len is the number of writes waiting.
+func (b *Batch) Len() int { return len(b.writes) }
+
+func (b *Batch) add(version int64, key string, entry proto.Message) {
+	digits, value, err := encode(version, entry)
+	b.err = errors.Join(b.err, err)
+	b.writes = append(b.writes, batchWrite{key: key, digits: digits, value: value})
+}
+
+// Flush writes what was collected and empties the batch. After an error some
+// may have been written; writing them again is harmless.
+func (b *Batch) Flush(ctx context.Context) error {
+	writes, err := b.writes, b.err
+	b.writes, b.err = nil, nil
+	if err != nil || len(writes) == 0 {
+		return err
+	}
+	changed, err := b.writer.send(ctx, writes)
+	if err != nil && strings.Contains(err.Error(), "NOSCRIPT") {
+		// Redis has forgotten the script (a restart, a failover).
+		if err := setIfNewer.Load(ctx, b.writer.client).Err(); err != nil {
+			return fmt.Errorf("directory: %w", err)
+		}
+		changed, err = b.writer.send(ctx, writes)
+	}
+	if err != nil {
+		return fmt.Errorf("directory: %w", err)
+	}
+	if !changed {
+		return nil
+	}
+	if err := b.writer.client.Publish(ctx, channel, everything).Err(); err != nil {
+		return fmt.Errorf("directory: %w", err)
+	}
+	return nil
+}
+
+func (w *Writer) send(ctx context.Context, writes []batchWrite) (changed bool, err error) {
+	commands, err := w.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, write := range writes {
+			pipe.EvalSha(ctx, setIfNewer.Hash(), []string{write.key}, write.digits, write.value, "")
+		}
+		return nil
+	})
+	for _, command := range commands {
+		n, commandErr := command.(*redis.Cmd).Int()
+		if commandErr != nil {
+			return changed, commandErr
+		}
+		changed = changed || n == 1
+	}
+	return changed, err
+}

@@ -1,0 +1,137 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// AwaitedConversions reads conversions that wait for a click, oldest id first.
+func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.AwaitedConversion, error) {
+	const read = `
+		select c.id, c.mode, c.external_transaction_id, c.event_type, c.amount_cents, coalesce(c.currency, '') as currency,
+			c.tax_cents, c.shipping_cents, c.fee_cents, c.discount_cents, c.occurred_at, c.created_at, c.source, c.status,
+			c.refunded_amount_cents, c.click_id, c.promo_code, c.customer_ref, c.version, c.decision_id, c.attributed
+		from awaited_clicks a
+		join conversions c on c.workspace_id = a.workspace_id and c.mode = a.mode and c.id = a.conversion_id
+		where a.workspace_id = $1 and a.click_id = $2
+		order by a.conversion_id
+		limit $3`
+	rows, err := s.pool.Query(ctx, read, workspace, click, limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.AwaitedConversion, error) {
+		type awaitedRow struct {
+			ID                    affiliate.ConversionID
+			Mode                  affiliate.Mode
+			ExternalTransactionID string
+			EventType             affiliate.EventType
+			AmountCents           int64
+			Currency              string
+			TaxCents              int64
+			ShippingCents         int64
+			FeeCents              int64
+			DiscountCents         int64
+			OccurredAt            time.Time
+			CreatedAt             time.Time
+			Source                affiliate.ConversionSource
+			Status                affiliate.ConversionStatus
+			RefundedAmountCents   int64
+			ClickID               *affiliate.ClickID
+			PromoCode             *string
+			CustomerRef           *string
+			Version               int
+			DecisionID            affiliate.DecisionID
+			Attributed            bool
+		}
+		r, err := pgx.RowToStructByName[awaitedRow](row)
+		return affiliate.AwaitedConversion{
+			Conversion: affiliate.Conversion{
+				ID: r.ID, Scope: affiliate.Scope{Workspace: workspace, Mode: r.Mode},
+				ExternalTransactionID: r.ExternalTransactionID, EventType: r.EventType,
+				Sale: affiliate.Sale{
+					Paid:     affiliate.Money{Cents: r.AmountCents, Currency: r.Currency},
+					TaxCents: r.TaxCents, ShippingCents: r.ShippingCents, FeeCents: r.FeeCents,
+				},
+				DiscountCents: r.DiscountCents, OccurredAt: r.OccurredAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
+				Source: r.Source, Status: r.Status, RefundedAmountCents: r.RefundedAmountCents,
+				Click: r.ClickID, PromoCode: r.PromoCode, CustomerRef: r.CustomerRef, Version: r.Version,
+			},
+			Decision: r.DecisionID, Attributed: r.Attributed,
+		}, err
+	})
+}
+
+const forgetAwaited = `delete from awaited_clicks where workspace_id = $1 and mode = $2 and conversion_id = $3 and click_id = $4`
+
+// ForgetAwaited ends a conversion's wait without changing anything else.
+func (s *Store) ForgetAwaited(ctx context.Context, c affiliate.Conversion) error {
+	_, err := s.pool.Exec(ctx, forgetAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
+	return err
+}
+
+// storedAwaited is one probe of one partition per click: lateral with a limit
+// keeps the planner from joining whole partitions.
+const storedAwaited = `
+	select a.workspace_id as workspace, a.click_id as click
+	from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) as a (workspace_id, click_id, clicked_at)
+	cross join lateral (
+		select 1 from clicks c
+		where c.workspace_id = a.workspace_id and c.id = a.click_id and c.clicked_at = a.clicked_at
+		limit 1) as found`
+
+// ArrivedClicks looks through up to limit awaited clicks of the whole deployment
+// that follow after, and gives those that are stored by now: StoreClicks cannot
+// see a conversion that is being stored at the same moment. next is where the
+// following call goes on; the zero value means that the end was reached.
+func (s *Store) ArrivedClicks(ctx context.Context, after affiliate.AttributeAwaited, limit int) (arrived []affiliate.AttributeAwaited, next affiliate.AttributeAwaited, err error) {
+	const page = `
+		select distinct workspace_id as workspace, click_id as click
+		from awaited_clicks
+		where (workspace_id, click_id) > ($1, $2)
+		order by workspace_id, click_id
+		limit $3`
+	rows, err := s.pool.Query(ctx, page, after.Workspace, after.Click, limit)
+	if err != nil {
+		return nil, next, err
+	}
+	awaited, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.AttributeAwaited])
+	if err != nil || len(awaited) == 0 {
+		return nil, next, err
+	}
+	if len(awaited) == limit {
+		next = awaited[limit-1]
+	}
+	workspaces, clicks, times := make([]uuid.UUID, len(awaited)), make([]uuid.UUID, len(awaited)), make([]time.Time, len(awaited))
+	for i, a := range awaited {
+		workspaces[i], clicks[i] = a.Workspace.UUID, a.Click.UUID
+		times[i], _ = a.Click.Time()
+	}
+	rows, err = s.pool.Query(ctx, storedAwaited, workspaces, clicks, times)
+	if err != nil {
+		return nil, next, err
+	}
+	arrived, err = pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.AttributeAwaited])
+	return arrived, next, err
+}
+
+// DropExpiredAwaited gives up on up to limit clicks of the whole deployment
+// whose time is over, and tells how many it was.
+func (s *Store) DropExpiredAwaited(ctx context.Context, now time.Time, limit int) (int64, error) {
+	const drop = `
+		delete from awaited_clicks a
+		using (
+			select workspace_id, click_id, conversion_id from awaited_clicks
+			where expires_at <= $1
+			order by expires_at
+			limit $2
+			for update skip locked) as expired
+		where a.workspace_id = expired.workspace_id and a.click_id = expired.click_id and a.conversion_id = expired.conversion_id`
+	tag, err := s.pool.Exec(ctx, drop, now, limit)
+	return tag.RowsAffected(), err
+}

@@ -1,0 +1,217 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// DataError says that Postgres refused the values themselves: the same call
+// with the same records cannot succeed.
+type DataError struct{ err *pgconn.PgError }
+
+// Error names the SQLSTATE; the values are not in it.
+func (e *DataError) Error() string { return fmt.Sprintf("%s (SQLSTATE %s)", e.err.Message, e.err.Code) }
+
+// Unwrap gives the driver's error.
+func (e *DataError) Unwrap() error { return e.err }
+
+// RejectsData is how ingestion knows this error without importing this package.
+func (e *DataError) RejectsData() bool { return true }
+
+// codeProgramLimit is what a value too wide for an index gives.
+const codeProgramLimit = "54000"
+
+// dataError marks the errors that name the data: classes 22 (data exception)
+// and 23 (integrity), but for a unique violation, and a row beyond a limit.
+func dataError(err error) error {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || pgErr.Code == codeUniqueViolation {
+		return err
+	}
+	if strings.HasPrefix(pgErr.Code, "22") || strings.HasPrefix(pgErr.Code, "23") || pgErr.Code == codeProgramLimit {
+		return &DataError{pgErr}
+	}
+	return err
+}
+
+var clickColumns = []string{
+	"workspace_id", "id", "clicked_at", "mode", "program_id", "participant_id", "link_id", "referral_code",
+	"received_at", "expires_at", "created_at", "occurred_at", "landing_url", "referrer_domain",
+	"utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "sub_id", "consent", "language", "screen",
+	"ip_hash", "ip_prefix", "ua_hash", "is_bot", "bot_reason",
+}
+
+// StoreClicks stores all clicks or none, and leaves those that are there as
+// they are. Clicks that conversions are waiting for get their job in the same
+// transaction. It copies straight into the table, which is as fast as Postgres
+// goes; only when one of them is there already does it take the slower way.
+func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error {
+	if len(clicks) == 0 {
+		return nil
+	}
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := copyClicks(ctx, tx, "clicks", clicks); err != nil {
+			return err
+		}
+		return s.wakeAwaiting(ctx, tx, clicks)
+	})
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation {
+		err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			if err := mergeClicks(ctx, tx, clicks); err != nil {
+				return err
+			}
+			return s.wakeAwaiting(ctx, tx, clicks)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("clicks: %w", dataError(err))
+	}
+	return nil
+}
+
+func copyClicks(ctx context.Context, tx pgx.Tx, table string, clicks []affiliate.Click) error {
+	row := make([]any, len(clickColumns))
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{table}, clickColumns, pgx.CopyFromSlice(len(clicks), func(n int) ([]any, error) {
+		c := &clicks[n]
+		row = append(row[:0],
+			pgUUID(c.Scope.Workspace.UUID), pgUUID(c.ID.UUID), c.ClickedAt, string(c.Scope.Mode),
+			pgUUID(c.Program.UUID), pgUUID(c.Participant.UUID), pgUUID(c.Link.UUID), c.ReferralCode,
+			c.ReceivedAt, c.ExpiresAt, c.CreatedAt, c.OccurredAt, pgText(c.LandingURL), pgText(c.ReferrerDomain),
+			pgText(c.UTM.Source), pgText(c.UTM.Medium), pgText(c.UTM.Campaign), pgText(c.UTM.Term), pgText(c.UTM.Content),
+			pgText(c.SubID), string(c.Consent), pgText(c.Language), pgText(c.Screen),
+			c.IPHash, pgText(c.IPPrefix), c.UAHash, c.IsBot, pgText(c.BotReason))
+		return row, nil
+	}))
+	return err
+}
+
+// pgUUID and pgText encode without a detour over text; zero means null.
+func pgUUID(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: u != uuid.Nil} }
+func pgText(s string) pgtype.Text    { return pgtype.Text{String: s, Valid: s != ""} }
+
+func mergeClicks(ctx context.Context, tx pgx.Tx, clicks []affiliate.Click) error {
+	const stage = `create temporary table clicks_incoming (like clicks) on commit drop`
+	if _, err := tx.Exec(ctx, stage); err != nil {
+		return err
+	}
+	if err := copyClicks(ctx, tx, "clicks_incoming", clicks); err != nil {
+		return err
+	}
+	columns := strings.Join(clickColumns, ", ")
+	merge := `
+		insert into clicks (` + columns + `)
+		select ` + columns + ` from clicks_incoming
+		on conflict (workspace_id, id, clicked_at) do nothing`
+	_, err := tx.Exec(ctx, merge)
+	return err
+}
+
+// wakeAwaiting gives every conversion that named one of these clicks too early
+// its job. One index probe per click.
+func (s *Store) wakeAwaiting(ctx context.Context, tx pgx.Tx, clicks []affiliate.Click) error {
+	const anyAwaited = `select exists (select from awaited_clicks)`
+	const awaited = `
+		select distinct a.workspace_id, a.click_id
+		from unnest($1::uuid[], $2::uuid[]) as c (workspace_id, click_id)
+		join awaited_clicks a on a.workspace_id = c.workspace_id and a.click_id = c.click_id`
+	var some bool
+	if err := tx.QueryRow(ctx, anyAwaited).Scan(&some); err != nil || !some {
+		return err
+	}
+	workspaces, ids := make([]pgtype.UUID, len(clicks)), make([]pgtype.UUID, len(clicks))
+	for n := range clicks {
+		workspaces[n], ids[n] = pgUUID(clicks[n].Scope.Workspace.UUID), pgUUID(clicks[n].ID.UUID)
+	}
+	rows, err := tx.Query(ctx, awaited, workspaces, ids)
+	if err != nil {
+		return err
+	}
+	jobs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Job, error) {
+		var workspace, click uuid.UUID
+		err := row.Scan(&workspace, &click)
+		return affiliate.AttributeAwaited{Workspace: affiliate.WorkspaceID{UUID: workspace}, Click: affiliate.ClickID{UUID: click}}, err
+	})
+	if err != nil {
+		return err
+	}
+	return s.enqueue(ctx, tx, jobs...)
+}
+
+// ResolveClicks finds what public keys and codes lead to, one answer for each
+// source, in their order. Workspace and mode come out of it, so it is the one
+// statement on clicks that cannot name them.
+func (s *Store) ResolveClicks(ctx context.Context, sources []affiliate.ClickSource) ([]affiliate.ClickResolution, error) {
+	const resolve = `
+		select k.workspace_id, k.mode, p.id, r.participant_id, r.link_id, p.attribution_window_days
+		from unnest($1::bytea[], $2::text[]) with ordinality as s (digest, code, n)
+		left join api_keys k on k.digest = s.digest and k.kind = 'public' and k.revoked_at is null
+		left join referral_codes r on r.workspace_id = k.workspace_id and r.mode = k.mode and r.code = s.code
+		left join programs p on p.workspace_id = r.workspace_id and p.id = r.program_id and p.status = 'active'
+		order by s.n`
+	digests, codes := make([][]byte, len(sources)), make([]string, len(sources))
+	for n := range sources {
+		digests[n], codes[n] = sources[n].KeyDigest[:], sources[n].Code
+	}
+	rows, err := s.pool.Query(ctx, resolve, digests, codes)
+	if err != nil {
+		return nil, fmt.Errorf("resolve clicks: %w", dataError(err))
+	}
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.ClickResolution, error) {
+		var workspace, program, participant, link pgtype.UUID
+		var mode pgtype.Text
+		var days pgtype.Int4
+		if err := row.Scan(&workspace, &mode, &program, &participant, &link, &days); err != nil {
+			return affiliate.ClickResolution{}, err
+		}
+		switch {
+		case !workspace.Valid:
+			return affiliate.ClickResolution{Dead: affiliate.ClickKeyUnknown}, nil
+		case !program.Valid:
+			return affiliate.ClickResolution{Dead: affiliate.ClickCodeUnknown}, nil
+		}
+		return affiliate.ClickResolution{Target: affiliate.ClickTarget{
+			Scope:       affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: workspace.Bytes}, Mode: affiliate.Mode(mode.String)},
+			Program:     affiliate.ProgramID{UUID: program.Bytes},
+			Participant: affiliate.ParticipantID{UUID: participant.Bytes},
+			Link:        affiliate.LinkID{UUID: link.Bytes},
+			WindowDays:  int(days.Int32),
+		}}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("resolve clicks: %w", dataError(err))
+	}
+	return found, nil
+}
+
+// DeadLetterClicks keeps records that cannot be stored as clicks.
+func (s *Store) DeadLetterClicks(ctx context.Context, letters []affiliate.ClickDeadLetter) error {
+	const insert = `
+		insert into click_dead_letters (id, reason, record, created_at)
+		values ($1, $2, $3, $4)
+		on conflict (id) do nothing`
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		batch := &pgx.Batch{}
+		for _, letter := range letters {
+			record := letter.Record
+			if record == nil {
+				record = []byte{}
+			}
+			batch.Queue(insert, letter.ID, letter.Reason, record, letter.At)
+		}
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return fmt.Errorf("dead letters: %w", dataError(err))
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// commissionColumns name the fields of affiliate.Commission, of a row or a CTE
+// called c. The scope is not among them: every statement is given it.
+const commissionColumns = `
+	c.id, c.program_id as program, c.participant_id as participant, c.partner_id as partner,
+	c.conversion_id as conversion, c.decision_id as decision, c.external_transaction_id,
+	c.click_id as click, c.promo_code, c.customer_ref, c.status, c.commission_type as type, c.event_type,
+	c.rate_bps, c.flat_amount_cents as flat_cents, c.amount_cents, c.original_amount_cents, c.currency,
+	c.base_amount_cents, c.sale_amount_cents, c.sale_currency, c.fx_rate, c.fx_date, c.recurring_index,
+	c.needs_review, c.review_reasons, c.dispute_status as dispute, c.hold_until, c.auto_approve_at,
+	c.override_reason, c.override_by, c.rejection_reason, c.rejection_code, c.approved_at, c.approved_by,
+	c.rejected_at, c.paid_at, c.refunded_at, c.payout_id::text as payout, c.rule_snapshot as rule,
+	c.version, c.created_at, c.updated_at`
+
+// insertCommission adds a commission and the first line of its history, in the
+// transaction of the conversion that earns it. The commission may start as
+// pending or as approved. Its event is the caller's, who knows its order.
+func insertCommission(ctx context.Context, tx pgx.Tx, c affiliate.Commission, actor affiliate.Actor) error {
+	const insert = `
+		insert into commissions (
+			workspace_id, mode, id, program_id, participant_id, partner_id, conversion_id, decision_id,
+			external_transaction_id, click_id, promo_code, customer_ref, status, commission_type, event_type,
+			rate_bps, flat_amount_cents, amount_cents, original_amount_cents, currency, base_amount_cents,
+			sale_amount_cents, sale_currency, fx_rate, fx_date, recurring_index, needs_review, review_reasons,
+			dispute_status, hold_until, auto_approve_at, override_reason, override_by, rejection_reason,
+			rejection_code, approved_at, approved_by, rejected_at, paid_at, refunded_at, payout_id,
+			rule_snapshot, version, created_at, updated_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+			$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39,
+			$40, $41, $42, $43, $44, $45)`
+	const note = `
+		insert into commission_history (workspace_id, commission_id, seq, at, actor, from_status, to_status, amount_cents)
+		values ($1, $2, $3, $4, $5, null, $6, $7)`
+	reasons := c.ReviewReasons
+	if reasons == nil {
+		reasons = []string{}
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(insert, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Program, c.Participant, c.Partner, c.Conversion, c.Decision,
+		c.ExternalTransactionID, c.Click, c.PromoCode, c.CustomerRef, c.Status, c.Type, c.EventType,
+		c.RateBps, c.FlatCents, c.AmountCents, c.OriginalAmountCents, c.Currency, c.BaseAmountCents,
+		c.SaleAmountCents, c.SaleCurrency, c.FXRate, c.FXDate, c.RecurringIndex, c.NeedsReview, reasons,
+		c.Dispute, c.HoldUntil, c.AutoApproveAt, c.OverrideReason, c.OverrideBy, c.RejectionReason,
+		c.RejectionCode, c.ApprovedAt, c.ApprovedBy, c.RejectedAt, c.PaidAt, c.RefundedAt, c.Payout,
+		c.Rule, c.Version, c.CreatedAt, c.UpdatedAt)
+	batch.Queue(note, c.Scope.Workspace, c.ID, c.Version, c.CreatedAt, actor.String(), c.Status, c.AmountCents)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("commission: %w", err)
+	}
+	return nil
+}
+
+// batchSender is a transaction or the pool.
+type batchSender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// Commission reads one commission of a programme with everything that its
+// detail shows. NOT_FOUND: there is none in this scope and this programme.
+func (s *Store) Commission(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
+) (affiliate.CommissionDetail, error) {
+	return commissionDetail(ctx, s.pool, scope, program, id)
+}
+
+// commissionDetail is one round trip.
+func commissionDetail(
+	ctx context.Context, q batchSender, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
+) (detail affiliate.CommissionDetail, err error) {
+	const read = `
+		select ` + commissionColumns + `,
+			p.name as program_name, u.name as partner_name, u.email as partner_email,
+			d.method, d.reason_code, d.explanation, d.clicked_at, d.expires_at
+		from commissions c
+		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
+		join users u on u.id = c.partner_id
+		join attribution_decisions d on d.workspace_id = c.workspace_id and d.id = c.decision_id
+		where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3 and c.id = $4`
+	const history = `
+		select h.at, h.actor, h.from_status as "from", h.to_status as "to", h.reason
+		from commission_history h
+		join commissions c on c.workspace_id = h.workspace_id and c.id = h.commission_id
+		where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3 and c.id = $4
+		order by h.seq`
+	batch := &pgx.Batch{}
+	batch.Queue(read, scope.Workspace, scope.Mode, program, id)
+	batch.Queue(history, scope.Workspace, scope.Mode, program, id)
+	results := q.SendBatch(ctx, batch)
+	defer func() { err = errors.Join(err, results.Close()) }()
+
+	type row struct {
+		affiliate.CommissionItem
+		affiliate.CommissionAttribution
+	}
+	rows, _ := results.Query()
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[row])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return detail, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	if err != nil {
+		return detail, fmt.Errorf("commission: %w", err)
+	}
+	rows, _ = results.Query()
+	lines, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.CommissionHistoryEntry])
+	if err != nil {
+		return detail, fmt.Errorf("commission history: %w", err)
+	}
+	found.Scope = scope
+	return affiliate.CommissionDetail{
+		CommissionItem: found.CommissionItem,
+		Attribution:    found.CommissionAttribution,
+		History:        lines,
+	}, nil
+}
+
+// ProgramScope is the workspace and mode of a programme, whoever's it is: the
+// lists tell another workspace's programme from one that does not exist, so
+// this one look-up must not name a workspace.
+func (s *Store) ProgramScope(ctx context.Context, id affiliate.ProgramID) (affiliate.Scope, error) {
+	const read = `select workspace_id as workspace, mode from programs where id = $1`
+	rows, _ := s.pool.Query(ctx, read, id)
+	scope, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[affiliate.Scope])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return affiliate.Scope{}, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	if err != nil {
+		return affiliate.Scope{}, fmt.Errorf("programme: %w", err)
+	}
+	return scope, nil
+}

@@ -1,0 +1,29 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// SelectDue is the sweep's statement.
+const SelectDue = selectDue
+
+// MoveStatements are the guarded UPDATEs.
+var MoveStatements = moveStatements
+
+// InsertCommission is insertCommission in a transaction of its own.
+func (s *Store) InsertCommission(ctx context.Context, c affiliate.Commission, actor affiliate.Actor) error {
+	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error { return insertCommission(ctx, tx, c, actor) })
+}
+
+// CommissionListSQL are the statements of a list with their arguments.
+func (s *Store) CommissionListSQL(
+	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
+) (pageSQL string, pageArgs []any, countSQL string, countArgs []any, err error) {
+	where, err := s.commissionConditions(ctx, scope, filter)
+	pageSQL, countSQL = commissionListSQL(where, filter, order)
+	return pageSQL, append(append([]any{}, where.args...), page.Size, page.Offset()), countSQL, where.args, err
+}

@@ -1,0 +1,258 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// Rows enough that Postgres prefers an index for a reason: ownRows in the
+// world's workspace, one in ten in its programme, and more of others.
+const (
+	ownRows   = 15_000
+	otherRows = 35_000
+)
+
+func newLargeCommissionWorld(t *testing.T) *commissionWorld {
+	t.Helper()
+	w := newCommissionWorld(t)
+	// The rows of other aggregates do not matter here, nor do their keys.
+	w.exec(`set session_replication_role = replica`)
+	w.exec(`
+		insert into users (id, kind, email, password_hash, name, created_at)
+		select ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'partner', 'mail' || n || '@example.com', 'x', 'Partner ' || n, $1
+		from generate_series(0, 999) n`, w.now)
+	fill := func(workspace affiliate.WorkspaceID, mode affiliate.Mode, program affiliate.ProgramID, rows int) {
+		w.exec(`
+			insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
+				attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
+			select $1, case when n = 1 then $2 else gen_random_uuid() end, $3, 'Programme', 'slug-' || n, 'active', '{}', 'EUR', 30,
+				'last_click', 'via', true, true, '{}', 1, $4, $4
+			from generate_series(1, 10) n on conflict do nothing`, workspace, program, mode, w.now)
+		w.exec(`
+			insert into participants (workspace_id, id, program_id, mode, partner_id, status, referral_code, application_answers, applied_at, created_at, updated_at)
+			select $1, gen_random_uuid(), $2, $3, id, 'approved', id::text, '{}', $4, $4, $4 from users`, workspace, program, mode, w.now)
+		w.exec(`
+			with p as (
+				select array_agg(id) as ids, array_agg(partner_id) as partners,
+					(select array_agg(id order by id <> $2) from programs where workspace_id = $1 and mode = $3) as programs
+				from participants where workspace_id = $1 and mode = $3
+			)
+			insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
+				external_transaction_id, promo_code, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents,
+				currency, base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status,
+				auto_approve_at, rule_snapshot, version, created_at, updated_at)
+			select $1, gen_random_uuid(), $3, p.programs[1 + n % 10],
+				p.ids[1 + n % 1000], p.partners[1 + n % 1000], gen_random_uuid(), gen_random_uuid(),
+				'Order-' || n, case when n % 100 = 0 then 'Spring' || n end, case when n % 20 = 0 then 'pending' else 'approved' end,
+				'percentage', 'purchase', 2000, n, n, 'EUR', n, n, 'EUR', n % 1000 = 0, '{}', 'none',
+				$4::timestamptz + (n - 1000) * interval '1 minute', '{}', 1, $4::timestamptz - n * interval '1 minute', $4
+			from p, generate_series(1, $5::integer) n`, workspace, program, mode, w.now, rows)
+	}
+	fill(w.scope.Workspace, affiliate.ModeLive, w.program, ownRows)
+	fill(w.scope.Workspace, affiliate.ModeTest, affiliate.NewID[affiliate.Program](w.now), otherRows)
+	fill(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive, affiliate.NewID[affiliate.Program](w.now), otherRows)
+	w.exec(`set session_replication_role = origin`)
+	w.exec(`vacuum analyze`)
+	// Counts come from the indexes alone where all rows are visible to all, which
+	// another session at work during the vacuum (Postgres's own analyze) prevents.
+	for tries := 0; w.count(`select count(*) from pg_class where oid = 'commissions'::regclass and relallvisible < relpages`) > 0; tries++ {
+		if tries == 100 {
+			t.Fatal("the vacuum leaves pages that are not visible to all")
+		}
+		time.Sleep(100 * time.Millisecond)
+		w.exec(`vacuum commissions`)
+	}
+	return w
+}
+
+func (w *commissionWorld) plan(sql string, args ...any) string {
+	w.t.Helper()
+	rows, _ := w.owner.Query(w.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		w.t.Fatalf("explain %s: %v", sql, err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (w *commissionWorld) checkPlan(what, explained string, has, hasNot []string) {
+	w.t.Helper()
+	// Nodes in one line, so that a node can be named with the one below it.
+	plan := strings.Join(strings.Fields(explained), " ")
+	for _, part := range has {
+		if !strings.Contains(plan, part) {
+			w.t.Errorf("%s: no %q in\n%s", what, part, explained)
+		}
+	}
+	for _, part := range hasNot {
+		if strings.Contains(plan, part) {
+			w.t.Errorf("%s: %q in\n%s", what, part, explained)
+		}
+	}
+}
+
+// The two share a world, which takes a while to fill.
+func TestCommissionPlansAndTotals(t *testing.T) {
+	w := newLargeCommissionWorld(t)
+	checkCommissionPlans(t, w)
+	checkCommissionTotals(t, w)
+}
+
+func checkCommissionPlans(t *testing.T, w *commissionWorld) {
+	t.Helper()
+	yes := true
+	monday, tuesday := w.now.AddDate(0, 0, -9), w.now.AddDate(0, 0, -8)
+	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
+	oldest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: true}
+	walks := []string{"Seq Scan on commissions", "Bitmap"}
+	scans := []string{"Seq Scan on commissions"}
+
+	for _, c := range []struct {
+		name   string
+		filter affiliate.CommissionFilter
+		order  affiliate.CommissionOrder
+		page   affiliate.Page
+		has    []string
+		hasNot []string
+		count  []string
+	}{
+		{
+			"default",
+			affiliate.CommissionFilter{},
+			newest,
+			affiliate.Page{Number: 1, Size: 20},
+			[]string{"Limit -> Index Scan using commissions_by_age on commissions c"},
+			walks,
+			[]string{"Index Only Scan"},
+		},
+		{
+			"a later page",
+			affiliate.CommissionFilter{},
+			newest,
+			affiliate.Page{Number: 20, Size: 20},
+			[]string{"Limit -> Index Scan using commissions_by_age on commissions c"},
+			walks, nil,
+		},
+		{
+			"oldest first",
+			affiliate.CommissionFilter{},
+			oldest,
+			affiliate.Page{Number: 1, Size: 20},
+			[]string{"Index Scan Backward using commissions_by_age on commissions c"},
+			scans, nil,
+		},
+		{
+			"one status",
+			affiliate.CommissionFilter{Status: affiliate.CommissionPending},
+			newest,
+			affiliate.Page{Number: 1, Size: 20},
+			[]string{"Limit -> Index Scan using commissions_by_status on commissions c"},
+			walks,
+			[]string{"Index Only Scan"},
+		},
+		{
+			"one programme",
+			affiliate.CommissionFilter{Program: &w.program},
+			newest,
+			affiliate.Page{Number: 1, Size: 20},
+			[]string{"Limit -> Index Scan using commissions_by_program on commissions c"},
+			walks,
+			[]string{"Index Only Scan"},
+		},
+		{
+			"a range of dates",
+			affiliate.CommissionFilter{Created: affiliate.Period{From: &monday, Before: &tuesday}},
+			newest,
+			affiliate.Page{Number: 1, Size: 20},
+			[]string{"Limit -> Index Scan using commissions_by_age on commissions c"},
+			walks,
+			[]string{"Index Only Scan"},
+		},
+		{
+			"the review queue",
+			affiliate.CommissionFilter{NeedsReview: &yes},
+			newest,
+			affiliate.Page{Number: 1, Size: 20},
+			[]string{"Limit -> Index Scan using commissions_flagged on commissions c"},
+			walks,
+			[]string{"commissions_flagged"},
+		},
+		{
+			"search for an order",
+			affiliate.CommissionFilter{Search: "ORDER-777"},
+			newest,
+			affiliate.Page{Number: 1, Size: 20},
+			[]string{"commissions_by_external", "commissions_by_promo_code"},
+			scans,
+			[]string{"commissions_by_external", "Limit"},
+		},
+		{
+			"search for a partner",
+			affiliate.CommissionFilter{Search: "partner 777"},
+			newest,
+			affiliate.Page{Number: 1, Size: 20},
+			[]string{"commissions_by_external", "commissions_by_promo_code", "commissions_by_participant"},
+			scans,
+			[]string{"commissions_by_participant"},
+		},
+		{
+			"search for an id",
+			affiliate.CommissionFilter{Search: "0192aa"},
+			newest,
+			affiliate.Page{Number: 1, Size: 20},
+			[]string{"commissions_pkey"},
+			scans,
+			[]string{"commissions_pkey"},
+		},
+	} {
+		pageSQL, pageArgs, countSQL, countArgs, err := w.store.CommissionListSQL(t.Context(), w.scope, c.filter, c.order, c.page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.checkPlan(c.name, w.plan(pageSQL, pageArgs...), c.has, c.hasNot)
+		w.checkPlan(c.name+", total", w.plan(countSQL, countArgs...), c.count, scans)
+	}
+
+	// A prefix that half of the workspace shares is cheaper to walk than to look
+	// up, and its page must not sort what it does not show.
+	pageSQL, pageArgs, _, _, err := w.store.CommissionListSQL(t.Context(), w.scope, affiliate.CommissionFilter{Search: "order"}, newest, affiliate.Page{Number: 1, Size: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.checkPlan("search for everything", w.plan(pageSQL, pageArgs...), []string{"Limit -> Index Scan using commissions_by_age on commissions c"}, walks)
+
+	w.checkPlan("sweep", w.plan(postgres.SelectDue, w.now, time.Time{}, affiliate.CommissionID{}, 1000),
+		[]string{"commissions_due"}, scans)
+	for move, sql := range postgres.MoveStatements {
+		plan := w.plan(sql, w.scope.Workspace, w.scope.Mode, w.program, affiliate.CommissionID{}, move.From(), move.To(), w.now, "system", nil, nil)
+		w.checkPlan(string(move), plan, []string{"Update on commissions", "Index Scan using commissions_pkey on commissions"}, scans)
+	}
+}
+
+func checkCommissionTotals(t *testing.T, w *commissionWorld) {
+	t.Helper()
+	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
+	items, total, err := w.store.Commissions(t.Context(), w.scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 1, Size: 20})
+	if err != nil || total != affiliate.MaxSearchTotal || len(items) != 20 {
+		t.Fatalf("%d items, total %d, %v", len(items), total, err)
+	}
+	all, exact, err := w.store.Commissions(t.Context(), w.scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 1, Size: 20})
+	if err != nil || exact <= affiliate.MaxSearchTotal || exact != int64(w.count(`select count(*) from commissions where workspace_id = $1 and mode = 'live'`, w.scope.Workspace)) {
+		t.Fatalf("total %d, %v", exact, err)
+	}
+	for i := range all {
+		if all[i].ID != items[i].ID {
+			t.Fatal("however many match, the newest come first")
+		}
+	}
+	_, beyond, err := w.store.Commissions(t.Context(), w.scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 2000, Size: 100})
+	if err != nil || beyond != affiliate.MaxSearchTotal {
+		t.Errorf("beyond the end: total %d, %v", beyond, err)
+	}
+}

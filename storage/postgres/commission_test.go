@@ -1,0 +1,361 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// commissionWorld is a workspace with one programme, and commissions in it that
+// tests make as they need.
+type commissionWorld struct {
+	t       *testing.T
+	url     string
+	store   *postgres.Store
+	owner   *pgx.Conn
+	now     time.Time
+	scope   affiliate.Scope
+	program affiliate.ProgramID
+}
+
+func newCommissionWorld(t *testing.T) *commissionWorld {
+	t.Helper()
+	w := &commissionWorld{t: t, url: pgtest.New(t), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	var err error
+	if w.store, err = postgres.Open(t.Context(), postgres.Config{URL: w.url}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.store.Close)
+	if w.owner, err = pgx.Connect(t.Context(), w.url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.owner.Close(context.Background()) })
+	w.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive}
+	w.program = affiliate.NewID[affiliate.Program](w.now)
+	w.row("workspaces", map[string]any{"id": w.scope.Workspace, "name": "W", "currency": "EUR", "timezone": "UTC", "created_at": w.now})
+	w.row("programs", map[string]any{
+		"workspace_id": w.scope.Workspace, "id": w.program, "mode": "live", "name": "Prog", "slug": "prog", "status": "active",
+		"allowed_domains": []string{}, "currency": "EUR", "attribution_window_days": 30, "attribution_model": "last_click",
+		"link_param": "via", "auto_approve_partners": true, "is_public": true, "rules": "{}", "rules_version": 1,
+		"created_at": w.now, "updated_at": w.now,
+	})
+	return w
+}
+
+func (w *commissionWorld) exec(sql string, args ...any) {
+	w.t.Helper()
+	if _, err := w.owner.Exec(w.t.Context(), sql, args...); err != nil {
+		w.t.Fatalf("%s: %v", strings.Fields(sql)[:3], err)
+	}
+}
+
+func (w *commissionWorld) row(table string, values map[string]any) {
+	w.t.Helper()
+	var columns, places []string
+	var args []any
+	for column, value := range values {
+		columns, args = append(columns, column), append(args, value)
+		places = append(places, fmt.Sprintf("$%d", len(args)))
+	}
+	w.exec("insert into "+table+" ("+strings.Join(columns, ", ")+") values ("+strings.Join(places, ", ")+")", args...)
+}
+
+func (w *commissionWorld) count(sql string, args ...any) (n int) {
+	w.t.Helper()
+	if err := w.owner.QueryRow(w.t.Context(), sql, args...).Scan(&n); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+func (w *commissionWorld) participant(standing affiliate.ParticipantStatus, erased bool) (affiliate.ParticipantID, affiliate.UserID) {
+	w.t.Helper()
+	id, user := affiliate.NewID[affiliate.Participant](w.now), affiliate.NewID[affiliate.User](w.now)
+	w.row("users", map[string]any{
+		"id": user, "kind": "partner", "email": user.String() + "@example.com", "password_hash": "x", "name": "Paula", "created_at": w.now,
+	})
+	var erasedAt *time.Time
+	if erased {
+		erasedAt = &w.now
+	}
+	w.row("participants", map[string]any{
+		"workspace_id": w.scope.Workspace, "id": id, "program_id": w.program, "mode": w.scope.Mode, "partner_id": user, "status": standing,
+		"referral_code": id.String(), "application_answers": "{}", "applied_at": w.now, "created_at": w.now, "updated_at": w.now, "erased_at": erasedAt,
+	})
+	return id, user
+}
+
+// commission stores a pending commission that is due, as change leaves it.
+func (w *commissionWorld) commission(participant affiliate.ParticipantID, partner affiliate.UserID, change func(*affiliate.Commission)) affiliate.Commission {
+	w.t.Helper()
+	rate := int64(2000)
+	c := affiliate.Commission{
+		ID: affiliate.NewID[affiliate.Commission](w.now), Scope: w.scope, Program: w.program, Participant: participant, Partner: partner,
+		Conversion: affiliate.NewID[affiliate.Conversion](w.now), Decision: affiliate.NewID[affiliate.Decision](w.now),
+		Status: affiliate.CommissionPending, Type: affiliate.Percentage, EventType: affiliate.Purchase, RateBps: &rate,
+		AmountCents: 200, OriginalAmountCents: 200, Currency: "EUR", BaseAmountCents: 1000, SaleAmountCents: 1000, SaleCurrency: "EUR",
+		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, AutoApproveAt: &w.now, HoldUntil: &w.now,
+		Rule:    affiliate.RuleSnapshot{Version: 1, Rules: affiliate.DefaultRules()},
+		Version: 1, CreatedAt: w.now.Add(-time.Hour), UpdatedAt: w.now.Add(-time.Hour),
+	}
+	c.ExternalTransactionID = c.ID.String()
+	if change != nil {
+		change(&c)
+	}
+	w.row("conversions", map[string]any{
+		"workspace_id": c.Scope.Workspace, "id": c.Conversion, "mode": c.Scope.Mode, "external_transaction_id": c.ExternalTransactionID,
+		"event_type": c.EventType, "amount_cents": 1000, "currency": "EUR", "tax_cents": 0, "shipping_cents": 0, "fee_cents": 0,
+		"discount_cents": 0, "occurred_at": w.now, "created_at": w.now, "source": "api", "status": "recorded", "attributed": true,
+		"reason_code": "CLICK_MATCHED", "decision_id": c.Decision, "product_ids": []string{}, "is_recurring": false, "fraud_score": 0,
+		"fraud_signals": "[]", "version": 1,
+	})
+	w.row("attribution_decisions", map[string]any{
+		"workspace_id": c.Scope.Workspace, "id": c.Decision, "conversion_id": c.Conversion, "mode": c.Scope.Mode, "attributed": true,
+		"method": "click", "reason_code": "CLICK_MATCHED", "explanation": "A click.", "engine_version": "1", "trace": "{}",
+		"clicked_at": w.now, "decided_at": w.now,
+	})
+	if err := w.store.InsertCommission(w.t.Context(), c, affiliate.System); err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+func TestCommissionIsReadAsItWasWritten(t *testing.T) {
+	w := newCommissionWorld(t)
+	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	at := func(n int) *time.Time { t := w.now.Add(time.Duration(n) * time.Minute); return &t }
+	text := func(s string) *string { return &s }
+	written := w.commission(participant, partner, func(c *affiliate.Commission) {
+		click, by, index := affiliate.NewID[affiliate.Click](w.now), affiliate.NewID[affiliate.User](w.now), 3
+		day := time.Date(2026, 2, 27, 0, 0, 0, 0, time.UTC)
+		c.Click, c.PromoCode, c.CustomerRef = &click, text("spring"), text("ref")
+		c.FXRate, c.FXDate, c.RecurringIndex = text("1.0825"), &day, &index
+		c.NeedsReview, c.ReviewReasons, c.Dispute = true, []string{"a", "b"}, affiliate.DisputeWon
+		c.AmountCents = 150
+		c.HoldUntil, c.AutoApproveAt = at(1), at(2)
+		c.OverrideReason, c.OverrideBy = text("trusted"), &by
+		c.RejectionReason, c.RejectionCode = text("odd"), text("fraud")
+		c.ApprovedAt, c.ApprovedBy, c.RejectedAt, c.PaidAt, c.RefundedAt = at(3), text("system"), at(4), at(5), at(6)
+		c.Payout = text(affiliate.NewID[affiliate.Commission](w.now).String())
+		c.Version = 7
+	})
+	// A column that is neither written nor read back must not hide in a nil.
+	v := reflect.ValueOf(written)
+	for i := range v.NumField() {
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "FlatCents" {
+			t.Errorf("%s is not covered", name)
+		}
+	}
+	read, err := w.store.Commission(t.Context(), w.scope, w.program, written.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := read.Commission
+	gv := reflect.ValueOf(&got).Elem()
+	for i := range gv.NumField() {
+		switch at := gv.Field(i).Interface().(type) {
+		case time.Time:
+			gv.Field(i).Set(reflect.ValueOf(at.UTC()))
+		case *time.Time:
+			utc := at.UTC()
+			gv.Field(i).Set(reflect.ValueOf(&utc))
+		}
+		if want := v.Field(i).Interface(); !reflect.DeepEqual(gv.Field(i).Interface(), want) {
+			t.Errorf("%s is %v, want %v", gv.Type().Field(i).Name, gv.Field(i).Interface(), want)
+		}
+	}
+	if read.ProgramName != "Prog" || read.PartnerName != "Paula" || read.PartnerEmail != partner.String()+"@example.com" {
+		t.Errorf("names: %q %q %q", read.ProgramName, read.PartnerName, read.PartnerEmail)
+	}
+	if a := read.Attribution; a.Method == nil || *a.Method != "click" || a.ReasonCode != "CLICK_MATCHED" || a.Explanation != "A click." || a.ClickedAt == nil || a.ExpiresAt != nil {
+		t.Errorf("attribution: %+v", a)
+	}
+	if len(read.History) != 1 || read.History[0].From != nil || read.History[0].To != affiliate.CommissionPending || read.History[0].Actor != "system" {
+		t.Errorf("history: %+v", read.History)
+	}
+}
+
+// The sweep's guards, in SQL, and the domain's rule, in Go, say the same of
+// every combination.
+func TestSweepApprovesExactlyWhatTheDomainCallsDue(t *testing.T) {
+	w := newCommissionWorld(t)
+	before, later := w.now.Add(-time.Millisecond), w.now.Add(time.Millisecond)
+	instants := []*time.Time{nil, &before, &w.now, &later}
+	type standing struct {
+		status affiliate.ParticipantStatus
+		erased bool
+	}
+	want := map[affiliate.CommissionID]bool{}
+	total := 0
+	for _, s := range []standing{
+		{affiliate.ParticipantApproved, false},
+		{affiliate.ParticipantApproved, true},
+		{affiliate.ParticipantPending, false},
+		{affiliate.ParticipantRejected, false},
+		{affiliate.ParticipantSuspended, false},
+	} {
+		participant, partner := w.participant(s.status, s.erased)
+		for _, status := range []affiliate.CommissionStatus{
+			affiliate.CommissionPending, affiliate.CommissionApproved, affiliate.CommissionRejected, affiliate.CommissionPaid, affiliate.CommissionRefunded,
+		} {
+			for _, due := range instants {
+				for _, hold := range instants {
+					for _, dispute := range []affiliate.DisputeStatus{affiliate.DisputeNone, affiliate.DisputeOpen, affiliate.DisputeWon} {
+						for _, flagged := range []bool{false, true} {
+							if status != affiliate.CommissionPending && (flagged || dispute != affiliate.DisputeNone) {
+								continue // the status alone decides
+							}
+							c := w.commission(participant, partner, func(c *affiliate.Commission) {
+								c.Status, c.AutoApproveAt, c.HoldUntil, c.Dispute, c.NeedsReview = status, due, hold, dispute, flagged
+							})
+							total++
+							if c.DueForApproval(w.now, s.status, s.erased) {
+								want[c.ID] = true
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now, total)
+	if err != nil || sweep.Approved != len(want) || sweep.Failed != 0 || len(want) == 0 {
+		t.Fatalf("%+v %v, want %d of %d approved", sweep, err, len(want), total)
+	}
+	rows, _ := w.owner.Query(t.Context(), `select commission_id from commission_history where seq = 2 and to_status = 'approved' and actor = 'system'`)
+	approved, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
+	if err != nil || len(approved) != len(want) {
+		t.Fatal(len(approved), err)
+	}
+	for _, id := range approved {
+		if !want[id] {
+			t.Errorf("%s was not due", id)
+		}
+	}
+	if n := w.count(`select count(*) from commissions where status = 'approved' and approved_by = 'system' and version = 2 and approved_at = $1 and updated_at = $1`, w.now); n != len(want) {
+		t.Errorf("%d rows say so, want %d", n, len(want))
+	}
+	if n := w.count(`select count(*) from events where type = 'commission.approved'`); n != len(want) {
+		t.Errorf("%d events, want %d", n, len(want))
+	}
+	if n := w.count(`select count(*) from audit_log`); n != 0 {
+		t.Errorf("the audit log tells of people, not of %d sweeps", n)
+	}
+	if sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now, total); err != nil || sweep != (affiliate.CommissionSweep{}) {
+		t.Errorf("a second sweep: %+v %v", sweep, err)
+	}
+}
+
+func TestSweepIsBoundedAndNoFailureStopsIt(t *testing.T) {
+	w := newCommissionWorld(t)
+	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	for i := range 12 {
+		c := w.commission(participant, partner, func(c *affiliate.Commission) {
+			due := w.now.Add(time.Duration(i-12) * time.Second)
+			c.AutoApproveAt = &due
+		})
+		if i < 4 {
+			// The oldest four cannot be approved: their history has that line.
+			w.row("commission_history", map[string]any{
+				"workspace_id": w.scope.Workspace, "commission_id": c.ID, "seq": 2, "at": w.now, "actor": "x", "to_status": "x", "amount_cents": 1,
+			})
+		}
+	}
+	for i, want := range []affiliate.CommissionSweep{{Approved: 3, Failed: 4}, {Approved: 3, Failed: 4}, {Approved: 2, Failed: 4}, {Failed: 4}} {
+		got, err := w.store.ApproveDueCommissions(t.Context(), w.now, 3)
+		if err != nil || got.FirstFailure == nil {
+			t.Fatalf("sweep %d: %+v %v", i, got, err)
+		}
+		if got.FirstFailure = nil; got != want {
+			t.Errorf("sweep %d: %+v, want %+v", i, got, want)
+		}
+	}
+	if n := w.count(`select count(*) from commissions where status = 'pending'`); n != 4 {
+		t.Errorf("%d are left, want the four that fail", n)
+	}
+	if n := w.count(`select count(*) from events`); n != 8 {
+		t.Errorf("%d events, want 8: none of a move that was rolled back", n)
+	}
+}
+
+func TestParallelSweepsApproveEachCommissionOnce(t *testing.T) {
+	w := newCommissionWorld(t)
+	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	const rows, sweeps = 150, 6
+	for range rows {
+		w.commission(participant, partner, nil)
+	}
+	var group sync.WaitGroup
+	var lock sync.Mutex
+	approved := 0
+	for range sweeps {
+		group.Go(func() {
+			sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now, 1000)
+			lock.Lock()
+			defer lock.Unlock()
+			approved += sweep.Approved
+			if err != nil || sweep.Failed > 0 {
+				t.Errorf("%+v %v", sweep, err)
+			}
+		})
+	}
+	group.Wait()
+	if approved != rows {
+		t.Errorf("%d approved, want %d", approved, rows)
+	}
+	for _, sql := range []string{
+		`select count(*) from commissions where status = 'approved' and version = 2`,
+		`select count(*) from commission_history where seq = 2`,
+		`select count(*) from events where type = 'commission.approved'`,
+		`select count(*) from river.river_job where kind = 'dispatch_events'`,
+	} {
+		if n := w.count(sql); n != rows {
+			t.Errorf("%s: %d, want %d", sql, n, rows)
+		}
+	}
+}
+
+func TestSweepPassesWhatSomebodyWorksOn(t *testing.T) {
+	w := newCommissionWorld(t)
+	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	held := w.commission(participant, partner, nil)
+	w.commission(participant, partner, nil)
+	tx, err := w.owner.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `select from commissions where id = $1 for update`, held.ID); err != nil {
+		t.Fatal(err)
+	}
+	sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now, 10)
+	if err != nil || sweep.Approved != 1 || sweep.Left != 1 {
+		t.Errorf("%+v %v, want one approved and one left", sweep, err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now, 10); err != nil || sweep.Approved != 1 {
+		t.Errorf("%+v %v, want the other approved", sweep, err)
+	}
+}
+
+func TestProgramScopeIsOfAnyWorkspace(t *testing.T) {
+	w := newCommissionWorld(t)
+	if scope, err := w.store.ProgramScope(t.Context(), w.program); err != nil || scope != w.scope {
+		t.Errorf("%v %v", scope, err)
+	}
+	if _, err := w.store.ProgramScope(t.Context(), affiliate.NewID[affiliate.Program](w.now)); !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,437 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// sales is a workspace with one programme and one approved participant.
+type sales struct {
+	*testing.T
+	url         string
+	store       *postgres.Store
+	sql         *pgx.Conn // as the service's role
+	scope       affiliate.Scope
+	program     affiliate.ProgramID
+	participant affiliate.ParticipantID
+}
+
+// salesDay is in the middle of the day whose partition the tests look at.
+var salesDay = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+
+func newSales(t *testing.T) *sales {
+	t.Helper()
+	url := pgtest.New(t)
+	store, err := postgres.Open(t.Context(), postgres.Config{URL: url, MaxConns: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	s := &sales{
+		T: t, url: url, store: store, sql: asService(t, url),
+		scope:       affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](salesDay), Mode: affiliate.ModeTest},
+		program:     affiliate.NewID[affiliate.Program](salesDay),
+		participant: affiliate.NewID[affiliate.Participant](salesDay),
+	}
+	s.exec(`select ensure_click_partitions('2026-03-01', '2026-03-20')`)
+	s.exec(`insert into workspaces (id, name, currency, timezone, created_at) values ($1, 'Shop', 'EUR', 'UTC', $2)`, s.scope.Workspace, salesDay)
+	s.exec(`
+		insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
+			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
+		values ($1, $2, $3, 'Spring', 'spring', 'active', '{}', 'EUR', 30, 'first_click', 'via', false, true,
+			'{"commission_type":"percentage","rate_bps":3000,"hold_period_days":30,"auto_approval":true,"net_basis":"net_of_tax"}', 4, $4, $4)`,
+		s.scope.Workspace, s.program, s.scope.Mode, salesDay)
+	partner := affiliate.NewID[affiliate.User](salesDay)
+	s.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'partner', 'pat@example.com', '', 'Pat', $2)`, partner, salesDay)
+	s.exec(`
+		insert into participants (workspace_id, id, program_id, mode, partner_id, status, referral_code, application_answers, applied_at, created_at, updated_at)
+		values ($1, $2, $3, $4, $5, 'approved', 'pat', '{}', $6, $6, $6)`,
+		s.scope.Workspace, s.participant, s.program, s.scope.Mode, partner, salesDay)
+	return s
+}
+
+func (s *sales) exec(sql string, args ...any) {
+	s.Helper()
+	if _, err := s.sql.Exec(s.Context(), sql, args...); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *sales) count(from string, args ...any) (n int) {
+	s.Helper()
+	if err := s.sql.QueryRow(s.Context(), `select count(*) from `+from, args...).Scan(&n); err != nil {
+		s.Fatal(err)
+	}
+	return n
+}
+
+// click stores a click received at an instant and gives its id.
+func (s *sales) click(receivedAt time.Time) affiliate.ClickID {
+	s.Helper()
+	id := affiliate.NewID[affiliate.Click](receivedAt)
+	s.exec(`
+		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
+		values ($1, $2, $3, $4, $5, $6, 'pat', $3, $7, $3, 'unknown', false)`,
+		s.scope.Workspace, id, receivedAt, s.scope.Mode, s.program, s.participant, affiliate.WindowEnd(receivedAt, 30))
+	return id
+}
+
+// record stores a purchase that names a click, awaited when it is not found.
+func (s *sales) record(external string, click affiliate.ClickID) error {
+	found, err := s.store.FindClick(s.Context(), s.scope.Workspace, click)
+	if err != nil {
+		return err
+	}
+	c := affiliate.Conversion{
+		ID: affiliate.NewID[affiliate.Conversion](salesDay), Scope: s.scope, ExternalTransactionID: external,
+		EventType: affiliate.Purchase, Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}},
+		OccurredAt: salesDay, CreatedAt: salesDay, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded,
+		Click: &click, Version: 1,
+	}
+	d := affiliate.Attribute(affiliate.AttributionInputs{
+		Mode: s.scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale, Click: &click, FoundClick: found,
+	})
+	d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.Decision](salesDay), c.ID, salesDay
+	if d.Earns == nil {
+		until := salesDay.Add(24 * time.Hour)
+		return s.store.RecordConversion(s.Context(), c, d, nil, &until)
+	}
+	commission := affiliate.NewCommission(affiliate.NewID[affiliate.Commission](salesDay), c, d, salesDay)
+	return s.store.RecordConversion(s.Context(), c, d, &commission, nil)
+}
+
+func TestFindClickGivesEverythingThatADecisionNeeds(t *testing.T) {
+	s := newSales(t)
+	id := s.click(salesDay)
+	found, err := s.store.FindClick(t.Context(), s.scope.Workspace, id)
+	if err != nil || found == nil {
+		t.Fatal(found, err)
+	}
+	e := found.Earner
+	if found.Mode != affiliate.ModeTest || !found.ReceivedAt.Equal(salesDay) || !found.ExpiresAt.Equal(affiliate.WindowEnd(salesDay, 30)) ||
+		e.Program != s.program || e.ProgramName != "Spring" || e.ProgramStatus != affiliate.ProgramActive || e.Currency != "EUR" ||
+		e.Model != affiliate.FirstClick || e.Rule.Version != 4 || *e.Rule.Rules.RateBps != 3000 || e.Rule.Rules.NetBasis != affiliate.NetOfTax ||
+		e.Participant != s.participant || e.ParticipantStatus != affiliate.ParticipantApproved || e.ParticipantErased || e.Partner.IsZero() {
+		t.Errorf("%+v", found)
+	}
+
+	same, err := s.store.FindEarner(t.Context(), s.scope, s.program, s.participant)
+	if err != nil || same == nil || same.Partner != e.Partner || same.Rule.Version != 4 {
+		t.Errorf("%+v, %v", same, err)
+	}
+
+	s.exec(`update participants set erased_at = $1`, salesDay)
+	if found, err = s.store.FindClick(t.Context(), s.scope.Workspace, id); err != nil || !found.Earner.ParticipantErased {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+func TestClicksAndEarnersOfOthersAreNotFound(t *testing.T) {
+	s := newSales(t)
+	id := s.click(salesDay)
+	stranger := affiliate.NewID[affiliate.Workspace](salesDay)
+	for name, find := range map[string]func() (any, error){
+		"another workspace's click": func() (any, error) { return nilOr(s.store.FindClick(t.Context(), stranger, id)) },
+		"an unknown click": func() (any, error) {
+			return nilOr(s.store.FindClick(t.Context(), s.scope.Workspace, affiliate.NewID[affiliate.Click](salesDay)))
+		},
+		"an id without a time": func() (any, error) {
+			return nilOr(s.store.FindClick(t.Context(), s.scope.Workspace, affiliate.ClickID{UUID: uuid.New()}))
+		},
+		"another workspace's earner": func() (any, error) {
+			return nilOr(s.store.FindEarner(t.Context(), affiliate.Scope{Workspace: stranger, Mode: s.scope.Mode}, s.program, s.participant))
+		},
+		"the other mode's earner": func() (any, error) {
+			return nilOr(s.store.FindEarner(t.Context(), affiliate.Scope{Workspace: s.scope.Workspace, Mode: affiliate.ModeLive}, s.program, s.participant))
+		},
+		"another programme's earner": func() (any, error) {
+			return nilOr(s.store.FindEarner(t.Context(), s.scope, affiliate.NewID[affiliate.Program](salesDay), s.participant))
+		},
+	} {
+		if got, err := find(); got != nil || err != nil {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+func nilOr[T any](found *T, err error) (any, error) {
+	if found == nil {
+		return nil, err
+	}
+	return found, err
+}
+
+// The plans of both lookups, with the values known to the planner and without:
+// one partition, its unique index, nothing else of clicks.
+func TestClickLookupsReadOnePartitionByIndex(t *testing.T) {
+	s := newSales(t)
+	for day := range 5 {
+		s.exec(`
+			insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
+			select $1, gen_random_uuid(), $2::timestamptz + n * interval '1 millisecond', 'test', $3, $4, 'pat', $2, $2, $2, 'unknown', false
+			from generate_series(1, 2000) as n`,
+			s.scope.Workspace, salesDay.AddDate(0, 0, day-2), s.program, s.participant)
+	}
+	s.manyParticipants(2000)
+	id := s.click(salesDay)
+	owner := s.asOwner()
+	if _, err := owner.Exec(t.Context(), `analyze`); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`prepare one as ` + postgres.FindClickSQL)
+	s.exec(`prepare awaited as ` + postgres.StoredAwaitedSQL)
+	at := salesDay.Format(time.RFC3339Nano)
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		s.exec(`set plan_cache_mode = ` + mode)
+		for name, execute := range map[string]string{
+			"one":     fmt.Sprintf("one('%s', '%s', '%s')", s.scope.Workspace, id, at),
+			"awaited": fmt.Sprintf("awaited('{%s}', '{%s}', '{%s}')", s.scope.Workspace, id, at),
+		} {
+			plan := s.explain(execute)
+			// A partition that was pruned when the values became known stays in the
+			// plan as never executed.
+			var scans []string
+			for _, line := range plan {
+				if strings.Contains(line, " on clicks") && !strings.Contains(line, "never executed") {
+					scans = append(scans, line)
+				}
+			}
+			if len(scans) != 1 || !regexp.MustCompile(`Index (Only )?Scan using clicks_20260310_\w+ on clicks_20260310`).MatchString(scans[0]) {
+				t.Errorf("%s, %s:\n%s", mode, name, strings.Join(plan, "\n"))
+			}
+			for _, key := range []string{"programs", "participants"} {
+				// programs have two keys that start with or are the id.
+				probe := regexp.MustCompile(`Index Scan using ` + key + `_\w+ on ` + key + ` .*\n\s+Index Cond: .*\bid = `)
+				if name == "one" && !probe.MatchString(strings.Join(plan, "\n")) {
+					t.Errorf("%s, %s:\n%s", mode, key, strings.Join(plan, "\n"))
+				}
+			}
+		}
+	}
+}
+
+// manyParticipants fills the workspace, so that the planner has to choose.
+func (s *sales) manyParticipants(n int) {
+	s.Helper()
+	s.exec(`
+		insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
+			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
+		select workspace_id, gen_random_uuid(), mode, name, slug || n, status, allowed_domains, currency, attribution_window_days,
+			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at
+		from programs, generate_series(1, $2) as n where id = $1`, s.program, n)
+	s.exec(`
+		with people as (
+			insert into users (id, kind, email, password_hash, name, created_at)
+			select gen_random_uuid(), 'partner', n || '@example.com', '', 'Pat', $4 from generate_series(1, $5) as n
+			returning id)
+		insert into participants (workspace_id, id, program_id, mode, partner_id, status, referral_code, application_answers, applied_at, created_at, updated_at)
+		select $1, gen_random_uuid(), $2, $3, id, 'approved', id::text, '{}', $4, $4, $4 from people`,
+		s.scope.Workspace, s.program, s.scope.Mode, salesDay, n)
+}
+
+func (s *sales) asOwner() *pgx.Conn {
+	s.Helper()
+	conn, err := pgx.Connect(s.Context(), s.url)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// explain runs a prepared statement and gives its plan.
+func (s *sales) explain(execute string) []string {
+	s.Helper()
+	rows, err := s.sql.Query(s.Context(), `explain (analyze, costs off, timing off, summary off) execute `+execute)
+	if err != nil {
+		s.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		s.Fatal(err)
+	}
+	return lines
+}
+
+func TestRecordConversionIsAllOrNothing(t *testing.T) {
+	s := newSales(t)
+	click := s.click(salesDay.Add(-time.Hour))
+	found, err := s.store.FindClick(t.Context(), s.scope.Workspace, click)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.record("order-1", click); err != nil {
+		t.Fatal(err)
+	}
+	before := s.everything()
+	if !slices.Equal(before, []int{1, 1, 1, 1, 2, 0}) {
+		t.Fatalf("stored %v", before)
+	}
+
+	if err := s.record("order-1", click); !errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)) {
+		t.Errorf("duplicate: %v", err)
+	}
+	if err := s.record("order-1", affiliate.NewID[affiliate.Click](salesDay)); !errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)) {
+		t.Errorf("duplicate that would be awaited: %v", err)
+	}
+	// A commission that the schema refuses takes everything down with it.
+	c := affiliate.Conversion{
+		ID: affiliate.NewID[affiliate.Conversion](salesDay), Scope: s.scope, ExternalTransactionID: "order-2", EventType: affiliate.Purchase,
+		OccurredAt: salesDay, CreatedAt: salesDay, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, Click: &click, Version: 1,
+	}
+	d := affiliate.Attribute(affiliate.AttributionInputs{Mode: s.scope.Mode, EventType: c.EventType, OccurredAt: salesDay, Click: &click, FoundClick: found})
+	d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.Decision](salesDay), c.ID, salesDay
+	commission := affiliate.NewCommission(affiliate.NewID[affiliate.Commission](salesDay), c, d, salesDay)
+	commission.AmountCents = commission.OriginalAmountCents + 1
+	if err := s.store.RecordConversion(t.Context(), c, d, &commission, nil); err == nil {
+		t.Error("an impossible commission was stored")
+	}
+	if after := s.everything(); !slices.Equal(after, before) {
+		t.Errorf("before %v, after %v", before, after)
+	}
+}
+
+// everything counts what a conversion can leave behind.
+func (s *sales) everything() (counts []int) {
+	s.Helper()
+	for _, table := range []string{"conversions", "attribution_decisions", "commissions", "commission_history", "events", "awaited_clicks"} {
+		counts = append(counts, s.count(table))
+	}
+	return counts
+}
+
+func TestReattributeLosesAgainstAnotherDecision(t *testing.T) {
+	s := newSales(t)
+	click := affiliate.NewID[affiliate.Click](salesDay.Add(-time.Hour))
+	if err := s.record("order-1", click); err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := s.store.AwaitedConversions(t.Context(), s.scope.Workspace, click, 10)
+	if err != nil || len(waiting) != 1 {
+		t.Fatal(waiting, err)
+	}
+	w := waiting[0]
+	if w.Scope != s.scope || w.ExternalTransactionID != "order-1" || w.Sale.Paid != (affiliate.Money{Cents: 100, Currency: "EUR"}) ||
+		*w.Click != click || w.Attributed || !w.OccurredAt.Equal(salesDay) || w.Version != 1 {
+		t.Errorf("%+v", w)
+	}
+	stale := affiliate.NewID[affiliate.Decision](salesDay)
+	for _, tc := range []struct {
+		supersedes affiliate.DecisionID
+		done       bool
+	}{{stale, false}, {w.Decision, true}, {w.Decision, false}} {
+		d := affiliate.Attribute(affiliate.AttributionInputs{Mode: s.scope.Mode, Click: &click})
+		d.ID, d.Conversion, d.DecidedAt, d.Supersedes = affiliate.NewID[affiliate.Decision](salesDay), w.ID, salesDay, &tc.supersedes
+		if done, err := s.store.Reattribute(t.Context(), w.Conversion, d, nil); err != nil || done != tc.done {
+			t.Errorf("%v, %v; want %v", done, err, tc.done)
+		}
+	}
+	if n := s.count(`attribution_decisions`); n != 2 {
+		t.Errorf("%d decisions", n)
+	}
+}
+
+func TestStoringAnAwaitedClickMakesOneJob(t *testing.T) {
+	s := newSales(t)
+	awaited := []affiliate.ClickID{affiliate.NewID[affiliate.Click](salesDay), affiliate.NewID[affiliate.Click](salesDay)}
+	for i, click := range []affiliate.ClickID{awaited[0], awaited[0], awaited[1]} {
+		if err := s.record(fmt.Sprint("order-", i), click); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var batch []affiliate.Click
+	stranger := affiliate.NewID[affiliate.Workspace](salesDay)
+	for _, id := range append(awaited, affiliate.NewID[affiliate.Click](salesDay)) {
+		for _, workspace := range []affiliate.WorkspaceID{s.scope.Workspace, stranger} {
+			batch = append(batch, affiliate.Click{
+				ID: id, Scope: affiliate.Scope{Workspace: workspace, Mode: s.scope.Mode}, Program: s.program, Participant: s.participant,
+				ReferralCode: "pat", ClickedAt: salesDay, ReceivedAt: salesDay, ExpiresAt: salesDay, CreatedAt: salesDay, Consent: affiliate.ConsentUnknown,
+			})
+		}
+	}
+	if err := s.store.StoreClicks(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count(`river.river_job where kind = 'attribute_awaited' and args->>'workspace' = $1`, s.scope.Workspace.String()); n != 2 {
+		t.Errorf("%d jobs", n)
+	}
+	if n := s.count(`river.river_job where kind = 'attribute_awaited'`); n != 2 {
+		t.Errorf("%d jobs in all", n)
+	}
+}
+
+func TestArrivedClicksWalksThroughAllPages(t *testing.T) {
+	s := newSales(t)
+	arrived := map[affiliate.ClickID]bool{}
+	for i := range 25 {
+		// Every fifth has arrived; one of them twice awaited.
+		click := affiliate.NewID[affiliate.Click](salesDay.Add(-time.Duration(i) * time.Hour))
+		if err := s.record(fmt.Sprint("order-", i), click); err != nil {
+			t.Fatal(err)
+		}
+		if i == 5 {
+			if err := s.record("order-again", click); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i%5 == 0 {
+			receivedAt, _ := click.Time()
+			s.exec(`
+				insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
+				values ($1, $2, $3, 'test', $4, $5, 'pat', $3, $3, $3, 'unknown', false)`, s.scope.Workspace, click, receivedAt, s.program, s.participant)
+			arrived[click] = true
+		}
+	}
+	var cursor affiliate.AttributeAwaited
+	for pages := 1; ; pages++ {
+		found, next, err := s.store.ArrivedClicks(t.Context(), cursor, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if f.Workspace != s.scope.Workspace || !arrived[f.Click] {
+				t.Errorf("%+v has not arrived", f)
+			}
+			delete(arrived, f.Click)
+		}
+		if cursor = next; cursor == (affiliate.AttributeAwaited{}) {
+			if pages != 3 {
+				t.Errorf("%d pages", pages)
+			}
+			break
+		}
+	}
+	if len(arrived) > 0 {
+		t.Errorf("%d not found", len(arrived))
+	}
+}
+
+func TestDropExpiredAwaitedIsBounded(t *testing.T) {
+	s := newSales(t)
+	for i := range 5 {
+		if err := s.record(fmt.Sprint("order-", i), affiliate.NewID[affiliate.Click](salesDay)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		at      time.Time
+		dropped int64
+	}{{salesDay.Add(24*time.Hour - time.Millisecond), 0}, {salesDay.Add(24 * time.Hour), 3}, {salesDay.Add(24 * time.Hour), 2}} {
+		if n, err := s.store.DropExpiredAwaited(t.Context(), step.at, 3); err != nil || n != step.dropped {
+			t.Errorf("%d dropped, %v; want %d", n, err, step.dropped)
+		}
+	}
+}

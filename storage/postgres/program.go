@@ -1,0 +1,376 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const programColumns = `
+	p.id, p.mode, p.name, p.slug, p.description, p.status, p.website_url, p.allowed_domains, p.landing_url,
+	p.currency, p.attribution_window_days, p.attribution_model, p.link_param, p.auto_approve_partners,
+	p.is_public, p.rules, p.rules_version, p.terms_url, p.version, p.created_at, p.updated_at, p.workspace_id`
+
+type programRow struct {
+	ID                    affiliate.ProgramID        `db:"id"`
+	WorkspaceID           affiliate.WorkspaceID      `db:"workspace_id"`
+	Mode                  affiliate.Mode             `db:"mode"`
+	Name                  string                     `db:"name"`
+	Slug                  string                     `db:"slug"`
+	Description           *string                    `db:"description"`
+	Status                affiliate.ProgramStatus    `db:"status"`
+	WebsiteURL            *string                    `db:"website_url"`
+	AllowedDomains        []string                   `db:"allowed_domains"`
+	LandingURL            *string                    `db:"landing_url"`
+	Currency              string                     `db:"currency"`
+	AttributionWindowDays int                        `db:"attribution_window_days"`
+	AttributionModel      affiliate.AttributionModel `db:"attribution_model"`
+	LinkParam             string                     `db:"link_param"`
+	AutoApprovePartners   bool                       `db:"auto_approve_partners"`
+	IsPublic              bool                       `db:"is_public"`
+	Rules                 affiliate.Rules            `db:"rules"`
+	RulesVersion          int                        `db:"rules_version"`
+	TermsURL              *string                    `db:"terms_url"`
+	Version               int                        `db:"version"`
+	CreatedAt             time.Time                  `db:"created_at"`
+	UpdatedAt             time.Time                  `db:"updated_at"`
+}
+
+func (r programRow) program() affiliate.Program {
+	return affiliate.Program{
+		ID:                  r.ID,
+		Scope:               affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
+		Name:                r.Name,
+		Slug:                r.Slug,
+		Description:         r.Description,
+		Status:              r.Status,
+		WebsiteURL:          r.WebsiteURL,
+		AllowedDomains:      r.AllowedDomains,
+		LandingURL:          r.LandingURL,
+		Currency:            r.Currency,
+		WindowDays:          r.AttributionWindowDays,
+		Model:               r.AttributionModel,
+		LinkParam:           r.LinkParam,
+		AutoApprovePartners: r.AutoApprovePartners,
+		IsPublic:            r.IsPublic,
+		Rules:               r.Rules,
+		RulesVersion:        r.RulesVersion,
+		TermsURL:            r.TermsURL,
+		Version:             r.Version,
+		CreatedAt:           r.CreatedAt.UTC(),
+		UpdatedAt:           r.UpdatedAt.UTC(),
+	}
+}
+
+func programArgs(p affiliate.Program) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"workspace": p.Scope.Workspace, "mode": p.Scope.Mode, "id": p.ID,
+		"name": p.Name, "slug": p.Slug, "description": p.Description, "status": p.Status,
+		"website_url": p.WebsiteURL, "allowed_domains": p.AllowedDomains, "landing_url": p.LandingURL,
+		"currency": p.Currency, "window_days": p.WindowDays, "model": p.Model, "link_param": p.LinkParam,
+		"auto_approve_partners": p.AutoApprovePartners, "is_public": p.IsPublic,
+		"rules": p.Rules, "rules_version": p.RulesVersion, "terms_url": p.TermsURL, "version": p.Version,
+		"created_at": p.CreatedAt, "updated_at": p.UpdatedAt,
+	}
+}
+
+// CreateProgram stores a new programme and its first rules. An empty Currency is
+// the workspace's; an empty Slug is made from the name. Errors: SLUG_TAKEN.
+func (s *Store) CreateProgram(ctx context.Context, p affiliate.Program, by affiliate.Actor) (affiliate.Program, error) {
+	const insert = `
+		insert into programs (workspace_id, id, mode, name, slug, description, status, website_url, allowed_domains,
+			landing_url, currency, attribution_window_days, attribution_model, link_param, auto_approve_partners,
+			is_public, rules, rules_version, terms_url, version, created_at, updated_at)
+		values (@workspace, @id, @mode, @name, @slug, @description, @status, @website_url, @allowed_domains,
+			@landing_url, @currency, @window_days, @model, @link_param, @auto_approve_partners,
+			@is_public, @rules, @rules_version, @terms_url, @version, @created_at, @updated_at)`
+	created := p
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		created = p
+		created.Version = 1
+		currency, err := lockSlugs(ctx, tx, p.Scope.Workspace)
+		if err != nil {
+			return err
+		}
+		if created.Currency == "" {
+			created.Currency = currency
+		}
+		if created.Slug == "" {
+			if created.Slug, err = freeSlug(ctx, tx, created); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec(ctx, insert, programArgs(created)); err != nil {
+			return refusal(err)
+		}
+		if err := insertRules(ctx, tx, created, created.CreatedAt, by); err != nil {
+			return err
+		}
+		return record(ctx, tx, programAudit(created, "program.create", created.CreatedAt, by, nil, created.Object()))
+	})
+	return created, err
+}
+
+// lockSlugs lets one transaction of a workspace choose a slug at a time, so that
+// what it finds free stays free, and returns the workspace's currency. Slugs are
+// chosen by hand and rarely.
+func lockSlugs(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID) (currency string, err error) {
+	// Not FOR UPDATE: every insert in the workspace holds a key share lock on it.
+	const lock = `select currency from workspaces where id = $1 for no key update`
+	err = tx.QueryRow(ctx, lock, workspace).Scan(&currency)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return currency, err
+}
+
+// slugsAtOnce is how many slugs one look at the table compares.
+const slugsAtOnce = 32
+
+// freeSlug is the first slug made from the programme's name that no other has.
+func freeSlug(ctx context.Context, tx pgx.Tx, p affiliate.Program) (string, error) {
+	const taken = `
+		select slug from programs where workspace_id = $1 and mode = $2 and slug = any($3) and id <> $4`
+	candidates := make([]string, 0, slugsAtOnce)
+	for slug := range affiliate.ProgramSlugs(p.Name) {
+		if candidates = append(candidates, slug); len(candidates) < slugsAtOnce {
+			continue
+		}
+		rows, err := tx.Query(ctx, taken, p.Scope.Workspace, p.Scope.Mode, candidates, p.ID)
+		if err != nil {
+			return "", err
+		}
+		used, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return "", err
+		}
+		for _, candidate := range candidates {
+			if !slices.Contains(used, candidate) {
+				return candidate, nil
+			}
+		}
+		candidates = candidates[:0]
+	}
+	panic("postgres: the slugs of a name never end")
+}
+
+// insertRules keeps the version of the rules that comes into force at at.
+func insertRules(ctx context.Context, tx pgx.Tx, p affiliate.Program, at time.Time, by affiliate.Actor) error {
+	const insert = `
+		insert into program_rules (workspace_id, program_id, version, rules, at, by)
+		values ($1, $2, $3, $4, $5, $6)`
+	if _, err := tx.Exec(ctx, insert, p.Scope.Workspace, p.ID, p.RulesVersion, p.Rules, at, by.User); err != nil {
+		return fmt.Errorf("rules version %d: %w", p.RulesVersion, err)
+	}
+	return nil
+}
+
+func programAudit(p affiliate.Program, action string, at time.Time, by affiliate.Actor, before, after any) audit {
+	return audit{
+		Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: by, At: at,
+		Action: action, ResourceType: "program", ResourceID: p.ID, Before: before, After: after,
+	}
+}
+
+// Program reads one programme. Errors: NOT_FOUND.
+func (s *Store) Program(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+	return readProgram(ctx, s.pool, selectProgram, scope, id)
+}
+
+const selectProgram = `
+	select ` + programColumns + `
+	from programs p
+	where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
+
+// queryer is a transaction or the pool.
+type queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func readProgram(ctx context.Context, db queryer, sql string, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+	rows, err := db.Query(ctx, sql, scope.Workspace, scope.Mode, id)
+	if err != nil {
+		return affiliate.Program{}, err
+	}
+	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[programRow])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return affiliate.Program{}, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return row.program(), err
+}
+
+// The filter on the status stays a filter: a workspace has few programmes, and
+// the index by age gives them in order.
+const (
+	whereProgramsListed = `
+		from programs p
+		where p.workspace_id = @workspace and p.mode = @mode and (@status = '' or p.status = @status)`
+	countPrograms = `select count(*)` + whereProgramsListed
+	listPrograms  = `select ` + programColumns + whereProgramsListed + `
+		order by p.created_at desc, p.id desc
+		limit @limit offset @offset`
+)
+
+// ListPrograms reads one page, newest first, and counts all pages. An empty
+// status is any.
+func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, status affiliate.ProgramStatus, page affiliate.Page) ([]affiliate.Program, int64, error) {
+	args := pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "status": status, "limit": page.Size, "offset": page.Offset(),
+	}
+	var total int64
+	if err := s.pool.QueryRow(ctx, countPrograms, args).Scan(&total); err != nil {
+		return nil, 0, err
+	}
+	rows, err := s.pool.Query(ctx, listPrograms, args)
+	if err != nil {
+		return nil, 0, err
+	}
+	programs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Program, error) {
+		r, err := pgx.RowToStructByName[programRow](row)
+		return r.program(), err
+	})
+	return programs, total, err
+}
+
+// UpdateProgram changes what the patch names; a patch that changes nothing
+// leaves no trace. Errors: NOT_FOUND, VALIDATION_ERROR, SLUG_TAKEN.
+func (s *Store) UpdateProgram(
+	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, patch affiliate.ProgramPatch, at time.Time, by affiliate.Actor,
+) (affiliate.Program, error) {
+	// The status is not among the columns: it moves (MoveProgram).
+	const update = `
+		update programs
+		set name = @name, slug = @slug, description = @description, website_url = @website_url,
+			allowed_domains = @allowed_domains, landing_url = @landing_url, attribution_window_days = @window_days,
+			attribution_model = @model, link_param = @link_param, auto_approve_partners = @auto_approve_partners,
+			is_public = @is_public, rules = @rules, rules_version = @rules_version, terms_url = @terms_url,
+			version = @version, updated_at = @updated_at
+		where workspace_id = @workspace and mode = @mode and id = @id`
+	var after affiliate.Program
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		// A patch is relative to what is there, so the row is held from the reading
+		// to the writing.
+		before, err := readProgram(ctx, tx, selectProgram+` for no key update`, scope, id)
+		if err != nil {
+			return err
+		}
+		if after, err = before.Patch(patch); err != nil {
+			return err
+		}
+		if after.Slug != before.Slug {
+			if _, err := lockSlugs(ctx, tx, scope.Workspace); err != nil {
+				return err
+			}
+		}
+		if after.Slug == "" {
+			if after.Slug, err = freeSlug(ctx, tx, after); err != nil {
+				return err
+			}
+		}
+		was, is, err := affiliate.Changed(before.Object(), after.Object())
+		if err != nil || was == nil {
+			return err
+		}
+		after.Version, after.UpdatedAt = before.Version+1, at
+		if _, err := tx.Exec(ctx, update, programArgs(after)); err != nil {
+			return refusal(err)
+		}
+		if after.RulesVersion != before.RulesVersion {
+			if err := insertRules(ctx, tx, after, at, by); err != nil {
+				return err
+			}
+		}
+		return s.programChanged(ctx, tx, after, "program.update", at, by, was, is)
+	})
+	return after, err
+}
+
+// programVerbs are the audit log's words for the moves.
+var programVerbs = map[affiliate.ProgramStatus]string{
+	affiliate.ProgramActive:   "program.activate",
+	affiliate.ProgramPaused:   "program.pause",
+	affiliate.ProgramArchived: "program.archive",
+}
+
+// MoveProgram changes the status. Errors: NOT_FOUND, PROGRAM_STATE_INVALID,
+// VALIDATION_ERROR when a programme without a page is to open.
+func (s *Store) MoveProgram(
+	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, to affiliate.ProgramStatus, at time.Time, by affiliate.Actor,
+) (affiliate.Program, error) {
+	// One statement: the inner select waits for whoever holds the row and then
+	// sees what they left, which the update is judged by and reports.
+	const move = `
+		update programs p
+		set status = @to, version = p.version + 1, updated_at = @at
+		from (
+			select id, status from programs
+			where workspace_id = @workspace and mode = @mode and id = @id
+			for no key update
+		) was
+		where p.workspace_id = @workspace and p.mode = @mode and p.id = was.id and was.status = any(@from)
+			and (@to <> 'active' or p.website_url is not null or p.landing_url is not null)
+		returning was.status as previous_status, ` + programColumns
+	type movedRow struct {
+		programRow
+		Previous affiliate.ProgramStatus `db:"previous_status"`
+	}
+	var after affiliate.Program
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, move, pgx.NamedArgs{
+			"workspace": scope.Workspace, "mode": scope.Mode, "id": id, "to": to, "from": to.Sources(), "at": at,
+		})
+		if err != nil {
+			return err
+		}
+		row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[movedRow])
+		if errors.Is(err, pgx.ErrNoRows) {
+			return refuseProgramMove(ctx, tx, scope, id, to)
+		}
+		if err != nil {
+			return err
+		}
+		after = row.program()
+		before := after
+		before.Status = row.Previous
+		was, is, err := affiliate.Changed(before.Object(), after.Object())
+		if err != nil {
+			return err
+		}
+		return s.programChanged(ctx, tx, after, programVerbs[to], at, by, was, is)
+	})
+	return after, err
+}
+
+// refuseProgramMove says why a move found nothing to change.
+func refuseProgramMove(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.ProgramID, to affiliate.ProgramStatus) error {
+	p, err := readProgram(ctx, tx, selectProgram, scope, id)
+	switch {
+	case err != nil:
+		return err
+	case p.Status.MoveTo(to) && !p.HasDestination():
+		return affiliate.Invalid("website_url", "a programme needs website_url or landing_url to be active")
+	}
+	refused := affiliate.Refuse(affiliate.ReasonProgramStateInvalid)
+	refused.Metadata = map[string]string{"status": string(p.Status)}
+	return refused
+}
+
+// programChanged writes what follows from a change: the audit log's line, the
+// event, and the job that takes it to the edge.
+func (s *Store) programChanged(
+	ctx context.Context, tx pgx.Tx, p affiliate.Program, action string, at time.Time, by affiliate.Actor, was, is any,
+) error {
+	if err := record(ctx, tx, programAudit(p, action, at, by, was, is)); err != nil {
+		return err
+	}
+	if err := s.publish(ctx, tx, affiliate.NewEvent(p.Scope, affiliate.EventProgramUpdated, at, p.Object(), was)); err != nil {
+		return err
+	}
+	return s.enqueue(ctx, tx, affiliate.SyncDirectory{Workspace: p.Scope.Workspace, Program: &p.ID})
+}

@@ -1,0 +1,190 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// programWorld is a workspace that holds enough of others' rows for plans to
+// matter.
+type programWorld struct {
+	t     *testing.T
+	store *postgres.Store
+	owner *pgx.Conn
+	now   time.Time
+	scope affiliate.Scope
+	user  affiliate.UserID
+}
+
+func newProgramWorld(t *testing.T) *programWorld {
+	t.Helper()
+	w := &programWorld{t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	url := pgtest.New(t)
+	var err error
+	if w.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.store.Close)
+	if w.owner, err = pgx.Connect(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.owner.Close(context.Background()) })
+	w.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive}
+	w.user = affiliate.NewID[affiliate.User](w.now)
+	w.exec(`insert into workspaces values ($1, 'W', 'EUR', 'UTC', $2)`, w.scope.Workspace, w.now)
+	return w
+}
+
+func (w *programWorld) exec(sql string, args ...any) {
+	w.t.Helper()
+	if _, err := w.owner.Exec(w.t.Context(), sql, args...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *programWorld) program(status affiliate.ProgramStatus) affiliate.Program {
+	w.t.Helper()
+	page := "https://a.example"
+	p, err := w.store.CreateProgram(w.t.Context(), affiliate.Program{
+		ID: affiliate.NewID[affiliate.Program](w.now), Scope: w.scope, Name: "P", Status: status, WebsiteURL: &page,
+		AllowedDomains: []string{}, WindowDays: 14, Model: affiliate.FirstClick, LinkParam: "via", IsPublic: true,
+		Rules: affiliate.DefaultRules(), RulesVersion: 1, CreatedAt: w.now, UpdatedAt: w.now,
+	}, affiliate.Actor{User: &w.user})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// crowd adds participants with a code each to a programme, a tenth of them
+// approved.
+func (w *programWorld) crowd(p affiliate.Program, n int) {
+	w.t.Helper()
+	w.exec(`
+		with made as (
+			insert into users (id, kind, email, password_hash, name, created_at)
+			select gen_random_uuid(), 'partner', gen_random_uuid()::text, '', 'Jane ' || n, $1 from generate_series(1, $2::int) n
+			returning id
+		), joined as (
+			insert into participants (workspace_id, id, program_id, mode, partner_id, status, referral_code, application_answers, applied_at, created_at, updated_at)
+			select $3, gen_random_uuid(), $4, $5, id, case when random() < 0.1 then 'approved' else 'pending' end, id::text, '{}', $1, $1 + random() * interval '90 days', $1
+			from made
+			returning id, referral_code
+		)
+		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, created_at)
+		select $3, $5, referral_code, $4, id, $1 from joined`,
+		w.now, n, p.Scope.Workspace, p.ID, p.Scope.Mode)
+}
+
+func (w *programWorld) plan(sql string, args ...any) string {
+	w.t.Helper()
+	rows, err := w.owner.Query(w.t.Context(), "explain "+sql, args...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestProgramAndParticipantListsUseTheirIndexes(t *testing.T) {
+	w := newProgramWorld(t)
+	p := w.program(affiliate.ProgramActive)
+	for range 30 {
+		w.program(affiliate.ProgramDraft)
+	}
+	w.crowd(p, 5000)
+	small := w.program(affiliate.ProgramActive)
+	w.crowd(small, 50)
+	for range 4 {
+		w.crowd(w.program(affiliate.ProgramActive), 1000)
+	}
+	w.exec(`
+		insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at)
+		select $1, gen_random_uuid(), 'live', 'public', '', sha256(n::text::bytea), n::text, 'pk_live_', '', $2 from generate_series(1, 3000) n`,
+		w.scope.Workspace, w.now)
+	w.exec(`
+		insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
+			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
+		select $1, gen_random_uuid(), 'test', 'P', 'p' || n, 'draft', '{}', 'EUR', 30, 'last_click', 'via', false, true, '{}', 1, $2, $2
+		from generate_series(1, 3000) n`, w.scope.Workspace, w.now)
+	w.exec(`analyze`)
+
+	args := pgx.NamedArgs{
+		"workspace": w.scope.Workspace, "mode": w.scope.Mode, "program": p.ID, "status": "approved", "limit": 20, "offset": 40,
+	}
+	anyStatus := pgx.NamedArgs{"workspace": w.scope.Workspace, "mode": w.scope.Mode, "status": "", "limit": 20, "offset": 0}
+	for name, tc := range map[string]struct {
+		sql    string
+		args   []any
+		index  string
+		sorted bool // the index has the order
+	}{
+		"programmes":                         {postgres.ListProgramsSQL, []any{anyStatus}, "programs_by_age", true},
+		"number of programmes":               {postgres.CountProgramsSQL, []any{anyStatus}, "programs_", false},
+		"participants":                       {postgres.ListParticipantsSQL, []any{args}, "participants_by_age", true},
+		"participants in a status":           {postgres.ListParticipantsStatusSQL, []any{args}, "participants_by_status", true},
+		"number of participants in a status": {postgres.CountInStatusSQL, []any{args}, "participants_by_status", false},
+		"all codes, page by page":            {postgres.TargetsAfterSQL, []any{w.scope.Workspace, w.scope.Mode, "0", 100}, "referral_codes_pkey", false},
+		"a programme's codes, page by page":  {postgres.ProgramTargetsSQL, []any{w.scope.Workspace, small.ID, "0", 100}, "referral_codes_by_program", false},
+		"all keys, page by page":             {postgres.PublicKeysAfterSQL, []any{w.scope.Workspace, affiliate.APIKeyID{}, 100}, "api_keys_pkey", true},
+	} {
+		plan := w.plan(tc.sql, tc.args...)
+		if !strings.Contains(plan, tc.index) || tc.sorted && strings.Contains(plan, "Sort Key") {
+			t.Errorf("%s: the plan does without %s:\n%s", name, tc.index, plan)
+		}
+	}
+}
+
+func TestEveryChangeCountsTheVersionUp(t *testing.T) {
+	w := newProgramWorld(t)
+	p := w.program(affiliate.ProgramActive)
+	by := affiliate.Actor{User: &w.user}
+	want := p.Version
+	for i := range 3 {
+		patch := affiliate.ProgramPatch{Name: affiliate.Set(fmt.Sprint("N", i))}
+		for range 2 { // the second says nothing new
+			got, err := w.store.UpdateProgram(t.Context(), w.scope, p.ID, patch, w.now, by)
+			if err != nil || got.Version != want+1 {
+				t.Fatalf("version %d after %d, %v", got.Version, want, err)
+			}
+		}
+		want++
+	}
+	for _, to := range []affiliate.ProgramStatus{affiliate.ProgramPaused, affiliate.ProgramActive} {
+		want++
+		got, err := w.store.MoveProgram(t.Context(), w.scope, p.ID, to, w.now, by)
+		if err != nil || got.Version != want {
+			t.Fatalf("version %d, want %d, %v", got.Version, want, err)
+		}
+	}
+}
+
+// A failure after the change takes the change back: what follows from it commits
+// with it or not at all.
+func TestProgramChangeAndItsTraceAreOneTransaction(t *testing.T) {
+	w := newProgramWorld(t)
+	p := w.program(affiliate.ProgramActive)
+	w.exec(`revoke insert on audit_log from tributary_app`)
+	if _, err := w.store.MoveProgram(t.Context(), w.scope, p.ID, affiliate.ProgramPaused, w.now, affiliate.Actor{User: &w.user}); err == nil {
+		t.Error("moved without an audit log")
+	}
+	if _, err := w.store.UpdateProgram(t.Context(), w.scope, p.ID, affiliate.ProgramPatch{Name: affiliate.Set("Q")}, w.now, affiliate.Actor{User: &w.user}); err == nil {
+		t.Error("changed without an audit log")
+	}
+	if read, err := w.store.Program(t.Context(), w.scope, p.ID); err != nil || read.Status != affiliate.ProgramActive || read.Name != "P" {
+		t.Errorf("left %v, %v", read, err)
+	}
+	w.exec(`grant insert on audit_log to tributary_app`)
+}

@@ -1,0 +1,326 @@
+package ratelimit
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Lease counts requests in blocks: it takes up to 1.2 percent of a limit (12 of
+// 1,000) from the shared window at once, hands the tokens out for one second and
+// gives back what is left. A request waits for Redis only when its subject's
+// block is used up, and then all that wait share one question.
+//
+//	shared window:  … [second g: 12 of collector A, 4 of B] …   a row of 62 buckets
+//	collector A:    block of second g, 9 left, good until a second after it was asked for
+//
+// A grant counts in the shared window from the second g in which it was asked
+// for. Its last token may be used a second later and has to count for 60 more,
+// so the row is one bucket longer than the Limiter's. Every process writes only
+// buckets of its own, and writes them as totals: "of my second g, n are used".
+// So a question whose answer was lost, or tokens admitted while Redis was away,
+// are put right by the next question, whichever of them happened.
+//
+// One process admits exactly the limit; several together never more, and at
+// most one block less for each other process that has just held one.
+type Lease struct {
+	client redis.UniversalClient
+	opt    Options
+	holder string
+	warned minutely
+
+	mu       sync.Mutex
+	subjects map[subjectKey]*subject
+	made     int
+	// pauseUntil: Redis did not answer, nobody asks it before.
+	pauseUntil time.Time
+}
+
+type subjectKey struct{ zone, subject string }
+
+const (
+	leaseSpan = span + 1
+	leaseTime = time.Second
+	// blockPermille is the part of a limit that one block takes.
+	blockPermille = 12
+	// refusalFor is how long a refusal is believed without asking again: other
+	// processes may give tokens back.
+	refusalFor = 50 * time.Millisecond
+	sweepEvery = 200 * time.Millisecond
+)
+
+// subject is one key's or address's share.
+type subject struct {
+	mu   sync.Mutex
+	key  string
+	zone Zone
+	// holder names this object's buckets in the shared window. Not the process:
+	// a subject that was forgotten and met again must not overwrite what its
+	// former object had written.
+	holder string
+	// used counts tokens handed out, by the second of their grant.
+	used window
+	// The block in hand.
+	left    int64
+	granted int64 // its second
+	expires time.Time
+	// unsettled are seconds whose shared bucket may differ from what was used.
+	unsettled map[int64]struct{}
+	// asking is closed when the question under way is answered.
+	asking chan struct{}
+	// Refused until then, with this answer.
+	refusedUntil time.Time
+	refusal      Result
+	// sum and reset are what the shared window last said.
+	sum, reset int64
+}
+
+// NewLease shares its windows through a client of clickstream.Connect. Run has
+// to run, or unused tokens come back only when their subject asks again.
+func NewLease(client redis.UniversalClient, opt Options) *Lease {
+	opt.setDefaults()
+	return &Lease{client: client, opt: opt, holder: ":" + rand.Text()[:10], subjects: make(map[subjectKey]*subject)}
+}
+
+// Take counts one request of subject in zone, or refuses it.
+func (l *Lease) Take(ctx context.Context, zone Zone, name string) Result {
+	s := l.subject(zone, name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		now := l.opt.Now()
+		s.expire(now)
+		s.used.forget(now.Unix())
+		switch {
+		case s.used.total >= zone.Limit:
+			// Full by this process alone, so the shared window is full as well.
+			return s.refuse(now, zone.Limit)
+		case s.left > 0:
+			s.left--
+			s.used.add(s.granted, 1)
+			return Result{Allowed: true, Limit: zone.Limit, Remaining: max(0, zone.Limit-s.sum) + s.left, ResetAfter: seconds(s.reset)}
+		case now.Before(s.refusedUntil):
+			return s.refusal
+		case l.paused(now):
+			return l.alone(s, now)
+		case s.asking != nil:
+			asked := s.asking
+			s.mu.Unlock()
+			<-asked // no longer than redisTimeout
+			s.mu.Lock()
+		default:
+			l.ask(ctx, s, now, block(zone.Limit))
+		}
+	}
+}
+
+// block is the size of a grant: 12 of 1,000, so that four processes together
+// leave at most 3.6 percent unused.
+func block(limit int64) int64 { return max(1, limit*blockPermille/1000) }
+
+// ask fetches a block (want > 0) and sets unsettled buckets right; s.mu is held
+// and released meanwhile.
+func (l *Lease) ask(ctx context.Context, s *subject, now time.Time, want int64) {
+	asked := make(chan struct{})
+	s.asking = asked
+	second := now.Unix()
+	settle := make([]bucket, 0, len(s.unsettled))
+	for at := range s.unsettled {
+		if at <= second-leaseSpan {
+			// It has left the row and counts nowhere.
+			delete(s.unsettled, at)
+			continue
+		}
+		settle = append(settle, bucket{at, s.held(at)})
+	}
+	limit := s.zone.Limit
+	s.mu.Unlock()
+	granted, sum, retry, reset, err := ask(ctx, l.client, s.key, now.UnixMilli(), limit, want, leaseSpan, s.holder, settle...)
+	s.mu.Lock()
+	s.asking = nil
+	close(asked)
+	if err != nil {
+		if want > 0 {
+			// The grant may have been made without our knowing.
+			s.unsettle(second)
+		}
+		l.pause(now, s.zone.Name, err)
+		return
+	}
+	s.settled(settle)
+	s.sum, s.reset = sum, reset
+	switch {
+	case want == 0:
+	case granted == 0:
+		s.refusal = Result{Limit: limit, RetryAfter: seconds(retry), ResetAfter: seconds(reset)}
+		s.refusedUntil = now.Add(refusalFor)
+	default:
+		s.left, s.granted, s.expires = granted, second, now.Add(leaseTime)
+	}
+}
+
+// held is what of a second this process has used or may still use.
+func (s *subject) held(second int64) int64 {
+	n := s.used.at(second)
+	if second == s.granted {
+		n += s.left
+	}
+	return n
+}
+
+// settled forgets the buckets that were written and are still as written: the
+// block may have expired while the question was under way.
+func (s *subject) settled(written []bucket) {
+	for _, b := range written {
+		if s.held(b.second) == b.count {
+			delete(s.unsettled, b.second)
+		}
+	}
+}
+
+func (s *subject) unsettle(second int64) {
+	if s.unsettled == nil {
+		s.unsettled = make(map[int64]struct{})
+	}
+	s.unsettled[second] = struct{}{}
+}
+
+// expire takes the block out of hand when its second is over.
+func (s *subject) expire(now time.Time) {
+	if s.left > 0 && !now.Before(s.expires) {
+		s.left = 0
+		s.unsettle(s.granted)
+	}
+}
+
+// alone decides without Redis: by what this process itself has handed out. What
+// it admits is told to the shared window when that is back.
+func (l *Lease) alone(s *subject, now time.Time) Result {
+	l.opt.Fallback(s.zone.Name)
+	limit := s.zone.Limit
+	if s.zone.LocalLimit > 0 {
+		limit = s.zone.LocalLimit
+	}
+	if s.used.total >= limit {
+		return s.refuse(now, limit)
+	}
+	s.used.add(now.Unix(), 1)
+	s.unsettle(now.Unix())
+	return Result{Allowed: true, Limit: limit, Remaining: limit - s.used.total, ResetAfter: seconds(s.used.emptyIn(now.UnixMilli()))}
+}
+
+func (s *subject) refuse(now time.Time, limit int64) Result {
+	nowMs := now.UnixMilli()
+	return Result{Limit: limit, RetryAfter: seconds(s.used.freeIn(nowMs, limit)), ResetAfter: seconds(s.used.emptyIn(nowMs))}
+}
+
+func (l *Lease) paused(now time.Time) bool {
+	if l.client == nil {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return now.Before(l.pauseUntil)
+}
+
+func (l *Lease) pause(now time.Time, zone string, cause error) {
+	l.mu.Lock()
+	l.pauseUntil = now.Add(redisPause)
+	l.mu.Unlock()
+	if !errors.Is(cause, errNoRedis) && l.warned.due(now) {
+		l.opt.Log.Warn("limits are counted by this process alone", "zone", zone, "error", cause)
+	}
+}
+
+func (l *Lease) subject(zone Zone, name string) *subject {
+	key := subjectKey{zone.Name, name}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.subjects[key]; s != nil {
+		return s
+	}
+	if len(l.subjects) >= maxSubjects {
+		// Whoever is pushed out keeps what the shared window says about it.
+		for other := range l.subjects {
+			delete(l.subjects, other)
+			break
+		}
+	}
+	l.made++
+	s := &subject{
+		key: windowKey(l.opt.HashKey, zone.Name, name), zone: zone,
+		holder: l.holder + "." + strconv.Itoa(l.made), used: window{span: leaseSpan},
+	}
+	l.subjects[key] = s
+	return s
+}
+
+// Run gives unused tokens back until ctx ends, and once more then.
+func (l *Lease) Run(ctx context.Context) {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			l.giveBack(context.WithoutCancel(ctx))
+			return
+		case <-ticker.C:
+			l.sweep(ctx)
+		}
+	}
+}
+
+// sweep settles blocks whose second is over and forgets subjects at rest.
+func (l *Lease) sweep(ctx context.Context) {
+	for key, s := range l.all() {
+		now := l.opt.Now()
+		if l.paused(now) {
+			return
+		}
+		s.mu.Lock()
+		s.expire(now)
+		s.used.forget(now.Unix())
+		if len(s.unsettled) > 0 && s.asking == nil {
+			l.ask(ctx, s, now, 0)
+		}
+		rest := s.left == 0 && s.used.total == 0 && len(s.unsettled) == 0 && s.asking == nil
+		s.mu.Unlock()
+		if rest {
+			l.mu.Lock()
+			// Whoever holds it still goes on counting under its own name.
+			delete(l.subjects, key)
+			l.mu.Unlock()
+		}
+	}
+}
+
+// giveBack returns every token in hand: the process is about to end.
+func (l *Lease) giveBack(ctx context.Context) {
+	for _, s := range l.all() {
+		now := l.opt.Now()
+		s.mu.Lock()
+		if s.left > 0 {
+			s.left = 0
+			s.unsettle(s.granted)
+		}
+		if len(s.unsettled) > 0 && s.asking == nil && !l.paused(now) {
+			l.ask(ctx, s, now, 0)
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (l *Lease) all() map[subjectKey]*subject {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[subjectKey]*subject, len(l.subjects))
+	for key, s := range l.subjects {
+		all[key] = s
+	}
+	return all
+}

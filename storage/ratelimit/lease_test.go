@@ -1,0 +1,205 @@
+package ratelimit
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+var tracking = Zone{Name: "tracking", Limit: 1000}
+
+// burst sends n requests through the leases, from several goroutines each.
+func burst(leases []*Lease, subject string, n int) int64 {
+	var allowed, sent atomic.Int64
+	var group sync.WaitGroup
+	for _, lease := range leases {
+		for range 8 {
+			group.Go(func() {
+				for sent.Add(1) <= int64(n) {
+					if lease.Take(context.Background(), tracking, subject).Allowed {
+						allowed.Add(1)
+					}
+				}
+			})
+		}
+	}
+	group.Wait()
+	return allowed.Load()
+}
+
+func TestOneCollectorAdmitsExactlyTheLimit(t *testing.T) {
+	client := connect(t, redistest.New(t))
+	c := newClock()
+	lease := NewLease(client, Options{Now: c.now})
+	if n := burst([]*Lease{lease}, "a", 1100); n != 1000 {
+		t.Fatalf("%d of 1100", n)
+	}
+	result := lease.Take(t.Context(), tracking, "a")
+	if result.Allowed || result.RetryAfter < time.Second {
+		t.Fatalf("%+v", result)
+	}
+	c.advance(result.RetryAfter)
+	if !lease.Take(t.Context(), tracking, "a").Allowed {
+		t.Fatal("refused after waiting exactly as long as asked")
+	}
+	// In real time too.
+	if n := burst([]*Lease{NewLease(client, Options{})}, "b", 1100); n != 1000 {
+		t.Fatalf("%d of 1100", n)
+	}
+}
+
+func TestFourCollectorsShareTheLimit(t *testing.T) {
+	client := connect(t, redistest.New(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	leases := make([]*Lease, 4)
+	for i := range leases {
+		leases[i] = NewLease(client, Options{})
+		running.Go(func() { leases[i].Run(ctx) })
+	}
+	allowed := burst(leases, "a", 1400)
+	if allowed < 950 || allowed > 1000 {
+		t.Fatalf("%d of 1400", allowed)
+	}
+	// What three of them left unused comes back within two seconds.
+	for deadline := time.Now().Add(2500 * time.Millisecond); time.Now().Before(deadline) && allowed < 1000; time.Sleep(20 * time.Millisecond) {
+		allowed += burst(leases[:1], "a", 5)
+	}
+	if allowed != 1000 {
+		t.Errorf("%d after the unused tokens came back", allowed)
+	}
+	cancel()
+	running.Wait()
+}
+
+func TestTrickleDoesNotUseUpBlocks(t *testing.T) {
+	c := newClock()
+	lease := NewLease(connect(t, redistest.New(t)), Options{Now: c.now})
+	// One click each 1.1 s takes and returns a block each time.
+	for i := range 50 {
+		if !lease.Take(t.Context(), tracking, "a").Allowed {
+			t.Fatalf("click %d refused", i)
+		}
+		c.advance(1100 * time.Millisecond)
+		lease.sweep(t.Context())
+	}
+	if n := burst([]*Lease{lease}, "a", 1100); n != 950 {
+		t.Errorf("%d left of 1000 after 50", n)
+	}
+}
+
+// Whatever the number of collectors, the rhythm and the sweeps: never more than
+// the limit in any 60 s; and with one collector a refusal is always right.
+func TestLeaseHoldsToTheOracle(t *testing.T) {
+	property := func(client redis.UniversalClient, collectors int) func(*rapid.T) {
+		return func(t *rapid.T) {
+			c := newClock()
+			leases := make([]*Lease, collectors)
+			for i := range leases {
+				leases[i] = NewLease(client, Options{Now: c.now})
+			}
+			// 250 gives blocks of 3, 100 blocks of 1.
+			zone := Zone{Name: "test", Limit: rapid.SampledFrom([]int64{5, 20, 250}).Draw(t, "limit")}
+			subject := strconv.FormatInt(runs.Add(1), 10)
+			var seen oracle
+			for range rapid.IntRange(1, 40).Draw(t, "steps") {
+				c.advance(time.Duration(rapid.OneOf(rapid.Int64Range(0, 300), rapid.Int64Range(0, 30_000), rapid.SampledFrom([]int64{999, 1000, 1001, 60_000, 61_000})).Draw(t, "ms")) * time.Millisecond)
+				lease := rapid.SampledFrom(leases).Draw(t, "collector")
+				if rapid.IntRange(0, 4).Draw(t, "act") == 0 {
+					lease.sweep(context.Background())
+					continue
+				}
+				for range rapid.SampledFrom([]int{1, 1, 3, 30}).Draw(t, "clicks") {
+					result := lease.Take(context.Background(), zone, subject)
+					if collectors == 1 || result.Allowed {
+						seen.check(t, result, c.ms.Load(), zone.Limit, 62)
+					}
+					if result.Allowed {
+						continue
+					}
+					if collectors == 1 {
+						c.advance(result.RetryAfter)
+						result = lease.Take(context.Background(), zone, subject)
+						if !result.Allowed {
+							t.Fatal("refused after waiting exactly as long as asked")
+						}
+						seen.check(t, result, c.ms.Load(), zone.Limit, 62)
+					}
+					break
+				}
+			}
+		}
+	}
+	client := connect(t, redistest.New(t))
+	t.Run("one", rapid.MakeCheck(property(client, 1)))
+	t.Run("four", rapid.MakeCheck(property(client, 4)))
+	t.Run("alone", rapid.MakeCheck(property(nil, 1)))
+}
+
+func TestLeaseWithoutRedis(t *testing.T) {
+	server := redistest.Start(t)
+	client := connect(t, server.URL)
+	c := newClock()
+	var fallbacks atomic.Int64
+	lease := NewLease(client, Options{Now: c.now, Fallback: func(string) { fallbacks.Add(1) }})
+	before := burst([]*Lease{lease}, "a", 300)
+	server.Kill9()
+	if n := burst([]*Lease{lease}, "a", 1100); before+n != 1000 {
+		t.Fatalf("%d before and %d after Redis went", before, n)
+	}
+	if fallbacks.Load() == 0 {
+		t.Error("nobody was told")
+	}
+
+	// When Redis is back, what was admitted without it counts there, for others too.
+	server.Restart()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		c.advance(300 * time.Millisecond)
+		lease.sweep(t.Context())
+		lease.mu.Lock()
+		s := lease.subjects[subjectKey{"tracking", "a"}]
+		lease.mu.Unlock()
+		s.mu.Lock()
+		settled := len(s.unsettled) == 0
+		s.mu.Unlock()
+		if settled {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("never settled")
+		}
+	}
+	if n := burst([]*Lease{NewLease(client, Options{Now: c.now})}, "a", 20); n != 0 {
+		t.Errorf("another collector admitted %d more", n)
+	}
+}
+
+func TestEndingProcessGivesItsTokensBack(t *testing.T) {
+	client := connect(t, redistest.New(t))
+	c := newClock()
+	ending := NewLease(client, Options{Now: c.now})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ending.Take(t.Context(), tracking, "a")
+	ending.Run(ctx)
+	if n := burst([]*Lease{NewLease(client, Options{Now: c.now})}, "a", 1100); n != 999 {
+		t.Errorf("%d were left", n)
+	}
+}
+
+func BenchmarkLease(b *testing.B) {
+	lease := NewLease(connect(b, redistest.New(b)), Options{})
+	zone := Zone{Name: "bench", Limit: 1_000_000_000}
+	b.ReportAllocs()
+	for b.Loop() {
+		lease.Take(b.Context(), zone, "a")
+	}
+}

@@ -1,0 +1,199 @@
+package ratelimit
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+func connect(t testing.TB, url string) *redis.Client {
+	t.Helper()
+	client, err := clickstream.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// clock is a time that only a test moves.
+type clock struct{ ms atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.ms.Store(1_800_000_000_123)
+	return c
+}
+
+func (c *clock) now() time.Time          { return time.UnixMilli(c.ms.Load()) }
+func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
+
+// oracle remembers every admission and knows nothing of buckets.
+type oracle struct{ admitted []int64 }
+
+func (o *oracle) within(from, to int64) int64 { // from < at <= to
+	var n int64
+	for _, at := range o.admitted {
+		if at > from && at <= to {
+			n++
+		}
+	}
+	return n
+}
+
+// check holds one decision to the promise: never more than limit in any 60 s,
+// and a refusal only when the row of buckets is full.
+func (o *oracle) check(t *rapid.T, result Result, nowMs, limit, rowSeconds int64) {
+	if result.Allowed {
+		o.admitted = append(o.admitted, nowMs)
+		if n := o.within(nowMs-60_000, nowMs); n > limit {
+			t.Fatalf("%d admitted within 60 s, the limit is %d", n, limit)
+		}
+		return
+	}
+	if n := o.within(nowMs-rowSeconds*1000, nowMs); n < limit {
+		t.Fatalf("refused with %d of %d in the row", n, limit)
+	}
+	if result.RetryAfter < time.Second || result.RetryAfter > time.Duration(rowSeconds)*time.Second || result.RetryAfter%time.Second != 0 {
+		t.Fatalf("Retry-After %s", result.RetryAfter)
+	}
+}
+
+var runs atomic.Int64
+
+func limiterProperty(client redis.UniversalClient) func(*rapid.T) {
+	return func(t *rapid.T) {
+		c := newClock()
+		// Two instances and one shared window, or one instance alone.
+		instances := []*Limiter{NewLimiter(client, Options{Now: c.now})}
+		if client != nil {
+			instances = append(instances, NewLimiter(client, Options{Now: c.now}))
+		}
+		zone := Zone{Name: "test", Limit: rapid.Int64Range(1, 12).Draw(t, "limit")}
+		subject := strconv.FormatInt(runs.Add(1), 10)
+		var seen oracle
+		for range rapid.IntRange(1, 120).Draw(t, "steps") {
+			c.advance(time.Duration(rapid.OneOf(rapid.Int64Range(0, 50), rapid.Int64Range(0, 20_000), rapid.Just(int64(1000))).Draw(t, "ms")) * time.Millisecond)
+			limiter := rapid.SampledFrom(instances).Draw(t, "instance")
+			result := limiter.Allow(context.Background(), zone, subject)
+			seen.check(t, result, c.ms.Load(), zone.Limit, 61)
+			if !result.Allowed && rapid.Bool().Draw(t, "obey") {
+				c.advance(result.RetryAfter)
+				result = limiter.Allow(context.Background(), zone, subject)
+				if !result.Allowed {
+					t.Fatal("refused after waiting exactly as long as asked")
+				}
+				seen.check(t, result, c.ms.Load(), zone.Limit, 61)
+			}
+		}
+	}
+}
+
+func TestLimiterHoldsToTheOracle(t *testing.T) {
+	t.Run("shared", rapid.MakeCheck(limiterProperty(connect(t, redistest.New(t)))))
+	t.Run("alone", rapid.MakeCheck(limiterProperty(nil)))
+}
+
+func TestRefusalsDoNotConsume(t *testing.T) {
+	for name, client := range map[string]redis.UniversalClient{"shared": connect(t, redistest.New(t)), "alone": nil} {
+		t.Run(name, func(t *testing.T) {
+			c := newClock()
+			limiter, zone := NewLimiter(client, Options{Now: c.now}), Zone{Name: "test", Limit: 5}
+			for range 5 {
+				limiter.Allow(t.Context(), zone, "a")
+			}
+			for range 59 {
+				if limiter.Allow(t.Context(), zone, "a").Allowed {
+					t.Fatal("a sixth")
+				}
+				c.advance(time.Second)
+			}
+			c.advance(2 * time.Second)
+			if result := limiter.Allow(t.Context(), zone, "a"); !result.Allowed || result.Remaining != 4 {
+				t.Fatalf("hammering kept the window full: %+v", result)
+			}
+			if result := limiter.Allow(t.Context(), zone, "b"); !result.Allowed || result.Remaining != 4 {
+				t.Fatalf("subjects share a window: %+v", result)
+			}
+		})
+	}
+}
+
+func TestWithoutRedisTheProcessCountsAlone(t *testing.T) {
+	server := redistest.Start(t)
+	c := newClock()
+	var fallbacks atomic.Int64
+	limiter := NewLimiter(connect(t, server.URL), Options{Now: c.now, Fallback: func(string) { fallbacks.Add(1) }})
+	zone := Zone{Name: "auth", Limit: 10, LocalLimit: 5}
+	for range 3 {
+		limiter.Allow(t.Context(), zone, "a")
+	}
+	server.Kill9()
+	before := fallbacks.Load() // a slow machine may have had some already
+	allowed := 0
+	for range 20 {
+		if limiter.Allow(t.Context(), zone, "a").Allowed {
+			allowed++
+		}
+	}
+	// Three of the five were used before, by this process.
+	if got := fallbacks.Load() - before; allowed != 2 || got != 20 {
+		t.Errorf("%d allowed, %d fallbacks", allowed, got)
+	}
+
+	server.Restart()
+	server.Pause()
+	defer server.Resume()
+	before = fallbacks.Load()
+	if !limiter.Allow(t.Context(), zone, "b").Allowed || fallbacks.Load() == before {
+		t.Error("a hanging Redis was waited for")
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	h := http.Header{}
+	Result{Limit: 1000, RetryAfter: 3 * time.Second}.SetHeaders(h, "tracking")
+	if h.Get("Retry-After") != "3" || h.Get("RateLimit-Policy") != `"tracking";q=1000;w=60` || h.Get("RateLimit") != `"tracking";r=0;t=3` {
+		t.Error(h)
+	}
+	h = http.Header{}
+	Result{Allowed: true, Limit: 300, Remaining: 12, ResetAfter: 61 * time.Second}.SetHeaders(h, "general")
+	if h.Get("Retry-After") != "" || h.Get("RateLimit") != `"general";r=12;t=61` {
+		t.Error(h)
+	}
+}
+
+func TestNoSubjectReachesRedis(t *testing.T) {
+	client := connect(t, redistest.New(t))
+	NewLimiter(client, Options{HashKey: []byte("k")}).Allow(t.Context(), Zone{Name: "test", Limit: 1}, "203.0.113.9")
+	keys, err := client.Keys(t.Context(), "*").Result()
+	if err != nil || len(keys) != 1 || keys[0] == "" {
+		t.Fatal(keys, err)
+	}
+	if ttl := client.TTL(t.Context(), keys[0]).Val(); ttl > 62*time.Second || ttl < 60*time.Second {
+		t.Errorf("the window lives %s", ttl)
+	}
+	other := windowKey([]byte("other"), "test", "203.0.113.9")
+	if keys[0] == other || len(keys[0]) != len(other) {
+		t.Errorf("%s does not depend on the hash key", keys[0])
+	}
+}
+
+func TestLimiterIsBounded(t *testing.T) {
+	limiter := NewLimiter(nil, Options{})
+	for i := range maxSubjects + 1000 {
+		limiter.Allow(t.Context(), Zone{Name: "test", Limit: 1}, strconv.Itoa(i))
+	}
+	if n := len(limiter.local); n > maxSubjects {
+		t.Errorf("%d windows", n)
+	}
+}

@@ -1,0 +1,68 @@
+package ratelimit
+
+// window is the same row of one-second buckets as the shared one, in memory.
+// Not safe for concurrent use.
+type window struct {
+	span    int64
+	buckets []bucket // by second, ascending
+	total   int64
+}
+
+type bucket struct{ second, count int64 }
+
+// forget drops what has left the row at second now.
+func (w *window) forget(now int64) {
+	gone := 0
+	for gone < len(w.buckets) && w.buckets[gone].second <= now-w.span {
+		w.total -= w.buckets[gone].count
+		gone++
+	}
+	if gone > 0 {
+		w.buckets = append(w.buckets[:0], w.buckets[gone:]...)
+	}
+}
+
+func (w *window) add(second, count int64) {
+	w.total += count
+	// From the end: time goes forward, but for a clock that was set back.
+	i := len(w.buckets)
+	for i > 0 && w.buckets[i-1].second > second {
+		i--
+	}
+	if i > 0 && w.buckets[i-1].second == second {
+		w.buckets[i-1].count += count
+		return
+	}
+	w.buckets = append(w.buckets, bucket{})
+	copy(w.buckets[i+1:], w.buckets[i:])
+	w.buckets[i] = bucket{second, count}
+}
+
+// at is the count of one second.
+func (w *window) at(second int64) int64 {
+	for i := len(w.buckets) - 1; i >= 0; i-- {
+		if w.buckets[i].second == second {
+			return w.buckets[i].count
+		}
+	}
+	return 0
+}
+
+// freeIn is how many ms pass from nowMs until one more fits under limit.
+func (w *window) freeIn(nowMs, limit int64) int64 {
+	excess := w.total - limit + 1
+	for _, b := range w.buckets {
+		if excess -= b.count; excess <= 0 {
+			return (b.second+w.span)*1000 - nowMs
+		}
+	}
+	return w.span * 1000
+}
+
+// emptyIn is how many ms pass from nowMs until the row is empty.
+func (w *window) emptyIn(nowMs int64) int64 {
+	if len(w.buckets) == 0 {
+		return 0
+	}
+	return (w.buckets[len(w.buckets)-1].second+w.span)*1000 - nowMs
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestTheCommittedPageIsCurrent(t *testing.T) {
+	source, err := os.ReadFile("../../" + protoFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := document(string(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../" + docsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is out of date: go run ./tools/errordocs", docsFile)
+	}
+	for _, line := range []string{
+		"| `VALIDATION_ERROR` | 400 | InvalidArgument | Body, path, query or header does not fit. `details` names each field. |  |",
+		"| `RATE_LIMIT_EXCEEDED` | 429 | ResourceExhausted | A limit of SPEC.md section 8 is reached. | retry_after, whole seconds; waiting that long suffices |",
+	} {
+		if !strings.Contains(want, line+"\n") {
+			t.Errorf("the page lacks\n%s", line)
+		}
+	}
+}
+
+func TestAReasonWithoutACommentIsRefused(t *testing.T) {
+	if _, err := document("enum ErrorReason {\n  ERROR_REASON_VALIDATION_ERROR = 1;\n}\n"); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestCommentsBelongToTheNextValueOnly(t *testing.T) {
+	got := comments("// One\n// two.\nERROR_REASON_A = 1 [(error) = {\n  http_status: 1\n}];\nERROR_REASON_B = 2;\n\n// Far.\n\nERROR_REASON_C = 3;\n")
+	if got["ERROR_REASON_A"] != "One two." || got["ERROR_REASON_B"] != "" || got["ERROR_REASON_C"] != "" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// texts are the protos' comments.
+type texts struct {
+	// operations by verb and path with JSON names: post /api/v1/programs.
+	operations map[string]string
+	// parameters by the same key and the parameter's name.
+	parameters map[string]string
+	// bodies by the same key and the property's name.
+	bodies map[string]string
+	// messages by name, fields by Name.jsonName.
+	messages, fields map[string]string
+	tags             map[string]string
+}
+
+type swaggerText struct {
+	Title       string `json:"title"`
+	Summary     string `json:"summary"`
+	Description string `json:"description"`
+}
+
+// text joins what the plugin splits at the first blank line or full stop.
+func (t swaggerText) text() string {
+	return strings.TrimSpace(strings.TrimSpace(t.Title+t.Summary) + "\n\n" + strings.TrimSpace(t.Description))
+}
+
+type swaggerSchema struct {
+	swaggerText
+	Ref        string                   `json:"$ref"`
+	Properties map[string]swaggerSchema `json:"properties"`
+}
+
+type swagger struct {
+	Tags []struct {
+		Name string `json:"name"`
+		swaggerText
+	} `json:"tags"`
+	Paths map[string]map[string]struct {
+		swaggerText
+		Parameters []struct {
+			Name string `json:"name"`
+			swaggerText
+			Schema swaggerSchema `json:"schema"`
+		} `json:"parameters"`
+	} `json:"paths"`
+	Definitions map[string]swaggerSchema `json:"definitions"`
+}
+
+func readTexts(data []byte) (*texts, error) {
+	var doc swagger
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, err
+	}
+	t := &texts{
+		operations: map[string]string{}, parameters: map[string]string{}, bodies: map[string]string{},
+		messages: map[string]string{}, fields: map[string]string{}, tags: map[string]string{},
+	}
+	for _, tag := range doc.Tags {
+		t.tags[tag.Name] = tag.text()
+	}
+	for path, verbs := range doc.Paths {
+		for verb, operation := range verbs {
+			key := verb + " " + path
+			t.operations[key] = operation.text()
+			for _, parameter := range operation.Parameters {
+				t.parameters[key+" "+parameter.Name] = parameter.text()
+				body := parameter.Schema
+				if name, ok := strings.CutPrefix(body.Ref, "#/definitions/"); ok {
+					body = doc.Definitions[name]
+				}
+				for property, schema := range body.Properties {
+					t.bodies[key+" "+property] = schema.text()
+				}
+			}
+		}
+	}
+	for name, definition := range doc.Definitions {
+		// The plugin prefixes the package's last part, or all of it where two
+		// messages share a name.
+		name = strings.TrimPrefix(strings.TrimPrefix(name, "affiliateV1"), "v1")
+		t.messages[name] = definition.text()
+		for property, schema := range definition.Properties {
+			t.fields[name+"."+property] = schema.text()
+		}
+	}
+	return t, nil
+}
