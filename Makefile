@@ -39,8 +39,8 @@ fault: compiler ## run the tests that kill servers and cut connections
 	@$(WITHSERVERS) -durable -- go test -race -count=1 -timeout 60m ./test/fault/...
 
 .PHONY: bench
-bench: ## measure against the machine's own limits; SCALE=n makes it longer
-	@$(WITHSERVERS) -durable -- go test -run '^$$' -bench . -timeout 60m ./test/load/...
+bench: ## measure against the machine's own limits; SCALE=n moves n times the rows
+	@go build -o bin/ ./test/load && $(WITHSERVERS) -durable -- bin/load $(PARTS)
 
 .PHONY: build
 build: ## build the binaries into bin/, without cgo

@@ -393,25 +393,3 @@ func TestPanicIsAnEnvelope(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.text)
 	}
 }
-
-func TestFromEnvNamesEveryFaultAtOnce(t *testing.T) {
-	env := map[string]string{
-		"TRIBUTARY_ALLOW_HTTP": "perhaps", "TRIBUTARY_LIMIT_TRACKING": "0", "TRIBUTARY_STREAM_SHARDS": "x", "TRIBUTARY_TLS_CERT": "c",
-		"TRIBUTARY_TRUSTED_PROXIES": "nonsense", "TRIBUTARY_HASH_KEY": "c2hvcnQ=", "TRIBUTARY_CLICK_STREAM_REDIS": "cluster",
-	}
-	lookup := func(name string) (string, bool) { value, ok := env[name]; return value, ok }
-	_, err := FromEnv(lookup)
-	for name := range env {
-		if err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s is not named in %v", name, err)
-		}
-	}
-	if !strings.Contains(err.Error(), "TRIBUTARY_REDIS_URL is required") {
-		t.Error(err)
-	}
-	env = map[string]string{"TRIBUTARY_REDIS_URL": "redis://x", "TRIBUTARY_HASH_KEY": strings.Repeat("QUFB", 11)}
-	cfg, err := FromEnv(lookup)
-	if err != nil || cfg.CacheRedisURL != "redis://x" || cfg.LimitTracking != 1000 || cfg.Listen != "127.0.0.1:8081" || cfg.Shards != 1 || cfg.AllowHTTP {
-		t.Errorf("%+v %v", cfg, err)
-	}
-}

@@ -189,6 +189,10 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	return nil
 }
 
+// Registry holds the metrics of this process; what shares the process adds its
+// own.
+func (c *Core) Registry() *prometheus.Registry { return c.registry }
+
 // Gateway is the REST layer in the same process as the core.
 func (c *Core) Gateway() (http.Handler, error) {
 	return gateway.New(gateway.Config{

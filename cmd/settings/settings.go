@@ -20,7 +20,9 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
 // fileSuffix marks the variable that names a file instead of holding a value.
@@ -35,6 +37,8 @@ type Redis struct {
 	// StreamShards is how many streams clicks are spread over, 1 to 64. Every
 	// process has to agree on it.
 	StreamShards int `env:"TRIBUTARY_STREAM_SHARDS" envDefault:"1"`
+	// StreamRedis is what URL leads to. Only single is known so far.
+	StreamRedis string `env:"TRIBUTARY_CLICK_STREAM_REDIS" envDefault:"single"`
 }
 
 // HTTP says how a public HTTP port behaves.
@@ -144,8 +148,21 @@ type Collector struct {
 	Listen        string `env:"TRIBUTARY_COLLECTOR_LISTEN" envDefault:"127.0.0.1:8081"`
 	MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9100"`
 	// Tracking is clicks in any 60 seconds per public key.
-	Tracking int    `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`
+	Tracking int64  `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`
 	HashKey  Secret `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
+}
+
+// Edge is the part of it that the collector itself goes by.
+func (c *Collector) Edge() collector.Config {
+	return collector.Config{
+		AllowHTTP:      c.AllowHTTP,
+		TrustedProxies: c.TrustedProxies,
+		RedisURL:       c.URL,
+		CacheRedisURL:  c.Cache(),
+		HashKey:        c.HashKey,
+		LimitTracking:  c.Tracking,
+		Shards:         c.StreamShards,
+	}
 }
 
 // Read fills a settings struct from the process environment.
@@ -220,14 +237,15 @@ func (r Redis) Cache() string {
 	return r.URL
 }
 
-// maxShards bounds StreamShards: more would only cost connections.
-const maxShards = 64
-
 func (r Redis) faults() []error {
-	if r.StreamShards < 1 || r.StreamShards > maxShards {
-		return []error{fmt.Errorf("TRIBUTARY_STREAM_SHARDS: must be 1 to %d", maxShards)}
+	var faults []error
+	if r.StreamShards < 1 || r.StreamShards > clickstream.MaxShards {
+		faults = append(faults, fmt.Errorf("TRIBUTARY_STREAM_SHARDS: must be 1 to %d", clickstream.MaxShards))
 	}
-	return nil
+	if r.StreamRedis != "single" {
+		faults = append(faults, errors.New("TRIBUTARY_CLICK_STREAM_REDIS: may only be single in this release"))
+	}
+	return faults
 }
 
 func (h HTTP) faults() []error {
@@ -237,7 +255,7 @@ func (h HTTP) faults() []error {
 	return nil
 }
 
-func positive(name string, n int) []error {
+func positive[N int | int64](name string, n N) []error {
 	if n < 1 {
 		return []error{fmt.Errorf("%s: must be at least 1", name)}
 	}

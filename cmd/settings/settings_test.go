@@ -33,20 +33,23 @@ func TestDefaults(t *testing.T) {
 	if err != nil || collector.Listen != "127.0.0.1:8081" || collector.Tracking != 1000 {
 		t.Errorf("got %+v, %v", collector, err)
 	}
+	if edge := collector.Edge(); edge.CacheRedisURL != edge.RedisURL || edge.Shards != 1 || len(edge.HashKey) != 32 {
+		t.Errorf("got %+v", edge)
+	}
 }
 
 func TestEveryFaultIsNamedAtOnceAndNoValueShown(t *testing.T) {
 	_, err := settings.Parse[settings.Core]([]string{
 		"TRIBUTARY_REDIS_URL=redis://:hunter2@host", "TRIBUTARY_HASH_KEY=c2VjcmV0", "TRIBUTARY_LIMIT_AUTH=0", "TRIBUTARY_LIMIT_GENERAL=hunter2",
 		"TRIBUTARY_TRUSTED_PROXIES=everywhere", "TRIBUTARY_TLS_CERT=/c.pem", "TRIBUTARY_STREAM_SHARDS=65", "TRIBUTARY_GRPC_TLS_CA=/ca.pem",
-		"TRIBUTARY_JWT_KEYS_FILE=/does/not/exist",
+		"TRIBUTARY_JWT_KEYS_FILE=/does/not/exist", "TRIBUTARY_CLICK_STREAM_REDIS=cluster",
 	})
 	if err == nil {
 		t.Fatal("taken")
 	}
 	for _, name := range []string{
 		"TRIBUTARY_DATABASE_URL", "TRIBUTARY_HASH_KEY", "TRIBUTARY_LIMIT_AUTH", "TRIBUTARY_LIMIT_GENERAL: invalid syntax", "TRIBUTARY_TRUSTED_PROXIES",
-		"TRIBUTARY_TLS_KEY", "TRIBUTARY_STREAM_SHARDS", "TRIBUTARY_GRPC_TLS_CA", "TRIBUTARY_JWT_KEYS_FILE",
+		"TRIBUTARY_TLS_KEY", "TRIBUTARY_STREAM_SHARDS", "TRIBUTARY_CLICK_STREAM_REDIS", "TRIBUTARY_GRPC_TLS_CA", "TRIBUTARY_JWT_KEYS_FILE",
 	} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in:\n%v", name, err)

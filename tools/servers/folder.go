@@ -115,7 +115,7 @@ func lockFolder(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := takeLock(f); err != nil {
 		owner, _ := os.ReadFile(path)
 		_ = f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -131,6 +131,19 @@ func lockFolder(dir string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// lockPatience is how long the kernel may take to end the lock of an owner that
+// was killed a moment ago.
+const lockPatience = time.Second
+
+func takeLock(f *os.File) error {
+	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 20) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // reclaim clears what a dead owner left behind in a locked folder. A server that

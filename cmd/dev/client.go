@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+const (
+	// seedAddress is the address that seeding is counted under: requests of the
+	// person at the terminal keep their own limits. It is one of those reserved
+	// for documentation, and counts because loopback is a trusted proxy.
+	seedAddress = "192.0.2.1"
+	// pollEvery is how often something that is about to happen is looked at.
+	pollEvery = 50 * time.Millisecond
+	// callTimeout bounds one request.
+	callTimeout = 30 * time.Second
+)
+
+// refusal is an answer that is no success: the service's error envelope.
+type refusal struct {
+	Status  int    `json:"statusCode"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+
+	what string
+	wait time.Duration
+}
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("%s: %d %s: %s", r.what, r.Status, r.Code, r.Message)
+}
+
+// refused reports whether err is a refusal with one of the codes.
+func refused(err error, codes ...string) bool {
+	var r *refusal
+	if !errors.As(err, &r) {
+		return false
+	}
+	for _, code := range codes {
+		if r.Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+// caller is somebody who calls the public interface. Its zero credential calls
+// without one.
+type caller struct {
+	url        string
+	credential string
+	// mode is what X-Mode says; empty: not sent.
+	mode string
+	// say tells the person at the terminal of a wait; nil: nobody is told.
+	say func(format string, args ...any)
+}
+
+func (c caller) as(credential string) caller { c.credential = credential; return c }
+
+func (c caller) in(mode string) caller { c.mode = mode; return c }
+
+// call sends one request, body and answer as JSON where they are not nil. It
+// comes back when told to, as long as ctx lasts.
+func (c caller) call(ctx context.Context, method, path string, body, answer any) error {
+	for {
+		err := c.try(ctx, method, path, body, answer)
+		var r *refusal
+		if !errors.As(err, &r) || r.wait == 0 {
+			return err
+		}
+		if c.say != nil {
+			c.say("%s: trying again in %s.", r.Code, r.wait)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(r.wait):
+		}
+	}
+}
+
+func (c caller) try(ctx context.Context, method, path string, body, answer any) error {
+	what := method + " " + path
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var sent io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		sent = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.url+path, sent)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.credential != "" {
+		req.Header.Set("Authorization", "Bearer "+c.credential)
+	}
+	if c.mode != "" {
+		req.Header.Set("X-Mode", c.mode)
+	}
+	req.Header.Set("X-Forwarded-For", seedAddress)
+	reply, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = reply.Body.Close() }()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if reply.StatusCode >= http.StatusBadRequest {
+		r := &refusal{Status: reply.StatusCode, Message: string(text), what: what}
+		_ = json.Unmarshal(text, r) // what is no envelope stays as it is
+		seconds, _ := strconv.Atoi(reply.Header.Get("Retry-After"))
+		r.wait = time.Duration(seconds) * time.Second
+		return r
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// ready waits until path answers with success.
+func (c caller) ready(ctx context.Context, path string) error {
+	for {
+		err := c.try(ctx, http.MethodGet, path, nil, nil)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w", err)
+		case <-time.After(pollEvery):
+		}
+	}
+}

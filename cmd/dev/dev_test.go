@@ -1,0 +1,454 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	"github.com/tributary-hq/tributary/storage/redistest"
+	"github.com/tributary-hq/tributary/tools/servers"
+)
+
+// playDev makes this test binary play the command.
+const playDev = "TRIBUTARY_DEV_TEST_PLAY"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(playDev) != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	startsWithin = 3 * time.Minute // a machine that runs every other test beside this
+	stopsWithin  = time.Minute
+)
+
+// plainEnv is the environment without anything of ours, every port free to
+// choose, and room for more starts in a minute than a person makes.
+func plainEnv(extra ...string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(line string) bool {
+		return strings.HasPrefix(line, "TRIBUTARY_") || strings.HasPrefix(line, "DEMO_")
+	})
+	for _, port := range ports {
+		env = append(env, port.name+"=127.0.0.1:0")
+	}
+	return append(append(env, "TRIBUTARY_LIMIT_AUTH=1000"), extra...)
+}
+
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := servers.TempDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func devCommand(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Dir = dir
+	cmd.Env = append(slices.Clone(env), playDev+"=1")
+	return cmd
+}
+
+// running is a dev that has printed its walk.
+type running struct {
+	cmd    *exec.Cmd
+	walk   string
+	stderr *strings.Builder
+	ended  chan struct{}
+
+	mu     sync.Mutex
+	stdout strings.Builder
+}
+
+func start(t *testing.T, dir string, env []string) *running {
+	t.Helper()
+	r := &running{cmd: devCommand(t, dir, env), stderr: &strings.Builder{}, ended: make(chan struct{})}
+	r.cmd.Stderr = r.stderr
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
+	walked := make(chan string, 1)
+	go func() {
+		var lines []string
+		inWalk := false
+		for scan := bufio.NewScanner(out); scan.Scan(); {
+			line := scan.Text()
+			r.mu.Lock()
+			r.stdout.WriteString(line + "\n")
+			r.mu.Unlock()
+			switch {
+			case line == walkHeading:
+				inWalk = true
+			case inWalk && line != "":
+				lines = append(lines, line)
+			case inWalk && len(lines) > 0:
+				inWalk = false
+				walked <- strings.Join(lines, "\n") + "\n"
+			}
+		}
+		_ = r.cmd.Wait() // the process state says how it ended
+		close(r.ended)
+	}()
+	select {
+	case r.walk = <-walked:
+		return r
+	case <-r.ended:
+		t.Fatalf("dev ended before it was ready: %v\n%s\n%s", r.cmd.ProcessState, r.printed(), r.stderr)
+	case <-time.After(startsWithin):
+		t.Fatalf("dev is not ready after %s:\n%s", startsWithin, r.printed())
+	}
+	return nil
+}
+
+func (r *running) printed() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stdout.String()
+}
+
+// wait returns the exit code.
+func (r *running) wait(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-r.ended:
+		return r.cmd.ProcessState.ExitCode()
+	case <-time.After(stopsWithin):
+		t.Fatalf("dev does not stop; it printed:\n%s", r.printed())
+		return -1
+	}
+}
+
+func (r *running) stop(t *testing.T) {
+	t.Helper()
+	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := r.wait(t); code != 0 {
+		t.Fatalf("exit code %d after Ctrl-C:\n%s", code, r.stderr)
+	}
+}
+
+// take runs the walk as it was printed and wants it to end in an approved
+// commission.
+func (r *running) take(t *testing.T, shell string) {
+	t.Helper()
+	cmd := exec.Command(shell, "-c", r.walk)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), `"currency":"USD"`) ||
+		!strings.Contains(string(out), "\n\"status\":\"approved\"\n") {
+		t.Fatalf("the walk in %s: %v\n%s\n%s", shell, err, out, r.stderr)
+	}
+}
+
+func variables(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	values, err := readVariables(filepath.Join(dir, folderName, "env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// get reads a page of the private port.
+func get(t *testing.T, url string) string {
+	t.Helper()
+	reply, err := http.Get(url) //nolint:gosec // an address of this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reply.Body.Close() }()
+	var text strings.Builder
+	if _, err := bufio.NewReader(reply.Body).WriteTo(&text); err != nil {
+		t.Fatal(err)
+	}
+	if reply.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d %s", url, reply.StatusCode, text.String())
+	}
+	return text.String()
+}
+
+func TestRunWalkRestartReset(t *testing.T) {
+	t.Parallel()
+	dir := tempDir(t)
+	r := start(t, dir, plainEnv())
+	first := variables(t, dir)
+	sourcedAlike(t, filepath.Join(dir, folderName, "env"), first)
+	for _, name := range []string{"env", "secrets", "servers"} {
+		if info, err := os.Stat(filepath.Join(dir, folderName, name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v; want mode 0600", name, info, err)
+		}
+	}
+	r.take(t, "bash")
+	r.take(t, "sh")
+	metrics := get(t, first["TRIBUTARY_METRICS_URL"]+"/metrics")
+	for _, name := range []string{"tributary_core_", "tributary_ingest_", "tributary_collector_"} {
+		if !strings.Contains(metrics, "\n"+name) {
+			t.Errorf("no %s… among the metrics", name)
+		}
+	}
+	get(t, first["TRIBUTARY_METRICS_URL"]+"/readyz")
+
+	for _, args := range [][]string{{}, {"reset"}} {
+		out, err := devCommand(t, dir, plainEnv(), args...).CombinedOutput()
+		if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), fmt.Sprintf("process %d", r.cmd.Process.Pid)) {
+			t.Errorf("dev %v beside a running one: %v\n%s", args, err, out)
+		}
+	}
+	r.stop(t)
+	for _, name := range []string{databaseURLName, redisURLName} {
+		if samePort(first[name]) == 0 {
+			t.Errorf("something still listens at %s", first[name])
+		}
+	}
+
+	// A run that is killed leaves nothing in the way of the next.
+	r = start(t, dir, plainEnv())
+	if err := r.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.wait(t)
+
+	// Sourced before the start, as a shell that was used for the walk has it.
+	var sourced []string
+	for name, value := range first {
+		sourced = append(sourced, name+"="+value)
+	}
+	r = start(t, dir, plainEnv(sourced...))
+	second := variables(t, dir)
+	for _, name := range demoNames {
+		if first[name] != second[name] {
+			t.Errorf("%s was %q, is %q after a restart", name, first[name], second[name])
+		}
+	}
+	r.take(t, "bash")
+	if n := commissions(t, second); n != 3 {
+		t.Errorf("%d commissions after two walks, a restart and a walk", n)
+	}
+
+	shutDown(t, second[redisURLName])
+	if code := r.wait(t); code != 1 || !strings.Contains(r.stderr.String(), "redis ended by itself") {
+		t.Errorf("exit code %d when Redis had gone:\n%s", code, r.stderr)
+	}
+	if out, err := devCommand(t, dir, plainEnv(), "reset").CombinedOutput(); err != nil {
+		t.Errorf("reset: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, folderName)); !os.IsNotExist(err) {
+		t.Errorf("after reset: %v", err)
+	}
+}
+
+// shutDown ends the Redis at an address.
+func shutDown(t *testing.T, address string) {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := conn.Write([]byte("SHUTDOWN NOSAVE\r\n")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sourcedAlike checks that shells read of the file what readVariables does.
+func sourcedAlike(t *testing.T, file string, want map[string]string) {
+	t.Helper()
+	for _, shell := range []string{"sh", "bash"} {
+		cmd := exec.Command(shell, "-c", `. "$1" && env`, shell, file)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v", shell, err)
+		}
+		for _, v := range (system{}).variables(want) {
+			line := v.name + "=" + want[v.name]
+			if want[v.name] == "" || !strings.Contains("\n"+string(out), "\n"+line+"\n") {
+				t.Errorf("%s has no line %q", shell, line)
+			}
+		}
+	}
+}
+
+func login(t *testing.T, values map[string]string) caller {
+	t.Helper()
+	api := caller{url: values["TRIBUTARY_API_URL"]}
+	var s session
+	err := api.call(t.Context(), http.MethodPost, "/api/v1/auth/merchant/login",
+		map[string]string{"email": values[merchantEmailName], "password": values[merchantPasswordName]}, &s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api.as(s.AccessToken).in("test")
+}
+
+func commissions(t *testing.T, values map[string]string) int {
+	t.Helper()
+	var list struct {
+		Total int `json:"total"`
+	}
+	if err := login(t, values).call(t.Context(), http.MethodGet, "/api/v1/commissions", nil, &list); err != nil {
+		t.Fatal(err)
+	}
+	return list.Total
+}
+
+func TestDemoRecoversOnNamedServers(t *testing.T) {
+	t.Parallel()
+	dir := tempDir(t)
+	redisURL := redistest.New(t)
+	env := plainEnv(databaseURLName+"="+pgtest.New(t), redisURLName+"="+redisURL)
+	r := start(t, dir, env)
+	first := variables(t, dir)
+
+	// What a person may do to the demo while it runs.
+	merchant := login(t, first)
+	base := "/api/v1/programs/" + first[programName]
+	place := onlyParticipant(t, merchant, base)
+	for method, path := range map[string]string{
+		http.MethodPatch: base + "/partners/" + place.ID + "/suspend",
+		http.MethodPost:  base + "/pause",
+	} {
+		var body any
+		if method == http.MethodPatch {
+			body = map[string]any{}
+		}
+		if err := merchant.call(t.Context(), method, path, body, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.stop(t)
+	r = start(t, dir, env)
+	r.take(t, "bash")
+	r.stop(t)
+	for _, want := range []string{"programme was paused", "partner was suspended"} {
+		if !strings.Contains(r.printed(), want) {
+			t.Errorf("it does not say %q:\n%s", want, r.printed())
+		}
+	}
+
+	// The passwords are lost, the database is not.
+	if err := os.Remove(filepath.Join(dir, folderName, "env")); err != nil {
+		t.Fatal(err)
+	}
+	r = start(t, dir, env)
+	fresh := variables(t, dir)
+	for _, name := range []string{merchantEmailName, partnerEmailName, programName, secretKeyName("live")} {
+		if fresh[name] == first[name] {
+			t.Errorf("%s is %q still", name, fresh[name])
+		}
+	}
+	r.take(t, "bash")
+	r.stop(t)
+	if !strings.Contains(r.printed(), "made a fresh demo merchant, "+fresh[merchantEmailName]) {
+		t.Errorf("it does not say so:\n%s", r.printed())
+	}
+
+	// The database is lost, the passwords are not. Redis still knows the keys and
+	// codes of the one before.
+	env = plainEnv(databaseURLName+"="+pgtest.New(t), redisURLName+"="+redisURL)
+	r = start(t, dir, env)
+	r.take(t, "bash")
+	r.stop(t)
+	if !strings.Contains(r.printed(), "made it anew") {
+		t.Errorf("it does not say so:\n%s", r.printed())
+	}
+
+	for _, name := range []string{postgresName, redisName} {
+		if _, err := os.Stat(filepath.Join(dir, folderName, name)); !os.IsNotExist(err) {
+			t.Errorf("there is a private %s: %v", name, err)
+		}
+	}
+}
+
+func onlyParticipant(t *testing.T, merchant caller, base string) participant {
+	t.Helper()
+	var list struct {
+		Data []participant `json:"data"`
+	}
+	if err := merchant.call(t.Context(), http.MethodGet, base+"/partners", nil, &list); err != nil || len(list.Data) != 1 {
+		t.Fatalf("participants: %v, %v", list.Data, err)
+	}
+	return list.Data[0]
+}
+
+func TestTakenPortIsNamed(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), stopsWithin)
+	defer cancel()
+	dir := tempDir(t)
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Dir = dir
+	cmd.Env = plainEnv("TRIBUTARY_COLLECTOR_LISTEN="+taken.Addr().String(), playDev+"=1")
+	out, err := cmd.CombinedOutput()
+	if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), "set TRIBUTARY_COLLECTOR_LISTEN") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, folderName, postgresName)); !os.IsNotExist(err) {
+		t.Errorf("a server was started all the same: %v", err)
+	}
+}
+
+func TestInterruptedWhileStarting(t *testing.T) {
+	t.Parallel()
+	dir := tempDir(t)
+	cmd := devCommand(t, dir, plainEnv())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	lines.Scan()
+	time.Sleep(300 * time.Millisecond)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+	}
+	if err := cmd.Wait(); err != nil || stderr.Len() > 0 {
+		t.Errorf("%v\n%s", err, stderr.String())
+	}
+}

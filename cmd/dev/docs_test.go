@@ -1,0 +1,102 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// root is the folder of the module, as seen from this test.
+const root = "../.."
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	body, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestReadmeHasTheWalk(t *testing.T) {
+	t.Parallel()
+	_, rest, found := strings.Cut(read(t, "README.md"), "<!-- walk:")
+	_, rest, opened := strings.Cut(rest, "```sh\n")
+	block, _, closed := strings.Cut(rest, "```")
+	if want := strings.Join(walk(folderName+"/env"), "\n") + "\n"; !found || !opened || !closed || block != want {
+		t.Errorf("README.md has\n%s\nmake run prints\n%s", block, want)
+	}
+}
+
+// settingNames are the names of settings in a text. NAME_FILE is NAME.
+func settingNames(text string) map[string]bool {
+	names := map[string]bool{}
+	for _, name := range regexp.MustCompile(`TRIBUTARY_[A-Z0-9_]*[A-Z0-9]`).FindAllString(text, -1) {
+		names[strings.TrimSuffix(name, "_FILE")] = true
+	}
+	delete(names, "TRIBUTARY_NAME") // stands for any of them in comments
+	return names
+}
+
+func TestOperationsNamesEverySetting(t *testing.T) {
+	t.Parallel()
+	var code strings.Builder
+	sources, err := filepath.Glob(filepath.Join(root, "cmd/settings/*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range sources {
+		if !strings.HasSuffix(source, "_test.go") {
+			body, err := os.ReadFile(source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code.Write(body)
+		}
+	}
+	known, documented := settingNames(code.String()), settingNames(read(t, "docs/operations.md"))
+	if len(known) == 0 {
+		t.Fatal("no settings found in the code")
+	}
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		if !documented[name] {
+			t.Errorf("docs/operations.md does not name %s", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(documented)) {
+		if !known[name] {
+			t.Errorf("docs/operations.md names %s, which nothing reads", name)
+		}
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+
+func TestLinksBetweenDocumentsLead(t *testing.T) {
+	t.Parallel()
+	documents := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/adr/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range found {
+			rel, err := filepath.Rel(root, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			documents = append(documents, rel)
+		}
+	}
+	for _, document := range documents {
+		for _, m := range link.FindAllStringSubmatch(read(t, document), -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(document), m[1])); err != nil {
+				t.Errorf("%s: %v", document, err)
+			}
+		}
+	}
+}

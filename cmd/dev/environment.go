@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/collector"
+)
+
+const (
+	allowHTTPName      = "TRIBUTARY_ALLOW_HTTP"
+	trustedProxiesName = "TRIBUTARY_TRUSTED_PROXIES"
+
+	loopback = "127.0.0.0/8,::1/128"
+)
+
+// ports are the variables that say where a run listens, and their defaults.
+var ports = []variable{
+	{"TRIBUTARY_API_LISTEN", "127.0.0.1:8080"},
+	{"TRIBUTARY_COLLECTOR_LISTEN", "127.0.0.1:8081"},
+	{"TRIBUTARY_GRPC_LISTEN", "127.0.0.1:9090"},
+	{"TRIBUTARY_METRICS_LISTEN", "127.0.0.1:9100"},
+}
+
+// environment is what this run goes by: the process' environment, and what it
+// leaves out from secrets and the defaults of development.
+//
+// A server's address that last repeats is of the private servers of a run before
+// and counts as unset: so .dev/env may be sourced before this starts.
+func environment(lines []string, secrets, last map[string]string) map[string]string {
+	values := map[string]string{}
+	for _, line := range lines {
+		if name, value, ok := strings.Cut(line, "="); ok && strings.HasPrefix(name, "TRIBUTARY_") {
+			values[name] = value
+		}
+	}
+	for _, name := range []string{databaseURLName, redisURLName} {
+		if values[name] == last[name] {
+			delete(values, name)
+		}
+	}
+	// Everything is served in plain text here.
+	for name := range values {
+		if strings.HasPrefix(name, "TRIBUTARY_TLS_") || strings.HasPrefix(name, "TRIBUTARY_GRPC_TLS_") {
+			delete(values, name)
+		}
+	}
+	missing := func(name string) bool { return values[name] == "" && values[name+"_FILE"] == "" }
+	for name, secret := range secrets {
+		if missing(name) {
+			values[name] = secret
+		}
+	}
+	for _, port := range ports {
+		if values[port.name] == "" {
+			values[port.name] = port.value
+		}
+	}
+	if missing(trustedProxiesName) {
+		values[trustedProxiesName] = loopback
+	}
+	if missing(allowHTTPName) && allLoopback(values) {
+		values[allowHTTPName] = "true"
+	}
+	return values
+}
+
+// allLoopback reports whether only this machine reaches the ports.
+func allLoopback(values map[string]string) bool {
+	for _, port := range ports {
+		host, _, err := net.SplitHostPort(values[port.name])
+		if err != nil {
+			return false
+		}
+		addr, err := netip.ParseAddr(host)
+		if host != "localhost" && (err != nil || !addr.IsLoopback()) {
+			return false
+		}
+	}
+	return true
+}
+
+// private stands for the address of a server that this run starts itself.
+const private = "private"
+
+// configure reads the settings of both parts out of environment.
+func configure(environment map[string]string) (settings.Core, collector.Config, error) {
+	values := maps.Clone(environment)
+	for _, name := range []string{databaseURLName, redisURLName} {
+		if values[name] == "" && values[name+"_FILE"] == "" {
+			values[name] = private
+		}
+	}
+	var lines []string
+	for name, value := range values {
+		lines = append(lines, name+"="+value)
+	}
+	core, err := settings.Parse[settings.Core](lines)
+	edge, edgeErr := settings.Parse[settings.Collector](lines)
+	if err == nil {
+		// Both read the same variables: one list of faults is enough.
+		err = edgeErr
+	}
+	if err == nil && !core.AllowHTTP {
+		err = fmt.Errorf("%s: make run serves plain HTTP; it allows that by itself when every port is on loopback, "+
+			"elsewhere set %[1]s=true", allowHTTPName)
+	}
+	return core, edge.Edge(), err
+}
+
+// listeners are the open ports of a run, in the order of ports.
+type listeners [4]net.Listener
+
+// listen opens every port, before anything is started: a port that is taken is
+// said at once.
+func listen(environment map[string]string) (listeners, error) {
+	var open listeners
+	var faults []error
+	for i, port := range ports {
+		address := environment[port.name]
+		l, err := net.Listen("tcp", address) //nolint:noctx // binds and returns at once
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+			faults = append(faults, fmt.Errorf("%s is taken: stop what listens there, or set %s to another address", address, port.name))
+		case err != nil:
+			faults = append(faults, fmt.Errorf("%s: %w", port.name, err))
+		default:
+			open[i] = l
+		}
+	}
+	if len(faults) > 0 {
+		open.close()
+		return listeners{}, errors.Join(faults...)
+	}
+	return open, nil
+}
+
+// close ends those that no server has taken over.
+func (l listeners) close() {
+	for _, one := range l {
+		if one != nil {
+			_ = one.Close() // a server that served it has closed it
+		}
+	}
+}
+
+// address is where a client on this machine reaches a listener.
+func address(l net.Listener) string {
+	addr := l.Addr().(*net.TCPAddr)
+	host := addr.IP.String()
+	if addr.IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(addr.Port))
+}

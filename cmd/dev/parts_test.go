@@ -1,0 +1,180 @@
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestVariablesSurviveTheShell(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "env")
+	want := map[string]string{}
+	var vars []variable
+	for name, value := range map[string]string{
+		"PLAIN": "abc", "QUOTES": `it's "so"`, "SHELL_WORDS": "$HOME `id` $(id) \\ ! # *", "URL": "postgres://u:p%40@h/db?a=b&c=d", "EDGE": "'", "TWO": "''",
+	} {
+		want[name] = value
+		vars = append(vars, variable{name, value})
+	}
+	if err := writeVariables(path, "Two\nlines\n", vars); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readVariables(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s = %q, want %q", name, got[name], value)
+		}
+		out := shellValue(t, path, name)
+		if out != value {
+			t.Errorf("sh reads %s = %q, want %q", name, out, value)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("read %v", got)
+	}
+	if err := writeVariables(path, "", []variable{{"A", "b\nc"}}); err == nil {
+		t.Error("a value of two lines was written")
+	}
+	if left, err := filepath.Glob(path + "?*"); err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+func shellValue(t *testing.T, path, name string) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", `. "$1" && printenv "$2"`, "sh", path, name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(string(out), "\n")
+}
+
+func TestSecretsAreMadeOnce(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "secrets")
+	first, err := loadSecrets(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := loadSecrets(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{jwtKeysName, hashKeyName} {
+		if first[name] == "" || first[name] != second[name] {
+			t.Errorf("%s: %q, then %q", name, first[name], second[name])
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	secrets := map[string]string{hashKeyName: "made"}
+	last := map[string]string{databaseURLName: "postgres://last", redisURLName: "redis://last"}
+	for name, test := range map[string]struct {
+		given []string
+		want  map[string]string
+	}{
+		"nothing": {
+			want: map[string]string{
+				databaseURLName: "", hashKeyName: "made", allowHTTPName: "true", trustedProxiesName: loopback,
+				"TRIBUTARY_API_LISTEN": "127.0.0.1:8080", "TRIBUTARY_COLLECTOR_LISTEN": "127.0.0.1:8081",
+				"TRIBUTARY_GRPC_LISTEN": "127.0.0.1:9090", "TRIBUTARY_METRICS_LISTEN": "127.0.0.1:9100",
+			},
+		},
+		"sourced": {
+			given: []string{databaseURLName + "=postgres://last", redisURLName + "=redis://last"},
+			want:  map[string]string{databaseURLName: "", redisURLName: ""},
+		},
+		"named": {
+			given: []string{databaseURLName + "=postgres://other", redisURLName + "=redis://last"},
+			want:  map[string]string{databaseURLName: "postgres://other", redisURLName: ""},
+		},
+		"own secret": {
+			given: []string{hashKeyName + "_FILE=/secret"},
+			want:  map[string]string{hashKeyName: ""},
+		},
+		"reachable from elsewhere": {
+			given: []string{"TRIBUTARY_API_LISTEN=0.0.0.0:8080"},
+			want:  map[string]string{allowHTTPName: ""},
+		},
+		"reachable from elsewhere, on purpose": {
+			given: []string{"TRIBUTARY_API_LISTEN=0.0.0.0:8080", allowHTTPName + "=true"},
+			want:  map[string]string{allowHTTPName: "true"},
+		},
+		"certificate": {
+			given: []string{"TRIBUTARY_TLS_CERT=/cert", "TRIBUTARY_GRPC_TLS_KEY=/key"},
+			want:  map[string]string{"TRIBUTARY_TLS_CERT": "", "TRIBUTARY_GRPC_TLS_KEY": ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := environment(test.given, secrets, last)
+			for name, value := range test.want {
+				if got[name] != value {
+					t.Errorf("%s = %q, want %q", name, got[name], value)
+				}
+			}
+		})
+	}
+}
+
+func TestPlainHTTPElsewhereIsRefused(t *testing.T) {
+	t.Parallel()
+	secrets, err := loadSecrets(filepath.Join(t.TempDir(), "secrets"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = configure(environment([]string{"TRIBUTARY_API_LISTEN=0.0.0.0:8080"}, secrets, nil))
+	if err == nil || !strings.Contains(err.Error(), allowHTTPName) {
+		t.Errorf("configure = %v", err)
+	}
+}
+
+func TestOneAtATime(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), folderName)
+	if err := reset(path, io.Discard); err != nil {
+		t.Fatalf("reset of nothing: %v", err)
+	}
+	f, err := openFolder(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openFolder(path); err == nil {
+		t.Error("it was opened twice")
+	}
+	if err := reset(path, io.Discard); err == nil {
+		t.Error("it was reset while open")
+	}
+	if err := f.close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := reset(path, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("after reset: %v", err)
+	}
+}
+
+func TestWithoutPassword(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"postgres://u:secret@h/db":      "postgres://u:xxxxx@h/db",
+		"redis://127.0.0.1:6379/0":      "redis://127.0.0.1:6379/0",
+		"host=h user=u password=secret": "(in .dev/env)",
+		"postgres://u:se%cret@h/db":     "(in .dev/env)",
+	} {
+		if got := withoutPassword(address); got != want {
+			t.Errorf("withoutPassword(%q) = %q, want %q", address, got, want)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tributary-hq/tributary/cmd/assemble"
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/collector"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+const (
+	// logName is the log of our own parts.
+	logName = "tributary"
+	// seedWithin bounds the time from the first request to a ready demo.
+	seedWithin = 2 * time.Minute
+)
+
+// run serves until ctx ends, which is no error, or a part dies.
+func run(ctx context.Context, path string, environ []string, out io.Writer) (err error) {
+	f, err := openFolder(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+
+	secrets, err := loadSecrets(f.file("secrets"))
+	if err != nil {
+		return err
+	}
+	last, err := readVariables(f.file("servers"))
+	if err != nil {
+		return err
+	}
+	values := environment(environ, secrets, last)
+	core, edge, err := configure(values)
+	if err != nil {
+		return err
+	}
+	open, err := listen(values)
+	if err != nil {
+		return err
+	}
+	defer open.close()
+
+	fmt.Fprintln(out, "Starting in", f.path)
+	defer context.AfterFunc(ctx, func() { fmt.Fprintln(out, "\nStopping.") })()
+	d, err := startDatabases(ctx, f, core.DatabaseURL, core.URL)
+	defer func() { err = errors.Join(err, d.stop()) }()
+	if err == nil {
+		err = serve(ctx, f, d, open, core, edge, out)
+	} else if ctx.Err() != nil {
+		return nil // asked to stop while they started
+	}
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
+		return nil // asked to stop before everything ran
+	}
+	return err
+}
+
+// serve runs our parts on the databases, and the demo beside them.
+func serve(
+	ctx context.Context, f *folder, d *databases, open listeners, core settings.Core, edge collector.Config, out io.Writer,
+) error {
+	core.DatabaseURL, core.URL, edge.RedisURL = d.postgresURL, d.redisURL, d.redisURL
+	if edge.CacheRedisURL == private {
+		edge.CacheRedisURL = d.redisURL
+	}
+	file, err := f.newLog(logName)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	log := slog.New(slog.NewMultiHandler(
+		slog.NewJSONHandler(file, nil),
+		slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}),
+	))
+
+	if err := postgres.Migrate(ctx, d.postgresURL); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	c, err := assemble.NewCore(ctx, core, log, time.Now)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	clicks, err := collector.Open(edge, log, c.Registry())
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return c.Run(ctx, assemble.Listeners{API: open.api(), GRPC: open.grpc(), Metrics: open.metrics()})
+	})
+	group.Go(func() error { return named("collector", clicks.Run(ctx, open.collector(), nil)) })
+	group.Go(func() error { return d.watch(ctx) })
+	group.Go(func() error {
+		at := system{
+			api: address(open.api()), collector: address(open.collector()),
+			grpc: address(open.grpc()), metrics: address(open.metrics()),
+			postgresURL: d.postgresURL, redisURL: d.redisURL,
+		}
+		if err := show(ctx, f, at, out); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("demo: %w", err)
+		}
+		return nil // shown, or cut short: then the reason is another's
+	})
+	return group.Wait()
+}
+
+func named(part string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", part, err)
+	}
+	return nil
+}
+
+// show brings the demo into order and says where everything is.
+func show(ctx context.Context, f *folder, at system, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, seedWithin)
+	defer cancel()
+	kept, err := readVariables(f.file("env"))
+	if err != nil {
+		return err
+	}
+	say := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	d := &demo{
+		api:       caller{url: at.apiURL(), say: say},
+		collector: caller{url: at.collectorURL(), say: say},
+		values:    kept,
+		say:       say,
+	}
+	if err := d.api.ready(ctx, "/api/v1/health/ready"); err != nil {
+		return err
+	}
+	if err := d.collector.ready(ctx, "/v1/health/ready"); err != nil {
+		return err
+	}
+	err = d.seed(ctx)
+	// What was made is kept even when the rest could not be.
+	err = errors.Join(err, writeVariables(f.file("env"), envHeading, at.variables(d.values)))
+	if err != nil {
+		return err
+	}
+	announce(out, f, at, d.values)
+	return nil
+}
+
+func (l listeners) api() net.Listener       { return l[0] }
+func (l listeners) collector() net.Listener { return l[1] }
+func (l listeners) grpc() net.Listener      { return l[2] }
+func (l listeners) metrics() net.Listener   { return l[3] }

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+)
+
+const (
+	jwtKeysName = "TRIBUTARY_JWT_KEYS"
+	hashKeyName = "TRIBUTARY_HASH_KEY"
+
+	hashKeySize = 32
+)
+
+const secretsHeading = `The keys of this development system, made once. Without this file sessions end
+and hashed addresses no longer match; make reset forgets it with the data.
+`
+
+// loadSecrets returns the keys that the service needs, and makes those that the
+// file at path lacks.
+func loadSecrets(path string) (map[string]string, error) {
+	secrets, err := readVariables(path)
+	if err != nil {
+		return nil, err
+	}
+	made := false
+	for name, draw := range map[string]func() string{
+		jwtKeysName: func() string { return "dev:" + randomBase64(ed25519.SeedSize) },
+		hashKeyName: func() string { return randomBase64(hashKeySize) },
+	} {
+		if secrets[name] == "" {
+			secrets[name], made = draw(), true
+		}
+	}
+	if !made {
+		return secrets, nil
+	}
+	return secrets, writeVariables(path, secretsHeading, []variable{
+		{jwtKeysName, secrets[jwtKeysName]},
+		{hashKeyName, secrets[hashKeyName]},
+	})
+}
+
+func randomBase64(size int) string {
+	b := make([]byte, size)
+	_, _ = rand.Read(b) // never fails
+	return base64.StdEncoding.EncodeToString(b)
+}

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	merchantEmailName    = "DEMO_MERCHANT_EMAIL"
+	merchantPasswordName = "DEMO_MERCHANT_PASSWORD"
+	partnerEmailName     = "DEMO_PARTNER_EMAIL"
+	partnerPasswordName  = "DEMO_PARTNER_PASSWORD"
+	programName          = "DEMO_PROGRAM_ID"
+	referralCodeName     = "DEMO_REFERRAL_CODE"
+
+	merchantEmail = "merchant@demo.example"
+	partnerEmail  = "partner@demo.example"
+
+	demoWebsite = "https://shop.example/"
+
+	// codeKnownWithin bounds the wait for a new referral code to reach the edge.
+	codeKnownWithin = 10 * time.Second
+)
+
+// demoModes are the modes of the keys. The programme is of the first.
+var demoModes = []string{"test", "live"}
+
+// publicKeyName and secretKeyName are the variables of a mode's keys.
+func publicKeyName(mode string) string { return "DEMO_PK_" + strings.ToUpper(mode) }
+func secretKeyName(mode string) string { return "DEMO_SK_" + strings.ToUpper(mode) }
+
+// demoNames are the variables of the demo, in the order of the file.
+var demoNames = []string{
+	merchantEmailName, merchantPasswordName, partnerEmailName, partnerPasswordName, programName, referralCodeName,
+	"DEMO_PK_TEST", "DEMO_SK_TEST", "DEMO_PK_LIVE", "DEMO_SK_LIVE",
+}
+
+// demo is a merchant with a programme and a partner in it, made through the
+// public interface like anybody's.
+type demo struct {
+	api, collector caller
+	// values are the variables: as they were kept, and then as they are.
+	values map[string]string
+	// say tells the person at the terminal what is not as it was.
+	say func(format string, args ...any)
+}
+
+type session struct {
+	AccessToken string `json:"accessToken"`
+	User        struct {
+		ID string `json:"id"`
+	} `json:"user"`
+}
+
+type program struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Status string `json:"status"`
+}
+
+type participant struct {
+	ID           string `json:"id"`
+	PartnerID    string `json:"partnerId"`
+	Status       string `json:"status"`
+	ReferralCode string `json:"referralCode"`
+}
+
+// seed brings the demo to where the walk begins: what was kept and still holds
+// stays, what is missing is made, what was stopped is started again. It can be
+// repeated, and cut short anywhere.
+func (d *demo) seed(ctx context.Context) error {
+	merchant, err := d.account(ctx, "merchant", merchantEmailName, merchantPasswordName, merchantEmail,
+		map[string]string{"name": "Mia Merchant", "workspaceName": "Demo shop"})
+	if err != nil {
+		return err
+	}
+	partner, err := d.account(ctx, "partner", partnerEmailName, partnerPasswordName, partnerEmail,
+		map[string]string{"name": "Paula Partner", "country": "DE"})
+	if err != nil {
+		return err
+	}
+	asMerchant := d.api.as(merchant.AccessToken)
+	for _, mode := range demoModes {
+		if err := d.keys(ctx, asMerchant.in(mode), mode); err != nil {
+			return err
+		}
+	}
+	mode := demoModes[0]
+	if err := d.program(ctx, asMerchant.in(mode)); err != nil {
+		return err
+	}
+	return d.participant(ctx, asMerchant.in(mode), d.api.as(partner.AccessToken).in(mode), partner.User.ID)
+}
+
+// account logs in with what was kept. Where the database does not know that,
+// the account is made; where the address belongs to somebody whose password was
+// not kept, under a new address.
+func (d *demo) account(ctx context.Context, kind, emailName, passwordName, address string, about map[string]string) (session, error) {
+	var s session
+	base := "/api/v1/auth/" + kind
+	kept := d.values[emailName] != "" && d.values[passwordName] != ""
+	if kept {
+		login := map[string]string{"email": d.values[emailName], "password": d.values[passwordName]}
+		err := d.api.call(ctx, http.MethodPost, base+"/login", login, &s)
+		if !refused(err, "INVALID_CREDENTIALS", "VALIDATION_ERROR") {
+			return s, err
+		}
+	}
+	for _, email := range []string{address, fresh(address)} {
+		password := rand.Text()
+		about["email"], about["password"] = email, password
+		err := d.api.call(ctx, http.MethodPost, base+"/register", about, &s)
+		if refused(err, "EMAIL_TAKEN") {
+			continue
+		}
+		if err != nil {
+			return s, err
+		}
+		switch {
+		case email != address:
+			d.say("The password of %s is not kept in .dev/env any more: made a fresh demo %s, %s.", address, kind, email)
+		case kept:
+			d.say("The database does not know the demo %s that .dev/env names: made it anew.", kind)
+		}
+		d.values[emailName], d.values[passwordName] = email, password
+		return s, nil
+	}
+	return s, fmt.Errorf("no free address for the demo %s", kind)
+}
+
+// fresh is an address like this one that nobody has.
+func fresh(address string) string {
+	user, host, _ := strings.Cut(address, "@")
+	return user + "-" + strings.ToLower(rand.Text()[:8]) + "@" + host
+}
+
+// keys reads the public key of a mode and makes a secret key unless the kept one
+// is still listed. A list shows the end of a secret key, never the whole.
+func (d *demo) keys(ctx context.Context, merchant caller, mode string) error {
+	var keys struct {
+		PublicKey  string `json:"publicKey"`
+		SecretKeys []struct {
+			Prefix string `json:"prefix"`
+			Last4  string `json:"last4"`
+		} `json:"secretKeys"`
+	}
+	if err := merchant.call(ctx, http.MethodGet, "/api/v1/api-keys", nil, &keys); err != nil {
+		return err
+	}
+	d.values[publicKeyName(mode)] = keys.PublicKey
+	kept := d.values[secretKeyName(mode)]
+	for _, key := range keys.SecretKeys {
+		if kept != "" && strings.HasPrefix(kept, key.Prefix) && strings.HasSuffix(kept, key.Last4) {
+			return nil
+		}
+	}
+	var made struct {
+		SecretKey string `json:"secretKey"`
+	}
+	err := merchant.call(ctx, http.MethodPost, "/api/v1/api-keys", map[string]string{"name": "Demo"}, &made)
+	d.values[secretKeyName(mode)] = made.SecretKey
+	return err
+}
+
+// program finds or makes a programme without a hold whose commissions wait for
+// the merchant.
+func (d *demo) program(ctx context.Context, merchant caller) error {
+	var p program
+	id := d.values[programName]
+	if id != "" {
+		err := merchant.call(ctx, http.MethodGet, "/api/v1/programs/"+url.PathEscape(id), nil, &p)
+		if err != nil && !refused(err, "NOT_FOUND") {
+			return err
+		}
+	}
+	if p.ID == "" || p.Status == "archived" {
+		p = program{}
+		err := merchant.call(ctx, http.MethodPost, "/api/v1/programs", map[string]any{
+			"name":       "Demo programme",
+			"slug":       "demo-" + strings.ToLower(rand.Text()[:8]),
+			"websiteUrl": demoWebsite,
+			"commissionRules": map[string]any{
+				"commissionType": "percentage",
+				"percentage":     20,
+				"holdPeriodDays": 0,
+				"autoApproval":   false,
+			},
+		}, &p)
+		if err != nil {
+			return err
+		}
+		d.values[programName], d.values[referralCodeName] = p.ID, ""
+	}
+	if p.Status == "active" {
+		return nil
+	}
+	if p.Status == "paused" {
+		d.say("The demo programme was paused: activated it.")
+	}
+	return merchant.call(ctx, http.MethodPost, "/api/v1/programs/"+p.ID+"/activate", nil, nil)
+}
+
+// participant finds or makes the partner's place in the programme, approved.
+func (d *demo) participant(ctx context.Context, merchant, partner caller, partnerID string) error {
+	base := "/api/v1/programs/" + d.values[programName] + "/partners"
+	place, err := find(ctx, merchant, base, partnerID)
+	if err != nil {
+		return err
+	}
+	if place.ID == "" {
+		apply := "/api/v1/partner/programs/" + d.values[programName] + "/apply"
+		if err := partner.call(ctx, http.MethodPost, apply, map[string]any{"acceptTerms": true}, &place); err != nil {
+			return err
+		}
+	}
+	move := map[string]string{"pending": "approve", "rejected": "approve", "suspended": "reinstate"}[place.Status]
+	if move != "" {
+		if place.Status != "pending" {
+			d.say("The demo partner was %s: approved again.", place.Status)
+		}
+		if err := merchant.call(ctx, http.MethodPatch, base+"/"+place.ID+"/"+move, map[string]any{}, nil); err != nil {
+			return err
+		}
+	}
+	isNew := d.values[referralCodeName] != place.ReferralCode
+	d.values[referralCodeName] = place.ReferralCode
+	if isNew {
+		return d.visit(ctx)
+	}
+	return nil
+}
+
+// find looks through a programme's participants for a partner.
+func find(ctx context.Context, merchant caller, base, partnerID string) (participant, error) {
+	const pageSize = 100
+	for page := 1; ; page++ {
+		var list struct {
+			Data  []participant `json:"data"`
+			Total int           `json:"total"`
+		}
+		err := merchant.call(ctx, http.MethodGet, fmt.Sprintf("%s?page=%d&pageSize=%d", base, page, pageSize), nil, &list)
+		if err != nil {
+			return participant{}, err
+		}
+		for _, p := range list.Data {
+			if p.PartnerID == partnerID {
+				return p, nil
+			}
+		}
+		if len(list.Data) == 0 || page*pageSize >= list.Total {
+			return participant{}, nil
+		}
+	}
+}
+
+// visit follows the new referral link once. The edge learns of a code a moment
+// after the answer that made it; when this returns the walk's click is known.
+func (d *demo) visit(ctx context.Context) error {
+	visitor := d.collector.as(d.values[publicKeyName(demoModes[0])])
+	click := map[string]string{"referral_code": d.values[referralCodeName], "url": demoWebsite}
+	giveUp := time.Now().Add(codeKnownWithin)
+	for {
+		err := visitor.call(ctx, http.MethodPost, "/v1/clicks", click, nil)
+		if !refused(err, "NOT_FOUND", "INVALID_PUBLIC_KEY") || time.Now().After(giveUp) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollEvery):
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"strings"
+)
+
+const envHeading = `Where Tributary runs and how to get in, for: source .dev/env
+Written by make run at each start. The programme and the referral code are of
+test mode: REST calls about them carry X-Mode: test.
+`
+
+// walkHeading and a blank line stand before the walk, a blank line after it.
+const walkHeading = "From click to approved commission: paste line by line into another terminal."
+
+// walk are lines for any shell with curl, sed and grep. Each of them stands
+// alone; together they can be repeated as often as one likes.
+func walk(env string) []string {
+	return []string{
+		`. ` + env,
+		`json='Content-Type: application/json'`,
+		`login=$(curl -sS -H "$json" -d "{\"email\":\"$DEMO_MERCHANT_EMAIL\",\"password\":\"$DEMO_MERCHANT_PASSWORD\"}" "$TRIBUTARY_API_URL/api/v1/auth/merchant/login")`,
+		`token=$(echo "$login" | sed -n 's/.*"accessToken":"\([^"]*\)".*/\1/p')`,
+		`click=$(curl -sS -H "Authorization: Bearer $DEMO_PK_TEST" -H "$json" -d "{\"referral_code\":\"$DEMO_REFERRAL_CODE\",\"url\":\"https://shop.example/\"}" "$TRIBUTARY_COLLECTOR_URL/v1/clicks"); echo "$click"`,
+		`click_id=$(echo "$click" | sed -n 's/.*"click_id":"\([^"]*\)".*/\1/p')`,
+		`order=order-$(date +%s%N)`,
+		`curl -sS -H "Authorization: Bearer $DEMO_SK_TEST" -H "$json" -d "{\"event_type\":\"purchase\",\"external_transaction_id\":\"$order\",\"amount_cents\":4900,\"currency\":\"USD\",\"click_id\":\"$click_id\"}" "$TRIBUTARY_API_URL/api/v1/conversions"; echo`,
+		`list=$(curl -sS -H "Authorization: Bearer $token" -H 'X-Mode: test' "$TRIBUTARY_API_URL/api/v1/programs/$DEMO_PROGRAM_ID/commissions?status=pending&search=$order"); echo "$list"`,
+		`commission=$(echo "$list" | sed -n 's/^{"data":\[{"id":"\([^"]*\)".*/\1/p')`,
+		`curl -sS -X PATCH -H "Authorization: Bearer $token" -H 'X-Mode: test' "$TRIBUTARY_API_URL/api/v1/programs/$DEMO_PROGRAM_ID/commissions/$commission/approve"; echo`,
+		`curl -sS -H "Authorization: Bearer $token" -H 'X-Mode: test' "$TRIBUTARY_API_URL/api/v1/programs/$DEMO_PROGRAM_ID/commissions/$commission" | grep -oE '"(status|amountCents|currency|partnerName)":[^,]*'`,
+	}
+}
+
+// system is where a run can be reached.
+type system struct {
+	api, collector, grpc, metrics string // addresses
+	postgresURL, redisURL         string
+}
+
+func (s system) apiURL() string { return "http://" + s.api }
+
+func (s system) collectorURL() string { return "http://" + s.collector }
+
+// variables are what .dev/env holds.
+func (s system) variables(demo map[string]string) []variable {
+	vars := []variable{
+		{"TRIBUTARY_API_URL", s.apiURL()},
+		{"TRIBUTARY_COLLECTOR_URL", s.collectorURL()},
+		{"TRIBUTARY_GRPC_ADDR", s.grpc},
+		{"TRIBUTARY_METRICS_URL", "http://" + s.metrics},
+		{databaseURLName, s.postgresURL},
+		{redisURLName, s.redisURL},
+	}
+	for _, name := range demoNames {
+		vars = append(vars, variable{name, demo[name]})
+	}
+	return vars
+}
+
+// announce prints all that a newcomer needs.
+func announce(out io.Writer, f *folder, s system, demo map[string]string) {
+	rows := func(rows ...[2]string) {
+		for _, row := range rows {
+			fmt.Fprintf(out, "  %-11s %s\n", row[0], row[1])
+		}
+		fmt.Fprintln(out)
+	}
+	fmt.Fprint(out, "\nTributary is running. Ctrl-C stops it and keeps the data; make reset forgets it.\n\n")
+	rows(
+		[2]string{"REST API", s.apiURL() + "/api/v1/"},
+		[2]string{"OpenAPI", s.apiURL() + "/api/v1/openapi.json"},
+		[2]string{"Collector", s.collectorURL() + "/v1/clicks"},
+		[2]string{"gRPC", s.grpc},
+		[2]string{"Metrics", "http://" + s.metrics + "/metrics"},
+		[2]string{"Postgres", withoutPassword(s.postgresURL)},
+		[2]string{"Redis", withoutPassword(s.redisURL)},
+		[2]string{"Log", filepath.Join(f.path, logName+".log")},
+	)
+	rows(
+		[2]string{"Merchant", demo[merchantEmailName] + "  " + demo[merchantPasswordName]},
+		[2]string{"Partner", demo[partnerEmailName] + "  " + demo[partnerPasswordName]},
+		[2]string{"Programme", demo[programName] + "  referral code " + demo[referralCodeName] + "  (test mode)"},
+		[2]string{"Test keys", demo[publicKeyName("test")] + "  " + demo[secretKeyName("test")]},
+		[2]string{"Live keys", demo[publicKeyName("live")] + "  " + demo[secretKeyName("live")]},
+	)
+	env := f.file("env")
+	fmt.Fprintf(out, "All of it as shell variables: %s\n\n%s\n\n", env, walkHeading)
+	fmt.Fprint(out, strings.Join(walk(quote(env)), "\n"), "\n\n")
+}
+
+// withoutPassword is for the terminal; the file has the whole address.
+func withoutPassword(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme == "" {
+		return "(in .dev/env)"
+	}
+	return u.Redacted()
+}
