@@ -13,7 +13,6 @@ const (
 	ReasonUnauthorized         Reason = "UNAUTHORIZED"
 	ReasonInvalidAPIKey        Reason = "INVALID_API_KEY"
 	ReasonInvalidPublicKey     Reason = "INVALID_PUBLIC_KEY"
-	ReasonInvalidSecretKey     Reason = "INVALID_SECRET_KEY"
 	ReasonInvalidCredentials   Reason = "INVALID_CREDENTIALS"
 	ReasonRefreshTokenInvalid  Reason = "REFRESH_TOKEN_INVALID"
 	ReasonForbidden            Reason = "FORBIDDEN"
@@ -39,8 +38,6 @@ const (
 	ReasonCommissionNotPending Reason = "COMMISSION_NOT_PENDING"
 	ReasonCommissionHoldActive Reason = "COMMISSION_HOLD_ACTIVE"
 	ReasonCommissionTerminal   Reason = "COMMISSION_TERMINAL"
-	ReasonIdempotencyKeyReused Reason = "IDEMPOTENCY_KEY_REUSED"
-	ReasonOriginNotAllowed     Reason = "ORIGIN_NOT_ALLOWED"
 )
 
 // Error is a refusal that the caller may see. Anything else that a function

@@ -16,7 +16,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
@@ -123,9 +122,6 @@ func New(cfg Config, deps Deps) *Collector {
 // Open connects a collector to its Redis. It does not wait for Redis: an edge
 // starts without it and says so in its readiness.
 func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collector, error) {
-	// Every error reaches a caller here; the library's own lines on stderr would
-	// only repeat it.
-	logging.Disable()
 	var clients []io.Closer
 	connect := func(url string, faults *error) *redis.Client {
 		client, err := clickstream.Connect(url)

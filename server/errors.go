@@ -3,7 +3,8 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
+	"net"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -45,8 +46,8 @@ func toStatus(err error) *status.Status {
 	var refusal *affiliate.Error
 	switch {
 	case errors.As(err, &refusal):
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		refusal = unavailable("")
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), dependencyLost(err):
+		refusal = unavailable()
 	default:
 		refusal = affiliate.Refuse(affiliate.ReasonInternal)
 	}
@@ -84,15 +85,32 @@ func refusalStatus(refusal *affiliate.Error) *status.Status {
 	return with
 }
 
-// unavailable says that a dependency is lost; the caller may try again soon.
-func unavailable(dependency string) *affiliate.Error {
+// unavailable says that the caller may try again soon.
+func unavailable() *affiliate.Error {
 	refusal := affiliate.Refuse(affiliate.ReasonServiceUnavailable)
 	refusal.Metadata = map[string]string{"retry_after": "1"}
-	if dependency != "" {
-		refusal.Message = fmt.Sprintf("The %s is not reachable.", dependency)
-		refusal.Metadata["dependency"] = dependency
-	}
 	return refusal
+}
+
+// dependencyLost tells an error of the way to the database from one about what
+// was asked. Drivers are known by what their errors can do, not by their types:
+// this package does not know which one is behind the stores.
+func dependencyLost(err error) bool {
+	var (
+		network net.Error
+		sql     interface{ SQLState() string }
+		unsent  interface{ SafeToRetry() bool }
+	)
+	switch {
+	case errors.As(err, &sql):
+		// Connection exceptions, shutdown and crash of the server, no connection
+		// left (PostgreSQL documentation, appendix A).
+		code := sql.SQLState()
+		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") || code == "53300"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
+		return true
+	}
+	return errors.As(err, &unsent) && unsent.SafeToRetry()
 }
 
 // isAccident reports whether err is none of the caller's business and has to be

@@ -7,7 +7,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -70,8 +72,27 @@ func TestAccidentsKeepTheirWordsInside(t *testing.T) {
 	if st.Code() != codes.Internal || strings.Contains(st.String(), "hunter2") || errorInfo(st).GetReason() != "INTERNAL_ERROR" {
 		t.Errorf("got %v", st)
 	}
-	if st = toStatus(fmt.Errorf("query: %w", context.DeadlineExceeded)); errorInfo(st).GetReason() != "SERVICE_UNAVAILABLE" {
-		t.Errorf("got %v", st)
+}
+
+type sqlError string
+
+func (e sqlError) Error() string    { return string(e) }
+func (e sqlError) SQLState() string { return string(e) }
+
+func TestALostDependencyIsUnavailabilityAndNothingElse(t *testing.T) {
+	for _, lost := range []error{
+		context.DeadlineExceeded, context.Canceled, io.EOF, io.ErrUnexpectedEOF, &net.OpError{Op: "dial", Err: errors.New("refused")},
+		sqlError("08006"), sqlError("57P01"), sqlError("53300"),
+	} {
+		st := toStatus(fmt.Errorf("query: %w", lost))
+		if info := errorInfo(st); info.GetReason() != "SERVICE_UNAVAILABLE" || info.GetMetadata()["retry_after"] != "1" {
+			t.Errorf("%v answers %v", lost, st)
+		}
+	}
+	for _, ours := range []error{sqlError("42601"), sqlError("23505"), sqlError("57014"), errors.New("bug")} {
+		if st := toStatus(fmt.Errorf("query: %w", ours)); errorInfo(st).GetReason() != "INTERNAL_ERROR" {
+			t.Errorf("%v answers %v", ours, st)
+		}
 	}
 }
 

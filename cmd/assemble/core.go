@@ -49,6 +49,11 @@ const (
 	// rescueAfter brings back the jobs of a process that died; no job of ours
 	// runs for as long (RELIABILITY.md section 9).
 	rescueAfter = 6 * time.Minute
+	// A job is announced at most ten times a second, so one that comes right after
+	// another waits for the next look: the edge has to hear of a change within a
+	// second. fetchCooldown is the least pause between two looks.
+	fetchPoll     = 200 * time.Millisecond
+	fetchCooldown = 50 * time.Millisecond
 	// stopJobs is how long running jobs may take to end when the process stops.
 	stopJobs = 15 * time.Second
 )
@@ -181,6 +186,8 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 		Workers:              registered,
 		PeriodicJobs:         periodic,
 		RescueStuckJobsAfter: rescueAfter,
+		FetchCooldown:        fetchCooldown,
+		FetchPollInterval:    fetchPoll,
 		Logger:               c.log,
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
@@ -19,6 +20,12 @@ const (
 	// outwait it.
 	blockingSlack = 10 * time.Second
 )
+
+// Every error of a client reaches its caller. The library's own lines on stderr
+// would only repeat it, unstructured and once for each connection of a pool. It
+// is switched off before anybody has a client, because it is one switch for the
+// process.
+func init() { logging.Disable() }
 
 // Connect makes a client for one use on a request's path. Nothing is ever
 // retried inside it, because a retried XADD is a second entry; deadlines of the

@@ -37,60 +37,56 @@ const (
 	ErrorReason_ERROR_REASON_INVALID_API_KEY ErrorReason = 3
 	// Public key missing or invalid on click tracking. Given by the collector.
 	ErrorReason_ERROR_REASON_INVALID_PUBLIC_KEY ErrorReason = 4
-	// Secret key missing or invalid on the attribution audit endpoints.
-	ErrorReason_ERROR_REASON_INVALID_SECRET_KEY ErrorReason = 5
 	// Login with an unknown address or a wrong password; the two answer alike.
-	ErrorReason_ERROR_REASON_INVALID_CREDENTIALS ErrorReason = 6
+	ErrorReason_ERROR_REASON_INVALID_CREDENTIALS ErrorReason = 5
 	// Refresh token unknown, used before, expired or revoked. Reuse revokes its whole family.
-	ErrorReason_ERROR_REASON_REFRESH_TOKEN_INVALID ErrorReason = 7
+	ErrorReason_ERROR_REASON_REFRESH_TOKEN_INVALID ErrorReason = 6
 	// Valid credential of the wrong kind, or a role without the permission.
-	ErrorReason_ERROR_REASON_FORBIDDEN ErrorReason = 8
+	ErrorReason_ERROR_REASON_FORBIDDEN ErrorReason = 7
 	// The request came over plain HTTP.
-	ErrorReason_ERROR_REASON_HTTPS_REQUIRED ErrorReason = 9
-	// The workspace enforces its list of origins and this one is not on it. Given by the collector.
-	ErrorReason_ERROR_REASON_ORIGIN_NOT_ALLOWED ErrorReason = 10
+	ErrorReason_ERROR_REASON_HTTPS_REQUIRED ErrorReason = 8
 	// The thing or the route does not exist, or belongs to another workspace or mode.
-	ErrorReason_ERROR_REASON_NOT_FOUND ErrorReason = 11
+	ErrorReason_ERROR_REASON_NOT_FOUND ErrorReason = 9
 	// The path exists with other methods; `Allow` names them.
-	ErrorReason_ERROR_REASON_METHOD_NOT_ALLOWED ErrorReason = 12
+	ErrorReason_ERROR_REASON_METHOD_NOT_ALLOWED ErrorReason = 10
 	// The body is over the limit of its route.
-	ErrorReason_ERROR_REASON_PAYLOAD_TOO_LARGE ErrorReason = 13
+	ErrorReason_ERROR_REASON_PAYLOAD_TOO_LARGE ErrorReason = 11
 	// Content type or content encoding is not taken.
-	ErrorReason_ERROR_REASON_UNSUPPORTED_MEDIA_TYPE ErrorReason = 14
+	ErrorReason_ERROR_REASON_UNSUPPORTED_MEDIA_TYPE ErrorReason = 12
 	// A limit of SPEC.md section 8 is reached. Metadata: retry_after, whole seconds; waiting that long suffices.
-	ErrorReason_ERROR_REASON_RATE_LIMIT_EXCEEDED ErrorReason = 15
+	ErrorReason_ERROR_REASON_RATE_LIMIT_EXCEEDED ErrorReason = 13
 	// An accident; its cause is in the log under the request id.
-	ErrorReason_ERROR_REASON_INTERNAL_ERROR ErrorReason = 16
+	ErrorReason_ERROR_REASON_INTERNAL_ERROR ErrorReason = 14
 	// Overload, or a dependency is lost. Metadata: retry_after, whole seconds; dependency on the readiness route.
-	ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE ErrorReason = 17
+	ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE ErrorReason = 15
 	// Registration with an address that an account of the same kind has.
-	ErrorReason_ERROR_REASON_EMAIL_TAKEN ErrorReason = 18
+	ErrorReason_ERROR_REASON_EMAIL_TAKEN ErrorReason = 16
 	// A workspace has ten active secret keys in the mode.
-	ErrorReason_ERROR_REASON_API_KEY_LIMIT_EXCEEDED ErrorReason = 19
+	ErrorReason_ERROR_REASON_API_KEY_LIMIT_EXCEEDED ErrorReason = 17
 	// The slug is used in this workspace and mode.
-	ErrorReason_ERROR_REASON_SLUG_TAKEN ErrorReason = 20
+	ErrorReason_ERROR_REASON_SLUG_TAKEN ErrorReason = 18
 	// activate, pause or archive from a status that does not lead there. Metadata: status.
-	ErrorReason_ERROR_REASON_PROGRAM_STATE_INVALID ErrorReason = 21
+	ErrorReason_ERROR_REASON_PROGRAM_STATE_INVALID ErrorReason = 19
 	// approve, reject, suspend or reinstate from a status that does not lead there. Metadata: status.
-	ErrorReason_ERROR_REASON_PARTICIPANT_STATE_INVALID ErrorReason = 22
+	ErrorReason_ERROR_REASON_PARTICIPANT_STATE_INVALID ErrorReason = 20
 	// Any change of an erased participant.
-	ErrorReason_ERROR_REASON_PARTICIPANT_ERASED ErrorReason = 23
+	ErrorReason_ERROR_REASON_PARTICIPANT_ERASED ErrorReason = 21
 	// The code is, or was, somebody's in this workspace and mode.
-	ErrorReason_ERROR_REASON_REFERRAL_CODE_TAKEN ErrorReason = 24
+	ErrorReason_ERROR_REASON_REFERRAL_CODE_TAKEN ErrorReason = 22
 	// A second application of the same partner, whatever became of the first.
-	ErrorReason_ERROR_REASON_APPLICATION_DUPLICATE ErrorReason = 25
+	ErrorReason_ERROR_REASON_APPLICATION_DUPLICATE ErrorReason = 23
 	// The external id is already recorded in this workspace and mode.
-	ErrorReason_ERROR_REASON_CONVERSION_DUPLICATE ErrorReason = 26
+	ErrorReason_ERROR_REASON_CONVERSION_DUPLICATE ErrorReason = 24
 	// Neither click_id nor promo_code was given.
-	ErrorReason_ERROR_REASON_NO_ATTRIBUTION_SIGNAL ErrorReason = 27
+	ErrorReason_ERROR_REASON_NO_ATTRIBUTION_SIGNAL ErrorReason = 25
 	// The click or promo code exists in the other mode of the same workspace.
-	ErrorReason_ERROR_REASON_MODE_MISMATCH ErrorReason = 28
+	ErrorReason_ERROR_REASON_MODE_MISMATCH ErrorReason = 26
 	// Approval of a commission that is not pending. Metadata: status.
-	ErrorReason_ERROR_REASON_COMMISSION_NOT_PENDING ErrorReason = 29
+	ErrorReason_ERROR_REASON_COMMISSION_NOT_PENDING ErrorReason = 27
 	// Plain approval while the refund hold runs. Metadata: hold_until.
-	ErrorReason_ERROR_REASON_COMMISSION_HOLD_ACTIVE ErrorReason = 30
+	ErrorReason_ERROR_REASON_COMMISSION_HOLD_ACTIVE ErrorReason = 28
 	// Rejection of a rejected, paid or refunded commission. Metadata: status.
-	ErrorReason_ERROR_REASON_COMMISSION_TERMINAL ErrorReason = 31
+	ErrorReason_ERROR_REASON_COMMISSION_TERMINAL ErrorReason = 29
 )
 
 // Enum value maps for ErrorReason.
@@ -101,33 +97,31 @@ var (
 		2:  "ERROR_REASON_UNAUTHORIZED",
 		3:  "ERROR_REASON_INVALID_API_KEY",
 		4:  "ERROR_REASON_INVALID_PUBLIC_KEY",
-		5:  "ERROR_REASON_INVALID_SECRET_KEY",
-		6:  "ERROR_REASON_INVALID_CREDENTIALS",
-		7:  "ERROR_REASON_REFRESH_TOKEN_INVALID",
-		8:  "ERROR_REASON_FORBIDDEN",
-		9:  "ERROR_REASON_HTTPS_REQUIRED",
-		10: "ERROR_REASON_ORIGIN_NOT_ALLOWED",
-		11: "ERROR_REASON_NOT_FOUND",
-		12: "ERROR_REASON_METHOD_NOT_ALLOWED",
-		13: "ERROR_REASON_PAYLOAD_TOO_LARGE",
-		14: "ERROR_REASON_UNSUPPORTED_MEDIA_TYPE",
-		15: "ERROR_REASON_RATE_LIMIT_EXCEEDED",
-		16: "ERROR_REASON_INTERNAL_ERROR",
-		17: "ERROR_REASON_SERVICE_UNAVAILABLE",
-		18: "ERROR_REASON_EMAIL_TAKEN",
-		19: "ERROR_REASON_API_KEY_LIMIT_EXCEEDED",
-		20: "ERROR_REASON_SLUG_TAKEN",
-		21: "ERROR_REASON_PROGRAM_STATE_INVALID",
-		22: "ERROR_REASON_PARTICIPANT_STATE_INVALID",
-		23: "ERROR_REASON_PARTICIPANT_ERASED",
-		24: "ERROR_REASON_REFERRAL_CODE_TAKEN",
-		25: "ERROR_REASON_APPLICATION_DUPLICATE",
-		26: "ERROR_REASON_CONVERSION_DUPLICATE",
-		27: "ERROR_REASON_NO_ATTRIBUTION_SIGNAL",
-		28: "ERROR_REASON_MODE_MISMATCH",
-		29: "ERROR_REASON_COMMISSION_NOT_PENDING",
-		30: "ERROR_REASON_COMMISSION_HOLD_ACTIVE",
-		31: "ERROR_REASON_COMMISSION_TERMINAL",
+		5:  "ERROR_REASON_INVALID_CREDENTIALS",
+		6:  "ERROR_REASON_REFRESH_TOKEN_INVALID",
+		7:  "ERROR_REASON_FORBIDDEN",
+		8:  "ERROR_REASON_HTTPS_REQUIRED",
+		9:  "ERROR_REASON_NOT_FOUND",
+		10: "ERROR_REASON_METHOD_NOT_ALLOWED",
+		11: "ERROR_REASON_PAYLOAD_TOO_LARGE",
+		12: "ERROR_REASON_UNSUPPORTED_MEDIA_TYPE",
+		13: "ERROR_REASON_RATE_LIMIT_EXCEEDED",
+		14: "ERROR_REASON_INTERNAL_ERROR",
+		15: "ERROR_REASON_SERVICE_UNAVAILABLE",
+		16: "ERROR_REASON_EMAIL_TAKEN",
+		17: "ERROR_REASON_API_KEY_LIMIT_EXCEEDED",
+		18: "ERROR_REASON_SLUG_TAKEN",
+		19: "ERROR_REASON_PROGRAM_STATE_INVALID",
+		20: "ERROR_REASON_PARTICIPANT_STATE_INVALID",
+		21: "ERROR_REASON_PARTICIPANT_ERASED",
+		22: "ERROR_REASON_REFERRAL_CODE_TAKEN",
+		23: "ERROR_REASON_APPLICATION_DUPLICATE",
+		24: "ERROR_REASON_CONVERSION_DUPLICATE",
+		25: "ERROR_REASON_NO_ATTRIBUTION_SIGNAL",
+		26: "ERROR_REASON_MODE_MISMATCH",
+		27: "ERROR_REASON_COMMISSION_NOT_PENDING",
+		28: "ERROR_REASON_COMMISSION_HOLD_ACTIVE",
+		29: "ERROR_REASON_COMMISSION_TERMINAL",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":               0,
@@ -135,33 +129,31 @@ var (
 		"ERROR_REASON_UNAUTHORIZED":              2,
 		"ERROR_REASON_INVALID_API_KEY":           3,
 		"ERROR_REASON_INVALID_PUBLIC_KEY":        4,
-		"ERROR_REASON_INVALID_SECRET_KEY":        5,
-		"ERROR_REASON_INVALID_CREDENTIALS":       6,
-		"ERROR_REASON_REFRESH_TOKEN_INVALID":     7,
-		"ERROR_REASON_FORBIDDEN":                 8,
-		"ERROR_REASON_HTTPS_REQUIRED":            9,
-		"ERROR_REASON_ORIGIN_NOT_ALLOWED":        10,
-		"ERROR_REASON_NOT_FOUND":                 11,
-		"ERROR_REASON_METHOD_NOT_ALLOWED":        12,
-		"ERROR_REASON_PAYLOAD_TOO_LARGE":         13,
-		"ERROR_REASON_UNSUPPORTED_MEDIA_TYPE":    14,
-		"ERROR_REASON_RATE_LIMIT_EXCEEDED":       15,
-		"ERROR_REASON_INTERNAL_ERROR":            16,
-		"ERROR_REASON_SERVICE_UNAVAILABLE":       17,
-		"ERROR_REASON_EMAIL_TAKEN":               18,
-		"ERROR_REASON_API_KEY_LIMIT_EXCEEDED":    19,
-		"ERROR_REASON_SLUG_TAKEN":                20,
-		"ERROR_REASON_PROGRAM_STATE_INVALID":     21,
-		"ERROR_REASON_PARTICIPANT_STATE_INVALID": 22,
-		"ERROR_REASON_PARTICIPANT_ERASED":        23,
-		"ERROR_REASON_REFERRAL_CODE_TAKEN":       24,
-		"ERROR_REASON_APPLICATION_DUPLICATE":     25,
-		"ERROR_REASON_CONVERSION_DUPLICATE":      26,
-		"ERROR_REASON_NO_ATTRIBUTION_SIGNAL":     27,
-		"ERROR_REASON_MODE_MISMATCH":             28,
-		"ERROR_REASON_COMMISSION_NOT_PENDING":    29,
-		"ERROR_REASON_COMMISSION_HOLD_ACTIVE":    30,
-		"ERROR_REASON_COMMISSION_TERMINAL":       31,
+		"ERROR_REASON_INVALID_CREDENTIALS":       5,
+		"ERROR_REASON_REFRESH_TOKEN_INVALID":     6,
+		"ERROR_REASON_FORBIDDEN":                 7,
+		"ERROR_REASON_HTTPS_REQUIRED":            8,
+		"ERROR_REASON_NOT_FOUND":                 9,
+		"ERROR_REASON_METHOD_NOT_ALLOWED":        10,
+		"ERROR_REASON_PAYLOAD_TOO_LARGE":         11,
+		"ERROR_REASON_UNSUPPORTED_MEDIA_TYPE":    12,
+		"ERROR_REASON_RATE_LIMIT_EXCEEDED":       13,
+		"ERROR_REASON_INTERNAL_ERROR":            14,
+		"ERROR_REASON_SERVICE_UNAVAILABLE":       15,
+		"ERROR_REASON_EMAIL_TAKEN":               16,
+		"ERROR_REASON_API_KEY_LIMIT_EXCEEDED":    17,
+		"ERROR_REASON_SLUG_TAKEN":                18,
+		"ERROR_REASON_PROGRAM_STATE_INVALID":     19,
+		"ERROR_REASON_PARTICIPANT_STATE_INVALID": 20,
+		"ERROR_REASON_PARTICIPANT_ERASED":        21,
+		"ERROR_REASON_REFERRAL_CODE_TAKEN":       22,
+		"ERROR_REASON_APPLICATION_DUPLICATE":     23,
+		"ERROR_REASON_CONVERSION_DUPLICATE":      24,
+		"ERROR_REASON_NO_ATTRIBUTION_SIGNAL":     25,
+		"ERROR_REASON_MODE_MISMATCH":             26,
+		"ERROR_REASON_COMMISSION_NOT_PENDING":    27,
+		"ERROR_REASON_COMMISSION_HOLD_ACTIVE":    28,
+		"ERROR_REASON_COMMISSION_TERMINAL":       29,
 	}
 )
 
@@ -196,43 +188,41 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xcb\x14\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xa4\x13\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
 	"\x19ERROR_REASON_UNAUTHORIZED\x10\x02\x1a,\xa2\xbb\x18(\b\x91\x03\x10\x10\x1a!A valid access token is required.\x12L\n" +
 	"\x1cERROR_REASON_INVALID_API_KEY\x10\x03\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fA valid secret key is required.\x12O\n" +
-	"\x1fERROR_REASON_INVALID_PUBLIC_KEY\x10\x04\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fA valid public key is required.\x12O\n" +
-	"\x1fERROR_REASON_INVALID_SECRET_KEY\x10\x05\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fA valid secret key is required.\x12M\n" +
-	" ERROR_REASON_INVALID_CREDENTIALS\x10\x06\x1a'\xa2\xbb\x18#\b\x91\x03\x10\x10\x1a\x1cE-mail or password is wrong.\x12R\n" +
-	"\"ERROR_REASON_REFRESH_TOKEN_INVALID\x10\a\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fThe refresh token is not valid.\x12G\n" +
-	"\x16ERROR_REASON_FORBIDDEN\x10\b\x1a+\xa2\xbb\x18'\b\x93\x03\x10\a\x1a This credential may not do that.\x126\n" +
-	"\x1bERROR_REASON_HTTPS_REQUIRED\x10\t\x1a\x15\xa2\xbb\x18\x11\b\x93\x03\x10\a\x1a\n" +
-	"Use HTTPS.\x12T\n" +
-	"\x1fERROR_REASON_ORIGIN_NOT_ALLOWED\x10\n" +
-	"\x1a/\xa2\xbb\x18+\b\x93\x03\x10\a\x1a$This origin may not register clicks.\x121\n" +
-	"\x16ERROR_REASON_NOT_FOUND\x10\v\x1a\x15\xa2\xbb\x18\x11\b\x94\x03\x10\x05\x1a\n" +
+	"\x1fERROR_REASON_INVALID_PUBLIC_KEY\x10\x04\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fA valid public key is required.\x12M\n" +
+	" ERROR_REASON_INVALID_CREDENTIALS\x10\x05\x1a'\xa2\xbb\x18#\b\x91\x03\x10\x10\x1a\x1cE-mail or password is wrong.\x12R\n" +
+	"\"ERROR_REASON_REFRESH_TOKEN_INVALID\x10\x06\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fThe refresh token is not valid.\x12G\n" +
+	"\x16ERROR_REASON_FORBIDDEN\x10\a\x1a+\xa2\xbb\x18'\b\x93\x03\x10\a\x1a This credential may not do that.\x126\n" +
+	"\x1bERROR_REASON_HTTPS_REQUIRED\x10\b\x1a\x15\xa2\xbb\x18\x11\b\x93\x03\x10\a\x1a\n" +
+	"Use HTTPS.\x121\n" +
+	"\x16ERROR_REASON_NOT_FOUND\x10\t\x1a\x15\xa2\xbb\x18\x11\b\x94\x03\x10\x05\x1a\n" +
 	"Not found.\x12T\n" +
-	"\x1fERROR_REASON_METHOD_NOT_ALLOWED\x10\f\x1a/\xa2\xbb\x18+\b\x95\x03\x10\f\x1a$This path does not take that method.\x12M\n" +
-	"\x1eERROR_REASON_PAYLOAD_TOO_LARGE\x10\r\x1a)\xa2\xbb\x18%\b\x9d\x03\x10\b\x1a\x1eThe request body is too large.\x12c\n" +
-	"#ERROR_REASON_UNSUPPORTED_MEDIA_TYPE\x10\x0e\x1a:\xa2\xbb\x186\b\x9f\x03\x10\x03\x1a/Send application/json without Content-Encoding.\x12C\n" +
-	" ERROR_REASON_RATE_LIMIT_EXCEEDED\x10\x0f\x1a\x1d\xa2\xbb\x18\x19\b\xad\x03\x10\b\x1a\x12Too many requests.\x12M\n" +
-	"\x1bERROR_REASON_INTERNAL_ERROR\x10\x10\x1a,\xa2\xbb\x18(\b\xf4\x03\x10\r\x1a!Something went wrong on our side.\x12\\\n" +
-	" ERROR_REASON_SERVICE_UNAVAILABLE\x10\x11\x1a6\xa2\xbb\x182\b\xf7\x03\x10\x0e\x1a+The service is not available at the moment.\x12T\n" +
-	"\x18ERROR_REASON_EMAIL_TAKEN\x10\x12\x1a6\xa2\xbb\x182\b\x99\x03\x10\x06\x1a+An account with this e-mail address exists.\x12g\n" +
-	"#ERROR_REASON_API_KEY_LIMIT_EXCEEDED\x10\x13\x1a>\xa2\xbb\x18:\b\xa6\x03\x10\t\x1a3Ten active secret keys is the most a mode can have.\x12H\n" +
-	"\x17ERROR_REASON_SLUG_TAKEN\x10\x14\x1a+\xa2\xbb\x18'\b\x99\x03\x10\x06\x1a Another programme has this slug.\x12^\n" +
-	"\"ERROR_REASON_PROGRAM_STATE_INVALID\x10\x15\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The programme's status does not allow that.\x12d\n" +
-	"&ERROR_REASON_PARTICIPANT_STATE_INVALID\x10\x16\x1a8\xa2\xbb\x184\b\x99\x03\x10\t\x1a-The participant's status does not allow that.\x12W\n" +
-	"\x1fERROR_REASON_PARTICIPANT_ERASED\x10\x17\x1a2\xa2\xbb\x18.\b\x99\x03\x10\t\x1a'The participant's data has been erased.\x12N\n" +
-	" ERROR_REASON_REFERRAL_CODE_TAKEN\x10\x18\x1a(\xa2\xbb\x18$\b\x99\x03\x10\x06\x1a\x1dThis referral code is in use.\x12^\n" +
-	"\"ERROR_REASON_APPLICATION_DUPLICATE\x10\x19\x1a6\xa2\xbb\x182\b\x99\x03\x10\x06\x1a+You have already applied to this programme.\x12h\n" +
-	"!ERROR_REASON_CONVERSION_DUPLICATE\x10\x1a\x1aA\xa2\xbb\x18=\b\x99\x03\x10\x06\x1a6A conversion with this external_transaction_id exists.\x12O\n" +
-	"\"ERROR_REASON_NO_ATTRIBUTION_SIGNAL\x10\x1b\x1a'\xa2\xbb\x18#\b\xa6\x03\x10\x03\x1a\x1cGive click_id or promo_code.\x12P\n" +
-	"\x1aERROR_REASON_MODE_MISMATCH\x10\x1c\x1a0\xa2\xbb\x18,\b\xa6\x03\x10\t\x1a%The signal belongs to the other mode.\x12R\n" +
-	"#ERROR_REASON_COMMISSION_NOT_PENDING\x10\x1d\x1a)\xa2\xbb\x18%\b\x99\x03\x10\t\x1a\x1eThe commission is not pending.\x12_\n" +
-	"#ERROR_REASON_COMMISSION_HOLD_ACTIVE\x10\x1e\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The commission's refund hold has not ended.\x12U\n" +
-	" ERROR_REASON_COMMISSION_TERMINAL\x10\x1f\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The commission is in a final status.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x1fERROR_REASON_METHOD_NOT_ALLOWED\x10\n" +
+	"\x1a/\xa2\xbb\x18+\b\x95\x03\x10\f\x1a$This path does not take that method.\x12M\n" +
+	"\x1eERROR_REASON_PAYLOAD_TOO_LARGE\x10\v\x1a)\xa2\xbb\x18%\b\x9d\x03\x10\b\x1a\x1eThe request body is too large.\x12c\n" +
+	"#ERROR_REASON_UNSUPPORTED_MEDIA_TYPE\x10\f\x1a:\xa2\xbb\x186\b\x9f\x03\x10\x03\x1a/Send application/json without Content-Encoding.\x12C\n" +
+	" ERROR_REASON_RATE_LIMIT_EXCEEDED\x10\r\x1a\x1d\xa2\xbb\x18\x19\b\xad\x03\x10\b\x1a\x12Too many requests.\x12M\n" +
+	"\x1bERROR_REASON_INTERNAL_ERROR\x10\x0e\x1a,\xa2\xbb\x18(\b\xf4\x03\x10\r\x1a!Something went wrong on our side.\x12\\\n" +
+	" ERROR_REASON_SERVICE_UNAVAILABLE\x10\x0f\x1a6\xa2\xbb\x182\b\xf7\x03\x10\x0e\x1a+The service is not available at the moment.\x12T\n" +
+	"\x18ERROR_REASON_EMAIL_TAKEN\x10\x10\x1a6\xa2\xbb\x182\b\x99\x03\x10\x06\x1a+An account with this e-mail address exists.\x12g\n" +
+	"#ERROR_REASON_API_KEY_LIMIT_EXCEEDED\x10\x11\x1a>\xa2\xbb\x18:\b\xa6\x03\x10\t\x1a3Ten active secret keys is the most a mode can have.\x12H\n" +
+	"\x17ERROR_REASON_SLUG_TAKEN\x10\x12\x1a+\xa2\xbb\x18'\b\x99\x03\x10\x06\x1a Another programme has this slug.\x12^\n" +
+	"\"ERROR_REASON_PROGRAM_STATE_INVALID\x10\x13\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The programme's status does not allow that.\x12d\n" +
+	"&ERROR_REASON_PARTICIPANT_STATE_INVALID\x10\x14\x1a8\xa2\xbb\x184\b\x99\x03\x10\t\x1a-The participant's status does not allow that.\x12W\n" +
+	"\x1fERROR_REASON_PARTICIPANT_ERASED\x10\x15\x1a2\xa2\xbb\x18.\b\x99\x03\x10\t\x1a'The participant's data has been erased.\x12N\n" +
+	" ERROR_REASON_REFERRAL_CODE_TAKEN\x10\x16\x1a(\xa2\xbb\x18$\b\x99\x03\x10\x06\x1a\x1dThis referral code is in use.\x12^\n" +
+	"\"ERROR_REASON_APPLICATION_DUPLICATE\x10\x17\x1a6\xa2\xbb\x182\b\x99\x03\x10\x06\x1a+You have already applied to this programme.\x12h\n" +
+	"!ERROR_REASON_CONVERSION_DUPLICATE\x10\x18\x1aA\xa2\xbb\x18=\b\x99\x03\x10\x06\x1a6A conversion with this external_transaction_id exists.\x12O\n" +
+	"\"ERROR_REASON_NO_ATTRIBUTION_SIGNAL\x10\x19\x1a'\xa2\xbb\x18#\b\xa6\x03\x10\x03\x1a\x1cGive click_id or promo_code.\x12P\n" +
+	"\x1aERROR_REASON_MODE_MISMATCH\x10\x1a\x1a0\xa2\xbb\x18,\b\xa6\x03\x10\t\x1a%The signal belongs to the other mode.\x12R\n" +
+	"#ERROR_REASON_COMMISSION_NOT_PENDING\x10\x1b\x1a)\xa2\xbb\x18%\b\x99\x03\x10\t\x1a\x1eThe commission is not pending.\x12_\n" +
+	"#ERROR_REASON_COMMISSION_HOLD_ACTIVE\x10\x1c\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The commission's refund hold has not ended.\x12U\n" +
+	" ERROR_REASON_COMMISSION_TERMINAL\x10\x1d\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The commission is in a final status.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once

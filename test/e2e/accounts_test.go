@@ -1,0 +1,182 @@
+package e2e_test
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func walkAccounts(t *testing.T, sys *system) {
+	t.Helper()
+	register := func(t *testing.T, kind string, body object) answer {
+		t.Helper()
+		return sys.caller().post(t, "/api/v1/auth/"+kind+"/register", body)
+	}
+	merchant := object{"email": "Ann@Shop.example", "password": password, "name": " Ann ", "workspaceName": "Ann's Shop"}
+	partner := object{"email": "ann@shop.example", "password": password, "name": "Ann", "country": "DE"}
+
+	t.Run("a merchant registers with a workspace and a session", func(t *testing.T) {
+		got := register(t, "merchant", merchant).want(http.StatusCreated).wantFields(object{
+			"tokenType": "Bearer", "expiresIn": 900,
+			"user.kind": "merchant", "user.email": "ann@shop.example", "user.name": "Ann", "user.role": "owner", "user.country": nil,
+			"workspace.name": "Ann's Shop", "workspace.currency": "USD", "workspace.timezone": "UTC",
+		})
+		sys.account("merchant", "ann@shop.example", got).get(t, "/api/v1/programs").want(http.StatusOK)
+	})
+	t.Run("a partner registers, with the same address", func(t *testing.T) {
+		register(t, "partner", partner).want(http.StatusCreated).wantFields(object{
+			"user.kind": "partner", "user.role": nil, "user.country": "DE", "workspace": nil,
+		})
+	})
+	t.Run("an address is taken once per kind", func(t *testing.T) {
+		register(t, "merchant", merchant).wantError(http.StatusConflict, "EMAIL_TAKEN")
+		register(t, "partner", partner).wantError(http.StatusConflict, "EMAIL_TAKEN")
+	})
+	t.Run("what is wrong is said at once", func(t *testing.T) {
+		register(t, "merchant", object{"email": "no address", "password": "short", "name": " "}).
+			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "email", "password", "name", "workspaceName")
+		register(t, "partner", object{"email": "x@y.example", "password": strings.Repeat("p", 129), "name": "N", "country": "de"}).
+			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "password", "country")
+		register(t, "partner", object{"email": "x@y.example", "password": "password123", "name": "N"}).
+			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "password")
+	})
+	t.Run("an unknown address and a wrong password answer alike", func(t *testing.T) {
+		login := func(email, password string) answer {
+			return sys.caller().post(t, "/api/v1/auth/merchant/login", object{"email": email, "password": password}).
+				wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+		}
+		wrong, unknown := login("ann@shop.example", "wrong password"), login("nobody@shop.example", "wrong password")
+		if wrong.body != unknown.body {
+			t.Errorf("wrong password: %s\nunknown address: %s", wrong.body, unknown.body)
+		}
+		sys.caller().post(t, "/api/v1/auth/merchant/login", object{"email": "ANN@shop.example", "password": password}).want(http.StatusOK)
+	})
+	t.Run("ten failures on an address slow its next tries down, known or not", walkLoginThrottle(sys))
+	t.Run("a refresh token works once and its reuse ends the family", walkRefresh(sys))
+	t.Run("logout acts at once", walkLogout(sys))
+}
+
+// walkLoginThrottle: the wait grows, and waiting exactly that long suffices.
+func walkLoginThrottle(sys *system) func(*testing.T) {
+	return func(t *testing.T) {
+		for _, email := range []string{sys.merchant(t).email, "nobody-" + strconv.FormatInt(unique.Add(1), 10) + "@example.com"} {
+			try := func() answer {
+				return sys.caller().post(t, "/api/v1/auth/merchant/login", object{"email": email, "password": "wrong password"})
+			}
+			for range 10 {
+				try().wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+			}
+			first := try().wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED").retryAfter()
+			sys.clock.advance(first)
+			try().wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+			if second := try().wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED").retryAfter(); second <= first || second > time.Minute {
+				t.Errorf("after a wait of %v comes one of %v", first, second)
+			}
+		}
+	}
+}
+
+func walkRefresh(sys *system) func(*testing.T) {
+	return func(t *testing.T) {
+		for _, a := range []account{sys.merchant(t), sys.partner(t)} {
+			for _, path := range []string{"/api/v1/auth/" + a.kind + "/refresh", "/api/v1/auth/refresh"} {
+				a := a.login(t)
+				refresh := func(token string) answer {
+					return sys.caller().post(t, path, object{"refreshToken": token})
+				}
+				second := sys.account(a.kind, a.email, refresh(a.refresh).want(http.StatusOK))
+				if second.refresh == a.refresh || second.access == a.access {
+					t.Error("a refresh gives back what it got")
+				}
+				probe := "/api/v1/programs"
+				want := ok
+				if a.kind == "partner" {
+					// Partners have no list to read yet: an unknown programme will do.
+					probe, want = "/api/v1/partner/programs/"+unknownIDs()["program_id"]+"/apply", notFound
+				}
+				method := map[string]string{"merchant": http.MethodGet, "partner": http.MethodPost}[a.kind]
+				second.do(t, method, probe, nil).wantOutcome(want)
+
+				refresh(a.refresh).wantError(http.StatusUnauthorized, "REFRESH_TOKEN_INVALID")
+				refresh(second.refresh).wantError(http.StatusUnauthorized, "REFRESH_TOKEN_INVALID")
+				second.do(t, method, probe, nil).wantOutcome(unauthorized)
+			}
+		}
+		merchant := sys.merchant(t)
+		sys.caller().post(t, "/api/v1/auth/partner/refresh", object{"refreshToken": merchant.refresh}).
+			wantError(http.StatusUnauthorized, "REFRESH_TOKEN_INVALID")
+		sys.caller().post(t, "/api/v1/auth/refresh", object{"refreshToken": "garbage"}).
+			wantError(http.StatusUnauthorized, "REFRESH_TOKEN_INVALID")
+	}
+}
+
+func walkLogout(sys *system) func(*testing.T) {
+	return func(t *testing.T) {
+		for _, path := range []string{"/api/v1/auth/logout", "/api/v1/auth/merchant/logout"} {
+			stays := sys.merchant(t)
+			ends := stays.login(t)
+			for range 2 {
+				if got := sys.caller().post(t, path, object{"refreshToken": ends.refresh}).want(http.StatusNoContent); got.body != "" {
+					t.Errorf("204 with a body: %s", got.body)
+				}
+			}
+			ends.get(t, "/api/v1/programs").wantOutcome(unauthorized)
+			sys.caller().post(t, "/api/v1/auth/refresh", object{"refreshToken": ends.refresh}).
+				wantError(http.StatusUnauthorized, "REFRESH_TOKEN_INVALID")
+			stays.get(t, "/api/v1/programs").want(http.StatusOK)
+		}
+		sys.caller().post(t, "/api/v1/auth/partner/logout", object{"refreshToken": "garbage"}).want(http.StatusNoContent)
+	}
+}
+
+func walkKeys(t *testing.T, sys *system) {
+	t.Helper()
+	merchant := sys.merchant(t)
+
+	t.Run("each mode has its public key from the start", func(t *testing.T) {
+		for _, mode := range []string{"test", "live"} {
+			got := merchant.in(mode).get(t, "/api/v1/api-keys").want(http.StatusOK).wantFields(object{"mode": mode, "secretKeys": []any{}})
+			if key := got.text("publicKey"); !strings.HasPrefix(key, "pk_"+mode+"_") {
+				t.Errorf("the %s mode's public key is %s", mode, key)
+			}
+		}
+	})
+	t.Run("a secret key is shown once", func(t *testing.T) {
+		made := merchant.in("test").post(t, "/api/v1/api-keys", object{"name": "Server"}).want(http.StatusCreated).
+			wantFields(object{"name": "Server", "prefix": "sk_test_", "lastUsedAt": nil, "expiresAt": nil})
+		secret := made.text("secretKey")
+		if !strings.HasPrefix(secret, "sk_test_") || !strings.HasSuffix(secret, made.text("last4")) {
+			t.Errorf("prefix and last four do not belong to the key: %s", made.body)
+		}
+		listed := merchant.in("test").get(t, "/api/v1/api-keys").wantFields(object{
+			"secretKeys.0.id": made.text("id"), "secretKeys.0.prefix": "sk_test_", "secretKeys.0.last4": made.text("last4"), "secretKeys.0.lastUsedAt": nil,
+		})
+		if strings.Contains(listed.body, secret) {
+			t.Error("the list shows the secret")
+		}
+		merchant.in("live").get(t, "/api/v1/api-keys").wantFields(object{"secretKeys": []any{}})
+
+		sys.caller().as(secret).post(t, "/api/v1/conversions", nil).wantOutcome(invalid)
+		merchant.in("test").get(t, "/api/v1/api-keys").instant("secretKeys.0.lastUsedAt")
+	})
+	t.Run("a key ends when it was told to", func(t *testing.T) {
+		ends := sys.clock.now().Add(time.Minute).UTC().Format(time.RFC3339)
+		secret := merchant.in("test").post(t, "/api/v1/api-keys", object{"name": "Short", "expiresAt": ends}).want(http.StatusCreated).text("secretKey")
+		sys.caller().as(secret).post(t, "/api/v1/conversions", nil).wantOutcome(invalid)
+		sys.clock.advance(time.Minute)
+		sys.caller().as(secret).post(t, "/api/v1/conversions", nil).wantOutcome(badKey)
+
+		merchant.post(t, "/api/v1/api-keys", object{"name": "Late", "expiresAt": ends}).
+			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "expiresAt")
+	})
+	t.Run("a mode has ten secret keys at most", func(t *testing.T) {
+		live := merchant.in("live")
+		for range 10 {
+			live.secretKey(t)
+		}
+		live.post(t, "/api/v1/api-keys", object{"name": "Eleventh"}).wantError(http.StatusUnprocessableEntity, "API_KEY_LIMIT_EXCEEDED")
+		merchant.in("test").secretKey(t)
+	})
+}

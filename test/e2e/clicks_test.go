@@ -1,0 +1,236 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// directoryLag is how long the edge may take to know what has changed.
+const directoryLag = time.Second
+
+func walkClicks(t *testing.T, sys *system) {
+	t.Helper()
+	w := sys.world(t, "test", object{"attributionWindowDays": 7})
+	url := sys.edge + "/v1/clicks"
+	body := object{"referral_code": w.code}
+	w.click(t)
+
+	t.Run("a click answers with its id and its window", func(t *testing.T) {
+		before := sys.clock.now()
+		got := sys.click(t, w.publicKey, object{
+			"referral_code": strings.ToUpper(w.code), "url": "https://shop.example/a?b=c", "referrer": "https://blog.example/post",
+			"sub_id": "banner", "utm": object{"source": "blog", "medium": "link"}, "consent": "granted", "screen": "800x600", "language": "de",
+			"occurred_at": "2026-01-02T03:04:05Z",
+		}).want(http.StatusCreated).wantFields(object{
+			"program_id": w.program, "mode": "test", "recorded": true, "deduplicated": false,
+			"attribution_window_days": 7, "cookie_max_age": 7 * 24 * 3600, "attribution_model": "last_click", "discount": nil,
+		})
+		ends := got.instant("expires_at")
+		if soonest, latest := before.Add(7*24*time.Hour-time.Millisecond), sys.clock.now().Add(7*24*time.Hour); ends.Before(soonest) || ends.After(latest) {
+			t.Errorf("the window ends at %v, not between %v and %v", ends, soonest, latest)
+		}
+		if id, fine := affiliate.ParseID[affiliate.Click](got.text("click_id")); !fine || id.Version() != 7 {
+			t.Errorf("click_id %s is no UUIDv7", got.text("click_id"))
+		}
+	})
+	t.Run("the key may come in three ways", func(t *testing.T) {
+		sys.caller().with("X-Public-Key", w.publicKey).send(t, http.MethodPost, url, body).want(http.StatusCreated)
+		sys.caller().send(t, http.MethodPost, url, object{"referral_code": w.code, "public_key": w.publicKey}).want(http.StatusCreated)
+	})
+	t.Run("browsers on any page may send it, as a beacon too", func(t *testing.T) {
+		beacon := sys.caller().with("Content-Type", "text/plain;charset=UTF-8").with("Origin", "https://blog.example").
+			send(t, http.MethodPost, url, object{"referral_code": w.code, "public_key": w.publicKey}).want(http.StatusCreated)
+		if origin := beacon.header.Get("Access-Control-Allow-Origin"); origin != "*" {
+			t.Errorf("Access-Control-Allow-Origin is %q", origin)
+		}
+		preflight := sys.caller().with("Origin", "https://blog.example").with("Access-Control-Request-Method", "POST").
+			send(t, http.MethodOptions, url, nil).want(http.StatusNoContent)
+		for header, want := range map[string]string{
+			"Access-Control-Allow-Origin": "*", "Access-Control-Max-Age": "86400",
+			"Access-Control-Allow-Methods": "POST", "Access-Control-Allow-Headers": "Authorization",
+		} {
+			if got := preflight.header.Get(header); !strings.Contains(got, want) {
+				t.Errorf("%s is %q, want %q in it", header, got, want)
+			}
+		}
+		if preflight.header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Error("credentials are allowed")
+		}
+	})
+	t.Run("a proposed id is adopted and a repeat is the same click", func(t *testing.T) {
+		proposed := affiliate.NewID[affiliate.Click](sys.clock.now()).String()
+		with := object{"referral_code": w.code, "click_id": proposed}
+		sys.click(t, w.publicKey, with).want(http.StatusCreated).wantFields(object{"click_id": proposed})
+		sys.click(t, w.publicKey, with).want(http.StatusOK).wantFields(object{"click_id": proposed, "deduplicated": true, "recorded": true})
+
+		old := affiliate.NewID[affiliate.Click](sys.clock.now().Add(-6 * time.Minute)).String()
+		if id := sys.click(t, w.publicKey, object{"referral_code": w.code, "click_id": old}).want(http.StatusCreated).text("click_id"); id == old {
+			t.Error("an id of six minutes ago was adopted")
+		}
+	})
+	t.Run("refusals", func(t *testing.T) { refusedClicks(t, sys, w) })
+	t.Run("a change reaches the edge within a second", func(t *testing.T) { clicksFollowChanges(t, sys) })
+	t.Run("other paths and methods", func(t *testing.T) {
+		allow := sys.caller().send(t, http.MethodGet, url, nil).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED").header.Get("Allow")
+		if allow != "OPTIONS, POST" {
+			t.Errorf("Allow is %q", allow)
+		}
+		sys.caller().send(t, http.MethodPost, sys.edge+"/v1/other", nil).wantError(http.StatusNotFound, "NOT_FOUND")
+		for _, path := range []string{"/v1/health", "/v1/health/ready"} {
+			sys.caller().send(t, http.MethodGet, sys.edge+path, nil).want(http.StatusOK).wantFields(object{"status": "ok"})
+		}
+	})
+}
+
+func refusedClicks(t *testing.T, sys *system, w world) {
+	t.Helper()
+	url := sys.edge + "/v1/clicks"
+	body := object{"referral_code": w.code}
+	bearer := func(text string) caller { return sys.caller().as(text) }
+	badKey := outcome{http.StatusUnauthorized, "INVALID_PUBLIC_KEY"}
+	none := forged(t, w.merchant.access, asNone, jwt.UnsafeAllowNoneSignatureType)
+	expired := forged(t, w.merchant.access, func(_ *jwt.Token, c jwt.MapClaims) { c["exp"] = sys.clock.now().Add(-time.Minute).Unix() }, signingKey())
+	for name, c := range map[string]struct {
+		from caller
+		want outcome
+	}{
+		"no key":                {sys.caller(), badKey},
+		"garbage":               {bearer("garbage"), badKey},
+		"a mistyped key":        {bearer(mistyped(w.publicKey)), badKey},
+		"a key that nobody has": {bearer(affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()), badKey},
+		"alg none":              {bearer(none), badKey},
+		"an expired token":      {bearer(expired), badKey},
+		"a secret key":          {bearer(w.secretKey), forbidden},
+		"a merchant's token":    {bearer(w.merchant.access), forbidden},
+		"a partner's token":     {bearer(w.partner.access), forbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.from.send(t, http.MethodPost, url, body).wantOutcome(c.want)
+			c.from.send(t, http.MethodPost, url, `{"broken`).wantOutcome(c.want)
+		})
+	}
+	t.Run("an unknown code", func(t *testing.T) {
+		sys.click(t, w.publicKey, object{"referral_code": "nobody"}).wantOutcome(notFound)
+	})
+	t.Run("a body that is none", func(t *testing.T) {
+		for text, fields := range map[string][]string{
+			`{`: {"body"}, `[]`: {"body"}, `{} {}`: {"body"}, ``: {"body"},
+			"{\"referral_code\":\"\xff\"}": {"body"},
+			`{}`:                           {"referral_code"},
+			`{"referral_code":5}`:          {"referral_code"},
+			`{"referral_code":"a","referral_code":"a"}`:                 {"referral_code"},
+			`{"referral_code":"a\u0000"}`:                               {"referral_code"},
+			`{"referral_code":"abc","colour":"red"}`:                    {"colour"},
+			`{"click_id":"1","consent":"maybe","utm":{"source":5}}`:     {"referral_code", "click_id", "consent", "utm.source"},
+			`{"referral_code":"abc","url":"ftp://x","occurred_at":"x"}`: {"url", "occurred_at"},
+		} {
+			sys.click(t, w.publicKey, text).wantError(http.StatusBadRequest, "VALIDATION_ERROR", fields...)
+		}
+	})
+	t.Run("too large, wrong type, encoded", func(t *testing.T) {
+		large := fmt.Sprintf(`{"referral_code":%q}`, strings.Repeat("a", 8<<10))
+		sys.click(t, w.publicKey, large).wantError(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
+		key := bearer(w.publicKey)
+		key.with("Content-Type", "application/x-www-form-urlencoded").send(t, http.MethodPost, url, body).
+			wantError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
+		key.with("Content-Encoding", "gzip").send(t, http.MethodPost, url, body).
+			wantError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
+	})
+}
+
+func clicksFollowChanges(t *testing.T, sys *system) {
+	t.Helper()
+	w := sys.world(t, "live", nil)
+	within := func(what, key, code string, status int) {
+		t.Helper()
+		eventually(t, directoryLag, what, func() error {
+			if got := sys.click(t, key, object{"referral_code": code}); got.status != status {
+				return fmt.Errorf("the collector answers %d, want %d", got.status, status)
+			}
+			return nil
+		})
+	}
+	within("a new workspace's key and a new code", w.publicKey, w.code, http.StatusCreated)
+
+	// Asked for before it exists, so that the edge remembers that it does not.
+	code := fresh("later")
+	sys.click(t, w.publicKey, object{"referral_code": code}).wantOutcome(notFound)
+	sys.partner(t).in("live").post(t, w.applyPath(), object{"referralCode": code}).want(http.StatusCreated)
+	within("a code that the edge knew to be unknown, before its approval", w.publicKey, code, http.StatusCreated)
+
+	w.merchant.post(t, w.programPath()+"/pause", nil).want(http.StatusOK)
+	within("a paused programme", w.publicKey, w.code, http.StatusNotFound)
+	w.merchant.post(t, w.programPath()+"/activate", nil).want(http.StatusOK)
+	within("an active programme", w.publicKey, w.code, http.StatusCreated)
+
+	// Changes close together: the second must not wait for the first one's turn.
+	for range 5 {
+		w.merchant.patch(t, w.programPath(), object{"description": fresh("words")}).want(http.StatusOK)
+		w.merchant.post(t, w.programPath()+"/pause", nil).want(http.StatusOK)
+		within("a pause right after another change", w.publicKey, w.code, http.StatusNotFound)
+		w.merchant.post(t, w.programPath()+"/activate", nil).want(http.StatusOK)
+		within("an activation right after it", w.publicKey, w.code, http.StatusCreated)
+	}
+
+	w.merchant.patch(t, w.programPath(), object{"attributionWindowDays": 3, "attributionModel": "first_click"}).want(http.StatusOK)
+	eventually(t, directoryLag, "another window", func() error {
+		got := sys.click(t, w.publicKey, object{"referral_code": w.code}).want(http.StatusCreated)
+		if got.number("attribution_window_days") != 3 || got.text("attribution_model") != "first_click" {
+			return fmt.Errorf("the collector answers %s", got.body)
+		}
+		return nil
+	})
+
+	w.merchant.patch(t, w.participantPath()+"/suspend", nil).want(http.StatusOK)
+	sys.click(t, w.publicKey, object{"referral_code": w.code}).want(http.StatusCreated)
+
+	w.merchant.post(t, w.programPath()+"/archive", nil).want(http.StatusOK)
+	within("an archived programme", w.publicKey, w.code, http.StatusNotFound)
+}
+
+// walkIngestion: every acknowledged click is in Postgres, once.
+func walkIngestion(t *testing.T, sys *system) {
+	t.Helper()
+	w := sys.world(t, "test", nil)
+	w.click(t)
+	answers := atOnce(100, func(int) answer {
+		return sys.click(t, w.publicKey, object{"referral_code": w.code, "sub_id": "ingestion"})
+	})
+	again := affiliate.NewID[affiliate.Click](sys.clock.now()).String()
+	for range 3 {
+		answers = append(answers, sys.click(t, w.publicKey, object{"referral_code": w.code, "sub_id": "ingestion", "click_id": again}))
+	}
+	ids := map[string]bool{}
+	for _, a := range answers {
+		ids[a.text("click_id")] = true
+	}
+	if got := statuses(answers); got["201"] != 101 || got["200"] != 2 || len(ids) != 101 {
+		t.Fatalf("the collector answered %v with %d ids", got, len(ids))
+	}
+	all := make([]string, 0, len(ids))
+	for id := range ids {
+		all = append(all, id)
+	}
+	stored := func() int { return sys.count(t, "select count(*) from clicks where id = any($1::uuid[])", all) }
+	eventually(t, patience, "the clicks are stored", func() error {
+		if n := stored(); n != len(ids) {
+			return fmt.Errorf("%d of %d are", n, len(ids))
+		}
+		return nil
+	})
+	if n := sys.count(t, "select count(*) from clicks where sub_id = 'ingestion'"); n != len(ids) {
+		t.Errorf("%d clicks were acknowledged and %d are stored", len(ids), n)
+	}
+	stray := sys.count(t, "select count(*) from clicks_default where sub_id = 'ingestion'")
+	dead := sys.count(t, "select count(*) from click_dead_letters where id = any($1::uuid[])", all)
+	if stray != 0 || dead != 0 {
+		t.Errorf("%d clicks have no partition of their day, %d are dead letters", stray, dead)
+	}
+}

@@ -1,0 +1,255 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+func walkOperations(t *testing.T, sys *system) {
+	t.Helper()
+	nobody := sys.caller()
+
+	t.Run("health needs no credential", func(t *testing.T) {
+		for _, path := range []string{"/api/v1/health", "/api/v1/health/ready"} {
+			if got := nobody.get(t, path).want(http.StatusOK); strings.TrimSpace(got.body) != `{"status":"ok"}` {
+				t.Errorf("%s answers %s", path, got.body)
+			}
+			nobody.do(t, http.MethodHead, path, nil).want(http.StatusOK)
+		}
+	})
+	t.Run("the metrics port has metrics and probes", func(t *testing.T) {
+		private := func(path string) answer { return nobody.send(t, http.MethodGet, sys.metrics+path, nil) }
+		private("/healthz").want(http.StatusOK)
+		private("/readyz").want(http.StatusOK)
+		text := private("/metrics").want(http.StatusOK).body
+		for _, name := range []string{"go_goroutines", "process_open_fds", "tributary_"} {
+			if !strings.Contains(text, name) {
+				t.Errorf("/metrics has no %s", name)
+			}
+		}
+	})
+	t.Run("the public ports have none of it", func(t *testing.T) {
+		for _, path := range []string{"/metrics", "/healthz", "/readyz", "/debug/pprof/", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"} {
+			nobody.get(t, path).wantOutcome(notFound)
+			nobody.send(t, http.MethodGet, sys.edge+path, nil).wantOutcome(notFound)
+		}
+	})
+	t.Run("the OpenAPI document is what is served", func(t *testing.T) {
+		var document struct {
+			Paths map[string]map[string]json.RawMessage
+		}
+		got := nobody.get(t, "/api/v1/openapi.json").want(http.StatusOK)
+		if err := json.Unmarshal([]byte(got.body), &document); err != nil {
+			t.Fatal(err)
+		}
+		documented := 0
+		for path := range document.Paths {
+			documented += len(document.Paths[path])
+		}
+		all := routes(t)
+		for _, r := range all {
+			path := r.path(map[string]string{
+				"program_id": "{programId}", "participant_id": "{participantId}", "commission_id": "{commissionId}",
+			})
+			if document.Paths[path][strings.ToLower(r.verb)] == nil {
+				t.Errorf("%s is not in the document", r)
+			}
+		}
+		if documented != len(all)+1 { // and the document itself
+			t.Errorf("the document has %d operations, the contract %d", documented, len(all))
+		}
+		for _, wrong := range integersAsStrings(got.at("components"), "components") {
+			t.Errorf("an integer is documented as a string: %s", wrong)
+		}
+	})
+}
+
+// integersAsStrings finds schemas that say of a 64-bit integer what protobuf's
+// own JSON would do with it.
+func integersAsStrings(value any, path string) (found []string) {
+	switch value := value.(type) {
+	case object:
+		if format, _ := value["format"].(string); strings.HasPrefix(format, "int") && value["type"] != "integer" {
+			found = append(found, path)
+		}
+		for name, inner := range value {
+			found = append(found, integersAsStrings(inner, path+"."+name)...)
+		}
+	case []any:
+		for _, inner := range value {
+			found = append(found, integersAsStrings(inner, path)...)
+		}
+	}
+	return found
+}
+
+// walkGRPC: the private port takes the same credentials and gives the same
+// answers.
+func walkGRPC(t *testing.T, sys *system) {
+	t.Helper()
+	conn := sys.dial(t)
+	w := sys.world(t, "test", rules(object{"holdPeriodDays": 0, "autoApproval": false}))
+	with := func(pairs ...string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), pairs...) }
+	merchant := with("authorization", "Bearer "+w.merchant.access, "x-mode", "test")
+
+	t.Run("health and reflection", func(t *testing.T) {
+		got, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+		if err != nil || got.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+			t.Errorf("health: %v, %v", got, err)
+		}
+		services := reflected(t, conn)
+		for _, name := range []string{"affiliate.v1.ConversionService", "affiliate.v1.CommissionService", "grpc.health.v1.Health"} {
+			if !slices.Contains(services, name) {
+				t.Errorf("reflection does not show %s: %v", name, services)
+			}
+		}
+	})
+	t.Run("the walk from conversion to approval", func(t *testing.T) {
+		amount, currency, click := int64(10_000), "usd", w.click(t)
+		made, err := affiliatev1.NewConversionServiceClient(conn).ReportConversion(with("authorization", "Bearer "+w.secretKey, "x-mode", "live"),
+			&affiliatev1.ReportConversionRequest{
+				EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: fresh("order"),
+				AmountCents: &amount, Currency: &currency, ClickId: &click,
+			})
+		if err != nil || !made.GetAttributed() || made.GetMode() != affiliatev1.Mode_MODE_TEST {
+			t.Fatalf("report: %v, %v", made, err)
+		}
+		commissions := affiliatev1.NewCommissionServiceClient(conn)
+		listed, err := commissions.ListCommissions(merchant, &affiliatev1.ListCommissionsRequest{ProgramId: &w.program})
+		if err != nil || listed.GetTotal() != 1 || listed.GetLimit() != 20 {
+			t.Fatalf("list: %v, %v", listed, err)
+		}
+		approved, err := commissions.ApproveCommission(merchant, &affiliatev1.ApproveCommissionRequest{
+			ProgramId: w.program, CommissionId: made.GetCommission().GetId(),
+		})
+		if err != nil || approved.GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED {
+			t.Fatalf("approve: %v, %v", approved, err)
+		}
+		_, err = commissions.ApproveCommission(merchant, &affiliatev1.ApproveCommissionRequest{
+			ProgramId: w.program, CommissionId: made.GetCommission().GetId(),
+		})
+		wantStatus(t, err, codes.FailedPrecondition, "COMMISSION_NOT_PENDING")
+	})
+	t.Run("refusals carry the same codes", func(t *testing.T) {
+		programs := affiliatev1.NewProgramServiceClient(conn)
+		list := func(ctx context.Context) error {
+			_, err := programs.ListPrograms(ctx, &affiliatev1.ListProgramsRequest{})
+			return err
+		}
+		wantStatus(t, list(t.Context()), codes.Unauthenticated, "UNAUTHORIZED")
+		wantStatus(t, list(with("authorization", "Bearer garbage")), codes.Unauthenticated, "UNAUTHORIZED")
+		wantStatus(t, list(with("authorization", "Bearer "+w.partner.access)), codes.PermissionDenied, "FORBIDDEN")
+		wantStatus(t, list(with("authorization", "Bearer "+w.secretKey)), codes.PermissionDenied, "FORBIDDEN")
+		wantStatus(t, list(with("authorization", "Bearer "+w.merchant.access, "x-mode", "prod")), codes.InvalidArgument, "VALIDATION_ERROR")
+
+		_, err := programs.GetProgram(with("authorization", "Bearer "+w.merchant.access), &affiliatev1.GetProgramRequest{ProgramId: w.program})
+		wantStatus(t, err, codes.NotFound, "NOT_FOUND") // x-mode says nothing: live
+		_, err = programs.CreateProgram(merchant, &affiliatev1.CreateProgramRequest{})
+		if got := wantStatus(t, err, codes.InvalidArgument, "VALIDATION_ERROR"); len(got) != 1 || got[0].GetField() != "name" {
+			t.Errorf("violations: %v", got)
+		}
+		_, err = affiliatev1.NewConversionServiceClient(conn).ReportConversion(t.Context(), &affiliatev1.ReportConversionRequest{})
+		wantStatus(t, err, codes.Unauthenticated, "INVALID_API_KEY")
+	})
+	t.Run("a patch over gRPC names its fields", func(t *testing.T) {
+		programs := affiliatev1.NewProgramServiceClient(conn)
+		_, err := programs.UpdateProgram(merchant, &affiliatev1.UpdateProgramRequest{ProgramId: w.program, Name: "New"})
+		wantStatus(t, err, codes.InvalidArgument, "VALIDATION_ERROR")
+		w.merchant.get(t, w.programPath()).want(http.StatusOK)
+	})
+	t.Run("an answer names its request id", func(t *testing.T) {
+		var header metadata.MD
+		_, err := affiliatev1.NewHealthServiceClient(conn).CheckLiveness(with("x-request-id", "from-a-trusted-host"), &affiliatev1.CheckLivenessRequest{}, grpc.Header(&header))
+		if got := header.Get("x-request-id"); err != nil || !slices.Equal(got, []string{"from-a-trusted-host"}) {
+			t.Errorf("x-request-id: %v, %v", got, err)
+		}
+	})
+}
+
+func reflected(t *testing.T, conn *grpc.ClientConn) []string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}
+	if err := stream.Send(ask); err != nil {
+		t.Fatal(err)
+	}
+	got, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, service := range got.GetListServicesResponse().GetService() {
+		names = append(names, service.GetName())
+	}
+	return names
+}
+
+// wantStatus checks a refusal as gRPC callers see it and returns its violations.
+func wantStatus(t *testing.T, err error, code codes.Code, reason string) []*errdetails.BadRequest_FieldViolation {
+	t.Helper()
+	st := status.Convert(err)
+	var got string
+	var violations []*errdetails.BadRequest_FieldViolation
+	for _, detail := range st.Details() {
+		switch detail := detail.(type) {
+		case *errdetails.ErrorInfo:
+			got = detail.GetReason()
+		case *errdetails.BadRequest:
+			violations = detail.GetFieldViolations()
+		}
+	}
+	if st.Code() != code || got != reason {
+		t.Errorf("got %v %s (%v), want %v %s", st.Code(), got, err, code, reason)
+	}
+	return violations
+}
+
+// walkLogs reads what the walk has left in the logs.
+func walkLogs(t *testing.T, sys *system) {
+	t.Helper()
+	merchant := sys.merchant(t)
+	secret, email := merchant.secretKey(t), merchant.email
+	sys.caller().as(secret).with("X-Request-Id", "find-me-in-the-log").from("203.0.113.77").
+		post(t, "/api/v1/conversions", object{"event_type": "purchase", "customer_email": "buyer@home.example"})
+	logs := sys.logs.String()
+	if !strings.Contains(logs, `"request_id":"find-me-in-the-log"`) {
+		t.Error("the request id is not in the logs")
+	}
+	for line := range strings.Lines(logs) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("a line is no JSON: %s", line)
+		}
+	}
+	for name, private := range map[string]string{
+		"a password": password, "an access token": merchant.access, "a refresh token": merchant.refresh, "a secret key": secret,
+		"an e-mail address": email, "a buyer's address": "buyer@home.example", "a whole network address": "203.0.113.77", "a bearer": "Bearer ",
+	} {
+		if strings.Contains(logs, private) {
+			t.Errorf("the logs hold %s", name)
+		}
+	}
+	for line := range strings.Lines(logs) {
+		if strings.Contains(line, `"level":"ERROR"`) {
+			t.Errorf("the walk made an error: %s", line)
+		}
+	}
+}

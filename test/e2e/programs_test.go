@@ -1,0 +1,152 @@
+package e2e_test
+
+import (
+	"net/http"
+	"testing"
+)
+
+func walkPrograms(t *testing.T, sys *system) {
+	t.Helper()
+	merchant := sys.merchant(t)
+	var id string
+
+	t.Run("a programme needs a name and has defaults for the rest", func(t *testing.T) {
+		merchant.post(t, "/api/v1/programs", object{}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
+		made := merchant.post(t, "/api/v1/programs", object{"name": " Café au Lait "}).want(http.StatusCreated).wantFields(object{
+			"name": "Café au Lait", "slug": "cafe-au-lait", "status": "draft", "mode": "live", "currency": "USD",
+			"description": nil, "websiteUrl": nil, "landingUrl": nil, "termsUrl": nil, "allowedDomains": []any{},
+			"attributionWindowDays": 30, "attributionModel": "last_click", "linkParam": "via",
+			"autoApprovePartners": false, "isPublic": true, "rulesVersion": 1,
+			"commissionRules": object{
+				"commissionType": "percentage", "percentage": 20, "flatAmountCents": nil,
+				"holdPeriodDays": 30, "autoApproval": true, "netBasis": "gross",
+			},
+		})
+		id = made.text("id")
+		if read := merchant.get(t, "/api/v1/programs/"+id).want(http.StatusOK); read.body != made.body {
+			t.Errorf("read:    %s\ncreated: %s", read.body, made.body)
+		}
+	})
+	t.Run("everything can be chosen", func(t *testing.T) {
+		merchant.post(t, "/api/v1/programs", object{
+			"name": "All", "slug": "all-of-it", "description": "D", "websiteUrl": "https://www.shop.example/start",
+			"landingUrl": "https://go.shop.example", "currency": "eur", "attributionWindowDays": 365, "attributionModel": "first_click",
+			"linkParam": "ref", "autoApprovePartners": true, "isPublic": false, "termsUrl": "https://shop.example/terms",
+			"commissionRules": object{"commissionType": "flat", "flatAmountCents": 1_000_000_000_000, "holdPeriodDays": 0, "autoApproval": false, "netBasis": "net_of_tax"},
+		}).want(http.StatusCreated).wantFields(object{
+			"slug": "all-of-it", "currency": "EUR", "allowedDomains": []any{"www.shop.example"}, "attributionWindowDays": 365,
+			"attributionModel": "first_click", "linkParam": "ref", "autoApprovePartners": true, "isPublic": false,
+			"commissionRules.commissionType": "flat", "commissionRules.percentage": nil, "commissionRules.flatAmountCents": 1_000_000_000_000,
+			"commissionRules.holdPeriodDays": 0, "commissionRules.autoApproval": false, "commissionRules.netBasis": "net_of_tax",
+		})
+	})
+	t.Run("a slug is given once", func(t *testing.T) {
+		merchant.post(t, "/api/v1/programs", object{"name": "Other", "slug": "all-of-it"}).wantError(http.StatusConflict, "SLUG_TAKEN")
+		merchant.patch(t, "/api/v1/programs/"+id, object{"slug": "all-of-it"}).wantError(http.StatusConflict, "SLUG_TAKEN")
+		merchant.in("test").post(t, "/api/v1/programs", object{"name": "Other", "slug": "all-of-it"}).want(http.StatusCreated)
+	})
+	t.Run("the list is newest first and can be narrowed", func(t *testing.T) {
+		merchant.get(t, "/api/v1/programs?pageSize=1").want(http.StatusOK).
+			wantFields(object{"total": 2, "page": 1, "limit": 1, "data.0.slug": "all-of-it"})
+		merchant.get(t, "/api/v1/programs?pageSize=1&page=2").wantFields(object{"data.0.id": id})
+		merchant.get(t, "/api/v1/programs?page=3").wantFields(object{"total": 2, "data": []any{}})
+		merchant.get(t, "/api/v1/programs?status=active").wantFields(object{"total": 0, "data": []any{}})
+	})
+
+	move := func(t *testing.T, name string) answer {
+		t.Helper()
+		return merchant.post(t, "/api/v1/programs/"+id+"/"+name, nil)
+	}
+	refused := func(t *testing.T, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			move(t, name).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID")
+		}
+	}
+	t.Run("a programme without a page to lead to does not open", func(t *testing.T) {
+		move(t, "activate").wantError(http.StatusBadRequest, "VALIDATION_ERROR")
+		merchant.patch(t, "/api/v1/programs/"+id, object{"websiteUrl": "https://shop.example"}).want(http.StatusOK)
+	})
+	t.Run("it moves as drawn and not otherwise", func(t *testing.T) {
+		refused(t, "pause")
+		move(t, "activate").want(http.StatusOK).wantFields(object{"status": "active"})
+		refused(t, "activate")
+		move(t, "pause").want(http.StatusOK).wantFields(object{"status": "paused"})
+		refused(t, "pause")
+		move(t, "activate").want(http.StatusOK)
+		move(t, "archive").want(http.StatusOK).wantFields(object{"status": "archived"})
+		refused(t, "activate", "pause", "archive")
+		merchant.get(t, "/api/v1/programs?status=archived").wantFields(object{"total": 1, "data.0.id": id})
+	})
+	t.Run("drafts and paused programmes can be archived", func(t *testing.T) {
+		draft := merchant.post(t, "/api/v1/programs", object{"name": "Draft"}).want(http.StatusCreated).text("id")
+		merchant.post(t, "/api/v1/programs/"+draft+"/archive", nil).want(http.StatusOK)
+		paused := merchant.program(t, nil)
+		merchant.post(t, "/api/v1/programs/"+paused+"/pause", nil).want(http.StatusOK)
+		merchant.post(t, "/api/v1/programs/"+paused+"/archive", nil).want(http.StatusOK)
+	})
+}
+
+// walkProgramChanges is PATCH: absent is unchanged, null clears, objects merge,
+// arrays are replaced.
+func walkProgramChanges(t *testing.T, sys *system) {
+	t.Helper()
+	merchant := sys.merchant(t)
+	before := merchant.post(t, "/api/v1/programs", object{
+		"name": "Before", "description": "Words", "websiteUrl": "https://shop.example", "allowedDomains": []string{"a.example", "b.example"},
+		"attributionWindowDays": 7, "commissionRules": object{"percentage": 12.5, "holdPeriodDays": 14},
+	}).want(http.StatusCreated)
+	path := "/api/v1/programs/" + before.text("id")
+
+	t.Run("no keys change nothing", func(t *testing.T) {
+		for _, body := range []any{object{}, nil} {
+			after := merchant.patch(t, path, body).want(http.StatusOK)
+			for _, field := range []string{"name", "description", "allowedDomains", "attributionWindowDays", "commissionRules", "rulesVersion"} {
+				after.wantFields(object{field: before.at(field)})
+			}
+		}
+	})
+	t.Run("absent stays, null clears", func(t *testing.T) {
+		merchant.patch(t, path, object{"description": nil, "attributionWindowDays": nil}).want(http.StatusOK).
+			wantFields(object{"description": nil, "attributionWindowDays": 30, "websiteUrl": "https://shop.example", "name": "Before"})
+		merchant.patch(t, path, object{"name": nil}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
+		merchant.patch(t, path, object{"name": "  "}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
+	})
+	t.Run("objects merge and count a version when they change", func(t *testing.T) {
+		merchant.patch(t, path, object{"commissionRules": object{"percentage": 33.33}}).want(http.StatusOK).wantFields(object{
+			"commissionRules.holdPeriodDays": 14, "commissionRules.autoApproval": true, "rulesVersion": 2,
+		})
+		merchant.patch(t, path, object{"commissionRules": object{"percentage": 33.33}}).wantFields(object{"rulesVersion": 2})
+		merchant.patch(t, path, object{"name": "After"}).wantFields(object{"name": "After", "rulesVersion": 2})
+		merchant.patch(t, path, object{"commissionRules": object{"commissionType": "flat", "flatAmountCents": 500}}).want(http.StatusOK).wantFields(object{
+			"commissionRules.percentage": nil, "commissionRules.flatAmountCents": 500, "commissionRules.holdPeriodDays": 14, "rulesVersion": 3,
+		})
+		merchant.patch(t, path, object{"commissionRules": object{"holdPeriodDays": nil}}).
+			wantFields(object{"commissionRules.holdPeriodDays": 30, "commissionRules.flatAmountCents": 500})
+	})
+	t.Run("arrays are replaced", func(t *testing.T) {
+		merchant.patch(t, path, object{"allowedDomains": []string{"C.example"}}).want(http.StatusOK).wantFields(object{"allowedDomains": []any{"c.example"}})
+		merchant.patch(t, path, object{"allowedDomains": []string{}}).wantFields(object{"allowedDomains": []any{}})
+	})
+	t.Run("what cannot be changed is named", func(t *testing.T) {
+		for field, value := range (object{"status": "active", "mode": "test", "id": "x", "currency": "EUR", "updateMask": "name", "programId": "x"}) {
+			merchant.patch(t, path, object{field: value, "name": "Never"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
+		}
+		merchant.get(t, path).wantFields(object{"name": "After", "status": "draft", "mode": "live"})
+	})
+	t.Run("values are checked", func(t *testing.T) {
+		for field, value := range (object{
+			"slug": "Not A Slug", "websiteUrl": "javascript:alert(1)", "attributionWindowDays": 366, "attributionModel": "magic", "linkParam": "no spaces",
+		}) {
+			merchant.patch(t, path, object{field: value}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
+		}
+		for field, value := range (object{"percentage": 100.01, "holdPeriodDays": 181, "flatAmountCents": -1, "netBasis": "nothing"}) {
+			merchant.patch(t, path, object{"commissionRules": object{field: value}}).
+				wantError(http.StatusBadRequest, "VALIDATION_ERROR", "commissionRules."+field)
+		}
+		merchant.post(t, "/api/v1/programs", object{"name": "Decimals", "commissionRules": object{"percentage": 12.345}}).
+			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "commissionRules.percentage")
+		merchant.post(t, "/api/v1/programs", object{"name": "Money", "currency": "XXZ"}).
+			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "currency")
+	})
+}

@@ -1,0 +1,316 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// route is one HTTP rule of the contract.
+type route struct {
+	rpc, verb, template string
+	body                bool
+}
+
+// routes reads the rules out of the descriptors, so that none can be forgotten.
+func routes(t *testing.T) []route {
+	t.Helper()
+	var all []route
+	pkg := affiliatev1.File_affiliate_v1_account_proto.Package()
+	protoregistry.GlobalFiles.RangeFilesByPackage(pkg, func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			methods := file.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				all = append(all, rulesOf(t, methods.Get(j))...)
+			}
+		}
+		return true
+	})
+	slices.SortFunc(all, func(a, b route) int { return strings.Compare(a.template+a.verb, b.template+b.verb) })
+	return all
+}
+
+func rulesOf(t *testing.T, rpc protoreflect.MethodDescriptor) []route {
+	t.Helper()
+	rule, _ := proto.GetExtension(rpc.Options(), annotations.E_Http).(*annotations.HttpRule)
+	if rule == nil {
+		return nil
+	}
+	var all []route
+	for _, r := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
+		one := route{rpc: string(rpc.Name()), body: r.GetBody() != ""}
+		switch pattern := r.GetPattern().(type) {
+		case *annotations.HttpRule_Get:
+			one.verb, one.template = http.MethodGet, pattern.Get
+		case *annotations.HttpRule_Post:
+			one.verb, one.template = http.MethodPost, pattern.Post
+		case *annotations.HttpRule_Patch:
+			one.verb, one.template = http.MethodPatch, pattern.Patch
+		case *annotations.HttpRule_Delete:
+			one.verb, one.template = http.MethodDelete, pattern.Delete
+		default:
+			t.Fatalf("%s: a pattern that this test does not know: %T", rpc.FullName(), pattern)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func (r route) String() string { return r.verb + " " + r.template }
+
+// path fills the template.
+func (r route) path(ids map[string]string) string {
+	path := r.template
+	for name, id := range ids {
+		path = strings.ReplaceAll(path, "{"+name+"}", id)
+	}
+	return path
+}
+
+func (r route) hasIDs() bool { return strings.Contains(r.template, "{") }
+
+// unknownIDs name nothing.
+func unknownIDs() map[string]string {
+	return map[string]string{
+		"program_id":     affiliate.NewID[affiliate.Program](time.Now()).String(),
+		"participant_id": affiliate.NewID[affiliate.Participant](time.Now()).String(),
+		"commission_id":  affiliate.NewID[affiliate.Commission](time.Now()).String(),
+	}
+}
+
+// TestRoutes walks every route of the contract with every kind of caller.
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "test", nil)
+	commission := w.earn(t)
+	ids := map[string]string{"program_id": w.program, "participant_id": w.participant, "commission_id": commission}
+	stranger := sys.merchant(t).in("test")
+	credentials := gatherCredentials(t, sys, w)
+
+	known := map[string]bool{}
+	for _, r := range routes(t) {
+		known[r.rpc] = true
+		rule, decided := contract[r.rpc]
+		if !decided {
+			t.Errorf("%s (%s) is not in the table above: who may call it?", r, r.rpc)
+			continue
+		}
+		t.Run(r.String(), func(t *testing.T) {
+			for _, c := range credentials {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					want := c.expected(rule)
+					from := c.caller(sys)
+					from.do(t, r.verb, r.path(unknownIDs()), nil).wantOutcome(want)
+					checkBrokenRequest(t, from, r, rule, want)
+					checkBadMode(t, from, r, c, want)
+				})
+			}
+			if r.hasIDs() && rule.who == merchants {
+				t.Run("ids of another workspace", func(t *testing.T) {
+					want := rule.foreign
+					if want == (outcome{}) {
+						want = notFound
+					}
+					stranger.do(t, r.verb, r.path(ids), nil).wantOutcome(want)
+				})
+			}
+			if r.hasIDs() {
+				t.Run("ids of the other mode", func(t *testing.T) {
+					own := w.merchant
+					if rule.who == partners {
+						own = w.partner
+					}
+					own.in("live").do(t, r.verb, r.path(ids), nil).wantOutcome(notFound)
+				})
+				t.Run("an id that is no UUID", func(t *testing.T) {
+					own := w.merchant
+					if rule.who == partners {
+						own = w.partner
+					}
+					none := map[string]string{"program_id": "1", "participant_id": "x'--%00", "commission_id": "%C3%28"}
+					own.do(t, r.verb, r.path(none), nil).wantOutcome(notFound)
+				})
+			}
+		})
+	}
+	for name := range contract {
+		if !known[name] {
+			t.Errorf("%s is in the table and has no route", name)
+		}
+	}
+}
+
+// checkBrokenRequest sends what does not decode: a refused caller hears of the
+// refusal and learns nothing about bodies.
+func checkBrokenRequest(t *testing.T, from caller, r route, rule rule, want outcome) {
+	t.Helper()
+	broken := want
+	if want == rule.admitted {
+		broken = invalid
+	}
+	from.do(t, r.verb, r.path(unknownIDs())+"?noSuchParameter=1", nil).wantOutcome(broken)
+	if r.body {
+		from.do(t, r.verb, r.path(unknownIDs()), `{"broken`).wantOutcome(broken)
+	}
+}
+
+// checkBadMode sends a mode that there is not. Only access tokens read the
+// header: keys carry their mode, and open routes have none.
+func checkBadMode(t *testing.T, from caller, r route, c credential, want outcome) {
+	t.Helper()
+	if c.token && want.status != http.StatusForbidden && contract[r.rpc].who != anyone {
+		want = invalid
+	}
+	modes := []string{"prod"}
+	if c.token {
+		modes = append(modes, "LIVE", "test, live")
+	}
+	for _, mode := range modes {
+		from.in(mode).do(t, r.verb, r.path(unknownIDs()), nil).wantOutcome(want)
+	}
+}
+
+// credential is one kind of caller.
+type credential struct {
+	name string
+	// authorization is the header, empty for none.
+	authorization string
+	// good is what the credential is when there is nothing wrong with it.
+	good string
+	// expired access tokens are UNAUTHORIZED everywhere.
+	expired bool
+	token   bool
+}
+
+func (c credential) caller(sys *system) caller {
+	if c.authorization == "" {
+		return sys.caller()
+	}
+	return sys.caller().with("Authorization", c.authorization)
+}
+
+func (c credential) expected(r rule) outcome {
+	switch {
+	case r.who == anyone || r.who == c.good:
+		return r.admitted
+	case c.good != "":
+		return forbidden
+	case c.expired:
+		return unauthorized
+	}
+	return r.refusal()
+}
+
+func gatherCredentials(t *testing.T, sys *system, w world) []credential {
+	t.Helper()
+	loggedOut := w.merchant.login(t)
+	sys.caller().post(t, "/api/v1/auth/logout", object{"refreshToken": loggedOut.refresh}).want(http.StatusNoContent)
+	bearer := func(text string) string { return "Bearer " + text }
+	unknownKey := func(kind affiliate.KeyKind) string {
+		return bearer(affiliate.NewKey(kind, affiliate.ModeTest).Reveal())
+	}
+	forge := func(change func(*jwt.Token, jwt.MapClaims), key any) string {
+		return bearer(forged(t, w.merchant.access, change, key))
+	}
+	return []credential{
+		{name: "no credential"},
+		{name: "garbage", authorization: bearer("garbage")},
+		{name: "garbage of three parts", authorization: bearer("a.b.c")},
+		{name: "another scheme", authorization: "Basic " + w.merchant.access},
+		{name: "a scheme alone", authorization: "Bearer "},
+		{name: "alg none", authorization: forge(asNone, jwt.UnsafeAllowNoneSignatureType)},
+		{name: "alg HS256 with the public key", authorization: forge(asHMAC, []byte(signingKey().Public().(ed25519PublicKey)))},
+		{name: "signed by a stranger", authorization: forge(unchanged, strangersKey())},
+		{name: "unknown kid", authorization: forge(func(token *jwt.Token, _ jwt.MapClaims) { token.Header["kid"] = "other" }, signingKey())},
+		{name: "a key in its own header", authorization: forge(func(token *jwt.Token, _ jwt.MapClaims) { token.Header["jku"] = "https://evil.example" }, signingKey())},
+		{name: "for another audience", authorization: forge(func(_ *jwt.Token, c jwt.MapClaims) { c["aud"] = "other" }, signingKey())},
+		{name: "an expired token", expired: true, authorization: forge(func(_ *jwt.Token, c jwt.MapClaims) {
+			c["exp"] = sys.clock.now().Add(-time.Minute).Unix()
+		}, signingKey())},
+		{name: "a session that was logged out", authorization: bearer(loggedOut.access)},
+		{name: "a secret key that nobody has", authorization: unknownKey(affiliate.SecretKey)},
+		{name: "a public key that nobody has", authorization: unknownKey(affiliate.PublicKey)},
+		{name: "a mistyped secret key", authorization: bearer(mistyped(w.secretKey))},
+		{name: "a merchant", good: merchants, authorization: bearer(w.merchant.access), token: true},
+		{name: "a partner", good: partners, authorization: bearer(w.partner.access), token: true},
+		{name: "a secret key", good: secretKeys, authorization: bearer(w.secretKey)},
+		{name: "a public key", good: "public key", authorization: bearer(w.publicKey)},
+	}
+}
+
+func mistyped(key string) string {
+	last := key[len(key)-1]
+	if last == 'A' {
+		return key[:len(key)-1] + "B"
+	}
+	return key[:len(key)-1] + "A"
+}
+
+// TestRoles holds every route against the role matrix.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	owner := sys.merchant(t)
+	for _, role := range allRoles {
+		owner.setRole(t, role)
+		for _, r := range routes(t) {
+			rule := contract[r.rpc]
+			if rule.who != merchants {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%s", role, r), func(t *testing.T) {
+				want := forbidden
+				if slices.Contains(matrix[rule.action], role) {
+					want = rule.admitted
+				}
+				owner.do(t, r.verb, r.path(unknownIDs()), nil).wantOutcome(want)
+			})
+		}
+	}
+
+	t.Run("a member who was removed", func(t *testing.T) {
+		sys.exec(t, "delete from members where user_id = $1", owner.id)
+		owner.get(t, "/api/v1/programs").wantOutcome(unauthorized)
+	})
+}
+
+// TestViewersSeeNoAddresses: of an e-mail address a viewer sees what tells two
+// partners apart, in every answer that has one.
+func TestViewersSeeNoAddresses(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "test", nil)
+	commission := w.earn(t)
+	paths := map[string]string{
+		w.programPath() + "/partners":    "data.0.partnerEmail",
+		w.participantPath():              "partnerEmail",
+		"/api/v1/commissions":            "data.0.partnerEmail",
+		w.programPath() + "/commissions": "data.0.partnerEmail",
+		w.commissionPath(commission):     "partnerEmail",
+	}
+	for path, field := range paths {
+		w.merchant.get(t, path).want(http.StatusOK).wantFields(object{field: w.partner.email})
+	}
+	w.merchant.setRole(t, "viewer")
+	for path, field := range paths {
+		got := w.merchant.get(t, path).want(http.StatusOK)
+		if seen := got.text(field); strings.Contains(got.body, w.partner.email) || !strings.HasPrefix(seen, "p***@") {
+			t.Errorf("%s shows %q to a viewer", path, seen)
+		}
+	}
+	w.merchant.get(t, "/api/v1/commissions?search="+w.partner.email).want(http.StatusOK).wantFields(object{"total": 0})
+}
