@@ -144,16 +144,21 @@ func TestResolveClicks(t *testing.T) {
 	}
 	stranger := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
 	got, err := store.ResolveClicks(ctx, []affiliate.ClickSource{
-		{KeyDigest: key.Digest(), Code: "nobody"}, {KeyDigest: key.Digest(), Code: "anna"}, {KeyDigest: stranger.Digest(), Code: "anna"},
-		{KeyDigest: key.Digest(), Code: "paused"}, {KeyDigest: revoked.Digest(), Code: "anna"},
+		{KeyDigest: key.Digest(), Code: "nobody"},
+		{KeyDigest: key.Digest(), Code: "anna"},
+		{KeyDigest: stranger.Digest(), Code: "anna"},
+		{KeyDigest: key.Digest(), Code: "paused"},
+		{KeyDigest: revoked.Digest(), Code: "anna"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []affiliate.ClickResolution{
 		{Dead: affiliate.ClickCodeUnknown},
-		{Target: affiliate.ClickTarget{Scope: affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: workspace}, Mode: affiliate.ModeTest},
-			Program: affiliate.ProgramID{UUID: program}, Participant: affiliate.ParticipantID{UUID: user}, WindowDays: 45}},
+		{Target: affiliate.ClickTarget{
+			Scope:   affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: workspace}, Mode: affiliate.ModeTest},
+			Program: affiliate.ProgramID{UUID: program}, Participant: affiliate.ParticipantID{UUID: user}, WindowDays: 45,
+		}},
 		{Dead: affiliate.ClickKeyUnknown},
 		{Dead: affiliate.ClickCodeUnknown},
 		{Dead: affiliate.ClickKeyUnknown},
@@ -197,16 +202,20 @@ func BenchmarkStoreClicks(b *testing.B) {
 		b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 	})
 	b.Run("copy", func(b *testing.B) {
-		columns := []string{"workspace_id", "id", "clicked_at", "mode", "program_id", "participant_id", "referral_code", "received_at", "expires_at", "created_at",
-			"landing_url", "referrer_domain", "utm_source", "consent", "language", "screen", "ip_hash", "ip_prefix", "ua_hash", "is_bot"}
+		columns := []string{
+			"workspace_id", "id", "clicked_at", "mode", "program_id", "participant_id", "referral_code", "received_at", "expires_at", "created_at",
+			"landing_url", "referrer_domain", "utm_source", "consent", "language", "screen", "ip_hash", "ip_prefix", "ua_hash", "is_bot",
+		}
 		for b.Loop() {
 			b.StopTimer()
 			clicks := clicksOf(workspace, rows)
 			b.StartTimer()
 			_, err := conn.CopyFrom(b.Context(), pgx.Identifier{"clicks"}, columns, pgx.CopyFromSlice(rows, func(i int) ([]any, error) {
 				c := &clicks[i]
-				return []any{[16]byte(c.Scope.Workspace.UUID), [16]byte(c.ID.UUID), c.ClickedAt, "live", [16]byte(c.Program.UUID), [16]byte(c.Participant.UUID), c.ReferralCode, c.ReceivedAt, c.ExpiresAt, c.CreatedAt,
-					c.LandingURL, c.ReferrerDomain, c.UTM.Source, "granted", c.Language, c.Screen, c.IPHash, c.IPPrefix, c.UAHash, false}, nil
+				return []any{
+					[16]byte(c.Scope.Workspace.UUID), [16]byte(c.ID.UUID), c.ClickedAt, "live", [16]byte(c.Program.UUID), [16]byte(c.Participant.UUID), c.ReferralCode, c.ReceivedAt, c.ExpiresAt, c.CreatedAt,
+					c.LandingURL, c.ReferrerDomain, c.UTM.Source, "granted", c.Language, c.Screen, c.IPHash, c.IPPrefix, c.UAHash, false,
+				}, nil
 			}))
 			if err != nil {
 				b.Fatal(err)
