@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"strconv"
+)
+
+// startCore starts a core with the gateway in its process.
+func (b *bench) startCore(ctx context.Context, on *database) (*process, error) {
+	var addresses [3]string
+	for i := range addresses {
+		var err error
+		if addresses[i], err = freeAddress(ctx); err != nil {
+			return nil, err
+		}
+	}
+	redisURL, err := b.redisURL(coreRedis)
+	if err != nil {
+		return nil, err
+	}
+	limit := strconv.Itoa(noLimit)
+	p, err := b.start(ctx, "core", addresses[0], []string{
+		"TRIBUTARY_DATABASE_URL=" + on.url,
+		"TRIBUTARY_REDIS_URL=" + redisURL,
+		"TRIBUTARY_API_LISTEN=" + addresses[0],
+		"TRIBUTARY_GRPC_LISTEN=" + addresses[1],
+		"TRIBUTARY_METRICS_LISTEN=" + addresses[2],
+		"TRIBUTARY_ALLOW_HTTP=true",
+		"TRIBUTARY_JWT_KEYS=load:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
+		"TRIBUTARY_HASH_KEY=" + hashKey,
+		"TRIBUTARY_LIMIT_CONVERSIONS=" + limit,
+		"TRIBUTARY_LIMIT_AUTH=" + limit,
+		"TRIBUTARY_LIMIT_GENERAL=" + limit,
+	}, b.file("core"), "serve", "--gateway")
+	if err != nil {
+		return nil, err
+	}
+	if err := p.ready(ctx, "/api/v1/health/ready"); err != nil {
+		p.stop()
+		return nil, err
+	}
+	return p, nil
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+const (
+	healthPath = "/api/v1/health"
+	// gatewayClients are the requests in flight of the gateway's row.
+	gatewayClients = 16
+	gatewayRound   = time.Second
+)
+
+// measureGateway makes row V4: a route of the gateway and the core, in one
+// process, that asks no database.
+func measureGateway(ctx context.Context, b *bench) error {
+	database, err := b.newDatabase(ctx, "gateway", "")
+	if err != nil {
+		return err
+	}
+	defer database.drop()
+	core, err := b.startCore(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer core.stop()
+	bare, err := b.startBare(ctx, `{"click_id":"00000000-0000-0000-0000-000000000000"}`)
+	if err != nil {
+		return err
+	}
+	defer bare.stop()
+	get := func(p *process) side {
+		return func(ctx context.Context) (sample, error) {
+			got, err := traffic{
+				address: p.address, pid: p.pid, connections: gatewayClients, measured: gatewayRound, status: http.StatusOK,
+				request: func(dst []byte, _ int) []byte {
+					return append(dst, "GET "+healthPath+" HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: "+browser+"\r\n\r\n"...)
+				},
+			}.run(ctx)
+			if err != nil {
+				err = p.fail(err)
+			}
+			return got, err
+		}
+	}
+	got, err := b.takeTurns(ctx, "gateway", get(core), get(bare))
+	if err != nil {
+		return err
+	}
+	const yardstick = "net/http + encoding/json"
+	b.compare("V4", "GET "+healthPath+", 16 in flight", yardstick, "≥ 0.65", got[0], got[1], rate, perSecond)
+	b.compare("", "  CPU a request", yardstick, "", got[0], got[1], cpu, micros)
+	return nil
+}

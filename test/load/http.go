@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// warmUp goes before what is measured: connections, caches, prepared
+	// statements.
+	warmUp = 300 * time.Millisecond
+	// patience is what the last answers may take after the end.
+	patience = 10 * time.Second
+)
+
+// traffic is a load of HTTP requests over kept connections, one at a time on
+// each, as fast as answers come. It speaks just enough HTTP/1.1 for our own
+// servers, because its own cost is taken from theirs.
+type traffic struct {
+	address     string
+	connections int
+	// measured is how long it is measured, after the warm-up.
+	measured time.Duration
+	// pid is the server's process, whose CPU time is accounted.
+	pid int
+	// request appends the next request of a connection to dst.
+	request func(dst []byte, connection int) []byte
+	// status is the answer that counts; any other ends the run.
+	status int
+}
+
+// The phases of a round, which all connections look at.
+const (
+	warming int32 = iota
+	measuring
+	over
+)
+
+func (t traffic) run(ctx context.Context) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, warmUp+t.measured+patience)
+	defer cancel()
+	var phase atomic.Int32
+	var group sync.WaitGroup
+	took := make([][]time.Duration, t.connections)
+	faults := make([]error, t.connections)
+	for i := range t.connections {
+		group.Go(func() {
+			if took[i], faults[i] = t.connection(ctx, i, &phase); faults[i] != nil {
+				cancel()
+			}
+		})
+	}
+	err := sleep(ctx, warmUp)
+	before, cpuErr := cpuTime(t.pid)
+	phase.Store(measuring)
+	began := time.Now()
+	err = errors.Join(err, cpuErr, sleep(ctx, t.measured))
+	phase.Store(over)
+	length := time.Since(began)
+	after, cpuErr := cpuTime(t.pid)
+	err = errors.Join(err, cpuErr)
+	group.Wait()
+	for _, fault := range faults {
+		// The first is the cause; the others were cancelled by it.
+		if fault != nil && !errors.Is(fault, context.Canceled) {
+			return sample{}, fault
+		}
+	}
+	if err != nil {
+		return sample{}, err
+	}
+	all := slices.Concat(took...)
+	if len(all) == 0 {
+		return sample{}, fmt.Errorf("%s answered nothing within %s", t.address, t.measured)
+	}
+	slices.Sort(all)
+	return sample{
+		rate: float64(len(all)) / length.Seconds(),
+		cpu:  (after - before) / time.Duration(len(all)),
+		p50:  quantile(all, 0.5),
+		p99:  quantile(all, 0.99),
+	}, nil
+}
+
+// connection sends until the round is over and returns the latencies of what
+// was answered while it was measured.
+func (t traffic) connection(ctx context.Context, n int, phase *atomic.Int32) ([]time.Duration, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.address)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	// Ends a read that waits for an answer that does not come.
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	answers := bufio.NewReaderSize(conn, 4096)
+	var request []byte
+	var took []time.Duration
+	for {
+		now := phase.Load()
+		if now == over {
+			return took, nil
+		}
+		request = t.request(request[:0], n)
+		sent := time.Now()
+		if _, err := conn.Write(request); err != nil {
+			return nil, ended(ctx, err)
+		}
+		if err := skipAnswer(answers, t.status); err != nil {
+			return nil, ended(ctx, fmt.Errorf("%s: %w", t.address, err))
+		}
+		if now == measuring && phase.Load() == measuring {
+			took = append(took, time.Since(sent))
+		}
+	}
+}
+
+// ended prefers the reason for which the connection was closed.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// skipAnswer reads one answer; one of another status than wanted is an error.
+func skipAnswer(from *bufio.Reader, wanted int) error {
+	line, err := from.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	// HTTP/1.1 201 Created
+	if len(line) < len("HTTP/1.1 201") {
+		return fmt.Errorf("the answer begins with %q", line)
+	}
+	status, err := strconv.Atoi(string(line[9:12]))
+	if err != nil {
+		return fmt.Errorf("the answer begins with %q", line)
+	}
+	length := -1
+	for {
+		line, err := from.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			break
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if len(name) == len("Content-Length") && bytes.EqualFold(name, []byte("Content-Length")) {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return err
+			}
+		}
+	}
+	if length < 0 {
+		return errors.New("the answer does not say its length")
+	}
+	if status != wanted {
+		body := make([]byte, length)
+		_, _ = io.ReadFull(from, body)
+		return fmt.Errorf("answered %d instead of %d: %s", status, wanted, body)
+	}
+	_, err = from.Discard(length)
+	return err
+}
+
+// appendPost appends a request with a JSON body.
+func appendPost(dst []byte, path, credential, body string) []byte {
+	dst = append(dst, "POST "...)
+	dst = append(dst, path...)
+	dst = append(dst, " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer "...)
+	dst = append(dst, credential...)
+	dst = append(dst, "\r\nUser-Agent: "+browser+"\r\nContent-Type: application/json\r\nContent-Length: "...)
+	dst = strconv.AppendInt(dst, int64(len(body)), 10)
+	dst = append(dst, "\r\n\r\n"...)
+	return append(dst, body...)
+}
+
+const browser = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// describeMachine says in one line what the numbers were measured on, and
+// refuses servers that are not fit to be measured on.
+func describeMachine(ctx context.Context, b *bench) (line string, err error) {
+	conn, err := pgx.Connect(ctx, b.postgres)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	settings := map[string]string{"fsync": "", "synchronous_commit": "", "server_version": ""}
+	for name := range settings {
+		var value string
+		if err := conn.QueryRow(ctx, "select current_setting($1)", name).Scan(&value); err != nil {
+			return "", err
+		}
+		settings[name] = value
+	}
+	if settings["fsync"] != "on" || settings["synchronous_commit"] != "on" {
+		return "", errors.New("the Postgres is not durable: start it with its safe defaults (tools/withservers -durable)")
+	}
+	client, err := b.redisClient(0)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = client.Close() }()
+	if n, err := client.DBSize(ctx).Result(); err != nil || n > 0 {
+		return "", errors.Join(err, fmt.Errorf("the Redis holds %d keys: it has to be empty and nobody else's, its settings are changed", n))
+	}
+	if only, err := client.ConfigGet(ctx, "appendonly").Result(); err != nil || only["appendonly"] != "yes" {
+		return "", errors.Join(err, errors.New("the Redis is not durable: start it with appendonly (tools/withservers -durable)"))
+	}
+	version, err := redisVersion(ctx, client)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d × %s, %s/%s, %s, PostgreSQL %s, Redis %s; %d rounds, scale %d",
+		runtime.NumCPU(), processor(), runtime.GOOS, runtime.GOARCH, runtime.Version(),
+		firstWord(settings["server_version"]), version, b.rounds, b.scale), nil
+}
+
+func redisVersion(ctx context.Context, client *redis.Client) (string, error) {
+	info, err := client.Info(ctx, "server").Result()
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(info) {
+		if version, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			return strings.TrimSpace(version), nil
+		}
+	}
+	return "unknown", nil
+}
+
+func processor() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "processor"
+}
+
+func firstWord(text string) string {
+	word, _, _ := strings.Cut(text, " ")
+	return word
+}
+
+// redisURL is one of the server's logical databases: the parts do not see each
+// other's keys.
+func (b *bench) redisURL(database int) (string, error) {
+	u, err := url.Parse(b.redis)
+	if err != nil {
+		return "", fmt.Errorf("%s is no URL", redisName)
+	}
+	u.Path = "/" + strconv.Itoa(database)
+	return u.String(), nil
+}
+
+func (b *bench) redisClient(database int) (*redis.Client, error) {
+	text, err := b.redisURL(database)
+	if err != nil {
+		return nil, err
+	}
+	options, err := redis.ParseURL(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no Redis URL", redisName)
+	}
+	return redis.NewClient(options), nil
+}
+
+// The logical databases of the parts.
+const (
+	collectorRedis = 1 + iota
+	ingestionRedis
+	coreRedis
+)
+
+// database is one that a part has made for itself.
+type database struct {
+	b         *bench
+	name, url string
+}
+
+// newDatabase makes a migrated, empty database, or a copy of one that nobody is
+// connected to.
+func (b *bench) newDatabase(ctx context.Context, name, copyOf string) (*database, error) {
+	d := &database{b: b, name: "tributary_load_" + name}
+	u, err := url.Parse(b.postgres)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return nil, fmt.Errorf("%s is no postgres:// URL", databaseName)
+	}
+	u.Path = "/" + d.name
+	d.url = u.String()
+	create := "create database " + d.name
+	if copyOf != "" {
+		create += " template " + copyOf
+	}
+	if err := execute(ctx, b.postgres, "drop database if exists "+d.name+" with (force)", create); err != nil {
+		return nil, err
+	}
+	if copyOf == "" {
+		if err := postgres.Migrate(ctx, d.url); err != nil {
+			d.drop()
+			return nil, fmt.Errorf("migrate: %w", err)
+		}
+	}
+	return d, nil
+}
+
+// drop forgets the database, whoever is still connected. The server ends after
+// this run, so that failing costs nothing.
+func (d *database) drop() {
+	if err := execute(context.Background(), d.b.postgres, "drop database if exists "+d.name+" with (force)"); err != nil {
+		d.b.say("%v", err)
+	}
+}
+
+// execute runs statements as the owner, each its own transaction.
+func execute(ctx context.Context, url string, statements ...string) (err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	for _, sql := range statements {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	return nil
+}
+
+// settle lets a side begin with what the other one wrote already on disk.
+func (b *bench) settle(ctx context.Context) error { return execute(ctx, b.postgres, "checkpoint") }
+
+// findPgbench looks beside the server's own binaries, so that both are of one
+// version.
+func (b *bench) findPgbench(ctx context.Context) (path string, err error) {
+	conn, err := pgx.Connect(ctx, b.postgres)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	var dir string
+	if err := conn.QueryRow(ctx, "select setting from pg_config() where name = 'BINDIR'").Scan(&dir); err != nil {
+		return "", err
+	}
+	if path, err := exec.LookPath(filepath.Join(dir, "pgbench")); err == nil {
+		return path, nil
+	}
+	if path, err := exec.LookPath("pgbench"); err == nil {
+		return path, nil
+	}
+	return "", fmt.Errorf("pgbench is neither in %s nor on the PATH: it comes with the Postgres server's package", dir)
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// sample is what one side did in one round.
+type sample struct {
+	// rate is requests, rows or transactions per second.
+	rate float64
+	// cpu is the server process's time per request; 0 where it is not looked at.
+	cpu time.Duration
+	// p50 and p99 are of the requests' latencies.
+	p50, p99 time.Duration
+}
+
+// side is one of those that take turns.
+type side func(context.Context) (sample, error)
+
+// takeTurns lets every side run once a round, a different one first each time,
+// and returns each side's samples by round.
+func (b *bench) takeTurns(ctx context.Context, what string, sides ...side) ([][]sample, error) {
+	samples := make([][]sample, len(sides))
+	for i := range samples {
+		samples[i] = make([]sample, b.rounds)
+	}
+	for round := range b.rounds {
+		b.say("%s: round %d of %d", what, round+1, b.rounds)
+		for turn := range sides {
+			i := (round + turn) % len(sides)
+			got, err := sides[i](ctx)
+			if err != nil {
+				return nil, err
+			}
+			samples[i][round] = got
+		}
+	}
+	return samples, nil
+}
+
+func rate(s sample) float64 { return s.rate }
+func cpu(s sample) float64  { return float64(s.cpu) }
+func p50(s sample) float64  { return float64(s.p50) }
+func p99(s sample) float64  { return float64(s.p99) }
+
+func each(samples []sample, of func(sample) float64) []float64 {
+	values := make([]float64, len(samples))
+	for i, s := range samples {
+		values[i] = of(s)
+	}
+	return values
+}
+
+// ratios are ours over the yardstick's, round by round.
+func ratios(ours, yardstick []sample, of func(sample) float64) []float64 {
+	values := make([]float64, len(ours))
+	for i := range ours {
+		values[i] = of(ours[i]) / of(yardstick[i])
+	}
+	return values
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// quantile of latencies, which are sorted.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+const (
+	// shopClicks are there for conversions to name, times SCALE.
+	shopClicks = 20_000
+	// clickDigits is how many digits at the end of a click's id are its number.
+	clickDigits = 12
+)
+
+// shop is a merchant with a programme, an approved partner and clicks.
+type shop struct {
+	workspace affiliate.WorkspaceID
+	key       string
+	clicks    int
+	// clickedAt is the time inside all clicks' ids, which differ in their last
+	// twelve digits only: the clicks are numbered from 1, in decimal.
+	clickedAt time.Time
+	clickHead string
+	reported  atomic.Int64
+}
+
+// openShop fills a new database the way merchants and partners do, and then
+// with clicks. Nobody is connected to the database afterwards.
+func (b *bench) openShop(ctx context.Context, on *database) (*shop, error) {
+	core, err := b.startCore(ctx, on)
+	if err != nil {
+		return nil, err
+	}
+	secretKey, program, participant, err := apply(ctx, core.address)
+	core.stop()
+	if err != nil {
+		return nil, core.fail(err)
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	like := affiliate.NewID[affiliate.Click](now).String()
+	s := &shop{
+		key: secretKey, clicks: shopClicks * b.scale,
+		clickedAt: now, clickHead: like[:len(like)-clickDigits],
+	}
+	click := affiliate.Click{
+		Scope: affiliate.Scope{Mode: affiliate.ModeLive}, ReferralCode: clickCode, Consent: affiliate.ConsentGranted,
+		ClickedAt: now, ReceivedAt: now, ExpiresAt: affiliate.WindowEnd(now, 30), CreatedAt: now,
+	}
+	var ok bool
+	if click.Program, ok = affiliate.ParseID[affiliate.Program](program); !ok {
+		return nil, fmt.Errorf("the programme's id is %q", program)
+	}
+	if click.Participant, ok = affiliate.ParseID[affiliate.Participant](participant); !ok {
+		return nil, fmt.Errorf("the participant's id is %q", participant)
+	}
+	conn, err := pgx.Connect(ctx, on.url)
+	if err != nil {
+		return nil, err
+	}
+	err = conn.QueryRow(ctx, "select workspace_id from programs where id = $1", click.Program).Scan(&s.workspace)
+	if err := errors.Join(err, conn.Close(ctx)); err != nil {
+		return nil, err
+	}
+	click.Scope.Workspace = s.workspace
+	if err := s.addClicks(ctx, on, click); err != nil {
+		return nil, err
+	}
+	return s, execute(ctx, on.url, "vacuum analyze")
+}
+
+func (s *shop) addClicks(ctx context.Context, to *database, like affiliate.Click) error {
+	store, err := postgres.Open(ctx, postgres.Config{URL: to.url})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	clicks := make([]affiliate.Click, s.clicks)
+	for n := range clicks {
+		clicks[n] = like
+		if clicks[n].ID.UUID, err = uuid.Parse(s.clickID(n + 1)); err != nil {
+			return err
+		}
+	}
+	return store.StoreClicks(ctx, clicks)
+}
+
+func (s *shop) clickID(n int) string { return fmt.Sprintf("%s%0*d", s.clickHead, clickDigits, n) }
+
+// request appends the report of a new purchase; it goes through the clicks in
+// turn.
+func (s *shop) request(dst []byte, _ int) []byte {
+	n := int(s.reported.Add(1))
+	return appendPost(dst, conversionsPath, s.key, `{"event_type":"purchase","external_transaction_id":"order-`+strconv.Itoa(n)+
+		`","amount_cents":10000,"currency":"EUR","click_id":"`+s.clickID(1+n%s.clicks)+`"}`)
+}
+
+// apply makes a merchant with a secret key and an active programme, and a
+// partner who takes part in it.
+func apply(ctx context.Context, address string) (secretKey, program, participant string, err error) {
+	type object = map[string]any
+	var answer struct{ ID, AccessToken, SecretKey string }
+	call := func(method, path, credential string, body object) {
+		if err == nil {
+			answer.ID, answer.AccessToken, answer.SecretKey = "", "", ""
+			err = callJSON(ctx, method, "http://"+address+"/api/v1"+path, credential, body, &answer)
+		}
+	}
+	account := func(kind string, about object) (token string) {
+		about["email"], about["password"] = kind+"@example.com", "a long enough password"
+		call(http.MethodPost, "/auth/"+kind+"/register", "", about)
+		return answer.AccessToken
+	}
+	merchant := account("merchant", object{"name": "Mia", "workspaceName": "Shop"})
+	partner := account("partner", object{"name": "Pat", "country": "DE"})
+	call(http.MethodPost, "/api-keys", merchant, object{"name": "Load"})
+	secretKey = answer.SecretKey
+	call(http.MethodPost, "/programs", merchant, object{
+		"name": "Spring", "slug": "spring", "websiteUrl": "https://shop.example.com",
+		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 30, "autoApproval": true},
+	})
+	program = answer.ID
+	call(http.MethodPost, "/programs/"+program+"/activate", merchant, nil)
+	call(http.MethodPost, "/partner/programs/"+program+"/apply", partner, object{"acceptTerms": true})
+	participant = answer.ID
+	call(http.MethodPatch, "/programs/"+program+"/partners/"+participant+"/approve", merchant, object{})
+	return secretKey, program, participant, err
+}
+
+// callJSON sends one request with a JSON body, when there is one, and reads the
+// JSON that comes back.
+func callJSON(ctx context.Context, method, url, credential string, body map[string]any, answer any) error {
+	var sent []byte
+	if body != nil {
+		var err error
+		if sent, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(sent))
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if credential != "" {
+		request.Header.Set("Authorization", "Bearer "+credential)
+	}
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = reply.Body.Close() }()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil {
+		return err
+	}
+	if reply.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s %s: %d %s", method, url, reply.StatusCode, text)
+	}
+	return json.Unmarshal(text, answer)
+}

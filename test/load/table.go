@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// row is one line of the table. Its id is that of the project's list of
+// performance goals; a row without a goal is there to explain the others.
+type row struct {
+	id, what        string
+	ours, yardstick string
+	ratios          []float64
+	goal            string
+}
+
+// compare adds a row: what of says about ours over the yardstick's.
+func (b *bench) compare(id, what, yardstick, goal string, ours, theirs []sample, of func(sample) float64, show func(float64) string) {
+	b.table = append(b.table, row{
+		id: id, what: what, goal: goal,
+		ours:      show(median(each(ours, of))),
+		yardstick: show(median(each(theirs, of))) + " " + yardstick,
+		ratios:    ratios(ours, theirs, of),
+	})
+}
+
+func perSecond(v float64) string { return fmt.Sprintf("%.0f/s", v) }
+func micros(v float64) string    { return fmt.Sprintf("%.1f µs", v/float64(time.Microsecond)) }
+func millis(v float64) string    { return fmt.Sprintf("%.1f ms", v/float64(time.Millisecond)) }
+
+func printTable(to io.Writer, rows []row, machine string) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	line := func(cells ...string) { fmt.Fprintln(w, strings.Join(cells, "\t")) }
+	line("row", "what", "ours", "yardstick", "ratio", "lowest to highest", "goal")
+	for _, r := range rows {
+		line(r.id, r.what, r.ours, r.yardstick, fmt.Sprintf("%.2f", median(r.ratios)),
+			fmt.Sprintf("%.2f to %.2f", slices.Min(r.ratios), slices.Max(r.ratios)), r.goal)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(to, "\n%s\n", machine)
+	return err
+}
