@@ -17,6 +17,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
@@ -98,6 +100,7 @@ func New(cfg Config, services ...Service) (*Server, error) {
 		options = append(options, grpc.Creds(credentials.NewTLS(cfg.TLS)))
 	}
 	channel := (&inprocgrpc.Channel{}).
+		WithCloner(inprocgrpc.CopyFunc(handOver)).
 		WithServerUnaryInterceptor(chained(links)).
 		WithServerStreamInterceptor(f.guardStream)
 	if cfg.Metrics != nil {
@@ -139,6 +142,19 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if err := <-failed; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("gRPC: %w", err)
 	}
+	return nil
+}
+
+// handOver gives a message from one side of the in-process channel to the other
+// without copying what it holds: a gateway makes a request for one call and a
+// handler an answer for one caller, so nobody else has either of them.
+func handOver(out, in any) error {
+	from, to := in.(proto.Message).ProtoReflect(), out.(proto.Message).ProtoReflect()
+	from.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		to.Set(field, value)
+		return true
+	})
+	to.SetUnknown(from.GetUnknown())
 	return nil
 }
 

@@ -44,8 +44,9 @@ import (
 )
 
 const (
-	// workers is how many jobs a process works at once.
-	workers = 20
+	// workers is how many jobs a process works at once. Together with
+	// fetchCooldown it bounds the jobs of a second: 2,500.
+	workers = 50
 	// rescueAfter brings back the jobs of a process that died; no job of ours
 	// runs for as long (RELIABILITY.md section 9).
 	rescueAfter = 6 * time.Minute
@@ -53,7 +54,7 @@ const (
 	// another waits for the next look: the edge has to hear of a change within a
 	// second. fetchCooldown is the least pause between two looks.
 	fetchPoll     = 200 * time.Millisecond
-	fetchCooldown = 50 * time.Millisecond
+	fetchCooldown = 20 * time.Millisecond
 	// stopJobs is how long running jobs may take to end when the process stops.
 	stopJobs = 15 * time.Second
 )

@@ -44,7 +44,9 @@ const batchClicksField = 1
 // unpack takes an entry apart record by record, so that one that cannot be read
 // costs no other. What does not decode now never will, so it is dead at once.
 func unpack(entry clickstream.Entry) parcel {
-	p := parcel{entry: entry}
+	p := parcel{entry: entry, records: make([]record, 0, weight(entry))}
+	// One message for all records: what a click keeps of it is never written again.
+	var edge edgev1.Click
 	rest := entry.Batch
 	if len(rest) == 0 {
 		p.dead = append(p.dead, letter{reason: affiliate.ClickMalformed, raw: rest, why: errors.New("the entry holds no batch")})
@@ -71,18 +73,17 @@ func unpack(entry clickstream.Entry) parcel {
 			break
 		}
 		rest = rest[n+used:]
-		p.add(raw)
+		p.add(raw, &edge)
 	}
 	return p
 }
 
-func (p *parcel) add(raw []byte) {
-	var edge edgev1.Click
-	if err := proto.Unmarshal(raw, &edge); err != nil {
+func (p *parcel) add(raw []byte, edge *edgev1.Click) {
+	if err := proto.Unmarshal(raw, edge); err != nil {
 		p.dead = append(p.dead, letter{reason: affiliate.ClickMalformed, raw: raw, why: err})
 		return
 	}
-	r, err := fromEdge(&edge)
+	r, err := fromEdge(edge)
 	if err != nil {
 		reason := affiliate.ClickMalformed
 		if errors.Is(err, errNoKey) {

@@ -27,7 +27,11 @@ func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
 // for its data is stored parcel by parcel, so that one cannot hold up others.
 // The error is the context's.
 func (i *Ingester) storeAll(ctx context.Context, parcels []*parcel) error {
-	var clicks []affiliate.Click
+	total := 0
+	for _, p := range parcels {
+		total += len(p.records)
+	}
+	clicks := make([]affiliate.Click, 0, total)
 	now := i.now()
 	for _, p := range parcels {
 		for n := range p.records {
