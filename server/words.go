@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
 // Enum is a generated enum.
@@ -64,6 +65,24 @@ func Optional[T any](id *affiliate.ID[T]) *string {
 	}
 	s := id.String()
 	return &s
+}
+
+// Rules converts commission rules: those in force, and those that a commission
+// keeps.
+func Rules(r affiliate.Rules) *affiliatev1.CommissionRules {
+	hold := int32(r.HoldDays) // #nosec G115 -- at most 180
+	out := &affiliatev1.CommissionRules{
+		CommissionType:  FromWord[affiliatev1.CommissionType](r.Type),
+		FlatAmountCents: r.FlatCents,
+		HoldPeriodDays:  &hold,
+		AutoApproval:    &r.AutoApproval,
+		NetBasis:        FromWord[affiliatev1.NetBasis](r.NetBasis),
+	}
+	if r.RateBps != nil {
+		percentage := float64(*r.RateBps) / 100
+		out.Percentage = &percentage
+	}
+	return out
 }
 
 // defaultPageSize is SPEC.md section 8's.

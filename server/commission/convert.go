@@ -81,7 +81,7 @@ func (r reader) detail(c affiliate.CommissionDetail, at time.Time) *affiliatev1.
 		OverrideBy:     server.Optional(c.OverrideBy),
 		RuleSnapshot: &affiliatev1.RuleSnapshot{
 			Version: int32(c.Rule.Version), // counts what people change by hand
-			Rules:   rules(c.Rule.Rules),
+			Rules:   server.Rules(c.Rule.Rules),
 		},
 		Attribution: &affiliatev1.CommissionAttribution{
 			DecisionId:  c.Decision.String(),
@@ -114,22 +114,6 @@ func copyShared(full, item protoreflect.Message) {
 		full.Set(fields.ByNumber(field.Number()), value)
 		return true
 	})
-}
-
-func rules(r affiliate.Rules) *affiliatev1.CommissionRules {
-	hold := int32(r.HoldDays) // at most 180
-	out := &affiliatev1.CommissionRules{
-		CommissionType:  server.FromWord[affiliatev1.CommissionType](r.Type),
-		FlatAmountCents: r.FlatCents,
-		HoldPeriodDays:  &hold,
-		AutoApproval:    &r.AutoApproval,
-		NetBasis:        server.FromWord[affiliatev1.NetBasis](r.NetBasis),
-	}
-	if r.RateBps != nil {
-		percentage := float64(*r.RateBps) / 100
-		out.Percentage = &percentage
-	}
-	return out
 }
 
 // narrow fits small counts and rates into the contract's int32.

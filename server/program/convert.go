@@ -26,28 +26,12 @@ func toProto(p affiliate.Program) *affiliatev1.Program {
 		LinkParam:             p.LinkParam,
 		AutoApprovePartners:   p.AutoApprovePartners,
 		IsPublic:              p.IsPublic,
-		CommissionRules:       rulesToProto(p.Rules),
+		CommissionRules:       server.Rules(p.Rules),
 		RulesVersion:          int32(p.RulesVersion), //nolint:gosec // counts what people change by hand
 		TermsUrl:              p.TermsURL,
 		CreatedAt:             server.Timestamp(p.CreatedAt),
 		UpdatedAt:             server.Timestamp(p.UpdatedAt),
 	}
-}
-
-func rulesToProto(r affiliate.Rules) *affiliatev1.CommissionRules {
-	hold := int32(r.HoldDays) //nolint:gosec // at most 180
-	rules := &affiliatev1.CommissionRules{
-		CommissionType:  server.FromWord[affiliatev1.CommissionType](r.Type),
-		FlatAmountCents: r.FlatCents,
-		HoldPeriodDays:  &hold,
-		AutoApproval:    &r.AutoApproval,
-		NetBasis:        server.FromWord[affiliatev1.NetBasis](r.NetBasis),
-	}
-	if r.RateBps != nil {
-		percentage := float64(*r.RateBps) / 100
-		rules.Percentage = &percentage
-	}
-	return rules
 }
 
 // newProgram is a draft with its defaults; currency and slug may be left to the
