@@ -63,11 +63,6 @@ type Violation struct {
 // Refuse makes an Error of a reason with the reason's standard message.
 func Refuse(reason Reason) *Error { return &Error{Reason: reason} }
 
-// RefuseWith makes an Error with a message of its own.
-func RefuseWith(reason Reason, message string) *Error {
-	return &Error{Reason: reason, Message: message}
-}
-
 // Invalid makes a VALIDATION_ERROR of one violation.
 func Invalid(field, message string) *Error {
 	return &Error{Reason: ReasonValidation, Violations: []Violation{{field, message}}}

@@ -116,12 +116,6 @@ var policies = map[string]Policy{
 	affiliatev1.CommissionService_RejectCommission_FullMethodName:       merchant(review),
 }
 
-// PolicyOf is the declared policy of a method.
-func PolicyOf(method string) (Policy, bool) {
-	p, ok := policies[method]
-	return p, ok
-}
-
 // checkPolicies refuses a server with a method that nobody decided about.
 func checkPolicies(services []*grpc.ServiceDesc) error {
 	for _, service := range services {
