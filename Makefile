@@ -34,10 +34,6 @@ reset: ## forget the data of make run
 test: compiler ## run every test, with the race detector, on private servers
 	@$(WITHSERVERS) -- go test -race -shuffle=on ./...
 
-.PHONY: fault
-fault: compiler ## run the tests that kill servers and cut connections
-	@$(WITHSERVERS) -durable -- go test -race -count=1 -timeout 60m ./test/fault/...
-
 .PHONY: bench
 bench: ## measure against the machine's own limits; SCALE=n moves n times the rows
 	@go build -o bin/ ./test/load && $(WITHSERVERS) -durable -- bin/load $(PARTS)

@@ -2,6 +2,7 @@ package affiliate
 
 import (
 	"crypto/sha256"
+	"net/mail"
 	"time"
 )
 
@@ -14,6 +15,13 @@ const (
 	Merchant AccountKind = "merchant"
 	Partner  AccountKind = "partner"
 )
+
+// BareAddress reports whether s is an e-mail address and nothing else: no
+// display name, no comment, which would make many accounts of one mailbox.
+func BareAddress(s string) bool {
+	parsed, err := mail.ParseAddress(s)
+	return err == nil && parsed.Address == s
+}
 
 // Role is what a member may do in a workspace (DECISIONS.md section 11).
 type Role string
@@ -61,6 +69,9 @@ type Account struct {
 	// Member is nil for partners, and for a merchant who was removed.
 	Member *Member
 }
+
+// LoginTry is one try to log in.
+type LoginTry struct{ ID LoginTryID }
 
 // Session is a family of refresh tokens: all that came out of one login.
 type Session struct {

@@ -32,6 +32,8 @@ type (
 	CommissionID = ID[Commission]
 	// DecisionID identifies an attribution decision.
 	DecisionID = ID[Decision]
+	// LoginTryID identifies a try to log in.
+	LoginTryID = ID[LoginTry]
 	// EventID identifies an event.
 	EventID = ID[Event]
 )

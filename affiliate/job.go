@@ -25,6 +25,10 @@ type SyncDirectory struct {
 	Participant *ParticipantID `json:"participant,omitempty"`
 }
 
+// DirectoryQueue is the queue of SyncDirectory: the edge has to hear of a change
+// within a second, however much other work waits.
+const DirectoryQueue = "directory"
+
 // Kind names the job.
 func (SyncDirectory) Kind() string { return "sync_directory" }
 

@@ -253,6 +253,10 @@ func (p Program) Patch(patch ProgramPatch) (Program, error) {
 	p.IsPublic = patch.IsPublic.or(p.IsPublic, true)
 	p.TermsURL = patch.TermsURL.orNil(p.TermsURL)
 
+	if p.Status == ProgramActive && !p.HasDestination() {
+		found.Add("website_url", "an active programme needs a website or a landing page")
+	}
+
 	rules, wrong := p.Rules.Patch(patch.Rules)
 	found = append(found, wrong...)
 	if !rules.Equal(p.Rules) {

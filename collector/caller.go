@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -33,9 +34,60 @@ const (
 
 type caller struct {
 	standing standing
-	key      affiliate.Key
-	digest   [32]byte
-	scope    affiliate.Scope
+	identity
+	scope affiliate.Scope
+}
+
+// identity is what a well-formed key alone says.
+type identity struct {
+	key    affiliate.Key
+	digest [32]byte
+	// subject is the digest as limits count it.
+	subject string
+}
+
+func identityOf(key affiliate.Key) identity {
+	digest := key.Digest()
+	return identity{key: key, digest: digest, subject: string(digest[:])}
+}
+
+// rememberKeys bounds the keys that are recognised without being read again;
+// one takes some 250 bytes.
+const rememberKeys = 10_000
+
+// identities remembers keys that the directory has found, so that a key's
+// checksum and digest are computed once and not with every click. Whether the
+// key still counts is for the directory to say each time. Made-up keys do not
+// get in and push nothing out.
+type identities struct {
+	mu     sync.RWMutex
+	byText map[string]identity
+}
+
+func newIdentities() *identities { return &identities{byText: make(map[string]identity)} }
+
+func (i *identities) find(text string) (identity, bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	found, ok := i.byText[text]
+	return found, ok
+}
+
+func (i *identities) add(text string) {
+	// A copy: text may lie in a body, which would be kept with it.
+	key, ok := affiliate.ParseKey(strings.Clone(text))
+	if !ok {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.byText) >= rememberKeys {
+		for other := range i.byText {
+			delete(i.byText, other)
+			break
+		}
+	}
+	i.byText[key.Reveal()] = identityOf(key)
 }
 
 // headerCredential is the key that the headers name; there is false when they
@@ -53,25 +105,32 @@ func headerCredential(h http.Header) (text string, there bool) {
 }
 
 func (c *Collector) identify(ctx context.Context, text string) caller {
-	key, ok := affiliate.ParseKey(text)
-	switch {
-	case !ok:
-		if !affiliate.LooksLikeKey(text) && c.genuineToken(ctx, text) {
+	var who caller
+	var remembered bool
+	if who.identity, remembered = c.known.find(text); !remembered {
+		key, ok := affiliate.ParseKey(text)
+		switch {
+		case !ok:
+			if !affiliate.LooksLikeKey(text) && c.genuineToken(ctx, text) {
+				return caller{standing: wrongKind}
+			}
+			return caller{}
+		case key.Kind != affiliate.PublicKey:
 			return caller{standing: wrongKind}
 		}
-		return caller{}
-	case key.Kind != affiliate.PublicKey:
-		return caller{standing: wrongKind}
+		who.identity = identityOf(key)
 	}
-	who := caller{key: key, digest: key.Digest()}
 	entry, state := c.directory.PublicKey(ctx, who.digest)
 	switch {
 	case state == directory.Blind:
 		who.standing = unverified
-	case state == directory.Found && !entry.Revoked && entry.Mode == edgeMode(key.Mode):
+	case state == directory.Found && !entry.Revoked && entry.Mode == edgeMode(who.key.Mode):
 		workspace, ok := affiliate.IDFromBytes[affiliate.Workspace](entry.WorkspaceId)
 		if ok {
-			who.standing, who.scope = known, affiliate.Scope{Workspace: workspace, Mode: key.Mode}
+			who.standing, who.scope = known, affiliate.Scope{Workspace: workspace, Mode: who.key.Mode}
+		}
+		if !remembered {
+			c.known.add(text)
 		}
 	}
 	return who
@@ -125,7 +184,7 @@ const (
 // address, so that junk keys make no windows of their own.
 func (c *Collector) charge(ctx context.Context, who caller, addr netip.Addr) ratelimit.Result {
 	if who.standing == known {
-		return c.limits.Take(ctx, ratelimit.Zone{Name: zoneTracking, Limit: c.limit}, string(who.digest[:]))
+		return c.limits.Take(ctx, ratelimit.Zone{Name: zoneTracking, Limit: c.limit}, who.subject)
 	}
 	return c.limits.Take(ctx, ratelimit.Zone{Name: zoneAddress, Limit: c.limit}, httpedge.LimitSubject(addr))
 }

@@ -6,27 +6,53 @@ import (
 	"hash"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-// batchClicksField is ClickBatch.clicks.
-const batchClicksField = 1
+// batchClicks is ClickBatch.clicks.
+const batchClicks protowire.Number = 1
 
-// frame appends click as one element of ClickBatch.clicks: the concatenation of
-// framed clicks is a marshalled ClickBatch, so a batch needs no marshalling of
-// its own.
-func frame(dst []byte, click *edgev1.Click) ([]byte, error) {
-	size := proto.Size(click)
-	dst = protowire.AppendTag(dst, batchClicksField, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(size))
-	return proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(dst, click)
-}
+// The fields of edge.v1.Click, by number.
+const (
+	clickID protowire.Number = 1 + iota
+	clickMode
+	clickWorkspaceID
+	clickProgramID
+	clickParticipantID
+	clickLinkID
+	clickReferralCode
+	clickPublicKey
+	clickReceivedAtMs
+	clickLandingURL
+	clickReferrerDomain
+	clickUTMSource
+	clickUTMMedium
+	clickUTMCampaign
+	clickUTMTerm
+	clickUTMContent
+	clickSubID
+	clickConsent
+	clickLanguage
+	clickScreen
+	clickIPHash
+	clickIPPrefix
+	clickUAHash
+	_ // is_bot and bot_reason are ingestion's to say
+	_
+	clickOccurredAtMs
+	clickAttributionWindowDays
+)
+
+// frame appends a marshalled click as one element of ClickBatch.clicks: the
+// concatenation of framed clicks is a marshalled ClickBatch, so a batch needs no
+// marshalling of its own.
+func frame(dst, click []byte) []byte { return appendBytes(dst, batchClicks, click) }
 
 // visitor is what the request itself says about who clicked.
 type visitor struct {
@@ -34,48 +60,68 @@ type visitor struct {
 	agent string
 }
 
-// record makes the stream's record of a click. Of a visitor who denied consent
-// it holds nothing that could tell one visitor from another.
-func (c *Collector) record(id affiliate.ClickID, at time.Time, who caller, target *edgev1.ReferralCodeEntry, b *body, from visitor) *edgev1.Click {
-	click := &edgev1.Click{
-		Id:             id.UUID[:],
-		Mode:           edgeMode(who.key.Mode),
-		ReferralCode:   b.code,
-		ReceivedAtMs:   at.UnixMilli(),
-		LandingUrl:     b.landing,
-		ReferrerDomain: b.referrer,
-		UtmSource:      b.text[fieldUTMSource],
-		UtmMedium:      b.text[fieldUTMMedium],
-		UtmCampaign:    b.text[fieldUTMCampaign],
-		UtmTerm:        b.text[fieldUTMTerm],
-		UtmContent:     b.text[fieldUTMContent],
-		SubId:          b.text[fieldSubID],
-		Consent:        edgeConsent(b.consent),
-		Language:       b.text[fieldLanguage],
-		Screen:         b.text[fieldScreen],
+// record appends the stream's record of a click, a marshalled edge.v1.Click. Of
+// a visitor who denied consent it holds nothing that could tell one visitor from
+// another. It is written without the message in between, whose reflection costs
+// more than the record; the order of the fields is proto.Marshal's.
+func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, who caller, target *edgev1.ReferralCodeEntry, b *body, from visitor) []byte {
+	traced := b.consent != affiliate.ConsentDenied
+	dst = appendBytes(dst, clickID, id.UUID[:])
+	dst = appendNumber(dst, clickMode, int64(edgeMode(who.key.Mode)))
+	if target != nil {
+		dst = appendBytes(dst, clickWorkspaceID, who.scope.Workspace.UUID[:])
+		dst = appendBytes(dst, clickProgramID, target.ProgramId)
+		dst = appendBytes(dst, clickParticipantID, target.ParticipantId)
+		dst = appendBytes(dst, clickLinkID, target.LinkId)
+	}
+	dst = appendBytes(dst, clickReferralCode, b.code)
+	if target == nil {
+		dst = appendBytes(dst, clickPublicKey, who.key.Reveal())
+	}
+	dst = appendNumber(dst, clickReceivedAtMs, at.UnixMilli())
+	dst = appendBytes(dst, clickLandingURL, b.landing)
+	dst = appendBytes(dst, clickReferrerDomain, b.referrer)
+	dst = appendBytes(dst, clickUTMSource, b.text[fieldUTMSource])
+	dst = appendBytes(dst, clickUTMMedium, b.text[fieldUTMMedium])
+	dst = appendBytes(dst, clickUTMCampaign, b.text[fieldUTMCampaign])
+	dst = appendBytes(dst, clickUTMTerm, b.text[fieldUTMTerm])
+	dst = appendBytes(dst, clickUTMContent, b.text[fieldUTMContent])
+	dst = appendBytes(dst, clickSubID, b.text[fieldSubID])
+	dst = appendNumber(dst, clickConsent, int64(edgeConsent(b.consent)))
+	dst = appendBytes(dst, clickLanguage, b.text[fieldLanguage])
+	dst = appendBytes(dst, clickScreen, b.text[fieldScreen])
+	if traced && from.addr.IsValid() {
+		hash := c.hashes.sum(at, "ip", from.addr.AsSlice())
+		dst = appendBytes(dst, clickIPHash, hash[:])
+		dst = appendBytes(dst, clickIPPrefix, prefixOf(from.addr))
+	}
+	if traced && from.agent != "" {
+		hash := c.hashes.sum(at, "ua", []byte(from.agent))
+		dst = appendBytes(dst, clickUAHash, hash[:])
 	}
 	if !b.occurredAt.IsZero() {
-		click.OccurredAtMs = b.occurredAt.UnixMilli()
+		dst = appendNumber(dst, clickOccurredAtMs, b.occurredAt.UnixMilli())
 	}
-	if target != nil {
-		click.WorkspaceId = who.scope.Workspace.UUID[:]
-		click.ProgramId = target.ProgramId
-		click.ParticipantId = target.ParticipantId
-		click.LinkId = target.LinkId
-		click.AttributionWindowDays = target.AttributionWindowDays
-	} else {
-		click.PublicKey = who.key.Reveal()
+	return appendNumber(dst, clickAttributionWindowDays, int64(target.GetAttributionWindowDays()))
+}
+
+// appendBytes appends a field of bytes or text; an empty one is not written.
+func appendBytes[T string | []byte](dst []byte, field protowire.Number, value T) []byte {
+	if len(value) == 0 {
+		return dst
 	}
-	if b.consent != affiliate.ConsentDenied {
-		if from.addr.IsValid() {
-			click.IpHash = c.hashes.sum(at, "ip", from.addr.AsSlice())
-			click.IpPrefix = prefixOf(from.addr)
-		}
-		if from.agent != "" {
-			click.UaHash = c.hashes.sum(at, "ua", []byte(from.agent))
-		}
+	dst = protowire.AppendTag(dst, field, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(len(value)))
+	return append(dst, value...)
+}
+
+// appendNumber appends an integer or an enum; zero is not written.
+func appendNumber(dst []byte, field protowire.Number, value int64) []byte {
+	if value == 0 {
+		return dst
 	}
-	return click
+	dst = protowire.AppendTag(dst, field, protowire.VarintType)
+	return protowire.AppendVarint(dst, uint64(value))
 }
 
 // prefixOf is the part of an address that is kept in clear.
@@ -109,37 +155,48 @@ func edgeConsent(consent affiliate.Consent) edgev1.Consent {
 // calendar month (UTC) and mean nothing after it: each month has a key of its
 // own, derived from the deployment's.
 type hashes struct {
-	key []byte
+	key     []byte
+	current atomic.Pointer[monthly]
+}
 
-	mu    sync.Mutex
+// monthly makes the hashes of one month.
+type monthly struct {
 	month int // since year 0
-	macs  *sync.Pool
+	macs  sync.Pool
+}
+
+// mac is an HMAC and the memory that it works in.
+type mac struct {
+	hash.Hash
+	text []byte
+	sum  [sha256.Size]byte
 }
 
 const hashSize = 16
 
-func (h *hashes) sum(at time.Time, kind string, what []byte) []byte {
-	pool := h.pool(at)
-	mac := pool.Get().(hash.Hash)
-	defer pool.Put(mac)
-	mac.Reset()
-	mac.Write([]byte(kind))
-	mac.Write([]byte{0})
-	mac.Write(what)
-	return mac.Sum(nil)[:hashSize]
+func (h *hashes) sum(at time.Time, kind string, what []byte) [hashSize]byte {
+	macs := &h.of(at).macs
+	m := macs.Get().(*mac)
+	defer macs.Put(m)
+	m.text = append(append(append(m.text[:0], kind...), 0), what...)
+	m.Reset()
+	m.Write(m.text)
+	m.Sum(m.sum[:0])
+	return [hashSize]byte(m.sum[:])
 }
 
-func (h *hashes) pool(at time.Time) *sync.Pool {
-	year, inYear, _ := at.UTC().Date()
+func (h *hashes) of(at time.Time) *monthly {
+	at = at.UTC()
+	year, inYear, _ := at.Date()
 	month := year*12 + int(inYear)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.macs == nil || h.month != month {
-		derive := hmac.New(sha256.New, h.key)
-		derive.Write([]byte("clicks " + at.UTC().Format("2006-01")))
-		monthly := derive.Sum(nil)
-		h.month = month
-		h.macs = &sync.Pool{New: func() any { return hmac.New(sha256.New, monthly) }}
+	if current := h.current.Load(); current != nil && current.month == month {
+		return current
 	}
-	return h.macs
+	derive := hmac.New(sha256.New, h.key)
+	derive.Write([]byte("clicks " + at.Format("2006-01")))
+	key := derive.Sum(nil)
+	next := &monthly{month: month}
+	next.macs.New = func() any { return &mac{Hash: hmac.New(sha256.New, key)} }
+	h.current.Store(next)
+	return next
 }

@@ -72,6 +72,7 @@ type Collector struct {
 	batches   *batcher
 	memory    *memory
 	hashes    *hashes
+	known     *identities
 	handler   http.Handler
 	server    *http.Server
 	stop      sync.Once
@@ -106,7 +107,7 @@ func New(cfg Config, deps Deps) *Collector {
 		trusted: cfg.TrustedProxies, allowHTTP: cfg.AllowHTTP,
 		limit: cfg.LimitTracking, shards: max(1, cfg.Shards),
 		directory: deps.Directory, limits: deps.Limits, ready: deps.Ready,
-		metrics: deps.metrics, memory: newMemory(), hashes: &hashes{key: cfg.HashKey},
+		metrics: deps.metrics, memory: newMemory(), hashes: &hashes{key: cfg.HashKey}, known: newIdentities(),
 		background: deps.Background,
 	}
 	if c.limit == 0 {

@@ -308,6 +308,14 @@ func TestViolationsAreAllReportedWithProtoPaths(t *testing.T) {
 	if err := validate(nil, conversion); !errors.As(err, &refusal) || refusal.Violations[0].Field != "line_items[1].amount_cents" {
 		t.Errorf("got %v", err)
 	}
+	direct := &affiliatev1.ApplyRequest{ReferralCode: ptr("anna"), Answers: map[string]string{"why": "be\x00cause"}}
+	if err := validate(nil, direct); !errors.As(err, &refusal) || len(refusal.Violations) != 1 || refusal.Violations[0].Field != "answers" {
+		t.Errorf("NUL in a map: %v", err)
+	}
+	conversion.LineItems, conversion.EventType, conversion.ProductIds = nil, 99, []string{"a", "b\x00"}
+	if err := validate(nil, conversion); !errors.As(err, &refusal) || len(refusal.Violations) != 2 {
+		t.Errorf("an unknown enum number and NUL in a list: %v", err)
+	}
 	trimmed := &affiliatev1.CreateApiKeyRequest{Name: "  shop \n"}
 	if err := validate(nil, trimmed); err != nil || trimmed.GetName() != "shop" {
 		t.Errorf("%v, name %q", err, trimmed.GetName())

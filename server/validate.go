@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 
@@ -33,18 +34,61 @@ func validate(service any, req any) error {
 			flatten(err, msg.ProtoReflect().Descriptor(), "", &found)
 		}
 	}
+	unreadable(msg.ProtoReflect(), "", &found)
 	if c, ok := service.(Checker); ok {
-		annotated := map[string]bool{}
+		named := map[string]bool{}
 		for _, v := range found {
-			annotated[v.Field] = true
+			named[v.Field] = true
 		}
 		for _, v := range c.Check(msg) {
-			if !annotated[v.Field] {
+			if !named[v.Field] {
 				found = append(found, v)
 			}
 		}
 	}
 	return found.Err()
+}
+
+// unreadable finds what the JSON of a gateway could not have said and a caller
+// over gRPC can: NUL, which Postgres refuses in text, and numbers that an enum
+// does not have. Well-known types are left to who understands them.
+func unreadable(m protoreflect.Message, prefix string, out *affiliate.Violations) {
+	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		path := prefix + string(field.Name())
+		switch {
+		case field.IsList():
+			for i := range value.List().Len() {
+				unreadableValue(field, value.List().Get(i), fmt.Sprintf("%s[%d]", path, i), out)
+			}
+		case field.IsMap():
+			value.Map().Range(func(key protoreflect.MapKey, element protoreflect.Value) bool {
+				unreadableValue(field.MapKey(), key.Value(), path, out)
+				unreadableValue(field.MapValue(), element, path, out)
+				return true
+			})
+		default:
+			unreadableValue(field, value, path, out)
+		}
+		return true
+	})
+}
+
+func unreadableValue(field protoreflect.FieldDescriptor, value protoreflect.Value, path string, out *affiliate.Violations) {
+	switch field.Kind() {
+	case protoreflect.StringKind:
+		if strings.ContainsRune(value.String(), 0) {
+			out.Add(path, "must not contain NUL")
+		}
+	case protoreflect.EnumKind:
+		if field.Enum().Values().ByNumber(value.Enum()) == nil {
+			out.Add(path, "is not a known value")
+		}
+	case protoreflect.MessageKind:
+		if field.Message().FullName().Parent() != "google.protobuf" {
+			unreadable(value.Message(), path+".", out)
+		}
+	default:
+	}
 }
 
 // trimmed remembers, by message type, which fields lose their outer white space.

@@ -4,8 +4,8 @@
 // there is one wiring.
 //
 // It guarantees that a part which dies takes its process with it, and that
-// stopping goes outside in: first no new requests, then no new work, then the
-// connections.
+// stopping goes in order: what takes requests and clicks first, then the jobs
+// that they insert, then the connections.
 package assemble
 
 import (
@@ -44,9 +44,13 @@ import (
 )
 
 const (
-	// workers is how many jobs a process works at once. Together with
-	// fetchCooldown it bounds the jobs of a second: 2,500.
-	workers = 50
+	// workers is how many jobs a process works at once, directoryWorkers how many
+	// of the queue that the edge waits for. Together with fetchCooldown they bound
+	// the jobs of a second; well below connections, they leave room for the calls.
+	workers          = 20
+	directoryWorkers = 4
+	// connections bounds the pool that calls, jobs and ingestion share.
+	connections = 48
 	// rescueAfter brings back the jobs of a process that died; no job of ours
 	// runs for as long (RELIABILITY.md section 9).
 	rescueAfter = 6 * time.Minute
@@ -96,7 +100,7 @@ func NewCore(ctx context.Context, cfg settings.Core, log *slog.Logger, now func(
 
 func (c *Core) connect(ctx context.Context) error {
 	var err error
-	if c.store, err = postgres.Open(ctx, postgres.Config{URL: c.cfg.DatabaseURL}); err != nil {
+	if c.store, err = postgres.Open(ctx, postgres.Config{URL: c.cfg.DatabaseURL, MaxConns: connections}); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
 	if c.stream, err = clickstream.Connect(c.cfg.URL); err != nil {
@@ -183,7 +187,10 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	periodic = append(periodic, conversions.PeriodicJobs()...)
 
 	c.jobs, err = c.store.WorkerClient(&river.Config{
-		Queues:               map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}},
+		Queues: map[string]river.QueueConfig{
+			river.QueueDefault:       {MaxWorkers: workers},
+			affiliate.DirectoryQueue: {MaxWorkers: directoryWorkers},
+		},
 		Workers:              registered,
 		PeriodicJobs:         periodic,
 		RescueStuckJobsAfter: rescueAfter,
@@ -227,10 +234,6 @@ func (c *Core) Run(ctx context.Context, on Listeners) error {
 	if err := c.upkeep.Run(ctx); err != nil {
 		return err
 	}
-	// Jobs outlive the requests that insert them, so they stop after them.
-	if err := c.jobs.Start(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("job queue: %w", err)
-	}
 	parts := map[string]func(context.Context) error{
 		"gRPC": func(ctx context.Context) error { return c.grpc.Serve(ctx, on.GRPC) },
 		"metrics": func(ctx context.Context) error {
@@ -249,6 +252,10 @@ func (c *Core) Run(ctx context.Context, on Listeners) error {
 			return fmt.Errorf("TRIBUTARY_TLS_CERT: %w", err)
 		}
 		parts["API"] = func(ctx context.Context) error { return serveHTTP(ctx, on.API, handler, tlsConfig, c.log) }
+	}
+	// Jobs outlive the requests that insert them, so they stop after them.
+	if err := c.jobs.Start(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("job queue: %w", err)
 	}
 	err := runAll(ctx, parts)
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopJobs)

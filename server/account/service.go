@@ -60,7 +60,8 @@ func New(store Store, signer Signer, hashKey []byte, now func() time.Time) *Serv
 	return &Service{store: store, signer: signer, hashKey: hashKey, hashes: newPasswordHasher(), now: now}
 }
 
-// Check refuses passwords that everybody tries first.
+// Check refuses passwords that everybody tries first, and addresses with more
+// than an address in them.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	if r, ok := req.(interface {
@@ -70,7 +71,19 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	}); ok && r.GetPassword() != "" && affiliate.CommonPassword(r.GetPassword()) {
 		found.Add("password", "is one of the most common passwords")
 	}
+	switch r := req.(type) {
+	case *affiliatev1.RegisterMerchantRequest:
+		checkAddress(r.GetEmail(), &found)
+	case *affiliatev1.RegisterPartnerRequest:
+		checkAddress(r.GetEmail(), &found)
+	}
 	return found
+}
+
+func checkAddress(email string, found *affiliate.Violations) {
+	if !affiliate.BareAddress(email) {
+		found.Add("email", "must be a bare e-mail address")
+	}
 }
 
 // RegisterMerchant makes a user, a workspace, the public keys of both modes and
@@ -164,6 +177,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	if err := s.throttle(ctx, subject, now); err != nil {
 		return nil, err
 	}
+	// From here on the try counts as failed, until the session is open.
 	account, known, err := s.store.Account(ctx, kind, email)
 	if err != nil {
 		return nil, err
@@ -173,9 +187,6 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 		return nil, err
 	}
 	if !matches || kind == affiliate.Merchant && account.Member == nil {
-		if err := s.store.RecordLoginFailure(ctx, subject, now); err != nil {
-			return nil, err
-		}
 		return nil, affiliate.Refuse(affiliate.ReasonInvalidCredentials)
 	}
 	renewed := ""
@@ -191,9 +202,12 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	return s.respond(account.User, account.Member, session.ID, token)
 }
 
-// throttle slows down guessing at one address, known or unknown alike.
+// throttle slows down guessing at one address, known or unknown alike. The try is
+// noted before the others are counted, so that of tries at the same time no more
+// get through than one after another would.
 func (s *Service) throttle(ctx context.Context, subject []byte, now time.Time) error {
-	failures, last, err := s.store.LoginFailures(ctx, subject, now.Add(-failureWindow))
+	try := affiliate.NewID[affiliate.LoginTry](now)
+	failures, last, err := s.store.NoteLogin(ctx, try, subject, now, now.Add(-failureWindow))
 	if err != nil || failures < freeFailures {
 		return err
 	}
@@ -204,6 +218,10 @@ func (s *Service) throttle(ctx context.Context, subject []byte, now time.Time) e
 	left := last.Add(wait).Sub(now)
 	if left <= 0 {
 		return nil
+	}
+	// A try that was not made does not lengthen the wait.
+	if err := s.store.WithdrawLogin(ctx, try); err != nil {
+		return err
 	}
 	refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
 	seconds := int((left + time.Second - 1) / time.Second)

@@ -174,6 +174,42 @@ func TestTenFailuresSlowAnAddressDown(t *testing.T) {
 	}
 }
 
+func TestTriesAtTheSameTimeAreNoWayAroundTheThrottle(t *testing.T) {
+	f := newFixture(t)
+	f.merchant(t, "ada@example.com")
+	var wg sync.WaitGroup
+	results := make(chan error, 40)
+	for range cap(results) {
+		wg.Go(func() {
+			_, err := f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "ada@example.com", Password: "wrong password"})
+			results <- err
+		})
+	}
+	wg.Wait()
+	close(results)
+	tried := 0
+	for err := range results {
+		if errors.Is(err, affiliate.Refuse(affiliate.ReasonInvalidCredentials)) {
+			tried++
+			continue
+		}
+		wantReason(t, err, affiliate.ReasonRateLimitExceeded)
+	}
+	if tried > 10 {
+		t.Errorf("%d passwords were tried at once", tried)
+	}
+}
+
+func TestAnAddressIsNothingButAnAddress(t *testing.T) {
+	f := newFixture(t)
+	for _, email := range []string{"Eve <bob@example.com>", "bob@example.com (x)", "<bob@example.com>"} {
+		found := f.Check(&affiliatev1.RegisterMerchantRequest{Email: email, Name: "B", Password: password})
+		if len(found) != 1 || found[0].Field != "email" {
+			t.Errorf("%q: %v", email, found)
+		}
+	}
+}
+
 func refresh(f *fixture, token string) (*affiliatev1.SessionResponse, error) {
 	return f.RefreshSession(context.Background(), &affiliatev1.RefreshSessionRequest{RefreshToken: token})
 }
@@ -301,12 +337,12 @@ func TestLogoutEndsAtOnceAndAnswersAlways(t *testing.T) {
 func TestCommonPasswordsAreRefused(t *testing.T) {
 	f := newFixture(t)
 	for _, bad := range []string{"password123", "PassWord123", "aaaaaaaaaaaa", "1234567890", "qwertyuiop"} {
-		found := f.Check(&affiliatev1.RegisterPartnerRequest{Name: "A", Password: bad})
+		found := f.Check(&affiliatev1.RegisterPartnerRequest{Email: "a@example.com", Name: "A", Password: bad})
 		if len(found) != 1 || found[0].Field != "password" {
 			t.Errorf("%q: %v", bad, found)
 		}
 	}
-	if found := f.Check(&affiliatev1.RegisterMerchantRequest{Name: "A", Password: password}); len(found) != 0 {
+	if found := f.Check(&affiliatev1.RegisterMerchantRequest{Email: "a@example.com", Name: "A", Password: password}); len(found) != 0 {
 		t.Error(found)
 	}
 	if found := f.Check(&affiliatev1.LoginRequest{Password: "password123"}); len(found) != 0 {

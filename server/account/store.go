@@ -18,9 +18,11 @@ type Store interface {
 		session affiliate.Session, refresh [sha256.Size]byte) error
 	// Account finds an account by kind and lower-case address.
 	Account(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, ok bool, err error)
-	// LoginFailures counts a subject's failures since an instant, and tells the last.
-	LoginFailures(ctx context.Context, subject []byte, since time.Time) (count int, last time.Time, err error)
-	RecordLoginFailure(ctx context.Context, subject []byte, now time.Time) error
+	// NoteLogin notes a try as failed and then counts the subject's other failures
+	// since an instant, and tells the last. OpenSession forgets it.
+	NoteLogin(ctx context.Context, try affiliate.LoginTryID, subject []byte, now, since time.Time) (others int, last time.Time, err error)
+	// WithdrawLogin forgets a try that was not made.
+	WithdrawLogin(ctx context.Context, try affiliate.LoginTryID) error
 	// OpenSession also forgets the subject's failures and, when it is not empty,
 	// stores a renewed password hash.
 	OpenSession(ctx context.Context, session affiliate.Session, refresh [sha256.Size]byte, subject []byte, renewedHash string) error

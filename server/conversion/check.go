@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/mail"
 	"net/netip"
 	"strings"
 
@@ -27,7 +26,6 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	if r, ok := req.(*affiliatev1.ReportConversionRequest); ok {
 		checkAmount(r, &found)
-		checkText(r, &found)
 		s.checkTime(r, &found)
 		checkMetadata(r.GetMetadata(), &found)
 		if id := r.GetClickId(); id != "" {
@@ -35,7 +33,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 				found.Add("click_id", "must be a UUID")
 			}
 		}
-		if email := r.GetCustomerEmail(); email != "" && !isAddress(email) {
+		if email := r.GetCustomerEmail(); email != "" && !affiliate.BareAddress(email) {
 			found.Add("customer_email", "must be an e-mail address")
 		}
 		if ip := r.GetCustomerIp(); ip != "" {
@@ -73,29 +71,6 @@ func (s *Service) checkTime(r *affiliatev1.ReportConversionRequest, found *affil
 		found.Add("occurred_at", "must not lie more than 90 days back")
 	case at.After(now.Add(affiliate.MaxConversionLead)):
 		found.Add("occurred_at", "must not lie more than 5 minutes ahead")
-	}
-}
-
-// checkText refuses what the database cannot hold, whatever way it came.
-func checkText(r *affiliatev1.ReportConversionRequest, found *affiliate.Violations) {
-	texts := []struct{ field, value string }{
-		{"external_transaction_id", r.GetExternalTransactionId()},
-		{"promo_code", r.GetPromoCode()},
-		{"customer_id", r.GetCustomerId()},
-		{"subscription_id", r.GetSubscriptionId()},
-		{"sub_id", r.GetSubId()},
-		{"customer_user_agent", r.GetCustomerUserAgent()},
-	}
-	for i, id := range r.GetProductIds() {
-		texts = append(texts, struct{ field, value string }{fmt.Sprintf("product_ids[%d]", i), id})
-	}
-	for i, item := range r.GetLineItems() {
-		texts = append(texts, struct{ field, value string }{fmt.Sprintf("line_items[%d].product_id", i), item.GetProductId()})
-	}
-	for _, text := range texts {
-		if strings.ContainsRune(text.value, 0) {
-			found.Add(text.field, "must not contain NUL")
-		}
 	}
 }
 
@@ -148,10 +123,4 @@ func containsNUL(v any) bool {
 		}
 	}
 	return false
-}
-
-// isAddress takes a bare address only, no display name and no comment.
-func isAddress(s string) bool {
-	parsed, err := mail.ParseAddress(s)
-	return err == nil && parsed.Address == s
 }

@@ -312,7 +312,7 @@ func TestJobsReachTheDirectory(t *testing.T) {
 	river.AddWorker(workers, keeper.Worker())
 	river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[affiliate.DispatchEvents]) error { return nil }))
 	client, err := w.store.WorkerClient(&river.Config{
-		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 4}},
+		Queues:  map[string]river.QueueConfig{affiliate.DirectoryQueue: {MaxWorkers: 4}},
 		Workers: workers, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -17,13 +17,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
+const (
+	// arrival is how long a click may take from the stream to its row; snooze is
+	// the pause between two looks.
+	arrival = 24 * time.Hour
+	snooze  = 5 * time.Second
+)
+
 // Store reads the outbox and does what followers ask for.
 type Store interface {
 	// Undispatched reads those of the events that have not been taken on yet.
 	Undispatched(ctx context.Context, workspace affiliate.WorkspaceID, ids []affiliate.EventID) ([]affiliate.StoredEvent, error)
-	// MarkConverted stamps a click with its first conversion; one that has
-	// one already keeps it.
-	MarkConverted(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, at time.Time) error
+	// MarkConverted stamps a click with its first conversion, and reports whether
+	// the click is stored.
+	MarkConverted(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, at time.Time) (stored bool, err error)
 	// MarkDispatched ends the events' stay in the outbox.
 	MarkDispatched(ctx context.Context, workspace affiliate.WorkspaceID, ids []affiliate.EventID, now time.Time) error
 }
@@ -44,14 +51,20 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[affiliate.DispatchEven
 	if err != nil || len(events) == 0 {
 		return err
 	}
-	if err := w.stampClicks(ctx, job.Args.Workspace, events); err != nil {
+	early, err := w.stampClicks(ctx, job.Args.Workspace, events)
+	if err != nil {
 		return fmt.Errorf("stamp clicks: %w", err)
+	}
+	if early {
+		return river.JobSnooze(snooze)
 	}
 	return w.store.MarkDispatched(ctx, job.Args.Workspace, job.Args.Events, w.now().UTC())
 }
 
-// stampClicks follows attributed conversions: their clicks have converted.
-func (w *Worker) stampClicks(ctx context.Context, workspace affiliate.WorkspaceID, events []affiliate.StoredEvent) error {
+// stampClicks follows attributed conversions: their clicks have converted. early
+// says that a click is on its way: its conversion found it where ingestion had
+// not been yet.
+func (w *Worker) stampClicks(ctx context.Context, workspace affiliate.WorkspaceID, events []affiliate.StoredEvent) (early bool, err error) {
 	for _, event := range events {
 		if event.Name != affiliate.EventConversionCreated && event.Name != affiliate.EventConversionReattributed {
 			continue
@@ -67,13 +80,15 @@ func (w *Worker) stampClicks(ctx context.Context, workspace affiliate.WorkspaceI
 			} `json:"data"`
 		}
 		if err := json.Unmarshal(event.Body, &body); err != nil {
-			return fmt.Errorf("event %s: %w", event.ID, err)
+			return false, fmt.Errorf("event %s: %w", event.ID, err)
 		}
 		if object := body.Data.Object; object.Attributed && object.Attribution.Click != nil {
-			if err := w.store.MarkConverted(ctx, workspace, *object.Attribution.Click, event.At); err != nil {
-				return err
+			stored, err := w.store.MarkConverted(ctx, workspace, *object.Attribution.Click, event.At)
+			if err != nil {
+				return false, err
 			}
+			early = early || !stored && w.now().Sub(event.At) < arrival
 		}
 	}
-	return nil
+	return early, nil
 }

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -82,6 +83,21 @@ func TestAttributedConversionsStampTheirClickOnce(t *testing.T) {
 	if at := converted(); at == nil || !at.Equal(now.Add(2*time.Second)) {
 		t.Errorf("converted at %v, want the first conversion's time", at)
 	}
+	// A conversion may have found its click where ingestion had not been yet.
+	ahead := affiliate.NewID[affiliate.Click](now.Add(time.Minute))
+	click = ahead
+	args := affiliate.DispatchEvents{Workspace: scope.Workspace, Events: []affiliate.EventID{event(now.Add(time.Minute), true)}}
+	var snoozed *river.JobSnoozeError
+	if err := worker.Work(ctx, &river.Job[affiliate.DispatchEvents]{Args: args}); !errors.As(err, &snoozed) {
+		t.Errorf("a click that is not stored yet: %v, want a snooze", err)
+	}
+	if n, err := store.RequeueEvents(ctx, now.Add(2*time.Minute), 10); err != nil || n != 1 {
+		t.Errorf("requeued %d, %v, want the event that was left behind", n, err)
+	}
+	if _, err := conn.Exec(ctx, `update clicks set id = $1, clicked_at = $2`, ahead, now.Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	work(args.Events...)
 	var left int
 	if err := conn.QueryRow(ctx, `select count(*) from events where dispatched_at is null`).Scan(&left); err != nil || left != 0 {
 		t.Errorf("%d events left in the outbox, %v", left, err)

@@ -150,7 +150,10 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 				}
 			}
 		case i.now().Sub(claimed) >= i.cfg.ClaimEvery:
-			if entries, lost, err = i.reader.Claim(ctx, shard); err == nil {
+			var more bool
+			// A dead consumer may leave thousands; the queue's bound is what slows
+			// taking them over.
+			if entries, lost, more, err = i.reader.Claim(ctx, shard); err == nil && !more {
 				claimed = i.now()
 			}
 		default:

@@ -1,5 +1,6 @@
 // Package upkeep keeps the tables in shape: partitions exist before the clicks
-// that go into them, and sessions that have ended do not pile up.
+// that go into them, sessions that have ended do not pile up, and an event whose
+// job was given up gets another.
 //
 // Each run repeats what an earlier one may have left, so a missed run is made
 // good by the next. It does not delete anything that the business may still
@@ -28,6 +29,11 @@ const (
 	// stays for those who look into an incident.
 	forgetBatch = 1000
 	forgetAfter = 24 * time.Hour
+	// requeueAfter is when an event counts as left behind: its job retries for
+	// longer than that only while something is broken, and a second one does no
+	// harm. requeueBatch bounds one run.
+	requeueAfter = 36 * time.Hour
+	requeueBatch = 1000
 )
 
 // Store does the work.
@@ -37,6 +43,9 @@ type Store interface {
 	EnsureClickPartitions(ctx context.Context, first, last time.Time) (made int, err error)
 	// StrayClicks counts clicks that no partition was made for, up to a bound.
 	StrayClicks(ctx context.Context) (int, error)
+	// RequeueEvents gives events that were left behind since before an instant a
+	// job again, a batch at a time, and tells how many.
+	RequeueEvents(ctx context.Context, before time.Time, limit int) (int, error)
 	// ForgetEnded deletes sessions that ended before an instant, a batch at a time.
 	ForgetEnded(ctx context.Context, before time.Time, limit int) (int64, error)
 }
@@ -72,6 +81,13 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	if stray > 0 {
 		w.log.LogAttrs(ctx, slog.LevelWarn, "clicks lie in the default partition", slog.Int("rows_at_least", stray))
+	}
+	left, err := w.store.RequeueEvents(ctx, now.Add(-requeueAfter), requeueBatch)
+	if err != nil {
+		return fmt.Errorf("events left behind: %w", err)
+	}
+	if left > 0 {
+		w.log.LogAttrs(ctx, slog.LevelWarn, "events were left behind and got a job again", slog.Int("events", left))
 	}
 	for {
 		gone, err := w.store.ForgetEnded(ctx, now.Add(-forgetAfter), forgetBatch)

@@ -111,7 +111,7 @@ func TestGroupIsRecreatedAfterAFlush(t *testing.T) {
 	if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := r.Claim(ctx, 0); err != nil {
+	if _, _, _, err := r.Claim(ctx, 0); err != nil {
 		t.Fatal(err)
 	}
 	if entries := must[[]clickstream.Entry](t)(r.Next(ctx, 0)); len(entries) != 1 {
@@ -134,7 +134,7 @@ func TestDeadConsumersEntriesAreClaimed(t *testing.T) {
 	}
 	claimed := map[string]bool{}
 	for deadline := time.Now().Add(5 * time.Second); len(claimed) < n && time.Now().Before(deadline); time.Sleep(25 * time.Millisecond) {
-		entries, lost, err := alive.Claim(ctx, 0)
+		entries, lost, _, err := alive.Claim(ctx, 0)
 		if err != nil || len(lost) > 0 {
 			t.Fatal(lost, err)
 		}
@@ -166,8 +166,8 @@ func TestEntriesThatVanishedWhilePendingAreReportedAsLost(t *testing.T) {
 		t.Fatalf("a vanished entry has no batch: %+v", own)
 	}
 	time.Sleep(30 * time.Millisecond)
-	entries, lost, err := r.Claim(ctx, 0)
-	if err != nil || len(entries) != 0 || len(lost) != 1 || lost[0] != entry.ID {
+	entries, lost, more, err := r.Claim(ctx, 0)
+	if err != nil || more || len(entries) != 0 || len(lost) != 1 || lost[0] != entry.ID {
 		t.Fatalf("entries %v, lost %v, %v", entries, lost, err)
 	}
 }

@@ -113,30 +113,30 @@ func (r *Reader) read(ctx context.Context, client redis.UniversalClient, shard i
 // Claim takes over what other consumers, or this one's former life, left
 // pending for longer than ClaimIdle. Entries that were trimmed or deleted while
 // they were pending come back as lost: Redis forgets them, their clicks are
-// gone unless they had been stored before.
-func (r *Reader) Claim(ctx context.Context, shard int) (entries []Entry, lost []string, err error) {
+// gone unless they had been stored before. more says that there may be others to
+// take over, once these are in hand.
+func (r *Reader) Claim(ctx context.Context, shard int) (entries []Entry, lost []string, more bool, err error) {
 	for cursor := "0-0"; ; {
 		messages, next, deleted, err := r.client.XAutoClaimWithDeleted(ctx, &redis.XAutoClaimArgs{
 			Stream: r.keys[shard], Group: Group, Consumer: r.cfg.Consumer,
 			MinIdle: r.cfg.ClaimIdle, Start: cursor, Count: r.cfg.Count,
 		}).Result()
 		if noGroup(err) {
-			return entries, lost, r.createGroup(ctx, shard)
+			return entries, lost, false, r.createGroup(ctx, shard)
 		}
 		if err != nil {
-			return entries, lost, fmt.Errorf("claim from %s: %w", r.keys[shard], err)
+			return entries, lost, false, fmt.Errorf("claim from %s: %w", r.keys[shard], err)
 		}
 		for _, message := range messages {
 			entries = append(entries, entryOf(shard, message))
 		}
 		lost = append(lost, deleted...)
 		if next == "0-0" {
-			return entries, lost, nil
+			return entries, lost, false, nil
 		}
 		cursor = next
 		if int64(len(entries)) >= r.cfg.Count {
-			// The rest is taken the next time, after these have been stored.
-			return entries, lost, nil
+			return entries, lost, true, nil
 		}
 	}
 }

@@ -24,9 +24,11 @@ func newCache(now func() time.Time) *cache {
 	return &cache{now: now, entries: make(map[string]cacheEntry)}
 }
 
-func (c *cache) get(key string) (value any, ok bool) {
+// get takes the key as bytes: the compiler looks into the map without making
+// them a string.
+func (c *cache) get(key []byte) (value any, ok bool) {
 	c.mu.RLock()
-	entry, ok := c.entries[key]
+	entry, ok := c.entries[string(key)]
 	c.mu.RUnlock()
 	if !ok || !c.now().Before(entry.expires) {
 		return nil, false

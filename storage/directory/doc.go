@@ -39,12 +39,28 @@ const (
 	everything = "*"
 )
 
-func publicKeyKey(digest [32]byte) string {
-	return keyPrefix + "pk:" + hex.EncodeToString(digest[:])
+// keySpace is room for nearly every key: what a Reader finds in its cache needs
+// no memory of its own.
+const keySpace = 192
+
+func appendPublicKeyKey(dst []byte, digest [32]byte) []byte {
+	dst = append(dst, keyPrefix+"pk:"...)
+	return hex.AppendEncode(dst, digest[:])
 }
 
+func appendReferralCodeKey(dst []byte, scope affiliate.Scope, code string) []byte {
+	dst = append(dst, keyPrefix+"code:"...)
+	dst = append(dst, scope.Workspace.String()...)
+	dst = append(dst, ':')
+	dst = append(dst, scope.Mode...)
+	dst = append(dst, ':')
+	return append(dst, affiliate.FoldCode(code)...)
+}
+
+func publicKeyKey(digest [32]byte) string { return string(appendPublicKeyKey(nil, digest)) }
+
 func referralCodeKey(scope affiliate.Scope, code string) string {
-	return keyPrefix + "code:" + scope.Workspace.String() + ":" + string(scope.Mode) + ":" + affiliate.FoldCode(code)
+	return string(appendReferralCodeKey(nil, scope, code))
 }
 
 // A stored value is nineteen decimal digits of version, one flag and the

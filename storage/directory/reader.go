@@ -53,26 +53,35 @@ func NewReader(client redis.UniversalClient, now func() time.Time) *Reader {
 
 // PublicKey looks up whose a public key is.
 func (r *Reader) PublicKey(ctx context.Context, digest [32]byte) (*edgev1.PublicKeyEntry, State) {
-	return lookup[edgev1.PublicKeyEntry](ctx, r, publicKeyKey(digest))
+	var space [keySpace]byte
+	return lookup[edgev1.PublicKeyEntry](ctx, r, appendPublicKeyKey(space[:0], digest))
 }
 
 // ReferralCode looks up what a code leads to; upper and lower case are one.
 func (r *Reader) ReferralCode(ctx context.Context, scope affiliate.Scope, code string) (*edgev1.ReferralCodeEntry, State) {
-	return lookup[edgev1.ReferralCodeEntry](ctx, r, referralCodeKey(scope, code))
+	var space [keySpace]byte
+	return lookup[edgev1.ReferralCodeEntry](ctx, r, appendReferralCodeKey(space[:0], scope, code))
 }
 
 // SigningKeys looks up the public halves of the access token keys.
 func (r *Reader) SigningKeys(ctx context.Context) (*edgev1.SigningKeys, State) {
-	return lookup[edgev1.SigningKeys](ctx, r, signingKey)
+	return lookup[edgev1.SigningKeys](ctx, r, []byte(signingKey))
 }
 
 func lookup[T any, M interface {
 	*T
 	proto.Message
-}](ctx context.Context, r *Reader, key string) (*T, State) {
-	if value, ok := r.cache.get(key); ok {
+}](ctx context.Context, r *Reader, name []byte) (*T, State) {
+	if value, ok := r.cache.get(name); ok {
 		return cached[T](value)
 	}
+	return ask[T, M](ctx, r, string(name))
+}
+
+func ask[T any, M interface {
+	*T
+	proto.Message
+}](ctx context.Context, r *Reader, key string) (*T, State) {
 	// Requests for one key share one question, which outlives the request that
 	// asked first.
 	answer, err, _ := r.flights.Do(key, func() (any, error) {

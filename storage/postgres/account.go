@@ -135,21 +135,27 @@ func (s *Store) Account(ctx context.Context, kind affiliate.AccountKind, email s
 	return account, err == nil, err
 }
 
-// LoginFailures counts a subject's failures since an instant.
-func (s *Store) LoginFailures(ctx context.Context, subject []byte, since time.Time) (int, time.Time, error) {
-	const query = `
+// NoteLogin notes a try as failed and then counts the subject's other failures
+// since an instant. Two statements, each its own transaction: of tries at the
+// same time, the one that commits later sees the earlier.
+func (s *Store) NoteLogin(ctx context.Context, try affiliate.LoginTryID, subject []byte, now, since time.Time) (int, time.Time, error) {
+	const insert = `insert into login_failures (id, subject, failed_at) values ($1, $2, $3)`
+	const others = `
 		select count(*), coalesce(max(failed_at), to_timestamp(0))
-		from login_failures where subject = $1 and failed_at > $2`
+		from login_failures where subject = $1 and failed_at > $2 and id <> $3`
 	var count int
 	var last time.Time
-	err := s.pool.QueryRow(ctx, query, subject, since).Scan(&count, &last)
+	if _, err := s.pool.Exec(ctx, insert, try, subject, now); err != nil {
+		return 0, last, err
+	}
+	err := s.pool.QueryRow(ctx, others, subject, since, try).Scan(&count, &last)
 	return count, last, err
 }
 
-// RecordLoginFailure notes one failure.
-func (s *Store) RecordLoginFailure(ctx context.Context, subject []byte, now time.Time) error {
-	const insert = `insert into login_failures (subject, failed_at) values ($1, $2)`
-	_, err := s.pool.Exec(ctx, insert, subject, now)
+// WithdrawLogin forgets a try that was not made.
+func (s *Store) WithdrawLogin(ctx context.Context, try affiliate.LoginTryID) error {
+	const forget = `delete from login_failures where id = $1`
+	_, err := s.pool.Exec(ctx, forget, try)
 	return err
 }
 

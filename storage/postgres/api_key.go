@@ -69,7 +69,8 @@ func (s *Store) APIKeys(ctx context.Context, scope affiliate.Scope, now time.Tim
 // CreateSecretKey stores a secret key unless the mode has its ten already. The
 // workspace row is locked, so that parallel creations take turns at counting.
 func (s *Store) CreateSecretKey(ctx context.Context, key affiliate.NewAPIKey, actor affiliate.Actor) error {
-	const lock = `select from workspaces where id = $1 for update`
+	// Not FOR UPDATE: every insert in the workspace holds a key share lock on it.
+	const lock = `select from workspaces where id = $1 for no key update`
 	const count = `
 		select count(*) from api_keys
 		where workspace_id = $1 and mode = $2 and kind = 'secret'

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -39,7 +40,11 @@ func (s *Store) publish(ctx context.Context, tx pgx.Tx, events ...affiliate.Even
 // enqueue adds jobs in the transaction of their cause.
 func (s *Store) enqueue(ctx context.Context, tx pgx.Tx, jobs ...affiliate.Job) error {
 	for _, job := range jobs {
-		if _, err := s.jobs.InsertTx(ctx, tx, job, nil); err != nil {
+		opts := &river.InsertOpts{Queue: river.QueueDefault}
+		if job.Kind() == (affiliate.SyncDirectory{}).Kind() {
+			opts.Queue = affiliate.DirectoryQueue
+		}
+		if _, err := s.jobs.InsertTx(ctx, tx, job, opts); err != nil {
 			return fmt.Errorf("job %s: %w", job.Kind(), err)
 		}
 	}

@@ -58,6 +58,7 @@ create index refresh_tokens_by_session on refresh_tokens (session_id);
 
 -- Failed logins per address, known or unknown alike; kept 15 minutes.
 create table login_failures (
+  id        uuid primary key,
   subject   bytea not null,                     -- HMAC of kind and address
   failed_at timestamptz not null
 );

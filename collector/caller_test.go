@@ -1,0 +1,62 @@
+package collector
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+func TestRememberedKeysAreBounded(t *testing.T) {
+	known := newIdentities()
+	var last affiliate.Key
+	for range rememberKeys + 10 {
+		last = affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
+		known.add(last.Reveal())
+	}
+	if n := len(known.byText); n != rememberKeys {
+		t.Errorf("%d keys are remembered", n)
+	}
+	if got, ok := known.find(last.Reveal()); !ok || got != identityOf(last) {
+		t.Error("the last key is remembered as another")
+	}
+}
+
+func TestARememberedKeyIsStillTheDirectorysToJudge(t *testing.T) {
+	e := newEdge(t, redistest.New(t))
+	made := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
+	if got := e.send("POST", "/v1/clicks", `{"referral_code":"anna"}`, "X-Public-Key", made.Reveal()); got.status != 401 {
+		t.Errorf("a key that nobody has: %d", got.status)
+	}
+	if got := e.click(`{"referral_code":"anna"}`); got.status != 201 {
+		t.Fatalf("%d %s", got.status, got.text)
+	}
+	text := e.key.Reveal()
+	if _, ok := e.collector.known.find(text); !ok || len(e.collector.known.byText) != 1 {
+		t.Errorf("%d keys are remembered", len(e.collector.known.byText))
+	}
+
+	revoked := &edgev1.PublicKeyEntry{WorkspaceId: e.workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST, Revoked: true}
+	check(t, e.writer.PutPublicKey(t.Context(), e.version+1, e.key.Digest(), revoked))
+	later := newEdgeOn(t, e)
+	later.known.add(text)
+	if who := later.identify(t.Context(), text); who.standing != unknown {
+		t.Errorf("a revoked key stands as %d", who.standing)
+	}
+}
+
+// newEdgeOn is a second collector of e's Redis, whose cache is empty.
+func newEdgeOn(t *testing.T, e *edge) *Collector {
+	t.Helper()
+	c, err := Open(Config{RedisURL: e.url, CacheRedisURL: e.url, Shards: 1, HashKey: make([]byte, 32)}, nilLogger(), newRegistry())
+	check(t, err)
+	t.Cleanup(func() {
+		check(t, c.Shutdown(context.Background()))
+		for _, closer := range c.closers {
+			_ = closer.Close()
+		}
+	})
+	return c
+}

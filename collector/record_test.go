@@ -1,0 +1,93 @@
+package collector
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"net/netip"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+)
+
+// The record is written by hand: it has to be what proto.Marshal makes of the
+// message, to the byte.
+func TestARecordIsTheMarshalledMessage(t *testing.T) {
+	at := time.Date(2026, 3, 31, 23, 59, 59, 999e6, time.UTC)
+	id := affiliate.NewID[affiliate.Click](at)
+	workspace := affiliate.NewID[affiliate.Workspace](at)
+	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
+	c := &Collector{hashes: &hashes{key: []byte("deployment")}}
+	hashed := func(month, kind, what string) []byte {
+		sum := func(key []byte, text string) []byte {
+			mac := hmac.New(sha256.New, key)
+			mac.Write([]byte(text))
+			return mac.Sum(nil)
+		}
+		return sum(sum([]byte("deployment"), "clicks "+month), kind+"\x00"+what)[:16]
+	}
+
+	who := caller{standing: known, identity: identityOf(key), scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}}
+	target := &edgev1.ReferralCodeEntry{ProgramId: []byte("program"), ParticipantId: []byte("participant"), LinkId: []byte("link"), AttributionWindowDays: 300}
+	whole := &body{
+		code: "anna", landing: "https://shop.example/ü", referrer: "news.example",
+		consent: affiliate.ConsentGranted, occurredAt: time.UnixMilli(-5),
+	}
+	for field := range whole.text {
+		whole.text[field] = fieldNames[field]
+	}
+	from := visitor{addr: netip.MustParseAddr("203.0.113.9"), agent: "agent"}
+	message := func() *edgev1.Click {
+		return &edgev1.Click{
+			Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE,
+			WorkspaceId: workspace.UUID[:], ProgramId: target.ProgramId, ParticipantId: target.ParticipantId, LinkId: target.LinkId,
+			ReferralCode: "anna", ReceivedAtMs: at.UnixMilli(), LandingUrl: whole.landing, ReferrerDomain: whole.referrer,
+			UtmSource: "utm.source", UtmMedium: "utm.medium", UtmCampaign: "utm.campaign", UtmTerm: "utm.term", UtmContent: "utm.content",
+			SubId: "sub_id", Consent: edgev1.Consent_CONSENT_GRANTED, Language: "language", Screen: "screen",
+			IpHash: hashed("2026-03", "ip", "\xcb\x00\x71\x09"), IpPrefix: "203.0.113.0/24", UaHash: hashed("2026-03", "ua", "agent"),
+			OccurredAtMs: -5, AttributionWindowDays: 300,
+		}
+	}
+
+	unresolved := message()
+	unresolved.WorkspaceId, unresolved.ProgramId, unresolved.ParticipantId, unresolved.LinkId = nil, nil, nil, nil
+	unresolved.AttributionWindowDays, unresolved.PublicKey = 0, key.Reveal()
+	denied := message()
+	denied.Consent, denied.IpHash, denied.IpPrefix, denied.UaHash = edgev1.Consent_CONSENT_DENIED, nil, "", nil
+	refused := *whole
+	refused.consent = affiliate.ConsentDenied
+	nextMonth := message()
+	nextMonth.ReceivedAtMs++
+	nextMonth.IpHash, nextMonth.UaHash = hashed("2026-04", "ip", "\xcb\x00\x71\x09"), hashed("2026-04", "ua", "agent")
+	sparse := &edgev1.Click{Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ReferralCode: "a", ReceivedAtMs: at.UnixMilli(), Consent: edgev1.Consent_CONSENT_UNKNOWN}
+
+	for _, r := range []struct {
+		name   string
+		want   *edgev1.Click
+		at     time.Time
+		target *edgev1.ReferralCodeEntry
+		body   *body
+		from   visitor
+	}{
+		{"whole", message(), at, target, whole, from},
+		{"unresolved", unresolved, at, nil, whole, from},
+		{"consent denied", denied, at, target, &refused, from},
+		{"next month", nextMonth, at.Add(time.Millisecond), target, whole, from},
+		{"and back", message(), at, target, whole, from},
+		{"sparse", sparse, at, &edgev1.ReferralCodeEntry{}, &body{code: "a", consent: affiliate.ConsentUnknown}, visitor{}},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			got := frame(nil, c.record(nil, id, r.at, who, r.target, r.body, r.from))
+			want, err := proto.MarshalOptions{Deterministic: true}.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{r.want}})
+			check(t, err)
+			if !bytes.Equal(got, want) {
+				var read edgev1.ClickBatch
+				t.Errorf("got  %x\nwant %x\nread %v (%v)", got, want, &read, proto.Unmarshal(got, &read))
+			}
+		})
+	}
+}

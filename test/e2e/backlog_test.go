@@ -1,0 +1,31 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// The edge hears of a change within a second, however much other work waits.
+func TestTheEdgeIsNotBehindABacklogOfJobs(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "test", nil)
+	w.click(t)
+	const waiting = 20_000
+	sys.exec(t, `
+		insert into river.river_job (state, args, kind, queue, max_attempts, priority, scheduled_at)
+		select 'available', '{"workspace":"00000000-0000-0000-0000-000000000000","events":[]}', 'dispatch_events', 'default', 25, 1, now()
+		from generate_series(1, $1)`, waiting)
+	w.merchant.post(t, w.programPath()+"/pause", nil).want(http.StatusOK)
+	eventually(t, time.Second, "the collector refuses a paused programme", func() error {
+		if got := sys.click(t, w.publicKey, object{"referral_code": w.code}); got.status != http.StatusNotFound {
+			return fmt.Errorf("it answers %d", got.status)
+		}
+		return nil
+	})
+	if left := sys.count(t, `select count(*) from river.river_job where kind = 'dispatch_events' and state = 'available'`); left == 0 {
+		t.Error("the backlog was gone before the change: the test shows nothing")
+	}
+}
