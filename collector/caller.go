@@ -154,7 +154,7 @@ func (c *Collector) genuineToken(ctx context.Context, text string) bool {
 		jwt.WithTimeFunc(c.now),
 	)
 	token, err := parser.ParseWithClaims(text, &jwt.RegisteredClaims{}, func(token *jwt.Token) (any, error) {
-		for _, header := range []string{"jku", "jwk", "x5u", "x5c"} {
+		for _, header := range []string{"jku", "jwk", "x5u", "x5c", "crit"} {
 			if _, there := token.Header[header]; there {
 				return nil, jwt.ErrTokenUnverifiable
 			}

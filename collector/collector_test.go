@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -411,6 +412,28 @@ func TestTheThousandAndFirstClickOfAMinuteIsRefused(t *testing.T) {
 	// Another caller is not touched.
 	if got := e.send("POST", "/v1/clicks", `{}`); got.status != 401 {
 		t.Errorf("%d", got.status)
+	}
+}
+
+// Every request of a known key counts, also one whose body breaks off; and every
+// counted answer says what is left.
+func TestBrokenOffRequestsCount(t *testing.T) {
+	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 5 })
+	first := e.click(plainClick)
+	if first.status != 201 || first.header.Get("RateLimit-Policy") != `"tracking";q=5;w=60` || !strings.HasPrefix(first.header.Get("RateLimit"), `"tracking";r=4;t=`) {
+		t.Errorf("%d, %q, %q", first.status, first.header.Get("RateLimit-Policy"), first.header.Get("RateLimit"))
+	}
+	for range 4 {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/v1/clicks", iotest.ErrReader(io.ErrUnexpectedEOF))
+		r.Header.Set("X-Public-Key", e.key.Reveal())
+		e.collector.Handler().ServeHTTP(w, r)
+		if w.Code != 400 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	if got := e.click(plainClick); got.status != 429 {
+		t.Errorf("the sixth request: %d", got.status)
 	}
 }
 

@@ -110,8 +110,8 @@ func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 	raw, err := readBody(r.Body, *buffer)
 	switch {
 	case err != nil:
-		// The client broke off or was too slow: nobody reads the answer.
-		c.refuse(w, http.StatusBadRequest, affiliate.ReasonValidation, "The request body could not be read.",
+		// The client broke off or was too slow: hardly anybody reads the answer.
+		c.refuseUnread(w, r, credential, inHeader, http.StatusBadRequest, affiliate.ReasonValidation, "The request body could not be read.",
 			affiliate.Violation{Field: bodyField, Message: "ended before it was complete"})
 		return
 	case len(raw) > maxBody:
@@ -124,9 +124,10 @@ func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 	}
 
 	who := c.identify(ctx, credential)
-	if result := c.charge(ctx, who, addr); !result.Allowed {
-		result.SetHeaders(w.Header(), zoneTracking)
-		c.refuse(w, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, "Too many requests. Retry-After says when to come back.")
+	result := c.charge(ctx, who, addr)
+	result.SetHeaders(w.Header(), zoneTracking)
+	if !result.Allowed {
+		c.refuse(w, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, tooMany)
 		return
 	}
 	switch {
@@ -260,7 +261,10 @@ func appendQuoted(dst []byte, word string, there bool) []byte {
 	return append(dst, '"')
 }
 
-const tooLarge = "The request body may have 8 KiB."
+const (
+	tooLarge = "The request body may have 8 KiB."
+	tooMany  = "Too many requests. Retry-After says when to come back."
+)
 
 // unreadable finds what the headers alone forbid.
 func unreadable(r *http.Request) (status int, reason affiliate.Reason, message string) {
@@ -283,18 +287,19 @@ func unreadable(r *http.Request) (status int, reason affiliate.Reason, message s
 // refuseUnread refuses a request whose body is not looked at. That needs no
 // credential; but every request of a known key counts, so one that names a key
 // in its headers is charged.
-func (c *Collector) refuseUnread(w http.ResponseWriter, r *http.Request, credential string, inHeader bool, status int, reason affiliate.Reason, message string) {
+func (c *Collector) refuseUnread(w http.ResponseWriter, r *http.Request, credential string, inHeader bool, status int, reason affiliate.Reason, message string, violations ...affiliate.Violation) {
 	if inHeader {
 		who := c.identify(r.Context(), credential)
 		if who.standing == known {
-			if result := c.charge(r.Context(), who, httpedge.ClientAddr(r, c.trusted)); !result.Allowed {
-				result.SetHeaders(w.Header(), zoneTracking)
+			result := c.charge(r.Context(), who, httpedge.ClientAddr(r, c.trusted))
+			result.SetHeaders(w.Header(), zoneTracking)
+			if !result.Allowed {
 				status, reason = http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded
-				message = "Too many requests. Retry-After says when to come back."
+				message = tooMany
 			}
 		}
 	}
-	c.refuse(w, status, reason, message)
+	c.refuse(w, status, reason, message, violations...)
 }
 
 // readBody reads up to one byte more than is allowed.

@@ -1,20 +1,23 @@
 package ratelimit
 
 import (
-	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 )
 
 // SetHeaders tells the client where it stands: RateLimit-Policy and RateLimit
-// (draft-ietf-httpapi-ratelimit-headers) on any answer, Retry-After on a
-// refusal.
+// (draft-ietf-httpapi-ratelimit-headers), whose t is when the window is empty
+// again, on any answer; Retry-After on a refusal.
 func (r Result) SetHeaders(h http.Header, zone string) {
-	h.Set("RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;w=60`, zone, r.Limit))
-	wait := r.ResetAfter
+	var buffer [64]byte
+	name := append(append(append(buffer[:0], '"'), zone...), '"')
+	policy := strconv.AppendInt(append(name, ";q="...), r.Limit, 10)
+	h["Ratelimit-Policy"] = []string{string(append(policy, ";w=60"...))}
+	state := strconv.AppendInt(append(name, ";r="...), r.Remaining, 10)
+	state = strconv.AppendInt(append(state, ";t="...), int64(r.ResetAfter/time.Second), 10)
+	h["Ratelimit"] = []string{string(state)}
 	if !r.Allowed {
-		wait = r.RetryAfter
-		h.Set("Retry-After", r.RetryAfterSeconds())
+		h["Retry-After"] = []string{r.RetryAfterSeconds()}
 	}
-	h.Set("RateLimit", fmt.Sprintf(`"%s";r=%d;t=%d`, zone, r.Remaining, wait/time.Second))
 }
