@@ -6,6 +6,7 @@
 //	contract_test.go   the shape of requests and answers
 //	limits_test.go     what a caller may send in a minute
 //	isolation_test.go  workspaces and modes see nothing of each other
+//	grpc_walk_test.go  the walk as an internal service makes it
 //	codes_test.go      every error code has a request that produces it
 //	outage_test.go     what is said when a dependency is lost
 //	apart_test.go      the gateway as a process of its own

@@ -1,0 +1,120 @@
+package e2e_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// TestWalkOverGRPC: what REST can do, an internal service does over gRPC with
+// the same credentials, from the first account to the approved commission.
+// Clicks alone come over HTTP, from the edge.
+func TestWalkOverGRPC(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	conn := sys.dial(t)
+	accounts, workspaces := affiliatev1.NewAccountServiceClient(conn), affiliatev1.NewWorkspaceServiceClient(conn)
+	programs, participants := affiliatev1.NewProgramServiceClient(conn), affiliatev1.NewParticipantServiceClient(conn)
+	conversions, commissions := affiliatev1.NewConversionServiceClient(conn), affiliatev1.NewCommissionServiceClient(conn)
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	as := func(credential string) context.Context {
+		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+credential, "x-mode", "test")
+	}
+
+	registered, err := accounts.RegisterMerchant(t.Context(), &affiliatev1.RegisterMerchantRequest{
+		Email: fresh("merchant") + "@example.com", Password: password, Name: "Mara", WorkspaceName: "Shop",
+	})
+	ok(err)
+	refreshed, err := accounts.RefreshSession(t.Context(), &affiliatev1.RefreshSessionRequest{RefreshToken: registered.GetRefreshToken()})
+	ok(err)
+	merchant := as(refreshed.GetAccessToken())
+	partnered, err := accounts.RegisterPartner(t.Context(), &affiliatev1.RegisterPartnerRequest{
+		Email: fresh("partner") + "@example.com", Password: password, Name: "Pia",
+	})
+	ok(err)
+	partner := as(partnered.GetAccessToken())
+
+	keys, err := workspaces.GetApiKeys(merchant, &affiliatev1.GetApiKeysRequest{})
+	ok(err)
+	secret, err := workspaces.CreateApiKey(merchant, &affiliatev1.CreateApiKeyRequest{Name: "server"})
+	ok(err)
+
+	hold, byItself, website := int32(0), false, "https://shop.example"
+	program, err := programs.CreateProgram(merchant, &affiliatev1.CreateProgramRequest{
+		Name: "Shop", WebsiteUrl: &website,
+		CommissionRules: &affiliatev1.CommissionRules{HoldPeriodDays: &hold, AutoApproval: &byItself},
+	})
+	ok(err)
+	id := program.GetId()
+	program, err = programs.UpdateProgram(merchant, &affiliatev1.UpdateProgramRequest{
+		ProgramId: id, Name: "Shop and more", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}},
+	})
+	ok(err)
+	if program.GetName() != "Shop and more" || program.GetWebsiteUrl() != website {
+		t.Errorf("patched to %v", program)
+	}
+	_, err = programs.PauseProgram(merchant, &affiliatev1.PauseProgramRequest{ProgramId: id})
+	wantStatus(t, err, codes.FailedPrecondition, "PROGRAM_STATE_INVALID")
+	_, err = programs.ActivateProgram(merchant, &affiliatev1.ActivateProgramRequest{ProgramId: id})
+	ok(err)
+
+	applied, err := participants.Apply(partner, &affiliatev1.ApplyRequest{ProgramId: id})
+	ok(err)
+	_, err = participants.Apply(partner, &affiliatev1.ApplyRequest{ProgramId: id})
+	wantStatus(t, err, codes.AlreadyExists, "APPLICATION_DUPLICATE")
+	approved, err := participants.ApproveParticipant(merchant, &affiliatev1.ApproveParticipantRequest{ProgramId: id, ParticipantId: applied.GetId()})
+	ok(err)
+	listed, err := participants.ListParticipants(merchant, &affiliatev1.ListParticipantsRequest{ProgramId: id})
+	ok(err)
+	if approved.GetStatus() != affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED || listed.GetTotal() != 1 {
+		t.Errorf("participant %v of %d", approved, listed.GetTotal())
+	}
+
+	w := world{sys: sys, publicKey: keys.GetPublicKey(), code: applied.GetReferralCode()}
+	click := w.click(t)
+	amount, currency := int64(10_000), "USD"
+	made, err := conversions.ReportConversion(as(secret.GetSecretKey()), &affiliatev1.ReportConversionRequest{
+		EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: fresh("order"),
+		AmountCents: &amount, Currency: &currency, ClickId: &click,
+	})
+	ok(err)
+	if made.GetCommission().GetAmountCents() != 2000 {
+		t.Fatalf("earned %v", made)
+	}
+	commission := made.GetCommission().GetId()
+	_, err = commissions.ApproveCommission(merchant, &affiliatev1.ApproveCommissionRequest{ProgramId: id, CommissionId: commission})
+	ok(err)
+	read, err := commissions.GetCommission(merchant, &affiliatev1.GetCommissionRequest{ProgramId: id, CommissionId: commission})
+	ok(err)
+	if read.GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED || len(read.GetHistory()) != 2 || read.GetClickId() != click {
+		t.Errorf("commission %v", read)
+	}
+	list, err := commissions.ListProgramCommissions(merchant, &affiliatev1.ListProgramCommissionsRequest{
+		ProgramId: id, Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED,
+	})
+	ok(err)
+	if list.GetTotal() != 1 {
+		t.Errorf("listed %v", list)
+	}
+
+	// Both ways in show the same, and logging out here ends the session there.
+	rest := sys.caller().as(refreshed.GetAccessToken()).with("X-Mode", "test")
+	path := "/api/v1/programs/" + id + "/commissions/" + commission
+	rest.get(t, path).want(http.StatusOK).wantFields(object{"status": "approved", "amountCents": 2000})
+	_, err = accounts.Logout(t.Context(), &affiliatev1.LogoutRequest{RefreshToken: refreshed.GetRefreshToken()})
+	ok(err)
+	_, err = programs.GetProgram(merchant, &affiliatev1.GetProgramRequest{ProgramId: id})
+	wantStatus(t, err, codes.Unauthenticated, "UNAUTHORIZED")
+	rest.get(t, path).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
+}
