@@ -126,6 +126,9 @@ func newStream(t testing.TB, url string) *stream {
 	return &stream{t: t, url: url, client: client, writer: clickstream.NewWriter(client, 1)}
 }
 
+// claimIdle is how long an entry of another consumer is left alone here.
+const claimIdle = 30 * time.Millisecond
+
 func (s *stream) reader(consumer string) *clickstream.Reader {
 	s.t.Helper()
 	client, err := clickstream.Connect(s.url)
@@ -134,7 +137,7 @@ func (s *stream) reader(consumer string) *clickstream.Reader {
 	check(s.t, err)
 	s.t.Cleanup(func() { _, _ = client.Close(), blocking.Close() })
 	return clickstream.NewReader(client, blocking, clickstream.ReaderConfig{
-		Shards: 1, Consumer: consumer, Block: 50 * time.Millisecond, ClaimIdle: 30 * time.Millisecond,
+		Shards: 1, Consumer: consumer, Block: 50 * time.Millisecond, ClaimIdle: claimIdle,
 	})
 }
 
@@ -266,16 +269,19 @@ func TestCrashBetweenCommitAndAcknowledgementDoublesNothing(t *testing.T) {
 func TestDeadConsumersClicksAreTakenOver(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	dead := s.reader("dead")
-	for range 100 {
+	const left = 300 // more than one claim takes
+	for range left {
 		s.append(click())
 	}
-	for range 2 {
+	for s.pending() < left {
 		_, err := dead.Next(t.Context(), 0)
 		check(t, err)
 	}
+	time.Sleep(2 * claimIdle)
 	ingester, _ := s.ingester("alive", store)
+	ingester.cfg.ClaimEvery = time.Hour // all of it in one go
 	defer run(ingester)()
-	eventually(t, "all stored", func() bool { n, _ := store.count(); return n == 100 })
+	eventually(t, "all stored", func() bool { n, _ := store.count(); return n == left })
 	eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
 }
 

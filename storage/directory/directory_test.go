@@ -246,9 +246,6 @@ func TestBatchSurvivesAForgottenScript(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	f.complete(t)
-	if testing.Short() {
-		t.Skip("sixty thousand round trips")
-	}
 	var askers sync.WaitGroup
 	for worker := range 8 {
 		askers.Go(func() {
