@@ -13,6 +13,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/httpedge"
 )
 
 // batchClicks is ClickBatch.clicks.
@@ -93,7 +94,7 @@ func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, who c
 	if traced && from.addr.IsValid() {
 		hash := c.hashes.sum(at, "ip", from.addr.AsSlice())
 		dst = appendBytes(dst, clickIPHash, hash[:])
-		dst = appendBytes(dst, clickIPPrefix, prefixOf(from.addr))
+		dst = appendBytes(dst, clickIPPrefix, httpedge.AddressPrefix(from.addr))
 	}
 	if traced && from.agent != "" {
 		hash := c.hashes.sum(at, "ua", []byte(from.agent))
@@ -122,15 +123,6 @@ func appendNumber(dst []byte, field protowire.Number, value int64) []byte {
 	}
 	dst = protowire.AppendTag(dst, field, protowire.VarintType)
 	return protowire.AppendVarint(dst, uint64(value))
-}
-
-// prefixOf is the part of an address that is kept in clear.
-func prefixOf(addr netip.Addr) string {
-	bits := 48
-	if addr.Is4() {
-		bits = 24
-	}
-	return netip.PrefixFrom(addr, bits).Masked().String()
 }
 
 func edgeMode(mode affiliate.Mode) edgev1.Mode {

@@ -75,6 +75,19 @@ func LimitSubject(addr netip.Addr) string {
 	}
 }
 
+// AddressPrefix is the part of an address that may be kept in clear and logged:
+// the /24 of an IPv4 address, the /48 of an IPv6 address; empty for none.
+func AddressPrefix(addr netip.Addr) string {
+	switch {
+	case !addr.IsValid():
+		return ""
+	case addr.Is4():
+		return netip.PrefixFrom(addr, 24).Masked().String()
+	default:
+		return netip.PrefixFrom(addr, 48).Masked().String()
+	}
+}
+
 // Secure reports whether the request may be served: it came over TLS, or the
 // nearest trusted proxy says that it received it over HTTPS, or plain HTTP is
 // allowed (development). Otherwise the only answer is 403 HTTPS_REQUIRED.

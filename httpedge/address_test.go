@@ -25,6 +25,17 @@ func proxies(t testing.TB, list string) []netip.Prefix {
 	return trusted
 }
 
+func TestAddressPrefix(t *testing.T) {
+	for addr, want := range map[string]string{"203.0.113.9": "203.0.113.0/24", "2001:db8:1:2::3": "2001:db8:1::/48"} {
+		if got := AddressPrefix(netip.MustParseAddr(addr)); got != want {
+			t.Errorf("%s is kept as %q, want %q", addr, got, want)
+		}
+	}
+	if got := AddressPrefix(netip.Addr{}); got != "" {
+		t.Errorf("no address is kept as %q", got)
+	}
+}
+
 func TestClientAddr(t *testing.T) {
 	const proxy = "10.0.0.1:5000"
 	cases := []struct {

@@ -121,7 +121,7 @@ func (f *frame) logAccess(ctx context.Context, req any, info *grpc.UnaryServerIn
 		slog.String("request_id", c.requestID),
 		slog.String("method", info.FullMethod),
 		slog.String("code", status.Code(err).String()),
-		slog.String("client", addressPrefix(c.address)),
+		slog.String("client", httpedge.AddressPrefix(c.address)),
 		slog.Duration("took", f.now().Sub(start)))
 	return resp, err
 }

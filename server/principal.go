@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/httpedge"
 )
 
 // Credential is a kind of credential, and in a policy a set of them.
@@ -67,7 +68,7 @@ func PrincipalFrom(ctx context.Context) Principal {
 func ActorFrom(ctx context.Context) affiliate.Actor {
 	p := PrincipalFrom(ctx)
 	c := callerFrom(ctx)
-	actor := affiliate.Actor{RequestID: c.requestID, AddressPrefix: addressPrefix(c.address)}
+	actor := affiliate.Actor{RequestID: c.requestID, AddressPrefix: httpedge.AddressPrefix(c.address)}
 	switch p.Kind {
 	case MerchantToken, PartnerToken:
 		actor.User = &p.User
@@ -88,20 +89,4 @@ func withCaller(ctx context.Context, c caller) context.Context {
 func callerFrom(ctx context.Context) caller {
 	c, _ := ctx.Value(callerKey{}).(caller)
 	return c
-}
-
-// addressPrefix shortens an address to what may be kept: /24 or /48.
-func addressPrefix(addr netip.Addr) string {
-	if !addr.IsValid() {
-		return ""
-	}
-	bits := 24
-	if addr.Is6() {
-		bits = 48
-	}
-	prefix, err := addr.Prefix(bits)
-	if err != nil {
-		return ""
-	}
-	return prefix.String()
 }

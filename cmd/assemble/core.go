@@ -23,6 +23,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/gateway"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -86,7 +87,7 @@ type Core struct {
 // NewCore connects and builds; nothing runs yet. The schema must be there
 // (postgres.Migrate). Close it when done.
 func NewCore(ctx context.Context, cfg settings.Core, log *slog.Logger, now func() time.Time) (*Core, error) {
-	c := &Core{cfg: cfg, log: log, now: now, registry: newRegistry()}
+	c := &Core{cfg: cfg, log: log, now: now, registry: private.NewRegistry()}
 	if err := c.connect(ctx); err != nil {
 		c.Close()
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/gateway"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -52,6 +53,6 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, api, metrics net.List
 	}
 	return runAll(ctx, map[string]func(context.Context) error{
 		"API":     func(ctx context.Context) error { return serveHTTP(ctx, api, handler, apiTLS, log) },
-		"metrics": func(ctx context.Context) error { return serveMetrics(ctx, metrics, newRegistry(), ready, log) },
+		"metrics": func(ctx context.Context) error { return serveMetrics(ctx, metrics, private.NewRegistry(), ready, log) },
 	})
 }

@@ -11,10 +11,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
@@ -60,24 +59,7 @@ func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	return <-failed
 }
 
-func newRegistry() *prometheus.Registry {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return registry
-}
-
-// serveMetrics answers on the private port: /metrics, and the two probes for
-// those that cannot speak TLS.
+// serveMetrics answers on the private port.
 func serveMetrics(ctx context.Context, listener net.Listener, gatherer prometheus.Gatherer, ready func(context.Context) error, log *slog.Logger) error {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := ready(r.Context()); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
-	return serveHTTP(ctx, listener, mux, nil, log)
+	return serveHTTP(ctx, listener, private.Handler(gatherer, ready), nil, log)
 }

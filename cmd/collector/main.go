@@ -8,19 +8,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
+	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/httpedge"
@@ -52,46 +47,35 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("TRIBUTARY_COLLECTOR_LISTEN: %w", err)
 	}
-	private, err := listen.Listen(ctx, "tcp", cfg.MetricsListen)
+	watched, err := listen.Listen(ctx, "tcp", cfg.MetricsListen)
 	if err != nil {
 		return errors.Join(fmt.Errorf("TRIBUTARY_METRICS_LISTEN: %w", err), listener.Close())
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := private.NewRegistry()
 	edge, err := collector.Open(cfg.Edge(), log, registry)
 	if err != nil {
-		return errors.Join(err, listener.Close(), private.Close())
+		return errors.Join(err, listener.Close(), watched.Close())
 	}
-	metrics := httpedge.NewServer(privateHandler(edge, registry), log)
+	ready := func(ctx context.Context) error {
+		if missing := edge.NotReady(ctx); missing != "" {
+			return errors.New(missing)
+		}
+		return nil
+	}
+	metrics := httpedge.NewServer(private.Handler(registry, ready), log)
 	// A collector that nobody can watch ends, as it does when it cannot serve.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	metricsServed := make(chan error, 1)
 	go func() {
 		defer end()
-		metricsServed <- httpedge.Serve(metrics, private, nil)
+		metricsServed <- httpedge.Serve(metrics, watched, nil)
 	}()
 
-	log.Info("collector is listening", "address", listener.Addr().String(), "tls", config != nil, "metrics", private.Addr().String())
+	log.Info("collector is listening", "address", listener.Addr().String(), "tls", config != nil, "metrics", watched.Addr().String())
 	err = edge.Run(ctx, listener, config)
 
 	ending, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	return errors.Join(err, metrics.Shutdown(ending), <-metricsServed)
-}
-
-// privateHandler is for whoever watches this process: metrics, and the probes
-// of those that cannot speak TLS.
-func privateHandler(edge *collector.Collector, registry *prometheus.Registry) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if missing := edge.NotReady(r.Context()); missing != "" {
-			http.Error(w, missing, http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = io.WriteString(w, "ok\n")
-	})
-	return mux
 }

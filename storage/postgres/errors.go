@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -17,13 +18,24 @@ const (
 )
 
 // uniqueRefusals names, for each unique index that a caller can run into, what
-// the caller is told. Any other violation is an accident.
+// the caller is told. Where ON CONFLICT decides, no violation arises; any other
+// is an accident.
 var uniqueRefusals = map[string]affiliate.Reason{
 	"users_kind_email_key": affiliate.ReasonEmailTaken,
 	"programs_slug":        affiliate.ReasonSlugTaken,
-	"participants_once":    affiliate.ReasonApplicationDuplicate,
-	"referral_codes_pkey":  affiliate.ReasonReferralCodeTaken,
-	"conversions_external": affiliate.ReasonConversionDuplicate,
+}
+
+// oneRow reads the only row of a query by its columns' names. None is NOT_FOUND.
+func oneRow[T any](rows pgx.Rows, err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, err
+	}
+	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return row, err
 }
 
 // refusal turns a unique violation that a caller caused into its reason and

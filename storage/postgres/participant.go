@@ -87,14 +87,7 @@ func (s *Store) Participant(ctx context.Context, scope affiliate.Scope, program 
 }
 
 func readParticipant(ctx context.Context, db queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (affiliate.Participant, error) {
-	rows, err := db.Query(ctx, selectParticipant, scope.Workspace, scope.Mode, program, id)
-	if err != nil {
-		return affiliate.Participant{}, err
-	}
-	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[participantRow])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return affiliate.Participant{}, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
+	row, err := oneRow[participantRow](db.Query(ctx, selectParticipant, scope.Workspace, scope.Mode, program, id))
 	return row.participant(), err
 }
 
@@ -199,14 +192,7 @@ func openProgram(ctx context.Context, tx pgx.Tx, a affiliate.Application) (affil
 		from programs p
 		where p.id = $1 and p.mode = $2 and p.status = 'active' and p.is_public
 		for share`
-	rows, err := tx.Query(ctx, open, a.Program, a.Mode)
-	if err != nil {
-		return affiliate.Program{}, err
-	}
-	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[programRow])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return affiliate.Program{}, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
+	row, err := oneRow[programRow](tx.Query(ctx, open, a.Program, a.Mode))
 	return row.program(), err
 }
 

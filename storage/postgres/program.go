@@ -194,14 +194,7 @@ type queryer interface {
 }
 
 func readProgram(ctx context.Context, db queryer, sql string, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
-	rows, err := db.Query(ctx, sql, scope.Workspace, scope.Mode, id)
-	if err != nil {
-		return affiliate.Program{}, err
-	}
-	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[programRow])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return affiliate.Program{}, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
+	row, err := oneRow[programRow](db.Query(ctx, sql, scope.Workspace, scope.Mode, id))
 	return row.program(), err
 }
 
