@@ -36,19 +36,29 @@ type Method string
 const (
 	ByClick     Method = "click"
 	ByPromoCode Method = "promo_code"
+	// ByCustomer: an earlier event bound the customer.
+	ByCustomer Method = "customer"
+	// ByHand: a person gave the conversion to the participant.
+	ByHand Method = "manual"
 )
 
 // AttributionReason is the one word for why a conversion was, or was not,
 // attributed and paid (DECISIONS.md section 3).
 type AttributionReason string
 
-// WhyClickMatched is the reason of a conversion that is attributed and earns.
-const WhyClickMatched AttributionReason = "CLICK_MATCHED"
+// Attributed, and it earns.
+const (
+	WhyClickMatched     AttributionReason = "CLICK_MATCHED"
+	WhyPromoCodeMatched AttributionReason = "PROMO_CODE_MATCHED"
+	WhyCustomerBound    AttributionReason = "CUSTOMER_BOUND"
+	WhyReassigned       AttributionReason = "MANUALLY_REASSIGNED"
+)
 
 // Attributed, but nothing is earned.
 const (
 	WhyParticipantNotApproved AttributionReason = "PARTICIPANT_NOT_APPROVED"
 	WhyRuleNotApplicable      AttributionReason = "RULE_NOT_APPLICABLE"
+	WhyRecurringLimitReached  AttributionReason = "RECURRING_LIMIT_REACHED"
 )
 
 // Not attributed.
@@ -57,6 +67,7 @@ const (
 	WhyClickExpired         AttributionReason = "CLICK_EXPIRED"
 	WhyClickAfterConversion AttributionReason = "CLICK_AFTER_CONVERSION"
 	WhyPromoCodeUnknown     AttributionReason = "PROMO_CODE_UNKNOWN"
+	WhyPromoCodeInactive    AttributionReason = "PROMO_CODE_INACTIVE"
 	WhyProgramInactive      AttributionReason = "PROGRAM_INACTIVE"
 	WhyParticipantErased    AttributionReason = "PARTICIPANT_ERASED"
 )
@@ -64,9 +75,6 @@ const (
 // whyOutranked is why an eligible signal is a losing candidate; it is never the
 // reason of a decision.
 const whyOutranked AttributionReason = "OUTRANKED"
-
-// ClickFirst is the order in which signals are judged: click, then promo code.
-const ClickFirst = "click_first"
 
 // Earner is the participation that a signal leads to, and what its programme
 // says about earning.
@@ -76,11 +84,23 @@ type Earner struct {
 	ProgramStatus     ProgramStatus
 	Currency          string
 	Model             AttributionModel
-	Rule              RuleSnapshot
+	Precedence        SignalPrecedence
+	WindowDays        int
+	Rule              RuleSnapshot // its Source is still empty
 	Participant       ParticipantID
 	Partner           UserID
 	ParticipantStatus ParticipantStatus
 	ParticipantErased bool
+	// Brought is what the participant had brought before this conversion. It is
+	// read only for rules with tiers.
+	Brought Brought
+}
+
+// Brought is what a participant has brought to a programme: conversions that
+// were not refunded in full, and their revenue in the programme's currency.
+type Brought struct {
+	Conversions  int64
+	RevenueCents int64
 }
 
 // FoundClick is a click of the workspace, in either mode, with its earner.
@@ -88,7 +108,43 @@ type FoundClick struct {
 	Mode       Mode
 	ReceivedAt time.Time
 	ExpiresAt  time.Time // last instant of the window, inclusive
+	Link       LinkID
 	Earner     Earner
+}
+
+// FoundPromoCode is a promo code of the workspace, in either mode, with its
+// earner.
+type FoundPromoCode struct {
+	ID             PromoCodeID
+	Mode           Mode
+	Active         bool
+	ExpiresAt      *time.Time // last instant, inclusive; nil: no end
+	MaxRedemptions *int64     // nil: no limit
+	Redemptions    int64
+	Earner         Earner
+}
+
+// FoundCustomer is what is known of the buyer whom the merchant named.
+type FoundCustomer struct {
+	// Binding is nil until an event of the customer was attributed.
+	Binding *Binding
+	// Payments are those that were attributed so far, by programme.
+	Payments map[ProgramID]CustomerPayments
+}
+
+// Binding ties a customer to the participant who brought it.
+type Binding struct {
+	BoundAt time.Time
+	// WindowEndsAt is the last instant in which, under FirstClick, the binding
+	// beats a later click. It never ends otherwise.
+	WindowEndsAt time.Time
+	Earner       Earner
+}
+
+// CustomerPayments counts a customer's payments in a programme.
+type CustomerPayments struct {
+	Count   int
+	FirstAt time.Time // when the first of them happened
 }
 
 // AttributionInputs is all that a decision depends on.
@@ -101,8 +157,19 @@ type AttributionInputs struct {
 	// id was reported, or no such click is known.
 	Click      *ClickID
 	FoundClick *FoundClick
-	// PromoCode is the code that was reported, case-folded.
-	PromoCode *string
+	// PromoCode is the code that was reported, case-folded, FoundPromoCode what it
+	// is; nil when there is none.
+	PromoCode      *string
+	FoundPromoCode *FoundPromoCode
+	// Customer is set when the buyer was named.
+	Customer *FoundCustomer
+	// Assigned is set when a person gives the conversion to a participant; the
+	// signals are not looked at then.
+	Assigned *Earner
+	// IsRecurring, ProductIDs and LineItems are as reported.
+	IsRecurring bool
+	ProductIDs  []string
+	LineItems   []LineItem
 }
 
 // OtherMode reports whether a signal resolves in the mode that the conversion
@@ -131,6 +198,16 @@ type Decision struct {
 	Participant *ParticipantID `json:"-"`
 	Click       *ClickID       `json:"-"`
 	PromoCode   *string        `json:"-"`
+	// Link is the click's, set with Click.
+	Link *LinkID `json:"-"`
+	// Redeems is the promo code that this conversion uses up one redemption of:
+	// one that could be used, whether or not it won.
+	Redeems *PromoCodeID `json:"-"`
+	// RecurringIndex is which payment of the customer in the programme this is,
+	// from 1; nil without a customer, and for events that are no payments.
+	RecurringIndex *int `json:"-"`
+	// DecidedBy is the person who assigned it.
+	DecidedBy *UserID `json:"-"`
 	// ClickedAt and ExpiresAt belong to the click that Reason is about.
 	ClickedAt *time.Time `json:"-"`
 	ExpiresAt *time.Time `json:"-"`
@@ -181,7 +258,7 @@ type TraceProgram struct {
 	// Model ranks a customer's binding against a later click; without a binding
 	// it changes nothing.
 	Model      AttributionModel `json:"model"`
-	Precedence string           `json:"precedence"`
+	Precedence SignalPrecedence `json:"precedence"`
 }
 
 // Candidate is a signal that could have won.
@@ -331,7 +408,7 @@ func (a *attribution) decide(signals []signal) Decision {
 		d.ClickedAt, d.ExpiresAt = deciding.At, deciding.ExpiresAt
 	}
 	if earner := deciding.earner; earner != nil {
-		a.trace.Program = &TraceProgram{ID: earner.Program, Model: earner.Model, Precedence: ClickFirst}
+		a.trace.Program = &TraceProgram{ID: earner.Program, Model: earner.Model, Precedence: earner.Precedence}
 		if deciding.At != nil && deciding.ExpiresAt != nil {
 			a.trace.Program.WindowDays = int(deciding.ExpiresAt.Sub(*deciding.At) / (24 * time.Hour))
 		}

@@ -19,11 +19,10 @@ const (
 // Click is one registered click, resolved to the participant that its code
 // belonged to at that time. Instants are UTC with milliseconds.
 type Click struct {
-	ID          ClickID
-	Scope       Scope
-	Program     ProgramID
-	Participant ParticipantID
-	// Link is zero for the participant's default link.
+	ID           ClickID
+	Scope        Scope
+	Program      ProgramID
+	Participant  ParticipantID
 	Link         LinkID
 	ReferralCode string // case-folded
 	// ClickedAt is the time inside the id. It picks the partition, so that a
@@ -50,16 +49,12 @@ type Click struct {
 	UAHash         []byte
 	IsBot          bool
 	BotReason      string
+	// ForeignOrigin: the page is none of the workspace's allowed origins.
+	ForeignOrigin bool
 }
 
 // UTM are the campaign parameters of the landing URL.
 type UTM struct{ Source, Medium, Campaign, Term, Content string }
-
-// Link is one of a participant's links.
-type Link struct{ ID LinkID }
-
-// LinkID identifies a link.
-type LinkID = ID[Link]
 
 // WindowEnd is the last instant at which a click received at receivedAt still
 // earns: exactly days × 24 hours later, inclusive.

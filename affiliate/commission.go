@@ -29,7 +29,37 @@ const (
 type RuleSnapshot struct {
 	Version int   `json:"version"`
 	Rules   Rules `json:"rules"`
+	// Override is the participant's own rate, Group its group's; nil without one.
+	Override *Rate      `json:"override,omitempty"`
+	Group    *GroupRate `json:"group,omitempty"`
+	// Source says what gave the rate.
+	Source RateSource `json:"source,omitempty"`
 }
+
+// GroupRate is a group as a snapshot keeps it.
+type GroupRate struct {
+	ID   GroupID `json:"id"`
+	Name string  `json:"name"`
+	Rate
+}
+
+// RateSource is what gave a commission its rate, the most specific first
+// (DECISIONS.md section 6).
+type RateSource string
+
+// The sources. The last three are all of the programme: the rate of the event,
+// the rate from the second payment on, its own.
+const (
+	FromParticipant RateSource = "participant"
+	FromProduct     RateSource = "product"
+	FromGroup       RateSource = "group"
+	FromTier        RateSource = "tier"
+	FromEvent       RateSource = "event"
+	FromLater       RateSource = "later"
+	FromProgram     RateSource = "program"
+	// FromMixed: the lines of one order have rates of different sources.
+	FromMixed RateSource = "mixed"
+)
 
 // Commission is what a partner earns by one conversion.
 type Commission struct {

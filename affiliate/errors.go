@@ -38,6 +38,12 @@ const (
 	ReasonCommissionNotPending Reason = "COMMISSION_NOT_PENDING"
 	ReasonCommissionHoldActive Reason = "COMMISSION_HOLD_ACTIVE"
 	ReasonCommissionTerminal   Reason = "COMMISSION_TERMINAL"
+	ReasonLastOwner            Reason = "LAST_OWNER"
+	ReasonGroupInUse           Reason = "GROUP_IN_USE"
+	ReasonLinkLimitExceeded    Reason = "LINK_LIMIT_EXCEEDED"
+	ReasonPromoCodeTaken       Reason = "PROMO_CODE_TAKEN"
+	ReasonBulkAllFailed        Reason = "BULK_ALL_FAILED"
+	ReasonOriginNotAllowed     Reason = "ORIGIN_NOT_ALLOWED"
 )
 
 // Error is a refusal that the caller may see. Anything else that a function

@@ -23,6 +23,10 @@ const (
 	EventParticipantSuspended   EventName = "participant.suspended"
 	EventParticipantReinstated  EventName = "participant.reinstated"
 	EventProgramUpdated         EventName = "program.updated"
+	EventLinkCreated            EventName = "link.created"
+	EventLinkUpdated            EventName = "link.updated"
+	EventPromoCodeCreated       EventName = "promo_code.created"
+	EventPromoCodeDeactivated   EventName = "promo_code.deactivated"
 )
 
 // apiVersion is the version of every payload (SPEC.md section 9).

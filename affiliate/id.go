@@ -34,6 +34,14 @@ type (
 	DecisionID = ID[Decision]
 	// LoginTryID identifies a try to log in.
 	LoginTryID = ID[LoginTry]
+	// GroupID identifies a group of partners.
+	GroupID = ID[Group]
+	// LinkID identifies a link.
+	LinkID = ID[Link]
+	// PromoCodeID identifies a promo code.
+	PromoCodeID = ID[PromoCode]
+	// InviteID identifies an invitation.
+	InviteID = ID[Invite]
 	// EventID identifies an event.
 	EventID = ID[Event]
 )

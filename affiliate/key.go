@@ -37,19 +37,24 @@ type Key struct {
 
 // NewKey makes a key of 190 random bits.
 func NewKey(kind KeyKind, mode Mode) Key {
-	body := make([]byte, 0, keyRandom)
+	text := prefixOf(kind, mode) + randomBase62(keyRandom)
+	return Key{Kind: kind, Mode: mode, text: text + checksum(text)}
+}
+
+// randomBase62 draws n characters, each as likely as any other.
+func randomBase62(n int) string {
+	drawn := make([]byte, 0, n)
 	var draw [keyRandom]byte
-	for len(body) < keyRandom {
-		_, _ = rand.Read(draw[:])
+	for len(drawn) < n {
+		_, _ = rand.Read(draw[:]) // crypto/rand.Read never fails
 		for _, b := range draw {
 			// 248 = 4 × 62: larger bytes would favour the first letters.
-			if b < 248 && len(body) < keyRandom {
-				body = append(body, base62[b%62])
+			if b < 248 && len(drawn) < n {
+				drawn = append(drawn, base62[b%62])
 			}
 		}
 	}
-	text := prefixOf(kind, mode) + string(body)
-	return Key{Kind: kind, Mode: mode, text: text + checksum(text)}
+	return string(drawn)
 }
 
 // ParseKey reads a key and checks its prefix, alphabet, length and checksum. It

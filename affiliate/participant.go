@@ -30,6 +30,11 @@ type Participant struct {
 	PartnerEmail     string
 	Status           ParticipantStatus
 	ReferralCode     string // case-folded
+	Group            *GroupID
+	Override         *Rate // wins over every other rate
+	Tags             []string
+	Note             *string
+	Stats            ParticipantStats
 	Answers          map[string]string
 	TermsAcceptedAt  *time.Time
 	AppliedAt        time.Time
@@ -42,6 +47,16 @@ type Participant struct {
 	Version          int // one more with every change
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
+}
+
+// ParticipantStats is what a participant has brought and earned since ever;
+// amounts are in minor units of the programme's currency.
+type ParticipantStats struct {
+	Clicks          int64 // without those of bots
+	Conversions     int64
+	RevenueCents    int64
+	CommissionCents int64 // neither rejected nor refunded
+	BalanceCents    int64 // approved and not paid
 }
 
 // ParticipantMove is what a merchant does with a participant.
@@ -130,11 +145,37 @@ type ReferralTarget struct {
 	Code        string // case-folded
 	Program     ProgramID
 	Participant ParticipantID
-	Link        LinkID // zero: the participant's default link
-	// Active says that the programme is: clicks of others are turned away.
+	// Active says that the programme is and that the link was not deleted: other
+	// clicks are turned away.
 	Active     bool
 	WindowDays int
 	Model      AttributionModel
+	// Link is where the code leads; of an alias, the default link.
+	Link ShortLink
+	// Discount is the participant's newest promo code that can be used; nil
+	// without one.
+	Discount *Discount
+}
+
+// ShortLink is a link as the redirect at the edge needs it.
+type ShortLink struct {
+	ID  LinkID
+	Key string // ten base62 characters
+	// Code is the link's current one, which an alias is not.
+	Code string
+	// TargetURL is the link's URL; empty when its host is not allowed any more.
+	TargetURL string
+	SubID     string
+	UTM       UTM
+}
+
+// Discount is a promo code that a landing page may offer.
+type Discount struct {
+	PromoCode string
+	Type      DiscountType
+	Value     int64 // basis points, or minor units of Currency
+	Currency  string
+	ExpiresAt *time.Time
 }
 
 // Lengths of a referral code. A code that is made from a name leaves room for

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,11 +50,34 @@ const (
 	FirstClick AttributionModel = "first_click"
 )
 
+// SignalPrecedence says which of a conversion's signals is judged first.
+type SignalPrecedence string
+
+// The two orders. The customer's binding comes last in both, but for a live one
+// under FirstClick, which stands before the click.
+const (
+	ClickFirst     SignalPrecedence = "click_first"
+	PromoCodeFirst SignalPrecedence = "promo_code_first"
+)
+
+// FraudPolicy says what fraud rules do with what they find.
+type FraudPolicy string
+
+// The policies (DECISIONS.md section 10).
+const (
+	FraudOff     FraudPolicy = "off"
+	FraudObserve FraudPolicy = "observe"
+	FraudFlag    FraudPolicy = "flag"
+	FraudBlock   FraudPolicy = "block"
+)
+
 // Defaults of a programme (DECISIONS.md section 6).
 const (
-	DefaultWindowDays = 30
-	DefaultModel      = LastClick
-	DefaultLinkParam  = "via"
+	DefaultWindowDays  = 30
+	DefaultModel       = LastClick
+	DefaultPrecedence  = ClickFirst
+	DefaultLinkParam   = "via"
+	DefaultFraudPolicy = FraudFlag
 )
 
 // Program is a merchant's programme with the rules in force.
@@ -70,11 +94,15 @@ type Program struct {
 	Currency            string // ISO 4217
 	WindowDays          int    // attribution window, days of 24 hours
 	Model               AttributionModel
+	Precedence          SignalPrecedence
 	LinkParam           string
 	AutoApprovePartners bool
 	IsPublic            bool
 	Rules               Rules
 	RulesVersion        int
+	MinPayoutCents      int64
+	PayoutTermDays      int // days from approval to the payout that may contain it
+	FraudPolicy         FraudPolicy
 	TermsURL            *string
 	Version             int // one more with every change
 	CreatedAt           time.Time
@@ -112,6 +140,58 @@ type Rules struct {
 	HoldDays     int      `json:"hold_period_days"` // 0 to 180
 	AutoApproval bool     `json:"auto_approval"`
 	NetBasis     NetBasis `json:"net_basis"`
+	// Recurring bounds for how long a customer's payments earn.
+	Recurring Recurring `json:"recurring,omitzero"`
+	// LaterRateBps replaces the programme's own rate from a customer's second
+	// payment on; nil: the same rate.
+	LaterRateBps *int64 `json:"later_rate_bps,omitempty"`
+	// MinOrderCents and CapCents are in minor units of the programme's currency;
+	// nil: none.
+	MinOrderCents *int64 `json:"min_order_cents,omitempty"`
+	CapCents      *int64 `json:"cap_cents,omitempty"`
+	// Tiers ascend by their threshold and all have the same kind of it.
+	Tiers    []Tier        `json:"tiers,omitempty"`
+	Products []ProductRate `json:"products,omitempty"`
+	// Events are those that earn; none: purchase and renewal.
+	Events []EventRate `json:"events,omitempty"`
+}
+
+// Recurring bounds for how long a customer's payments earn. The zero value is
+// no bound.
+type Recurring struct {
+	// Once: only the first payment earns.
+	Once bool `json:"once,omitempty"`
+	// MaxMonths counts from the first payment, MaxPayments includes it; nil: no
+	// limit.
+	MaxMonths   *int `json:"max_months,omitempty"`
+	MaxPayments *int `json:"max_payments,omitempty"`
+}
+
+// Rate is what a sale pays where something more specific than the programme
+// decides: exactly one of the two is set.
+type Rate struct {
+	Bps       *int64 `json:"rate_bps,omitempty"`          // basis points, 0 to 10,000
+	FlatCents *int64 `json:"flat_amount_cents,omitempty"` // minor units of the programme's currency
+}
+
+// Tier is a rate by what a partner has brought before: exactly one of the two
+// thresholds is set.
+type Tier struct {
+	MinConversions  *int64 `json:"min_conversions,omitempty"`
+	MinRevenueCents *int64 `json:"min_revenue_cents,omitempty"`
+	RateBps         int64  `json:"rate_bps"`
+}
+
+// ProductRate is the rate of one product; a flat one pays for each unit.
+type ProductRate struct {
+	ProductID string `json:"product_id"`
+	Rate
+}
+
+// EventRate says that an event earns. A Rate that is zero is the programme's.
+type EventRate struct {
+	EventType EventType `json:"event_type"`
+	Rate
 }
 
 // DefaultRules pay 20 percent of the gross amount after 30 days, by themselves
@@ -122,14 +202,7 @@ func DefaultRules() Rules {
 }
 
 // Equal reports whether both say the same.
-func (r Rules) Equal(other Rules) bool {
-	return r.Type == other.Type && equalPtr(r.RateBps, other.RateBps) && equalPtr(r.FlatCents, other.FlatCents) &&
-		r.HoldDays == other.HoldDays && r.AutoApproval == other.AutoApproval && r.NetBasis == other.NetBasis
-}
-
-func equalPtr[T comparable](a, b *T) bool {
-	return a == b || a != nil && b != nil && *a == *b
-}
+func (r Rules) Equal(other Rules) bool { return reflect.DeepEqual(r, other) }
 
 // Change is what a patch does to one field: nothing, clear it, or set it.
 type Change[T any] struct {

@@ -91,6 +91,15 @@ var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterfa
 		return affiliatev1.RegisterParticipantServiceHandlerClient(ctx, mux, affiliatev1.NewParticipantServiceClient(conn))
 	},
 	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
+		return affiliatev1.RegisterPartnerServiceHandlerClient(ctx, mux, affiliatev1.NewPartnerServiceClient(conn))
+	},
+	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
+		return affiliatev1.RegisterLinkServiceHandlerClient(ctx, mux, affiliatev1.NewLinkServiceClient(conn))
+	},
+	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
+		return affiliatev1.RegisterPromoCodeServiceHandlerClient(ctx, mux, affiliatev1.NewPromoCodeServiceClient(conn))
+	},
+	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
 		return affiliatev1.RegisterConversionServiceHandlerClient(ctx, mux, affiliatev1.NewConversionServiceClient(conn))
 	},
 	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {

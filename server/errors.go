@@ -43,8 +43,13 @@ func readSpecs() map[affiliate.Reason]*affiliatev1.ErrorSpec {
 // *affiliate.Error speaks for itself; an ended context is unavailability; the
 // rest is an accident, whose words stay in the log.
 func toStatus(err error) *status.Status {
-	var refusal *affiliate.Error
+	var (
+		refusal *affiliate.Error
+		bulk    *bulkFailure
+	)
 	switch {
+	case errors.As(err, &bulk):
+		return bulk.status()
 	case errors.As(err, &refusal):
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), dependencyLost(err):
 		refusal = unavailable()
@@ -116,9 +121,15 @@ func dependencyLost(err error) bool {
 // isAccident reports whether err is none of the caller's business and has to be
 // logged with its words.
 func isAccident(err error) bool {
-	var refusal *affiliate.Error
+	var (
+		refusal *affiliate.Error
+		bulk    *bulkFailure
+	)
 	if errors.As(err, &refusal) {
 		return refusal.Reason == affiliate.ReasonInternal
+	}
+	if errors.As(err, &bulk) {
+		return false
 	}
 	return !errors.Is(err, context.Canceled)
 }

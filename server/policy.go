@@ -27,10 +27,13 @@ type Action string
 
 // The rows that have methods.
 const (
-	readDashboards Action = "read dashboards"
-	runPrograms    Action = "programmes, partners, links, codes"
-	review         Action = "approve, reject, override, review"
-	manageKeys     Action = "webhooks, API keys, processor"
+	readDashboards  Action = "read dashboards"
+	runPrograms     Action = "programmes, partners, links, codes"
+	review          Action = "approve, reject, override, review"
+	manageKeys      Action = "webhooks, API keys, processor"
+	manageWorkspace Action = "members, settings"
+	exportPersonal  Action = "exports of personal data, participant and buyer erasure"
+	ownWorkspace    Action = "account erasure, ownership"
 )
 
 // roles is the matrix: who may do what.
@@ -39,9 +42,12 @@ var roles = map[Action][]affiliate.Role{
 		affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager, affiliate.RoleFinance,
 		affiliate.RoleDeveloper, affiliate.RoleViewer,
 	},
-	runPrograms: {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager},
-	review:      {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager, affiliate.RoleFinance},
-	manageKeys:  {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleDeveloper},
+	runPrograms:     {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager},
+	review:          {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager, affiliate.RoleFinance},
+	manageKeys:      {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleDeveloper},
+	manageWorkspace: {affiliate.RoleOwner, affiliate.RoleAdmin},
+	exportPersonal:  {affiliate.RoleOwner, affiliate.RoleAdmin},
+	ownWorkspace:    {affiliate.RoleOwner},
 }
 
 // Policy is what a method demands of its caller.
@@ -85,29 +91,82 @@ var policies = map[string]Policy{
 	affiliatev1.AccountService_RefreshPartnerSession_FullMethodName:  open(ZoneAuth),
 	affiliatev1.AccountService_RefreshSession_FullMethodName:         open(ZoneAuth),
 	affiliatev1.AccountService_Logout_FullMethodName:                 open(ZoneAuth),
+	affiliatev1.AccountService_AcceptInvite_FullMethodName:           open(ZoneAuth),
 
-	affiliatev1.WorkspaceService_GetApiKeys_FullMethodName:   merchant(readDashboards),
-	affiliatev1.WorkspaceService_CreateApiKey_FullMethodName: merchant(manageKeys),
+	affiliatev1.WorkspaceService_GetWorkspace_FullMethodName:      merchant(readDashboards),
+	affiliatev1.WorkspaceService_UpdateWorkspace_FullMethodName:   merchant(manageWorkspace),
+	affiliatev1.WorkspaceService_ListMembers_FullMethodName:       merchant(readDashboards),
+	affiliatev1.WorkspaceService_UpdateMember_FullMethodName:      merchant(manageWorkspace),
+	affiliatev1.WorkspaceService_RemoveMember_FullMethodName:      merchant(manageWorkspace),
+	affiliatev1.WorkspaceService_TransferOwnership_FullMethodName: merchant(ownWorkspace),
+	affiliatev1.WorkspaceService_ListInvites_FullMethodName:       merchant(manageWorkspace),
+	affiliatev1.WorkspaceService_CreateInvite_FullMethodName:      merchant(manageWorkspace),
+	affiliatev1.WorkspaceService_RevokeInvite_FullMethodName:      merchant(manageWorkspace),
+	affiliatev1.WorkspaceService_ListAuditLog_FullMethodName:      merchant(manageWorkspace),
+	affiliatev1.WorkspaceService_ExportAuditLog_FullMethodName:    merchant(exportPersonal),
+	affiliatev1.WorkspaceService_GetApiKeys_FullMethodName:        merchant(readDashboards),
+	affiliatev1.WorkspaceService_CreateApiKey_FullMethodName:      merchant(manageKeys),
+	affiliatev1.WorkspaceService_RollApiKey_FullMethodName:        merchant(manageKeys),
+	affiliatev1.WorkspaceService_RevokeApiKey_FullMethodName:      merchant(manageKeys),
 
-	affiliatev1.ProgramService_CreateProgram_FullMethodName:   merchant(runPrograms),
-	affiliatev1.ProgramService_ListPrograms_FullMethodName:    merchant(readDashboards),
-	affiliatev1.ProgramService_GetProgram_FullMethodName:      merchant(readDashboards),
-	affiliatev1.ProgramService_UpdateProgram_FullMethodName:   merchant(runPrograms),
-	affiliatev1.ProgramService_ActivateProgram_FullMethodName: merchant(runPrograms),
-	affiliatev1.ProgramService_PauseProgram_FullMethodName:    merchant(runPrograms),
-	affiliatev1.ProgramService_ArchiveProgram_FullMethodName:  merchant(runPrograms),
+	affiliatev1.ProgramService_CreateProgram_FullMethodName:    merchant(runPrograms),
+	affiliatev1.ProgramService_ListPrograms_FullMethodName:     merchant(readDashboards),
+	affiliatev1.ProgramService_GetProgram_FullMethodName:       merchant(readDashboards),
+	affiliatev1.ProgramService_UpdateProgram_FullMethodName:    merchant(runPrograms),
+	affiliatev1.ProgramService_ActivateProgram_FullMethodName:  merchant(runPrograms),
+	affiliatev1.ProgramService_PauseProgram_FullMethodName:     merchant(runPrograms),
+	affiliatev1.ProgramService_ArchiveProgram_FullMethodName:   merchant(runPrograms),
+	affiliatev1.ProgramService_ListProgramRules_FullMethodName: merchant(readDashboards),
+	affiliatev1.ProgramService_ListGroups_FullMethodName:       merchant(readDashboards),
+	affiliatev1.ProgramService_CreateGroup_FullMethodName:      merchant(runPrograms),
+	affiliatev1.ProgramService_UpdateGroup_FullMethodName:      merchant(runPrograms),
+	affiliatev1.ProgramService_DeleteGroup_FullMethodName:      merchant(runPrograms),
 
-	affiliatev1.ParticipantService_Apply_FullMethodName:                partner(),
-	affiliatev1.ParticipantService_ListParticipants_FullMethodName:     merchant(readDashboards),
-	affiliatev1.ParticipantService_GetParticipant_FullMethodName:       merchant(readDashboards),
-	affiliatev1.ParticipantService_ApproveParticipant_FullMethodName:   merchant(runPrograms),
-	affiliatev1.ParticipantService_RejectParticipant_FullMethodName:    merchant(runPrograms),
-	affiliatev1.ParticipantService_SuspendParticipant_FullMethodName:   merchant(runPrograms),
-	affiliatev1.ParticipantService_ReinstateParticipant_FullMethodName: merchant(runPrograms),
+	affiliatev1.ParticipantService_Apply_FullMethodName:                   partner(),
+	affiliatev1.ParticipantService_AcceptParticipantInvite_FullMethodName: partner(),
+	affiliatev1.ParticipantService_ListParticipants_FullMethodName:        merchant(readDashboards),
+	affiliatev1.ParticipantService_GetParticipant_FullMethodName:          merchant(readDashboards),
+	affiliatev1.ParticipantService_ApproveParticipant_FullMethodName:      merchant(runPrograms),
+	affiliatev1.ParticipantService_RejectParticipant_FullMethodName:       merchant(runPrograms),
+	affiliatev1.ParticipantService_SuspendParticipant_FullMethodName:      merchant(runPrograms),
+	affiliatev1.ParticipantService_ReinstateParticipant_FullMethodName:    merchant(runPrograms),
+	affiliatev1.ParticipantService_UpdateParticipant_FullMethodName:       merchant(runPrograms),
+	affiliatev1.ParticipantService_BulkApproveParticipants_FullMethodName: merchant(runPrograms),
+	affiliatev1.ParticipantService_BulkRejectParticipants_FullMethodName:  merchant(runPrograms),
+	affiliatev1.ParticipantService_InviteParticipant_FullMethodName:       merchant(runPrograms),
+	affiliatev1.ParticipantService_ListParticipantInvites_FullMethodName:  merchant(readDashboards),
+	affiliatev1.ParticipantService_RevokeParticipantInvite_FullMethodName: merchant(runPrograms),
+
+	affiliatev1.PartnerService_ListPartnerPrograms_FullMethodName:    partner(),
+	affiliatev1.PartnerService_GetPartnerProgram_FullMethodName:      partner(),
+	affiliatev1.PartnerService_ListPartnerCommissions_FullMethodName: partner(),
+	affiliatev1.PartnerService_GetPartnerBalances_FullMethodName:     partner(),
+	affiliatev1.PartnerService_GetPartnerSummary_FullMethodName:      partner(),
+	affiliatev1.PartnerService_GetPartnerProfile_FullMethodName:      partner(),
+	affiliatev1.PartnerService_UpdatePartnerProfile_FullMethodName:   partner(),
+	affiliatev1.PartnerService_SetPayoutMethod_FullMethodName:        partner(),
+
+	affiliatev1.LinkService_ListLinks_FullMethodName:         merchant(readDashboards),
+	affiliatev1.LinkService_CreateLink_FullMethodName:        merchant(runPrograms),
+	affiliatev1.LinkService_GetLink_FullMethodName:           merchant(readDashboards),
+	affiliatev1.LinkService_UpdateLink_FullMethodName:        merchant(runPrograms),
+	affiliatev1.LinkService_DeleteLink_FullMethodName:        merchant(runPrograms),
+	affiliatev1.LinkService_ListPartnerLinks_FullMethodName:  partner(),
+	affiliatev1.LinkService_CreatePartnerLink_FullMethodName: partner(),
+	affiliatev1.LinkService_UpdatePartnerLink_FullMethodName: partner(),
+	affiliatev1.LinkService_DeletePartnerLink_FullMethodName: partner(),
+
+	affiliatev1.PromoCodeService_ListPromoCodes_FullMethodName:        merchant(readDashboards),
+	affiliatev1.PromoCodeService_CreatePromoCode_FullMethodName:       merchant(runPrograms),
+	affiliatev1.PromoCodeService_GetPromoCode_FullMethodName:          merchant(readDashboards),
+	affiliatev1.PromoCodeService_UpdatePromoCode_FullMethodName:       merchant(runPrograms),
+	affiliatev1.PromoCodeService_DeletePromoCode_FullMethodName:       merchant(runPrograms),
+	affiliatev1.PromoCodeService_ListPartnerPromoCodes_FullMethodName: partner(),
 
 	affiliatev1.ConversionService_ReportConversion_FullMethodName: {
 		Accept: SecretKey, Zone: ZoneConversions, Refusal: affiliate.ReasonInvalidAPIKey,
 	},
+	affiliatev1.ConversionService_ReattributeConversion_FullMethodName: merchant(review),
 
 	affiliatev1.CommissionService_ListCommissions_FullMethodName:        merchant(readDashboards),
 	affiliatev1.CommissionService_ListProgramCommissions_FullMethodName: merchant(readDashboards),

@@ -160,6 +160,11 @@ func (r Route) InPath(field protoreflect.FieldDescriptor) bool {
 	return slices.ContainsFunc(r.PathFields, func(f protoreflect.FieldDescriptor) bool { return f.Number() == field.Number() })
 }
 
+// Download tells whether the answer is a file, streamed in pieces, and not JSON.
+func (r Route) Download() bool {
+	return r.RPC != nil && r.RPC.IsStreamingServer() && r.RPC.Output().FullName() == "google.api.HttpBody"
+}
+
 // Mask is the request's update_mask, nil when it has none. Clients never write
 // it: the keys of the body do.
 func (r Route) Mask() protoreflect.FieldDescriptor {

@@ -9,15 +9,31 @@ import (
 // created and empty are the RPCs whose success is not 200.
 var (
 	created = map[string]bool{
-		affiliatev1.AccountService_RegisterMerchant_FullMethodName:    true,
-		affiliatev1.AccountService_RegisterPartner_FullMethodName:     true,
-		affiliatev1.WorkspaceService_CreateApiKey_FullMethodName:      true,
-		affiliatev1.ProgramService_CreateProgram_FullMethodName:       true,
-		affiliatev1.ParticipantService_Apply_FullMethodName:           true,
-		affiliatev1.ConversionService_ReportConversion_FullMethodName: true,
+		affiliatev1.AccountService_RegisterMerchant_FullMethodName:            true,
+		affiliatev1.AccountService_RegisterPartner_FullMethodName:             true,
+		affiliatev1.AccountService_AcceptInvite_FullMethodName:                true,
+		affiliatev1.WorkspaceService_CreateInvite_FullMethodName:              true,
+		affiliatev1.WorkspaceService_CreateApiKey_FullMethodName:              true,
+		affiliatev1.ProgramService_CreateProgram_FullMethodName:               true,
+		affiliatev1.ProgramService_CreateGroup_FullMethodName:                 true,
+		affiliatev1.ParticipantService_Apply_FullMethodName:                   true,
+		affiliatev1.ParticipantService_AcceptParticipantInvite_FullMethodName: true,
+		affiliatev1.ParticipantService_InviteParticipant_FullMethodName:       true,
+		affiliatev1.LinkService_CreateLink_FullMethodName:                     true,
+		affiliatev1.LinkService_CreatePartnerLink_FullMethodName:              true,
+		affiliatev1.PromoCodeService_CreatePromoCode_FullMethodName:           true,
+		affiliatev1.ConversionService_ReportConversion_FullMethodName:         true,
 	}
 	empty = map[string]bool{
-		affiliatev1.AccountService_Logout_FullMethodName: true,
+		affiliatev1.AccountService_Logout_FullMethodName:                      true,
+		affiliatev1.WorkspaceService_RemoveMember_FullMethodName:              true,
+		affiliatev1.WorkspaceService_RevokeInvite_FullMethodName:              true,
+		affiliatev1.WorkspaceService_RevokeApiKey_FullMethodName:              true,
+		affiliatev1.ProgramService_DeleteGroup_FullMethodName:                 true,
+		affiliatev1.ParticipantService_RevokeParticipantInvite_FullMethodName: true,
+		affiliatev1.LinkService_DeleteLink_FullMethodName:                     true,
+		affiliatev1.LinkService_DeletePartnerLink_FullMethodName:              true,
+		affiliatev1.PromoCodeService_DeletePromoCode_FullMethodName:           true,
 	}
 )
 

@@ -256,8 +256,8 @@ func codeEntry(target affiliate.ReferralTarget) *edgev1.ReferralCodeEntry {
 		AttributionWindowDays: int32(target.WindowDays), //nolint:gosec // at most 365
 		AttributionModel:      string(target.Model),
 	}
-	if !target.Link.IsZero() {
-		entry.LinkId = target.Link.UUID[:]
+	if !target.Link.ID.IsZero() {
+		entry.LinkId = target.Link.ID.UUID[:]
 	}
 	return entry
 }

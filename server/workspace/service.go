@@ -93,6 +93,7 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 	if err := s.store.CreateSecretKey(ctx, key, server.ActorFrom(ctx)); err != nil {
 		return nil, err
 	}
+	text := secret.Reveal()
 	return &affiliatev1.CreatedApiKey{
 		Id:        key.ID.String(),
 		Name:      key.Name,
@@ -100,6 +101,6 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 		Last4:     key.Last4,
 		CreatedAt: server.Timestamp(key.CreatedAt),
 		ExpiresAt: server.OptionalTimestamp(key.ExpiresAt),
-		SecretKey: secret.Reveal(),
+		SecretKey: &text,
 	}, nil
 }

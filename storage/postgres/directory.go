@@ -147,7 +147,7 @@ func (s *Store) referralTargets(ctx context.Context, query string, args ...any) 
 			Active: r.Active, WindowDays: r.AttributionWindowDays, Model: r.AttributionModel,
 		}
 		if r.LinkID != nil {
-			target.Link = *r.LinkID
+			target.Link.ID = *r.LinkID
 		}
 		return target, err
 	})

@@ -39,7 +39,7 @@ func TestReferralTargetsSayWhatTheEdgeNeeds(t *testing.T) {
 	}
 	for code, target := range seen {
 		if target.Scope != w.scope || target.WindowDays != 14 || target.Model != affiliate.FirstClick || target.Participant.IsZero() ||
-			target.Active != (target.Program == active.ID) || target.Link.IsZero() != (code != "summer") {
+			target.Active != (target.Program == active.ID) || target.Link.ID.IsZero() != (code != "summer") {
 			t.Errorf("%s: %+v", code, target)
 		}
 	}

@@ -23,6 +23,7 @@ const (
 var uniqueRefusals = map[string]affiliate.Reason{
 	"users_kind_email_key": affiliate.ReasonEmailTaken,
 	"programs_slug":        affiliate.ReasonSlugTaken,
+	"promo_codes_code":     affiliate.ReasonPromoCodeTaken,
 }
 
 // oneRow reads the only row of a query by its columns' names. None is NOT_FOUND.

@@ -158,7 +158,11 @@ func (b *builder) operation(r contract.Route) (object, error) {
 	}
 	status := contract.SuccessStatus(r.FullMethod)
 	success := object{{"description", http.StatusText(status)}}
-	if status != http.StatusNoContent {
+	switch {
+	case r.Download():
+		text := object{{"type", "string"}}
+		set(&success, "content", object{{"text/csv", object{{"schema", text}}}})
+	case status != http.StatusNoContent:
 		name, err := b.output(r.RPC.Output())
 		if err != nil {
 			return nil, err
@@ -219,7 +223,7 @@ func access(r contract.Route) string {
 	switch {
 	case r.RPC == nil || under("/api/v1/health") || under("/api/v1/auth"):
 		return public
-	case under("/api/v1/conversions"):
+	case under("/api/v1/conversions") && !strings.HasSuffix(r.Template, "/reattribute"):
 		return secretKey
 	default:
 		return bearer

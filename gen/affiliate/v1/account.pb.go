@@ -74,68 +74,6 @@ func (AccountKind) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{0}
 }
 
-// What a member may do in a workspace.
-type Role int32
-
-const (
-	Role_ROLE_UNSPECIFIED Role = 0
-	Role_ROLE_OWNER       Role = 1
-	Role_ROLE_ADMIN       Role = 2
-	Role_ROLE_MANAGER     Role = 3
-	Role_ROLE_FINANCE     Role = 4
-	Role_ROLE_DEVELOPER   Role = 5
-	Role_ROLE_VIEWER      Role = 6
-)
-
-// Enum value maps for Role.
-var (
-	Role_name = map[int32]string{
-		0: "ROLE_UNSPECIFIED",
-		1: "ROLE_OWNER",
-		2: "ROLE_ADMIN",
-		3: "ROLE_MANAGER",
-		4: "ROLE_FINANCE",
-		5: "ROLE_DEVELOPER",
-		6: "ROLE_VIEWER",
-	}
-	Role_value = map[string]int32{
-		"ROLE_UNSPECIFIED": 0,
-		"ROLE_OWNER":       1,
-		"ROLE_ADMIN":       2,
-		"ROLE_MANAGER":     3,
-		"ROLE_FINANCE":     4,
-		"ROLE_DEVELOPER":   5,
-		"ROLE_VIEWER":      6,
-	}
-)
-
-func (x Role) Enum() *Role {
-	p := new(Role)
-	*p = x
-	return p
-}
-
-func (x Role) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Role) Descriptor() protoreflect.EnumDescriptor {
-	return file_affiliate_v1_account_proto_enumTypes[1].Descriptor()
-}
-
-func (Role) Type() protoreflect.EnumType {
-	return &file_affiliate_v1_account_proto_enumTypes[1]
-}
-
-func (x Role) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Role.Descriptor instead.
-func (Role) EnumDescriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{1}
-}
-
 type RegisterMerchantRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Case does not matter; at most 320 characters.
@@ -332,6 +270,69 @@ func (x *LoginRequest) GetPassword() string {
 	return ""
 }
 
+type AcceptInviteRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the invitation gave out.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The person's name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// 10 to 128 characters, not one of the common ones.
+	Password      string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptInviteRequest) Reset() {
+	*x = AcceptInviteRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptInviteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptInviteRequest) ProtoMessage() {}
+
+func (x *AcceptInviteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptInviteRequest.ProtoReflect.Descriptor instead.
+func (*AcceptInviteRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AcceptInviteRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *AcceptInviteRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AcceptInviteRequest) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
 type RefreshSessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RefreshToken  string                 `protobuf:"bytes,1,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
@@ -341,7 +342,7 @@ type RefreshSessionRequest struct {
 
 func (x *RefreshSessionRequest) Reset() {
 	*x = RefreshSessionRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[3]
+	mi := &file_affiliate_v1_account_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -353,7 +354,7 @@ func (x *RefreshSessionRequest) String() string {
 func (*RefreshSessionRequest) ProtoMessage() {}
 
 func (x *RefreshSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[3]
+	mi := &file_affiliate_v1_account_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -366,7 +367,7 @@ func (x *RefreshSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshSessionRequest.ProtoReflect.Descriptor instead.
 func (*RefreshSessionRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{3}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RefreshSessionRequest) GetRefreshToken() string {
@@ -385,7 +386,7 @@ type LogoutRequest struct {
 
 func (x *LogoutRequest) Reset() {
 	*x = LogoutRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[4]
+	mi := &file_affiliate_v1_account_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -397,7 +398,7 @@ func (x *LogoutRequest) String() string {
 func (*LogoutRequest) ProtoMessage() {}
 
 func (x *LogoutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[4]
+	mi := &file_affiliate_v1_account_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -410,7 +411,7 @@ func (x *LogoutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogoutRequest.ProtoReflect.Descriptor instead.
 func (*LogoutRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{4}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LogoutRequest) GetRefreshToken() string {
@@ -428,7 +429,7 @@ type LogoutResponse struct {
 
 func (x *LogoutResponse) Reset() {
 	*x = LogoutResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[5]
+	mi := &file_affiliate_v1_account_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -440,7 +441,7 @@ func (x *LogoutResponse) String() string {
 func (*LogoutResponse) ProtoMessage() {}
 
 func (x *LogoutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[5]
+	mi := &file_affiliate_v1_account_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -453,7 +454,7 @@ func (x *LogoutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogoutResponse.ProtoReflect.Descriptor instead.
 func (*LogoutResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{5}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{6}
 }
 
 type SessionResponse struct {
@@ -475,7 +476,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[6]
+	mi := &file_affiliate_v1_account_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -487,7 +488,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[6]
+	mi := &file_affiliate_v1_account_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -500,7 +501,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{6}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SessionResponse) GetAccessToken() string {
@@ -562,7 +563,7 @@ type User struct {
 
 func (x *User) Reset() {
 	*x = User{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	mi := &file_affiliate_v1_account_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -574,7 +575,7 @@ func (x *User) String() string {
 func (*User) ProtoMessage() {}
 
 func (x *User) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	mi := &file_affiliate_v1_account_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -587,7 +588,7 @@ func (x *User) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use User.ProtoReflect.Descriptor instead.
 func (*User) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *User) GetId() string {
@@ -639,89 +640,11 @@ func (x *User) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-type Workspace struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// ISO 4217, upper case: the default of new programmes.
-	Currency string `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
-	// IANA name.
-	Timezone      string                 `protobuf:"bytes,4,opt,name=timezone,proto3" json:"timezone,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Workspace) Reset() {
-	*x = Workspace{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Workspace) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Workspace) ProtoMessage() {}
-
-func (x *Workspace) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Workspace.ProtoReflect.Descriptor instead.
-func (*Workspace) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *Workspace) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *Workspace) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Workspace) GetCurrency() string {
-	if x != nil {
-		return x.Currency
-	}
-	return ""
-}
-
-func (x *Workspace) GetTimezone() string {
-	if x != nil {
-		return x.Timezone
-	}
-	return ""
-}
-
-func (x *Workspace) GetCreatedAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.CreatedAt
-	}
-	return nil
-}
-
 var File_affiliate_v1_account_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\n" +
-	"\x1aaffiliate/v1/account.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xc0\x01\n" +
+	"\x1aaffiliate/v1/account.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1caffiliate/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xc0\x01\n" +
 	"\x17RegisterMerchantRequest\x12$\n" +
 	"\x05email\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\x05email\x12&\n" +
 	"\bpassword\x18\x02 \x01(\tB\n" +
@@ -742,7 +665,14 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\fLoginRequest\x12$\n" +
 	"\x05email\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xc0\x02\xa8\xbb\x18\x01R\x05email\x12&\n" +
 	"\bpassword\x18\x02 \x01(\tB\n" +
-	"\xfaB\ar\x05\x10\x01\x18\x80\x01R\bpassword\"H\n" +
+	"\xfaB\ar\x05\x10\x01\x18\x80\x01R\bpassword\"\x82\x01\n" +
+	"\x13AcceptInviteRequest\x12 \n" +
+	"\x05token\x18\x01 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\x05token\x12!\n" +
+	"\x04name\x18\x02 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18d\xa8\xbb\x18\x01R\x04name\x12&\n" +
+	"\bpassword\x18\x03 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\n" +
+	"\x18\x80\x01R\bpassword\"H\n" +
 	"\x15RefreshSessionRequest\x12/\n" +
 	"\rrefresh_token\x18\x01 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\frefreshToken\"@\n" +
@@ -769,28 +699,11 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAtB\n" +
 	"\n" +
-	"\b_country\"\xa2\x01\n" +
-	"\tWorkspace\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
-	"\bcurrency\x18\x03 \x01(\tR\bcurrency\x12\x1a\n" +
-	"\btimezone\x18\x04 \x01(\tR\btimezone\x129\n" +
-	"\n" +
-	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt*`\n" +
+	"\b_country*`\n" +
 	"\vAccountKind\x12\x1c\n" +
 	"\x18ACCOUNT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ACCOUNT_KIND_MERCHANT\x10\x01\x12\x18\n" +
-	"\x14ACCOUNT_KIND_PARTNER\x10\x02*\x85\x01\n" +
-	"\x04Role\x12\x14\n" +
-	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x0e\n" +
-	"\n" +
-	"ROLE_OWNER\x10\x01\x12\x0e\n" +
-	"\n" +
-	"ROLE_ADMIN\x10\x02\x12\x10\n" +
-	"\fROLE_MANAGER\x10\x03\x12\x10\n" +
-	"\fROLE_FINANCE\x10\x04\x12\x12\n" +
-	"\x0eROLE_DEVELOPER\x10\x05\x12\x0f\n" +
-	"\vROLE_VIEWER\x10\x062\xb1\b\n" +
+	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xb4\t\n" +
 	"\x0eAccountService\x12\x83\x01\n" +
 	"\x10RegisterMerchant\x12%.affiliate.v1.RegisterMerchantRequest\x1a\x1d.affiliate.v1.SessionResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/auth/merchant/register\x12\x80\x01\n" +
 	"\x0fRegisterPartner\x12$.affiliate.v1.RegisterPartnerRequest\x1a\x1d.affiliate.v1.SessionResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/auth/partner/register\x12r\n" +
@@ -798,7 +711,8 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\fLoginPartner\x12\x1a.affiliate.v1.LoginRequest\x1a\x1d.affiliate.v1.SessionResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/api/v1/auth/partner/login\x12\x86\x01\n" +
 	"\x16RefreshMerchantSession\x12#.affiliate.v1.RefreshSessionRequest\x1a\x1d.affiliate.v1.SessionResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/auth/merchant/refresh\x12\x84\x01\n" +
 	"\x15RefreshPartnerSession\x12#.affiliate.v1.RefreshSessionRequest\x1a\x1d.affiliate.v1.SessionResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/api/v1/auth/partner/refresh\x12u\n" +
-	"\x0eRefreshSession\x12#.affiliate.v1.RefreshSessionRequest\x1a\x1d.affiliate.v1.SessionResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/api/v1/auth/refresh\x12\xa8\x01\n" +
+	"\x0eRefreshSession\x12#.affiliate.v1.RefreshSessionRequest\x1a\x1d.affiliate.v1.SessionResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/api/v1/auth/refresh\x12\x80\x01\n" +
+	"\fAcceptInvite\x12!.affiliate.v1.AcceptInviteRequest\x1a\x1d.affiliate.v1.SessionResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/api/v1/auth/merchant/accept-invite\x12\xa8\x01\n" +
 	"\x06Logout\x12\x1b.affiliate.v1.LogoutRequest\x1a\x1c.affiliate.v1.LogoutResponse\"c\x82\xd3\xe4\x93\x02]:\x01*Z!:\x01*\"\x1c/api/v1/auth/merchant/logoutZ :\x01*\"\x1b/api/v1/auth/partner/logout\"\x13/api/v1/auth/logoutB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
@@ -813,36 +727,37 @@ func file_affiliate_v1_account_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_account_proto_rawDescData
 }
 
-var file_affiliate_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_affiliate_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_affiliate_v1_account_proto_goTypes = []any{
 	(AccountKind)(0),                // 0: affiliate.v1.AccountKind
-	(Role)(0),                       // 1: affiliate.v1.Role
-	(*RegisterMerchantRequest)(nil), // 2: affiliate.v1.RegisterMerchantRequest
-	(*RegisterPartnerRequest)(nil),  // 3: affiliate.v1.RegisterPartnerRequest
-	(*LoginRequest)(nil),            // 4: affiliate.v1.LoginRequest
+	(*RegisterMerchantRequest)(nil), // 1: affiliate.v1.RegisterMerchantRequest
+	(*RegisterPartnerRequest)(nil),  // 2: affiliate.v1.RegisterPartnerRequest
+	(*LoginRequest)(nil),            // 3: affiliate.v1.LoginRequest
+	(*AcceptInviteRequest)(nil),     // 4: affiliate.v1.AcceptInviteRequest
 	(*RefreshSessionRequest)(nil),   // 5: affiliate.v1.RefreshSessionRequest
 	(*LogoutRequest)(nil),           // 6: affiliate.v1.LogoutRequest
 	(*LogoutResponse)(nil),          // 7: affiliate.v1.LogoutResponse
 	(*SessionResponse)(nil),         // 8: affiliate.v1.SessionResponse
 	(*User)(nil),                    // 9: affiliate.v1.User
 	(*Workspace)(nil),               // 10: affiliate.v1.Workspace
-	(*timestamppb.Timestamp)(nil),   // 11: google.protobuf.Timestamp
+	(Role)(0),                       // 11: affiliate.v1.Role
+	(*timestamppb.Timestamp)(nil),   // 12: google.protobuf.Timestamp
 }
 var file_affiliate_v1_account_proto_depIdxs = []int32{
 	9,  // 0: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
 	10, // 1: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
 	0,  // 2: affiliate.v1.User.kind:type_name -> affiliate.v1.AccountKind
-	1,  // 3: affiliate.v1.User.role:type_name -> affiliate.v1.Role
-	11, // 4: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
-	11, // 5: affiliate.v1.Workspace.created_at:type_name -> google.protobuf.Timestamp
-	2,  // 6: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
-	3,  // 7: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
-	4,  // 8: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
-	4,  // 9: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
-	5,  // 10: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 11: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 12: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
+	11, // 3: affiliate.v1.User.role:type_name -> affiliate.v1.Role
+	12, // 4: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
+	1,  // 5: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
+	2,  // 6: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
+	3,  // 7: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
+	3,  // 8: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
+	5,  // 9: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 10: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 11: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
+	4,  // 12: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
 	6,  // 13: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
 	8,  // 14: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
 	8,  // 15: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
@@ -851,12 +766,13 @@ var file_affiliate_v1_account_proto_depIdxs = []int32{
 	8,  // 18: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
 	8,  // 19: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
 	8,  // 20: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
-	7,  // 21: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
-	14, // [14:22] is the sub-list for method output_type
-	6,  // [6:14] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	8,  // 21: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
+	7,  // 22: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
+	14, // [14:23] is the sub-list for method output_type
+	5,  // [5:14] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_account_proto_init() }
@@ -865,14 +781,15 @@ func file_affiliate_v1_account_proto_init() {
 		return
 	}
 	file_affiliate_v1_options_proto_init()
+	file_affiliate_v1_workspace_proto_init()
 	file_affiliate_v1_account_proto_msgTypes[1].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[7].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_account_proto_rawDesc), len(file_affiliate_v1_account_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      1,
 			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -578,6 +578,141 @@ var _ interface {
 	ErrorName() string
 } = LoginRequestValidationError{}
 
+// Validate checks the field values on AcceptInviteRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *AcceptInviteRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on AcceptInviteRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// AcceptInviteRequestMultiError, or nil if none found.
+func (m *AcceptInviteRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *AcceptInviteRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := utf8.RuneCountInString(m.GetToken()); l < 1 || l > 512 {
+		err := AcceptInviteRequestValidationError{
+			field:  "Token",
+			reason: "value length must be between 1 and 512 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if l := utf8.RuneCountInString(m.GetName()); l < 1 || l > 100 {
+		err := AcceptInviteRequestValidationError{
+			field:  "Name",
+			reason: "value length must be between 1 and 100 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if l := utf8.RuneCountInString(m.GetPassword()); l < 10 || l > 128 {
+		err := AcceptInviteRequestValidationError{
+			field:  "Password",
+			reason: "value length must be between 10 and 128 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return AcceptInviteRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// AcceptInviteRequestMultiError is an error wrapping multiple validation
+// errors returned by AcceptInviteRequest.ValidateAll() if the designated
+// constraints aren't met.
+type AcceptInviteRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m AcceptInviteRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m AcceptInviteRequestMultiError) AllErrors() []error { return m }
+
+// AcceptInviteRequestValidationError is the validation error returned by
+// AcceptInviteRequest.Validate if the designated constraints aren't met.
+type AcceptInviteRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e AcceptInviteRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e AcceptInviteRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e AcceptInviteRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e AcceptInviteRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e AcceptInviteRequestValidationError) ErrorName() string {
+	return "AcceptInviteRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e AcceptInviteRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sAcceptInviteRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = AcceptInviteRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = AcceptInviteRequestValidationError{}
+
 // Validate checks the field values on RefreshSessionRequest with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.
@@ -1208,139 +1343,3 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = UserValidationError{}
-
-// Validate checks the field values on Workspace with the rules defined in the
-// proto definition for this message. If any rules are violated, the first
-// error encountered is returned, or nil if there are no violations.
-func (m *Workspace) Validate() error {
-	return m.validate(false)
-}
-
-// ValidateAll checks the field values on Workspace with the rules defined in
-// the proto definition for this message. If any rules are violated, the
-// result is a list of violation errors wrapped in WorkspaceMultiError, or nil
-// if none found.
-func (m *Workspace) ValidateAll() error {
-	return m.validate(true)
-}
-
-func (m *Workspace) validate(all bool) error {
-	if m == nil {
-		return nil
-	}
-
-	var errors []error
-
-	// no validation rules for Id
-
-	// no validation rules for Name
-
-	// no validation rules for Currency
-
-	// no validation rules for Timezone
-
-	if all {
-		switch v := interface{}(m.GetCreatedAt()).(type) {
-		case interface{ ValidateAll() error }:
-			if err := v.ValidateAll(); err != nil {
-				errors = append(errors, WorkspaceValidationError{
-					field:  "CreatedAt",
-					reason: "embedded message failed validation",
-					cause:  err,
-				})
-			}
-		case interface{ Validate() error }:
-			if err := v.Validate(); err != nil {
-				errors = append(errors, WorkspaceValidationError{
-					field:  "CreatedAt",
-					reason: "embedded message failed validation",
-					cause:  err,
-				})
-			}
-		}
-	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
-		if err := v.Validate(); err != nil {
-			return WorkspaceValidationError{
-				field:  "CreatedAt",
-				reason: "embedded message failed validation",
-				cause:  err,
-			}
-		}
-	}
-
-	if len(errors) > 0 {
-		return WorkspaceMultiError(errors)
-	}
-
-	return nil
-}
-
-// WorkspaceMultiError is an error wrapping multiple validation errors returned
-// by Workspace.ValidateAll() if the designated constraints aren't met.
-type WorkspaceMultiError []error
-
-// Error returns a concatenation of all the error messages it wraps.
-func (m WorkspaceMultiError) Error() string {
-	msgs := make([]string, 0, len(m))
-	for _, err := range m {
-		msgs = append(msgs, err.Error())
-	}
-	return strings.Join(msgs, "; ")
-}
-
-// AllErrors returns a list of validation violation errors.
-func (m WorkspaceMultiError) AllErrors() []error { return m }
-
-// WorkspaceValidationError is the validation error returned by
-// Workspace.Validate if the designated constraints aren't met.
-type WorkspaceValidationError struct {
-	field  string
-	reason string
-	cause  error
-	key    bool
-}
-
-// Field function returns field value.
-func (e WorkspaceValidationError) Field() string { return e.field }
-
-// Reason function returns reason value.
-func (e WorkspaceValidationError) Reason() string { return e.reason }
-
-// Cause function returns cause value.
-func (e WorkspaceValidationError) Cause() error { return e.cause }
-
-// Key function returns key value.
-func (e WorkspaceValidationError) Key() bool { return e.key }
-
-// ErrorName returns error name.
-func (e WorkspaceValidationError) ErrorName() string { return "WorkspaceValidationError" }
-
-// Error satisfies the builtin error interface
-func (e WorkspaceValidationError) Error() string {
-	cause := ""
-	if e.cause != nil {
-		cause = fmt.Sprintf(" | caused by: %v", e.cause)
-	}
-
-	key := ""
-	if e.key {
-		key = "key for "
-	}
-
-	return fmt.Sprintf(
-		"invalid %sWorkspace.%s: %s%s",
-		key,
-		e.field,
-		e.reason,
-		cause)
-}
-
-var _ error = WorkspaceValidationError{}
-
-var _ interface {
-	Field() string
-	Reason() string
-	Key() bool
-	Cause() error
-	ErrorName() string
-} = WorkspaceValidationError{}

@@ -26,6 +26,7 @@ const (
 	AccountService_RefreshMerchantSession_FullMethodName = "/affiliate.v1.AccountService/RefreshMerchantSession"
 	AccountService_RefreshPartnerSession_FullMethodName  = "/affiliate.v1.AccountService/RefreshPartnerSession"
 	AccountService_RefreshSession_FullMethodName         = "/affiliate.v1.AccountService/RefreshSession"
+	AccountService_AcceptInvite_FullMethodName           = "/affiliate.v1.AccountService/AcceptInvite"
 	AccountService_Logout_FullMethodName                 = "/affiliate.v1.AccountService/Logout"
 )
 
@@ -55,6 +56,10 @@ type AccountServiceClient interface {
 	// RefreshSession swaps a refresh token of either kind for a new pair. Each
 	// token works once; using one again revokes every token of its session.
 	RefreshSession(ctx context.Context, in *RefreshSessionRequest, opts ...grpc.CallOption) (*SessionResponse, error)
+	// AcceptInvite makes the account of an invited member and a session. The
+	// token works once. Errors: NOT_FOUND for a token that is unknown, used,
+	// revoked or expired; EMAIL_TAKEN.
+	AcceptInvite(ctx context.Context, in *AcceptInviteRequest, opts ...grpc.CallOption) (*SessionResponse, error)
 	// Logout ends the session of a refresh token; its access tokens stop at once.
 	// It answers 204 whether or not there was a session to end.
 	Logout(ctx context.Context, in *LogoutRequest, opts ...grpc.CallOption) (*LogoutResponse, error)
@@ -138,6 +143,16 @@ func (c *accountServiceClient) RefreshSession(ctx context.Context, in *RefreshSe
 	return out, nil
 }
 
+func (c *accountServiceClient) AcceptInvite(ctx context.Context, in *AcceptInviteRequest, opts ...grpc.CallOption) (*SessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionResponse)
+	err := c.cc.Invoke(ctx, AccountService_AcceptInvite_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *accountServiceClient) Logout(ctx context.Context, in *LogoutRequest, opts ...grpc.CallOption) (*LogoutResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LogoutResponse)
@@ -174,6 +189,10 @@ type AccountServiceServer interface {
 	// RefreshSession swaps a refresh token of either kind for a new pair. Each
 	// token works once; using one again revokes every token of its session.
 	RefreshSession(context.Context, *RefreshSessionRequest) (*SessionResponse, error)
+	// AcceptInvite makes the account of an invited member and a session. The
+	// token works once. Errors: NOT_FOUND for a token that is unknown, used,
+	// revoked or expired; EMAIL_TAKEN.
+	AcceptInvite(context.Context, *AcceptInviteRequest) (*SessionResponse, error)
 	// Logout ends the session of a refresh token; its access tokens stop at once.
 	// It answers 204 whether or not there was a session to end.
 	Logout(context.Context, *LogoutRequest) (*LogoutResponse, error)
@@ -207,6 +226,9 @@ func (UnimplementedAccountServiceServer) RefreshPartnerSession(context.Context, 
 }
 func (UnimplementedAccountServiceServer) RefreshSession(context.Context, *RefreshSessionRequest) (*SessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RefreshSession not implemented")
+}
+func (UnimplementedAccountServiceServer) AcceptInvite(context.Context, *AcceptInviteRequest) (*SessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcceptInvite not implemented")
 }
 func (UnimplementedAccountServiceServer) Logout(context.Context, *LogoutRequest) (*LogoutResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Logout not implemented")
@@ -358,6 +380,24 @@ func _AccountService_RefreshSession_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccountService_AcceptInvite_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcceptInviteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).AcceptInvite(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_AcceptInvite_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).AcceptInvite(ctx, req.(*AcceptInviteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AccountService_Logout_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(LogoutRequest)
 	if err := dec(in); err != nil {
@@ -410,6 +450,10 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RefreshSession",
 			Handler:    _AccountService_RefreshSession_Handler,
+		},
+		{
+			MethodName: "AcceptInvite",
+			Handler:    _AccountService_AcceptInvite_Handler,
 		},
 		{
 			MethodName: "Logout",

@@ -82,68 +82,6 @@ func (CommissionStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{0}
 }
 
-// What a conversion reports.
-type EventType int32
-
-const (
-	EventType_EVENT_TYPE_UNSPECIFIED EventType = 0
-	EventType_EVENT_TYPE_PURCHASE    EventType = 1
-	EventType_EVENT_TYPE_RENEWAL     EventType = 2
-	EventType_EVENT_TYPE_SIGNUP      EventType = 3
-	EventType_EVENT_TYPE_LEAD        EventType = 4
-	EventType_EVENT_TYPE_TRIAL       EventType = 5
-	EventType_EVENT_TYPE_CUSTOM      EventType = 6
-)
-
-// Enum value maps for EventType.
-var (
-	EventType_name = map[int32]string{
-		0: "EVENT_TYPE_UNSPECIFIED",
-		1: "EVENT_TYPE_PURCHASE",
-		2: "EVENT_TYPE_RENEWAL",
-		3: "EVENT_TYPE_SIGNUP",
-		4: "EVENT_TYPE_LEAD",
-		5: "EVENT_TYPE_TRIAL",
-		6: "EVENT_TYPE_CUSTOM",
-	}
-	EventType_value = map[string]int32{
-		"EVENT_TYPE_UNSPECIFIED": 0,
-		"EVENT_TYPE_PURCHASE":    1,
-		"EVENT_TYPE_RENEWAL":     2,
-		"EVENT_TYPE_SIGNUP":      3,
-		"EVENT_TYPE_LEAD":        4,
-		"EVENT_TYPE_TRIAL":       5,
-		"EVENT_TYPE_CUSTOM":      6,
-	}
-)
-
-func (x EventType) Enum() *EventType {
-	p := new(EventType)
-	*p = x
-	return p
-}
-
-func (x EventType) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (EventType) Descriptor() protoreflect.EnumDescriptor {
-	return file_affiliate_v1_commission_proto_enumTypes[1].Descriptor()
-}
-
-func (EventType) Type() protoreflect.EnumType {
-	return &file_affiliate_v1_commission_proto_enumTypes[1]
-}
-
-func (x EventType) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use EventType.Descriptor instead.
-func (EventType) EnumDescriptor() ([]byte, []int) {
-	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{1}
-}
-
 type DisputeStatus int32
 
 const (
@@ -183,11 +121,11 @@ func (x DisputeStatus) String() string {
 }
 
 func (DisputeStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_affiliate_v1_commission_proto_enumTypes[2].Descriptor()
+	return file_affiliate_v1_commission_proto_enumTypes[1].Descriptor()
 }
 
 func (DisputeStatus) Type() protoreflect.EnumType {
-	return &file_affiliate_v1_commission_proto_enumTypes[2]
+	return &file_affiliate_v1_commission_proto_enumTypes[1]
 }
 
 func (x DisputeStatus) Number() protoreflect.EnumNumber {
@@ -196,7 +134,7 @@ func (x DisputeStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DisputeStatus.Descriptor instead.
 func (DisputeStatus) EnumDescriptor() ([]byte, []int) {
-	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{2}
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{1}
 }
 
 // Why a merchant rejected.
@@ -254,11 +192,11 @@ func (x RejectionCode) String() string {
 }
 
 func (RejectionCode) Descriptor() protoreflect.EnumDescriptor {
-	return file_affiliate_v1_commission_proto_enumTypes[3].Descriptor()
+	return file_affiliate_v1_commission_proto_enumTypes[2].Descriptor()
 }
 
 func (RejectionCode) Type() protoreflect.EnumType {
-	return &file_affiliate_v1_commission_proto_enumTypes[3]
+	return &file_affiliate_v1_commission_proto_enumTypes[2]
 }
 
 func (x RejectionCode) Number() protoreflect.EnumNumber {
@@ -267,7 +205,7 @@ func (x RejectionCode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RejectionCode.Descriptor instead.
 func (RejectionCode) EnumDescriptor() ([]byte, []int) {
-	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{3}
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{2}
 }
 
 type ListCommissionsRequest struct {
@@ -821,7 +759,8 @@ type CommissionListItem struct {
 	FxRate *string `protobuf:"bytes,26,opt,name=fx_rate,json=fxRate,proto3,oneof" json:"fx_rate,omitempty"`
 	// YYYY-MM-DD; null without conversion.
 	FxDate *string `protobuf:"bytes,27,opt,name=fx_date,json=fxDate,proto3,oneof" json:"fx_date,omitempty"`
-	// Count of this customer's conversions in the programme.
+	// Which payment of this customer in the programme it is, from 1; null without
+	// a customer, and for events that are no payments.
 	RecurringIndex *int32 `protobuf:"varint,28,opt,name=recurring_index,json=recurringIndex,proto3,oneof" json:"recurring_index,omitempty"`
 	// A flagged commission is not approved by itself and cannot be approved early.
 	NeedsReview   bool          `protobuf:"varint,29,opt,name=needs_review,json=needsReview,proto3" json:"needs_review,omitempty"`
@@ -1218,7 +1157,8 @@ type Commission struct {
 	FxRate *string `protobuf:"bytes,26,opt,name=fx_rate,json=fxRate,proto3,oneof" json:"fx_rate,omitempty"`
 	// YYYY-MM-DD; null without conversion.
 	FxDate *string `protobuf:"bytes,27,opt,name=fx_date,json=fxDate,proto3,oneof" json:"fx_date,omitempty"`
-	// Count of this customer's conversions in the programme.
+	// Which payment of this customer in the programme it is, from 1; null without
+	// a customer, and for events that are no payments.
 	RecurringIndex *int32 `protobuf:"varint,28,opt,name=recurring_index,json=recurringIndex,proto3,oneof" json:"recurring_index,omitempty"`
 	// A flagged commission is not approved by itself and cannot be approved early.
 	NeedsReview   bool          `protobuf:"varint,29,opt,name=needs_review,json=needsReview,proto3" json:"needs_review,omitempty"`
@@ -1619,9 +1559,18 @@ func (x *Commission) GetHistory() []*CommissionHistoryEntry {
 
 // RuleSnapshot is what a commission was computed with.
 type RuleSnapshot struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       int32                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Rules         *CommissionRules       `protobuf:"bytes,2,opt,name=rules,proto3" json:"rules,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version int32                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Rules   *CommissionRules       `protobuf:"bytes,2,opt,name=rules,proto3" json:"rules,omitempty"`
+	// The participant's own rate; null without one.
+	CommissionOverride *CommissionRate `protobuf:"bytes,3,opt,name=commission_override,json=commissionOverride,proto3" json:"commission_override,omitempty"`
+	// The group of the participant; null without one.
+	GroupId   *string         `protobuf:"bytes,4,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	GroupName *string         `protobuf:"bytes,5,opt,name=group_name,json=groupName,proto3,oneof" json:"group_name,omitempty"`
+	GroupRate *CommissionRate `protobuf:"bytes,6,opt,name=group_rate,json=groupRate,proto3" json:"group_rate,omitempty"`
+	// What gave the rate: participant, product, group, tier, event, later or
+	// program; mixed where products of one order differ.
+	Source        string `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1668,6 +1617,41 @@ func (x *RuleSnapshot) GetRules() *CommissionRules {
 		return x.Rules
 	}
 	return nil
+}
+
+func (x *RuleSnapshot) GetCommissionOverride() *CommissionRate {
+	if x != nil {
+		return x.CommissionOverride
+	}
+	return nil
+}
+
+func (x *RuleSnapshot) GetGroupId() string {
+	if x != nil && x.GroupId != nil {
+		return *x.GroupId
+	}
+	return ""
+}
+
+func (x *RuleSnapshot) GetGroupName() string {
+	if x != nil && x.GroupName != nil {
+		return *x.GroupName
+	}
+	return ""
+}
+
+func (x *RuleSnapshot) GetGroupRate() *CommissionRate {
+	if x != nil {
+		return x.GroupRate
+	}
+	return nil
+}
+
+func (x *RuleSnapshot) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
 }
 
 // CommissionAttribution says why the partner earned it.
@@ -1837,7 +1821,7 @@ var File_affiliate_v1_commission_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\n" +
-	"\x1daffiliate/v1/commission.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xb8\x05\n" +
+	"\x1daffiliate/v1/commission.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xb8\x05\n" +
 	"\x16ListCommissionsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x12m\n" +
@@ -2065,10 +2049,19 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\n" +
 	"_payout_idB\x12\n" +
 	"\x10_override_reasonB\x0e\n" +
-	"\f_override_by\"]\n" +
+	"\f_override_by\"\xe1\x02\n" +
 	"\fRuleSnapshot\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x05R\aversion\x123\n" +
-	"\x05rules\x18\x02 \x01(\v2\x1d.affiliate.v1.CommissionRulesR\x05rules\"\x99\x02\n" +
+	"\x05rules\x18\x02 \x01(\v2\x1d.affiliate.v1.CommissionRulesR\x05rules\x12M\n" +
+	"\x13commission_override\x18\x03 \x01(\v2\x1c.affiliate.v1.CommissionRateR\x12commissionOverride\x12\x1e\n" +
+	"\bgroup_id\x18\x04 \x01(\tH\x00R\agroupId\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"group_name\x18\x05 \x01(\tH\x01R\tgroupName\x88\x01\x01\x12;\n" +
+	"\n" +
+	"group_rate\x18\x06 \x01(\v2\x1c.affiliate.v1.CommissionRateR\tgroupRate\x12\x16\n" +
+	"\x06source\x18\a \x01(\tR\x06sourceB\v\n" +
+	"\t_group_idB\r\n" +
+	"\v_group_name\"\x99\x02\n" +
 	"\x15CommissionAttribution\x12\x1f\n" +
 	"\vdecision_id\x18\x01 \x01(\tR\n" +
 	"decisionId\x12\x1b\n" +
@@ -2094,15 +2087,7 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\x1aCOMMISSION_STATUS_APPROVED\x10\x02\x12\x1e\n" +
 	"\x1aCOMMISSION_STATUS_REJECTED\x10\x03\x12\x1a\n" +
 	"\x16COMMISSION_STATUS_PAID\x10\x04\x12\x1e\n" +
-	"\x1aCOMMISSION_STATUS_REFUNDED\x10\x05*\xb1\x01\n" +
-	"\tEventType\x12\x1a\n" +
-	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12\x17\n" +
-	"\x13EVENT_TYPE_PURCHASE\x10\x01\x12\x16\n" +
-	"\x12EVENT_TYPE_RENEWAL\x10\x02\x12\x15\n" +
-	"\x11EVENT_TYPE_SIGNUP\x10\x03\x12\x13\n" +
-	"\x0fEVENT_TYPE_LEAD\x10\x04\x12\x14\n" +
-	"\x10EVENT_TYPE_TRIAL\x10\x05\x12\x15\n" +
-	"\x11EVENT_TYPE_CUSTOM\x10\x06*\x92\x01\n" +
+	"\x1aCOMMISSION_STATUS_REFUNDED\x10\x05*\x92\x01\n" +
 	"\rDisputeStatus\x12\x1e\n" +
 	"\x1aDISPUTE_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13DISPUTE_STATUS_NONE\x10\x01\x12\x17\n" +
@@ -2139,87 +2124,90 @@ func file_affiliate_v1_commission_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_commission_proto_rawDescData
 }
 
-var file_affiliate_v1_commission_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_affiliate_v1_commission_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_affiliate_v1_commission_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_affiliate_v1_commission_proto_goTypes = []any{
 	(CommissionStatus)(0),                 // 0: affiliate.v1.CommissionStatus
-	(EventType)(0),                        // 1: affiliate.v1.EventType
-	(DisputeStatus)(0),                    // 2: affiliate.v1.DisputeStatus
-	(RejectionCode)(0),                    // 3: affiliate.v1.RejectionCode
-	(*ListCommissionsRequest)(nil),        // 4: affiliate.v1.ListCommissionsRequest
-	(*ListProgramCommissionsRequest)(nil), // 5: affiliate.v1.ListProgramCommissionsRequest
-	(*ListCommissionsResponse)(nil),       // 6: affiliate.v1.ListCommissionsResponse
-	(*GetCommissionRequest)(nil),          // 7: affiliate.v1.GetCommissionRequest
-	(*ApproveCommissionRequest)(nil),      // 8: affiliate.v1.ApproveCommissionRequest
-	(*RejectCommissionRequest)(nil),       // 9: affiliate.v1.RejectCommissionRequest
-	(*CommissionListItem)(nil),            // 10: affiliate.v1.CommissionListItem
-	(*Commission)(nil),                    // 11: affiliate.v1.Commission
-	(*RuleSnapshot)(nil),                  // 12: affiliate.v1.RuleSnapshot
-	(*CommissionAttribution)(nil),         // 13: affiliate.v1.CommissionAttribution
-	(*CommissionHistoryEntry)(nil),        // 14: affiliate.v1.CommissionHistoryEntry
-	(SortOrder)(0),                        // 15: affiliate.v1.SortOrder
-	(Mode)(0),                             // 16: affiliate.v1.Mode
-	(CommissionType)(0),                   // 17: affiliate.v1.CommissionType
+	(DisputeStatus)(0),                    // 1: affiliate.v1.DisputeStatus
+	(RejectionCode)(0),                    // 2: affiliate.v1.RejectionCode
+	(*ListCommissionsRequest)(nil),        // 3: affiliate.v1.ListCommissionsRequest
+	(*ListProgramCommissionsRequest)(nil), // 4: affiliate.v1.ListProgramCommissionsRequest
+	(*ListCommissionsResponse)(nil),       // 5: affiliate.v1.ListCommissionsResponse
+	(*GetCommissionRequest)(nil),          // 6: affiliate.v1.GetCommissionRequest
+	(*ApproveCommissionRequest)(nil),      // 7: affiliate.v1.ApproveCommissionRequest
+	(*RejectCommissionRequest)(nil),       // 8: affiliate.v1.RejectCommissionRequest
+	(*CommissionListItem)(nil),            // 9: affiliate.v1.CommissionListItem
+	(*Commission)(nil),                    // 10: affiliate.v1.Commission
+	(*RuleSnapshot)(nil),                  // 11: affiliate.v1.RuleSnapshot
+	(*CommissionAttribution)(nil),         // 12: affiliate.v1.CommissionAttribution
+	(*CommissionHistoryEntry)(nil),        // 13: affiliate.v1.CommissionHistoryEntry
+	(SortOrder)(0),                        // 14: affiliate.v1.SortOrder
+	(Mode)(0),                             // 15: affiliate.v1.Mode
+	(CommissionType)(0),                   // 16: affiliate.v1.CommissionType
+	(EventType)(0),                        // 17: affiliate.v1.EventType
 	(*timestamppb.Timestamp)(nil),         // 18: google.protobuf.Timestamp
 	(*CommissionRules)(nil),               // 19: affiliate.v1.CommissionRules
+	(*CommissionRate)(nil),                // 20: affiliate.v1.CommissionRate
 }
 var file_affiliate_v1_commission_proto_depIdxs = []int32{
-	15, // 0: affiliate.v1.ListCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	14, // 0: affiliate.v1.ListCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
 	0,  // 1: affiliate.v1.ListCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
-	15, // 2: affiliate.v1.ListProgramCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	14, // 2: affiliate.v1.ListProgramCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
 	0,  // 3: affiliate.v1.ListProgramCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
-	10, // 4: affiliate.v1.ListCommissionsResponse.data:type_name -> affiliate.v1.CommissionListItem
-	3,  // 5: affiliate.v1.RejectCommissionRequest.code:type_name -> affiliate.v1.RejectionCode
-	16, // 6: affiliate.v1.CommissionListItem.mode:type_name -> affiliate.v1.Mode
+	9,  // 4: affiliate.v1.ListCommissionsResponse.data:type_name -> affiliate.v1.CommissionListItem
+	2,  // 5: affiliate.v1.RejectCommissionRequest.code:type_name -> affiliate.v1.RejectionCode
+	15, // 6: affiliate.v1.CommissionListItem.mode:type_name -> affiliate.v1.Mode
 	0,  // 7: affiliate.v1.CommissionListItem.status:type_name -> affiliate.v1.CommissionStatus
-	17, // 8: affiliate.v1.CommissionListItem.commission_type:type_name -> affiliate.v1.CommissionType
-	1,  // 9: affiliate.v1.CommissionListItem.event_type:type_name -> affiliate.v1.EventType
-	2,  // 10: affiliate.v1.CommissionListItem.dispute_status:type_name -> affiliate.v1.DisputeStatus
+	16, // 8: affiliate.v1.CommissionListItem.commission_type:type_name -> affiliate.v1.CommissionType
+	17, // 9: affiliate.v1.CommissionListItem.event_type:type_name -> affiliate.v1.EventType
+	1,  // 10: affiliate.v1.CommissionListItem.dispute_status:type_name -> affiliate.v1.DisputeStatus
 	18, // 11: affiliate.v1.CommissionListItem.hold_until:type_name -> google.protobuf.Timestamp
-	3,  // 12: affiliate.v1.CommissionListItem.rejection_code:type_name -> affiliate.v1.RejectionCode
+	2,  // 12: affiliate.v1.CommissionListItem.rejection_code:type_name -> affiliate.v1.RejectionCode
 	18, // 13: affiliate.v1.CommissionListItem.approved_at:type_name -> google.protobuf.Timestamp
 	18, // 14: affiliate.v1.CommissionListItem.rejected_at:type_name -> google.protobuf.Timestamp
 	18, // 15: affiliate.v1.CommissionListItem.paid_at:type_name -> google.protobuf.Timestamp
 	18, // 16: affiliate.v1.CommissionListItem.refunded_at:type_name -> google.protobuf.Timestamp
 	18, // 17: affiliate.v1.CommissionListItem.created_at:type_name -> google.protobuf.Timestamp
 	18, // 18: affiliate.v1.CommissionListItem.updated_at:type_name -> google.protobuf.Timestamp
-	16, // 19: affiliate.v1.Commission.mode:type_name -> affiliate.v1.Mode
+	15, // 19: affiliate.v1.Commission.mode:type_name -> affiliate.v1.Mode
 	0,  // 20: affiliate.v1.Commission.status:type_name -> affiliate.v1.CommissionStatus
-	17, // 21: affiliate.v1.Commission.commission_type:type_name -> affiliate.v1.CommissionType
-	1,  // 22: affiliate.v1.Commission.event_type:type_name -> affiliate.v1.EventType
-	2,  // 23: affiliate.v1.Commission.dispute_status:type_name -> affiliate.v1.DisputeStatus
+	16, // 21: affiliate.v1.Commission.commission_type:type_name -> affiliate.v1.CommissionType
+	17, // 22: affiliate.v1.Commission.event_type:type_name -> affiliate.v1.EventType
+	1,  // 23: affiliate.v1.Commission.dispute_status:type_name -> affiliate.v1.DisputeStatus
 	18, // 24: affiliate.v1.Commission.hold_until:type_name -> google.protobuf.Timestamp
-	3,  // 25: affiliate.v1.Commission.rejection_code:type_name -> affiliate.v1.RejectionCode
+	2,  // 25: affiliate.v1.Commission.rejection_code:type_name -> affiliate.v1.RejectionCode
 	18, // 26: affiliate.v1.Commission.approved_at:type_name -> google.protobuf.Timestamp
 	18, // 27: affiliate.v1.Commission.rejected_at:type_name -> google.protobuf.Timestamp
 	18, // 28: affiliate.v1.Commission.paid_at:type_name -> google.protobuf.Timestamp
 	18, // 29: affiliate.v1.Commission.refunded_at:type_name -> google.protobuf.Timestamp
 	18, // 30: affiliate.v1.Commission.created_at:type_name -> google.protobuf.Timestamp
 	18, // 31: affiliate.v1.Commission.updated_at:type_name -> google.protobuf.Timestamp
-	12, // 32: affiliate.v1.Commission.rule_snapshot:type_name -> affiliate.v1.RuleSnapshot
-	13, // 33: affiliate.v1.Commission.attribution:type_name -> affiliate.v1.CommissionAttribution
-	14, // 34: affiliate.v1.Commission.history:type_name -> affiliate.v1.CommissionHistoryEntry
+	11, // 32: affiliate.v1.Commission.rule_snapshot:type_name -> affiliate.v1.RuleSnapshot
+	12, // 33: affiliate.v1.Commission.attribution:type_name -> affiliate.v1.CommissionAttribution
+	13, // 34: affiliate.v1.Commission.history:type_name -> affiliate.v1.CommissionHistoryEntry
 	19, // 35: affiliate.v1.RuleSnapshot.rules:type_name -> affiliate.v1.CommissionRules
-	18, // 36: affiliate.v1.CommissionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
-	18, // 37: affiliate.v1.CommissionAttribution.expires_at:type_name -> google.protobuf.Timestamp
-	18, // 38: affiliate.v1.CommissionHistoryEntry.at:type_name -> google.protobuf.Timestamp
-	0,  // 39: affiliate.v1.CommissionHistoryEntry.from:type_name -> affiliate.v1.CommissionStatus
-	0,  // 40: affiliate.v1.CommissionHistoryEntry.to:type_name -> affiliate.v1.CommissionStatus
-	4,  // 41: affiliate.v1.CommissionService.ListCommissions:input_type -> affiliate.v1.ListCommissionsRequest
-	5,  // 42: affiliate.v1.CommissionService.ListProgramCommissions:input_type -> affiliate.v1.ListProgramCommissionsRequest
-	7,  // 43: affiliate.v1.CommissionService.GetCommission:input_type -> affiliate.v1.GetCommissionRequest
-	8,  // 44: affiliate.v1.CommissionService.ApproveCommission:input_type -> affiliate.v1.ApproveCommissionRequest
-	9,  // 45: affiliate.v1.CommissionService.RejectCommission:input_type -> affiliate.v1.RejectCommissionRequest
-	6,  // 46: affiliate.v1.CommissionService.ListCommissions:output_type -> affiliate.v1.ListCommissionsResponse
-	6,  // 47: affiliate.v1.CommissionService.ListProgramCommissions:output_type -> affiliate.v1.ListCommissionsResponse
-	11, // 48: affiliate.v1.CommissionService.GetCommission:output_type -> affiliate.v1.Commission
-	11, // 49: affiliate.v1.CommissionService.ApproveCommission:output_type -> affiliate.v1.Commission
-	11, // 50: affiliate.v1.CommissionService.RejectCommission:output_type -> affiliate.v1.Commission
-	46, // [46:51] is the sub-list for method output_type
-	41, // [41:46] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	20, // 36: affiliate.v1.RuleSnapshot.commission_override:type_name -> affiliate.v1.CommissionRate
+	20, // 37: affiliate.v1.RuleSnapshot.group_rate:type_name -> affiliate.v1.CommissionRate
+	18, // 38: affiliate.v1.CommissionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
+	18, // 39: affiliate.v1.CommissionAttribution.expires_at:type_name -> google.protobuf.Timestamp
+	18, // 40: affiliate.v1.CommissionHistoryEntry.at:type_name -> google.protobuf.Timestamp
+	0,  // 41: affiliate.v1.CommissionHistoryEntry.from:type_name -> affiliate.v1.CommissionStatus
+	0,  // 42: affiliate.v1.CommissionHistoryEntry.to:type_name -> affiliate.v1.CommissionStatus
+	3,  // 43: affiliate.v1.CommissionService.ListCommissions:input_type -> affiliate.v1.ListCommissionsRequest
+	4,  // 44: affiliate.v1.CommissionService.ListProgramCommissions:input_type -> affiliate.v1.ListProgramCommissionsRequest
+	6,  // 45: affiliate.v1.CommissionService.GetCommission:input_type -> affiliate.v1.GetCommissionRequest
+	7,  // 46: affiliate.v1.CommissionService.ApproveCommission:input_type -> affiliate.v1.ApproveCommissionRequest
+	8,  // 47: affiliate.v1.CommissionService.RejectCommission:input_type -> affiliate.v1.RejectCommissionRequest
+	5,  // 48: affiliate.v1.CommissionService.ListCommissions:output_type -> affiliate.v1.ListCommissionsResponse
+	5,  // 49: affiliate.v1.CommissionService.ListProgramCommissions:output_type -> affiliate.v1.ListCommissionsResponse
+	10, // 50: affiliate.v1.CommissionService.GetCommission:output_type -> affiliate.v1.Commission
+	10, // 51: affiliate.v1.CommissionService.ApproveCommission:output_type -> affiliate.v1.Commission
+	10, // 52: affiliate.v1.CommissionService.RejectCommission:output_type -> affiliate.v1.Commission
+	48, // [48:53] is the sub-list for method output_type
+	43, // [43:48] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_commission_proto_init() }
@@ -2228,6 +2216,7 @@ func file_affiliate_v1_commission_proto_init() {
 		return
 	}
 	file_affiliate_v1_common_proto_init()
+	file_affiliate_v1_event_type_proto_init()
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_program_proto_init()
 	file_affiliate_v1_commission_proto_msgTypes[0].OneofWrappers = []any{}
@@ -2235,6 +2224,7 @@ func file_affiliate_v1_commission_proto_init() {
 	file_affiliate_v1_commission_proto_msgTypes[5].OneofWrappers = []any{}
 	file_affiliate_v1_commission_proto_msgTypes[6].OneofWrappers = []any{}
 	file_affiliate_v1_commission_proto_msgTypes[7].OneofWrappers = []any{}
+	file_affiliate_v1_commission_proto_msgTypes[8].OneofWrappers = []any{}
 	file_affiliate_v1_commission_proto_msgTypes[9].OneofWrappers = []any{}
 	file_affiliate_v1_commission_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
@@ -2242,7 +2232,7 @@ func file_affiliate_v1_commission_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_commission_proto_rawDesc), len(file_affiliate_v1_commission_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      3,
 			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -1934,6 +1934,74 @@ func (m *RuleSnapshot) validate(all bool) error {
 		}
 	}
 
+	if all {
+		switch v := interface{}(m.GetCommissionOverride()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, RuleSnapshotValidationError{
+					field:  "CommissionOverride",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, RuleSnapshotValidationError{
+					field:  "CommissionOverride",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCommissionOverride()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return RuleSnapshotValidationError{
+				field:  "CommissionOverride",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetGroupRate()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, RuleSnapshotValidationError{
+					field:  "GroupRate",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, RuleSnapshotValidationError{
+					field:  "GroupRate",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetGroupRate()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return RuleSnapshotValidationError{
+				field:  "GroupRate",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for Source
+
+	if m.GroupId != nil {
+		// no validation rules for GroupId
+	}
+
+	if m.GroupName != nil {
+		// no validation rules for GroupName
+	}
+
 	if len(errors) > 0 {
 		return RuleSnapshotMultiError(errors)
 	}

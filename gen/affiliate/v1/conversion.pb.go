@@ -242,6 +242,68 @@ func (x *ReportConversionRequest) GetCustomerUserAgent() string {
 	return ""
 }
 
+type ReattributeConversionRequest struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	ConversionId string                 `protobuf:"bytes,1,opt,name=conversion_id,json=conversionId,proto3" json:"conversion_id,omitempty"`
+	// Another participant of the workspace and mode.
+	ParticipantId string `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	// 1 to 500 characters; kept in the decision and the audit log.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReattributeConversionRequest) Reset() {
+	*x = ReattributeConversionRequest{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReattributeConversionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReattributeConversionRequest) ProtoMessage() {}
+
+func (x *ReattributeConversionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReattributeConversionRequest.ProtoReflect.Descriptor instead.
+func (*ReattributeConversionRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ReattributeConversionRequest) GetConversionId() string {
+	if x != nil {
+		return x.ConversionId
+	}
+	return ""
+}
+
+func (x *ReattributeConversionRequest) GetParticipantId() string {
+	if x != nil {
+		return x.ParticipantId
+	}
+	return ""
+}
+
+func (x *ReattributeConversionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type LineItem struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProductId string                 `protobuf:"bytes,1,opt,name=product_id,proto3" json:"product_id,omitempty"`
@@ -255,7 +317,7 @@ type LineItem struct {
 
 func (x *LineItem) Reset() {
 	*x = LineItem{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[1]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -267,7 +329,7 @@ func (x *LineItem) String() string {
 func (*LineItem) ProtoMessage() {}
 
 func (x *LineItem) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[1]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -280,7 +342,7 @@ func (x *LineItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LineItem.ProtoReflect.Descriptor instead.
 func (*LineItem) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{1}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *LineItem) GetProductId() string {
@@ -326,7 +388,7 @@ type ReportConversionResponse struct {
 
 func (x *ReportConversionResponse) Reset() {
 	*x = ReportConversionResponse{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[2]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -338,7 +400,7 @@ func (x *ReportConversionResponse) String() string {
 func (*ReportConversionResponse) ProtoMessage() {}
 
 func (x *ReportConversionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[2]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -351,7 +413,7 @@ func (x *ReportConversionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConversionResponse.ProtoReflect.Descriptor instead.
 func (*ReportConversionResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{2}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ReportConversionResponse) GetId() string {
@@ -441,7 +503,7 @@ func (x *ReportConversionResponse) GetFraud() *FraudVerdict {
 // How the conversion was, or was not, attributed.
 type ConversionAttribution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// click, promo_code, customer; null when not attributed.
+	// click, promo_code, customer or manual; null when not attributed.
 	Method *string `protobuf:"bytes,1,opt,name=method,proto3,oneof" json:"method,omitempty"`
 	// A word of DECISIONS.md section 3, for example CLICK_MATCHED.
 	ReasonCode string `protobuf:"bytes,2,opt,name=reason_code,proto3" json:"reason_code,omitempty"`
@@ -461,7 +523,7 @@ type ConversionAttribution struct {
 
 func (x *ConversionAttribution) Reset() {
 	*x = ConversionAttribution{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[3]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -473,7 +535,7 @@ func (x *ConversionAttribution) String() string {
 func (*ConversionAttribution) ProtoMessage() {}
 
 func (x *ConversionAttribution) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[3]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -486,7 +548,7 @@ func (x *ConversionAttribution) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionAttribution.ProtoReflect.Descriptor instead.
 func (*ConversionAttribution) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{3}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ConversionAttribution) GetMethod() string {
@@ -573,7 +635,7 @@ type ConversionCommission struct {
 
 func (x *ConversionCommission) Reset() {
 	*x = ConversionCommission{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[4]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +647,7 @@ func (x *ConversionCommission) String() string {
 func (*ConversionCommission) ProtoMessage() {}
 
 func (x *ConversionCommission) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[4]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +660,7 @@ func (x *ConversionCommission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionCommission.ProtoReflect.Descriptor instead.
 func (*ConversionCommission) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{4}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ConversionCommission) GetId() string {
@@ -653,7 +715,7 @@ type FraudVerdict struct {
 
 func (x *FraudVerdict) Reset() {
 	*x = FraudVerdict{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[5]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -665,7 +727,7 @@ func (x *FraudVerdict) String() string {
 func (*FraudVerdict) ProtoMessage() {}
 
 func (x *FraudVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[5]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -678,7 +740,7 @@ func (x *FraudVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FraudVerdict.ProtoReflect.Descriptor instead.
 func (*FraudVerdict) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{5}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FraudVerdict) GetFlagged() bool {
@@ -706,7 +768,7 @@ type FraudSignal struct {
 
 func (x *FraudSignal) Reset() {
 	*x = FraudSignal{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[6]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -718,7 +780,7 @@ func (x *FraudSignal) String() string {
 func (*FraudSignal) ProtoMessage() {}
 
 func (x *FraudSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[6]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -731,7 +793,7 @@ func (x *FraudSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FraudSignal.ProtoReflect.Descriptor instead.
 func (*FraudSignal) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{6}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FraudSignal) GetRule() string {
@@ -759,7 +821,7 @@ var File_affiliate_v1_conversion_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\n" +
-	"\x1daffiliate/v1/conversion.proto\x12\faffiliate.v1\x1a\x1daffiliate/v1/commission.proto\x1a\x19affiliate/v1/common.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xee\n" +
+	"\x1daffiliate/v1/conversion.proto\x12\faffiliate.v1\x1a\x1daffiliate/v1/commission.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xee\n" +
 	"\n" +
 	"\x17ReportConversionRequest\x12A\n" +
 	"\n" +
@@ -808,7 +870,11 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\r_is_recurringB\t\n" +
 	"\a_sub_idB\x0e\n" +
 	"\f_customer_ipB\x16\n" +
-	"\x14_customer_user_agent\"\xa5\x01\n" +
+	"\x14_customer_user_agent\"\x9c\x01\n" +
+	"\x1cReattributeConversionRequest\x12#\n" +
+	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\x12/\n" +
+	"\x0eparticipant_id\x18\x02 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01R\rparticipantId\x12&\n" +
+	"\x06reason\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01R\x06reason\"\xa5\x01\n" +
 	"\bLineItem\x12*\n" +
 	"\n" +
 	"product_id\x18\x01 \x01(\tB\n" +
@@ -880,9 +946,10 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\vFraudSignal\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x05R\x05score\x12\x1a\n" +
-	"\bevidence\x18\x03 \x01(\tR\bevidence2\x97\x01\n" +
+	"\bevidence\x18\x03 \x01(\tR\bevidence2\xc1\x02\n" +
 	"\x11ConversionService\x12\x81\x01\n" +
-	"\x10ReportConversion\x12%.affiliate.v1.ReportConversionRequest\x1a&.affiliate.v1.ReportConversionResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/api/v1/conversionsB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x10ReportConversion\x12%.affiliate.v1.ReportConversionRequest\x1a&.affiliate.v1.ReportConversionResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/api/v1/conversions\x12\xa7\x01\n" +
+	"\x15ReattributeConversion\x12*.affiliate.v1.ReattributeConversionRequest\x1a&.affiliate.v1.ReportConversionResponse\":\x82\xd3\xe4\x93\x024:\x01*\"//api/v1/conversions/{conversion_id}/reattributeB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_conversion_proto_rawDescOnce sync.Once
@@ -896,42 +963,45 @@ func file_affiliate_v1_conversion_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_conversion_proto_rawDescData
 }
 
-var file_affiliate_v1_conversion_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_affiliate_v1_conversion_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_affiliate_v1_conversion_proto_goTypes = []any{
-	(*ReportConversionRequest)(nil),  // 0: affiliate.v1.ReportConversionRequest
-	(*LineItem)(nil),                 // 1: affiliate.v1.LineItem
-	(*ReportConversionResponse)(nil), // 2: affiliate.v1.ReportConversionResponse
-	(*ConversionAttribution)(nil),    // 3: affiliate.v1.ConversionAttribution
-	(*ConversionCommission)(nil),     // 4: affiliate.v1.ConversionCommission
-	(*FraudVerdict)(nil),             // 5: affiliate.v1.FraudVerdict
-	(*FraudSignal)(nil),              // 6: affiliate.v1.FraudSignal
-	(EventType)(0),                   // 7: affiliate.v1.EventType
-	(*timestamppb.Timestamp)(nil),    // 8: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),          // 9: google.protobuf.Struct
-	(Mode)(0),                        // 10: affiliate.v1.Mode
-	(CommissionStatus)(0),            // 11: affiliate.v1.CommissionStatus
+	(*ReportConversionRequest)(nil),      // 0: affiliate.v1.ReportConversionRequest
+	(*ReattributeConversionRequest)(nil), // 1: affiliate.v1.ReattributeConversionRequest
+	(*LineItem)(nil),                     // 2: affiliate.v1.LineItem
+	(*ReportConversionResponse)(nil),     // 3: affiliate.v1.ReportConversionResponse
+	(*ConversionAttribution)(nil),        // 4: affiliate.v1.ConversionAttribution
+	(*ConversionCommission)(nil),         // 5: affiliate.v1.ConversionCommission
+	(*FraudVerdict)(nil),                 // 6: affiliate.v1.FraudVerdict
+	(*FraudSignal)(nil),                  // 7: affiliate.v1.FraudSignal
+	(EventType)(0),                       // 8: affiliate.v1.EventType
+	(*timestamppb.Timestamp)(nil),        // 9: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),              // 10: google.protobuf.Struct
+	(Mode)(0),                            // 11: affiliate.v1.Mode
+	(CommissionStatus)(0),                // 12: affiliate.v1.CommissionStatus
 }
 var file_affiliate_v1_conversion_proto_depIdxs = []int32{
-	7,  // 0: affiliate.v1.ReportConversionRequest.event_type:type_name -> affiliate.v1.EventType
-	8,  // 1: affiliate.v1.ReportConversionRequest.occurred_at:type_name -> google.protobuf.Timestamp
-	1,  // 2: affiliate.v1.ReportConversionRequest.line_items:type_name -> affiliate.v1.LineItem
-	9,  // 3: affiliate.v1.ReportConversionRequest.metadata:type_name -> google.protobuf.Struct
-	7,  // 4: affiliate.v1.ReportConversionResponse.event_type:type_name -> affiliate.v1.EventType
-	10, // 5: affiliate.v1.ReportConversionResponse.mode:type_name -> affiliate.v1.Mode
-	8,  // 6: affiliate.v1.ReportConversionResponse.occurred_at:type_name -> google.protobuf.Timestamp
-	8,  // 7: affiliate.v1.ReportConversionResponse.created_at:type_name -> google.protobuf.Timestamp
-	3,  // 8: affiliate.v1.ReportConversionResponse.attribution:type_name -> affiliate.v1.ConversionAttribution
-	4,  // 9: affiliate.v1.ReportConversionResponse.commission:type_name -> affiliate.v1.ConversionCommission
-	5,  // 10: affiliate.v1.ReportConversionResponse.fraud:type_name -> affiliate.v1.FraudVerdict
-	8,  // 11: affiliate.v1.ConversionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
-	8,  // 12: affiliate.v1.ConversionAttribution.expires_at:type_name -> google.protobuf.Timestamp
-	11, // 13: affiliate.v1.ConversionCommission.status:type_name -> affiliate.v1.CommissionStatus
-	8,  // 14: affiliate.v1.ConversionCommission.hold_until:type_name -> google.protobuf.Timestamp
-	6,  // 15: affiliate.v1.FraudVerdict.signals:type_name -> affiliate.v1.FraudSignal
+	8,  // 0: affiliate.v1.ReportConversionRequest.event_type:type_name -> affiliate.v1.EventType
+	9,  // 1: affiliate.v1.ReportConversionRequest.occurred_at:type_name -> google.protobuf.Timestamp
+	2,  // 2: affiliate.v1.ReportConversionRequest.line_items:type_name -> affiliate.v1.LineItem
+	10, // 3: affiliate.v1.ReportConversionRequest.metadata:type_name -> google.protobuf.Struct
+	8,  // 4: affiliate.v1.ReportConversionResponse.event_type:type_name -> affiliate.v1.EventType
+	11, // 5: affiliate.v1.ReportConversionResponse.mode:type_name -> affiliate.v1.Mode
+	9,  // 6: affiliate.v1.ReportConversionResponse.occurred_at:type_name -> google.protobuf.Timestamp
+	9,  // 7: affiliate.v1.ReportConversionResponse.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 8: affiliate.v1.ReportConversionResponse.attribution:type_name -> affiliate.v1.ConversionAttribution
+	5,  // 9: affiliate.v1.ReportConversionResponse.commission:type_name -> affiliate.v1.ConversionCommission
+	6,  // 10: affiliate.v1.ReportConversionResponse.fraud:type_name -> affiliate.v1.FraudVerdict
+	9,  // 11: affiliate.v1.ConversionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
+	9,  // 12: affiliate.v1.ConversionAttribution.expires_at:type_name -> google.protobuf.Timestamp
+	12, // 13: affiliate.v1.ConversionCommission.status:type_name -> affiliate.v1.CommissionStatus
+	9,  // 14: affiliate.v1.ConversionCommission.hold_until:type_name -> google.protobuf.Timestamp
+	7,  // 15: affiliate.v1.FraudVerdict.signals:type_name -> affiliate.v1.FraudSignal
 	0,  // 16: affiliate.v1.ConversionService.ReportConversion:input_type -> affiliate.v1.ReportConversionRequest
-	2,  // 17: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
-	17, // [17:18] is the sub-list for method output_type
-	16, // [16:17] is the sub-list for method input_type
+	1,  // 17: affiliate.v1.ConversionService.ReattributeConversion:input_type -> affiliate.v1.ReattributeConversionRequest
+	3,  // 18: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
+	3,  // 19: affiliate.v1.ConversionService.ReattributeConversion:output_type -> affiliate.v1.ReportConversionResponse
+	18, // [18:20] is the sub-list for method output_type
+	16, // [16:18] is the sub-list for method input_type
 	16, // [16:16] is the sub-list for extension type_name
 	16, // [16:16] is the sub-list for extension extendee
 	0,  // [0:16] is the sub-list for field type_name
@@ -944,17 +1014,19 @@ func file_affiliate_v1_conversion_proto_init() {
 	}
 	file_affiliate_v1_commission_proto_init()
 	file_affiliate_v1_common_proto_init()
+	file_affiliate_v1_event_type_proto_init()
+	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_conversion_proto_msgTypes[0].OneofWrappers = []any{}
-	file_affiliate_v1_conversion_proto_msgTypes[1].OneofWrappers = []any{}
 	file_affiliate_v1_conversion_proto_msgTypes[2].OneofWrappers = []any{}
 	file_affiliate_v1_conversion_proto_msgTypes[3].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_conversion_proto_rawDesc), len(file_affiliate_v1_conversion_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

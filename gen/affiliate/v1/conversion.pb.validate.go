@@ -35,6 +35,9 @@ var (
 	_ = sort.Sort
 )
 
+// define the regex for a UUID once up-front
+var _conversion_uuidPattern = regexp.MustCompile("^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$")
+
 // Validate checks the field values on ReportConversionRequest with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.
@@ -484,6 +487,142 @@ var _ interface {
 var _ReportConversionRequest_EventType_NotInLookup = map[EventType]struct{}{
 	0: {},
 }
+
+// Validate checks the field values on ReattributeConversionRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ReattributeConversionRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ReattributeConversionRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ReattributeConversionRequestMultiError, or nil if none found.
+func (m *ReattributeConversionRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ReattributeConversionRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ConversionId
+
+	if err := m._validateUuid(m.GetParticipantId()); err != nil {
+		err = ReattributeConversionRequestValidationError{
+			field:  "ParticipantId",
+			reason: "value must be a valid UUID",
+			cause:  err,
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if l := utf8.RuneCountInString(m.GetReason()); l < 1 || l > 500 {
+		err := ReattributeConversionRequestValidationError{
+			field:  "Reason",
+			reason: "value length must be between 1 and 500 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return ReattributeConversionRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ReattributeConversionRequest) _validateUuid(uuid string) error {
+	if matched := _conversion_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// ReattributeConversionRequestMultiError is an error wrapping multiple
+// validation errors returned by ReattributeConversionRequest.ValidateAll() if
+// the designated constraints aren't met.
+type ReattributeConversionRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ReattributeConversionRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ReattributeConversionRequestMultiError) AllErrors() []error { return m }
+
+// ReattributeConversionRequestValidationError is the validation error returned
+// by ReattributeConversionRequest.Validate if the designated constraints
+// aren't met.
+type ReattributeConversionRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ReattributeConversionRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ReattributeConversionRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ReattributeConversionRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ReattributeConversionRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ReattributeConversionRequestValidationError) ErrorName() string {
+	return "ReattributeConversionRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ReattributeConversionRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sReattributeConversionRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ReattributeConversionRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ReattributeConversionRequestValidationError{}
 
 // Validate checks the field values on LineItem with the rules defined in the
 // proto definition for this message. If any rules are violated, the first

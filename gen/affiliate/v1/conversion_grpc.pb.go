@@ -19,7 +19,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ConversionService_ReportConversion_FullMethodName = "/affiliate.v1.ConversionService/ReportConversion"
+	ConversionService_ReportConversion_FullMethodName      = "/affiliate.v1.ConversionService/ReportConversion"
+	ConversionService_ReattributeConversion_FullMethodName = "/affiliate.v1.ConversionService/ReattributeConversion"
 )
 
 // ConversionServiceClient is the client API for ConversionService service.
@@ -34,6 +35,13 @@ type ConversionServiceClient interface {
 	// other mode (422 MODE_MISMATCH), duplicate (409 CONVERSION_DUPLICATE). A
 	// signal that cannot be resolved is no error: attributed is false.
 	ReportConversion(ctx context.Context, in *ReportConversionRequest, opts ...grpc.CallOption) (*ReportConversionResponse, error)
+	// ReattributeConversion gives a conversion to another participant of the mode,
+	// by hand: a new decision supersedes the one in force, its commission is
+	// rejected, a new one is computed by the rules of today, and the customer's
+	// binding follows. Errors: NOT_FOUND for the conversion,
+	// VALIDATION_ERROR for a participant that is unknown or has it already,
+	// PARTICIPANT_ERASED, COMMISSION_TERMINAL when its commission is paid.
+	ReattributeConversion(ctx context.Context, in *ReattributeConversionRequest, opts ...grpc.CallOption) (*ReportConversionResponse, error)
 }
 
 type conversionServiceClient struct {
@@ -54,6 +62,16 @@ func (c *conversionServiceClient) ReportConversion(ctx context.Context, in *Repo
 	return out, nil
 }
 
+func (c *conversionServiceClient) ReattributeConversion(ctx context.Context, in *ReattributeConversionRequest, opts ...grpc.CallOption) (*ReportConversionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportConversionResponse)
+	err := c.cc.Invoke(ctx, ConversionService_ReattributeConversion_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ConversionServiceServer is the server API for ConversionService service.
 // All implementations must embed UnimplementedConversionServiceServer
 // for forward compatibility.
@@ -66,6 +84,13 @@ type ConversionServiceServer interface {
 	// other mode (422 MODE_MISMATCH), duplicate (409 CONVERSION_DUPLICATE). A
 	// signal that cannot be resolved is no error: attributed is false.
 	ReportConversion(context.Context, *ReportConversionRequest) (*ReportConversionResponse, error)
+	// ReattributeConversion gives a conversion to another participant of the mode,
+	// by hand: a new decision supersedes the one in force, its commission is
+	// rejected, a new one is computed by the rules of today, and the customer's
+	// binding follows. Errors: NOT_FOUND for the conversion,
+	// VALIDATION_ERROR for a participant that is unknown or has it already,
+	// PARTICIPANT_ERASED, COMMISSION_TERMINAL when its commission is paid.
+	ReattributeConversion(context.Context, *ReattributeConversionRequest) (*ReportConversionResponse, error)
 	mustEmbedUnimplementedConversionServiceServer()
 }
 
@@ -78,6 +103,9 @@ type UnimplementedConversionServiceServer struct{}
 
 func (UnimplementedConversionServiceServer) ReportConversion(context.Context, *ReportConversionRequest) (*ReportConversionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReportConversion not implemented")
+}
+func (UnimplementedConversionServiceServer) ReattributeConversion(context.Context, *ReattributeConversionRequest) (*ReportConversionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReattributeConversion not implemented")
 }
 func (UnimplementedConversionServiceServer) mustEmbedUnimplementedConversionServiceServer() {}
 func (UnimplementedConversionServiceServer) testEmbeddedByValue()                           {}
@@ -118,6 +146,24 @@ func _ConversionService_ReportConversion_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ConversionService_ReattributeConversion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReattributeConversionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConversionServiceServer).ReattributeConversion(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ConversionService_ReattributeConversion_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConversionServiceServer).ReattributeConversion(ctx, req.(*ReattributeConversionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ConversionService_ServiceDesc is the grpc.ServiceDesc for ConversionService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -128,6 +174,10 @@ var ConversionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReportConversion",
 			Handler:    _ConversionService_ReportConversion_Handler,
+		},
+		{
+			MethodName: "ReattributeConversion",
+			Handler:    _ConversionService_ReattributeConversion_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -87,6 +87,18 @@ const (
 	ErrorReason_ERROR_REASON_COMMISSION_HOLD_ACTIVE ErrorReason = 28
 	// Rejection of a rejected, paid or refunded commission. Metadata: status.
 	ErrorReason_ERROR_REASON_COMMISSION_TERMINAL ErrorReason = 29
+	// A change that would leave a workspace without an owner.
+	ErrorReason_ERROR_REASON_LAST_OWNER ErrorReason = 30
+	// Deletion of a group that partners are in. Metadata: participants.
+	ErrorReason_ERROR_REASON_GROUP_IN_USE ErrorReason = 31
+	// A participant has 50 links of its own.
+	ErrorReason_ERROR_REASON_LINK_LIMIT_EXCEEDED ErrorReason = 32
+	// The promo code is used in this workspace and mode.
+	ErrorReason_ERROR_REASON_PROMO_CODE_TAKEN ErrorReason = 33
+	// No item of a bulk request succeeded; summary and results stand beside the envelope.
+	ErrorReason_ERROR_REASON_BULK_ALL_FAILED ErrorReason = 34
+	// Click from a page whose origin the workspace does not allow. Given by the collector.
+	ErrorReason_ERROR_REASON_ORIGIN_NOT_ALLOWED ErrorReason = 35
 )
 
 // Enum value maps for ErrorReason.
@@ -122,6 +134,12 @@ var (
 		27: "ERROR_REASON_COMMISSION_NOT_PENDING",
 		28: "ERROR_REASON_COMMISSION_HOLD_ACTIVE",
 		29: "ERROR_REASON_COMMISSION_TERMINAL",
+		30: "ERROR_REASON_LAST_OWNER",
+		31: "ERROR_REASON_GROUP_IN_USE",
+		32: "ERROR_REASON_LINK_LIMIT_EXCEEDED",
+		33: "ERROR_REASON_PROMO_CODE_TAKEN",
+		34: "ERROR_REASON_BULK_ALL_FAILED",
+		35: "ERROR_REASON_ORIGIN_NOT_ALLOWED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":               0,
@@ -154,6 +172,12 @@ var (
 		"ERROR_REASON_COMMISSION_NOT_PENDING":    27,
 		"ERROR_REASON_COMMISSION_HOLD_ACTIVE":    28,
 		"ERROR_REASON_COMMISSION_TERMINAL":       29,
+		"ERROR_REASON_LAST_OWNER":                30,
+		"ERROR_REASON_GROUP_IN_USE":              31,
+		"ERROR_REASON_LINK_LIMIT_EXCEEDED":       32,
+		"ERROR_REASON_PROMO_CODE_TAKEN":          33,
+		"ERROR_REASON_BULK_ALL_FAILED":           34,
+		"ERROR_REASON_ORIGIN_NOT_ALLOWED":        35,
 	}
 )
 
@@ -188,7 +212,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xa4\x13\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x8e\x17\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -222,7 +246,13 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\x1aERROR_REASON_MODE_MISMATCH\x10\x1a\x1a0\xa2\xbb\x18,\b\xa6\x03\x10\t\x1a%The signal belongs to the other mode.\x12R\n" +
 	"#ERROR_REASON_COMMISSION_NOT_PENDING\x10\x1b\x1a)\xa2\xbb\x18%\b\x99\x03\x10\t\x1a\x1eThe commission is not pending.\x12_\n" +
 	"#ERROR_REASON_COMMISSION_HOLD_ACTIVE\x10\x1c\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The commission's refund hold has not ended.\x12U\n" +
-	" ERROR_REASON_COMMISSION_TERMINAL\x10\x1d\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The commission is in a final status.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	" ERROR_REASON_COMMISSION_TERMINAL\x10\x1d\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The commission is in a final status.\x12M\n" +
+	"\x17ERROR_REASON_LAST_OWNER\x10\x1e\x1a0\xa2\xbb\x18,\b\x99\x03\x10\t\x1a%A workspace keeps at least one owner.\x12E\n" +
+	"\x19ERROR_REASON_GROUP_IN_USE\x10\x1f\x1a&\xa2\xbb\x18\"\b\x99\x03\x10\t\x1a\x1bPartners are in this group.\x12`\n" +
+	" ERROR_REASON_LINK_LIMIT_EXCEEDED\x10 \x1a:\xa2\xbb\x186\b\xa6\x03\x10\t\x1a/Fifty links is the most a participant can have.\x12H\n" +
+	"\x1dERROR_REASON_PROMO_CODE_TAKEN\x10!\x1a%\xa2\xbb\x18!\b\x99\x03\x10\x06\x1a\x1aThis promo code is in use.\x12P\n" +
+	"\x1cERROR_REASON_BULK_ALL_FAILED\x10\"\x1a.\xa2\xbb\x18*\b\xa6\x03\x10\t\x1a#None of the items could be changed.\x12T\n" +
+	"\x1fERROR_REASON_ORIGIN_NOT_ALLOWED\x10#\x1a/\xa2\xbb\x18+\b\x93\x03\x10\a\x1a$This origin may not register clicks.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once

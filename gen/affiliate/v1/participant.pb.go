@@ -11,6 +11,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -101,8 +102,27 @@ type Participant struct {
 	ErasedAt           *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=erased_at,json=erasedAt,proto3" json:"erased_at,omitempty"`
 	CreatedAt          *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt          *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Null to partners, and without a group.
+	GroupId *string `protobuf:"bytes,19,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	// A rate that wins over every other; null without one.
+	CommissionOverride *CommissionRate `protobuf:"bytes,20,opt,name=commission_override,json=commissionOverride,proto3" json:"commission_override,omitempty"`
+	// Merchant-internal, empty to partners.
+	Tags []string `protobuf:"bytes,21,rep,name=tags,proto3" json:"tags,omitempty"`
+	// Merchant-internal, null to partners.
+	Note *string `protobuf:"bytes,22,opt,name=note,proto3,oneof" json:"note,omitempty"`
+	// Clicks without those of bots.
+	Clicks int64 `protobuf:"varint,23,opt,name=clicks,proto3" json:"clicks,omitempty"`
+	// Conversions attributed to the participant that were not refunded in full.
+	Conversions int64 `protobuf:"varint,24,opt,name=conversions,proto3" json:"conversions,omitempty"`
+	// Their sales in the programme's currency, minor units.
+	RevenueCents int64 `protobuf:"varint,25,opt,name=revenue_cents,json=revenueCents,proto3" json:"revenue_cents,omitempty"`
+	// Commissions in the programme's currency that were neither rejected nor
+	// refunded, minor units.
+	CommissionCents int64 `protobuf:"varint,26,opt,name=commission_cents,json=commissionCents,proto3" json:"commission_cents,omitempty"`
+	// Approved and not paid yet, in the programme's currency, minor units.
+	BalanceCents  int64 `protobuf:"varint,27,opt,name=balance_cents,json=balanceCents,proto3" json:"balance_cents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Participant) Reset() {
@@ -261,6 +281,69 @@ func (x *Participant) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Participant) GetGroupId() string {
+	if x != nil && x.GroupId != nil {
+		return *x.GroupId
+	}
+	return ""
+}
+
+func (x *Participant) GetCommissionOverride() *CommissionRate {
+	if x != nil {
+		return x.CommissionOverride
+	}
+	return nil
+}
+
+func (x *Participant) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *Participant) GetNote() string {
+	if x != nil && x.Note != nil {
+		return *x.Note
+	}
+	return ""
+}
+
+func (x *Participant) GetClicks() int64 {
+	if x != nil {
+		return x.Clicks
+	}
+	return 0
+}
+
+func (x *Participant) GetConversions() int64 {
+	if x != nil {
+		return x.Conversions
+	}
+	return 0
+}
+
+func (x *Participant) GetRevenueCents() int64 {
+	if x != nil {
+		return x.RevenueCents
+	}
+	return 0
+}
+
+func (x *Participant) GetCommissionCents() int64 {
+	if x != nil {
+		return x.CommissionCents
+	}
+	return 0
+}
+
+func (x *Participant) GetBalanceCents() int64 {
+	if x != nil {
+		return x.BalanceCents
+	}
+	return 0
+}
+
 type ApplyRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
@@ -333,21 +416,85 @@ func (x *ApplyRequest) GetAcceptTerms() bool {
 	return false
 }
 
+type AcceptParticipantInviteRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the invitation gave out.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// Must be true when the programme has terms.
+	AcceptTerms   bool `protobuf:"varint,2,opt,name=accept_terms,json=acceptTerms,proto3" json:"accept_terms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptParticipantInviteRequest) Reset() {
+	*x = AcceptParticipantInviteRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptParticipantInviteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptParticipantInviteRequest) ProtoMessage() {}
+
+func (x *AcceptParticipantInviteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptParticipantInviteRequest.ProtoReflect.Descriptor instead.
+func (*AcceptParticipantInviteRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AcceptParticipantInviteRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *AcceptParticipantInviteRequest) GetAcceptTerms() bool {
+	if x != nil {
+		return x.AcceptTerms
+	}
+	return false
+}
+
 type ListParticipantsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	// From 1; default 1.
 	Page *int32 `protobuf:"varint,2,opt,name=page,proto3,oneof" json:"page,omitempty"`
 	// 1 to 100; default 20. `limit` is an alias.
-	PageSize      *int32            `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	Status        ParticipantStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.ParticipantStatus" json:"status,omitempty"`
+	PageSize *int32            `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	Status   ParticipantStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.ParticipantStatus" json:"status,omitempty"`
+	// Prefix of partner name, partner e-mail, referral code or participant id;
+	// case does not matter.
+	Search *string `protobuf:"bytes,5,opt,name=search,proto3,oneof" json:"search,omitempty"`
+	// createdAt (default), partnerName, clicks, conversions, revenueCents or
+	// commissionCents; ties fall to the newest.
+	SortBy *string `protobuf:"bytes,6,opt,name=sort_by,json=sortBy,proto3,oneof" json:"sort_by,omitempty"`
+	// Default desc.
+	SortOrder SortOrder `protobuf:"varint,7,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
+	// Partners of one group.
+	GroupId       *string `protobuf:"bytes,8,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListParticipantsRequest) Reset() {
 	*x = ListParticipantsRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[2]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -359,7 +506,7 @@ func (x *ListParticipantsRequest) String() string {
 func (*ListParticipantsRequest) ProtoMessage() {}
 
 func (x *ListParticipantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[2]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -372,7 +519,7 @@ func (x *ListParticipantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantsRequest.ProtoReflect.Descriptor instead.
 func (*ListParticipantsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{2}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListParticipantsRequest) GetProgramId() string {
@@ -403,19 +550,48 @@ func (x *ListParticipantsRequest) GetStatus() ParticipantStatus {
 	return ParticipantStatus_PARTICIPANT_STATUS_UNSPECIFIED
 }
 
+func (x *ListParticipantsRequest) GetSearch() string {
+	if x != nil && x.Search != nil {
+		return *x.Search
+	}
+	return ""
+}
+
+func (x *ListParticipantsRequest) GetSortBy() string {
+	if x != nil && x.SortBy != nil {
+		return *x.SortBy
+	}
+	return ""
+}
+
+func (x *ListParticipantsRequest) GetSortOrder() SortOrder {
+	if x != nil {
+		return x.SortOrder
+	}
+	return SortOrder_SORT_ORDER_UNSPECIFIED
+}
+
+func (x *ListParticipantsRequest) GetGroupId() string {
+	if x != nil && x.GroupId != nil {
+		return *x.GroupId
+	}
+	return ""
+}
+
 type ListParticipantsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []*Participant         `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
-	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []*Participant         `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// Exact; with search it counts to 10,000 and stops.
+	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListParticipantsResponse) Reset() {
 	*x = ListParticipantsResponse{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[3]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +603,7 @@ func (x *ListParticipantsResponse) String() string {
 func (*ListParticipantsResponse) ProtoMessage() {}
 
 func (x *ListParticipantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[3]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +616,7 @@ func (x *ListParticipantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantsResponse.ProtoReflect.Descriptor instead.
 func (*ListParticipantsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{3}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListParticipantsResponse) GetData() []*Participant {
@@ -481,7 +657,7 @@ type GetParticipantRequest struct {
 
 func (x *GetParticipantRequest) Reset() {
 	*x = GetParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[4]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -493,7 +669,7 @@ func (x *GetParticipantRequest) String() string {
 func (*GetParticipantRequest) ProtoMessage() {}
 
 func (x *GetParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[4]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -506,7 +682,7 @@ func (x *GetParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetParticipantRequest.ProtoReflect.Descriptor instead.
 func (*GetParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{4}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetParticipantRequest) GetProgramId() string {
@@ -533,7 +709,7 @@ type ApproveParticipantRequest struct {
 
 func (x *ApproveParticipantRequest) Reset() {
 	*x = ApproveParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[5]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -545,7 +721,7 @@ func (x *ApproveParticipantRequest) String() string {
 func (*ApproveParticipantRequest) ProtoMessage() {}
 
 func (x *ApproveParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[5]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -558,7 +734,7 @@ func (x *ApproveParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveParticipantRequest.ProtoReflect.Descriptor instead.
 func (*ApproveParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{5}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ApproveParticipantRequest) GetProgramId() string {
@@ -587,7 +763,7 @@ type RejectParticipantRequest struct {
 
 func (x *RejectParticipantRequest) Reset() {
 	*x = RejectParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[6]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -599,7 +775,7 @@ func (x *RejectParticipantRequest) String() string {
 func (*RejectParticipantRequest) ProtoMessage() {}
 
 func (x *RejectParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[6]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -612,7 +788,7 @@ func (x *RejectParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejectParticipantRequest.ProtoReflect.Descriptor instead.
 func (*RejectParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{6}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RejectParticipantRequest) GetProgramId() string {
@@ -648,7 +824,7 @@ type SuspendParticipantRequest struct {
 
 func (x *SuspendParticipantRequest) Reset() {
 	*x = SuspendParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[7]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +836,7 @@ func (x *SuspendParticipantRequest) String() string {
 func (*SuspendParticipantRequest) ProtoMessage() {}
 
 func (x *SuspendParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[7]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +849,7 @@ func (x *SuspendParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendParticipantRequest.ProtoReflect.Descriptor instead.
 func (*SuspendParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SuspendParticipantRequest) GetProgramId() string {
@@ -707,7 +883,7 @@ type ReinstateParticipantRequest struct {
 
 func (x *ReinstateParticipantRequest) Reset() {
 	*x = ReinstateParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[8]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +895,7 @@ func (x *ReinstateParticipantRequest) String() string {
 func (*ReinstateParticipantRequest) ProtoMessage() {}
 
 func (x *ReinstateParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[8]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +908,7 @@ func (x *ReinstateParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReinstateParticipantRequest.ProtoReflect.Descriptor instead.
 func (*ReinstateParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{8}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReinstateParticipantRequest) GetProgramId() string {
@@ -749,11 +925,871 @@ func (x *ReinstateParticipantRequest) GetParticipantId() string {
 	return ""
 }
 
+type UpdateParticipantRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ParticipantId string                 `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	// Over REST the keys of the body make the mask.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	Note       *string                `protobuf:"bytes,4,opt,name=note,proto3,oneof" json:"note,omitempty"`
+	// Kept once each, in the order given.
+	Tags []string `protobuf:"bytes,5,rep,name=tags,proto3" json:"tags,omitempty"`
+	// A group of the programme.
+	GroupId *string `protobuf:"bytes,6,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	// Replaced as a whole.
+	CommissionOverride *CommissionRate `protobuf:"bytes,7,opt,name=commission_override,json=commissionOverride,proto3" json:"commission_override,omitempty"`
+	// 3 to 50 of a-z, 0-9, dash, underscore; case is folded.
+	ReferralCode  string `protobuf:"bytes,8,opt,name=referral_code,json=referralCode,proto3" json:"referral_code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateParticipantRequest) Reset() {
+	*x = UpdateParticipantRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateParticipantRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateParticipantRequest) ProtoMessage() {}
+
+func (x *UpdateParticipantRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateParticipantRequest.ProtoReflect.Descriptor instead.
+func (*UpdateParticipantRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UpdateParticipantRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *UpdateParticipantRequest) GetParticipantId() string {
+	if x != nil {
+		return x.ParticipantId
+	}
+	return ""
+}
+
+func (x *UpdateParticipantRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *UpdateParticipantRequest) GetNote() string {
+	if x != nil && x.Note != nil {
+		return *x.Note
+	}
+	return ""
+}
+
+func (x *UpdateParticipantRequest) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *UpdateParticipantRequest) GetGroupId() string {
+	if x != nil && x.GroupId != nil {
+		return *x.GroupId
+	}
+	return ""
+}
+
+func (x *UpdateParticipantRequest) GetCommissionOverride() *CommissionRate {
+	if x != nil {
+		return x.CommissionOverride
+	}
+	return nil
+}
+
+func (x *UpdateParticipantRequest) GetReferralCode() string {
+	if x != nil {
+		return x.ReferralCode
+	}
+	return ""
+}
+
+type BulkApproveParticipantsRequest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId      string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ParticipantIds []string               `protobuf:"bytes,2,rep,name=participant_ids,json=participantIds,proto3" json:"participant_ids,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *BulkApproveParticipantsRequest) Reset() {
+	*x = BulkApproveParticipantsRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkApproveParticipantsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkApproveParticipantsRequest) ProtoMessage() {}
+
+func (x *BulkApproveParticipantsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkApproveParticipantsRequest.ProtoReflect.Descriptor instead.
+func (*BulkApproveParticipantsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *BulkApproveParticipantsRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *BulkApproveParticipantsRequest) GetParticipantIds() []string {
+	if x != nil {
+		return x.ParticipantIds
+	}
+	return nil
+}
+
+type BulkRejectParticipantsRequest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId      string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ParticipantIds []string               `protobuf:"bytes,2,rep,name=participant_ids,json=participantIds,proto3" json:"participant_ids,omitempty"`
+	// 1 to 500 characters when given.
+	Reason        *string `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkRejectParticipantsRequest) Reset() {
+	*x = BulkRejectParticipantsRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkRejectParticipantsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkRejectParticipantsRequest) ProtoMessage() {}
+
+func (x *BulkRejectParticipantsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkRejectParticipantsRequest.ProtoReflect.Descriptor instead.
+func (*BulkRejectParticipantsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *BulkRejectParticipantsRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *BulkRejectParticipantsRequest) GetParticipantIds() []string {
+	if x != nil {
+		return x.ParticipantIds
+	}
+	return nil
+}
+
+func (x *BulkRejectParticipantsRequest) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+type BulkParticipantsResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Summary *BulkSummary           `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// In the order given.
+	Results       []*BulkParticipantResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkParticipantsResponse) Reset() {
+	*x = BulkParticipantsResponse{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkParticipantsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkParticipantsResponse) ProtoMessage() {}
+
+func (x *BulkParticipantsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkParticipantsResponse.ProtoReflect.Descriptor instead.
+func (*BulkParticipantsResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *BulkParticipantsResponse) GetSummary() *BulkSummary {
+	if x != nil {
+		return x.Summary
+	}
+	return nil
+}
+
+func (x *BulkParticipantsResponse) GetResults() []*BulkParticipantResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type BulkParticipantResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ParticipantId string                 `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	Success       bool                   `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
+	// HTTP status of the item.
+	StatusCode int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
+	// After the request; null for an unknown participant.
+	Status ParticipantStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.ParticipantStatus" json:"status,omitempty"`
+	// ErrorReason of a failure; null for a success.
+	Code          *string `protobuf:"bytes,5,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	Message       *string `protobuf:"bytes,6,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkParticipantResult) Reset() {
+	*x = BulkParticipantResult{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkParticipantResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkParticipantResult) ProtoMessage() {}
+
+func (x *BulkParticipantResult) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkParticipantResult.ProtoReflect.Descriptor instead.
+func (*BulkParticipantResult) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *BulkParticipantResult) GetParticipantId() string {
+	if x != nil {
+		return x.ParticipantId
+	}
+	return ""
+}
+
+func (x *BulkParticipantResult) GetSuccess() bool {
+	if x != nil {
+		return x.Success
+	}
+	return false
+}
+
+func (x *BulkParticipantResult) GetStatusCode() int32 {
+	if x != nil {
+		return x.StatusCode
+	}
+	return 0
+}
+
+func (x *BulkParticipantResult) GetStatus() ParticipantStatus {
+	if x != nil {
+		return x.Status
+	}
+	return ParticipantStatus_PARTICIPANT_STATUS_UNSPECIFIED
+}
+
+func (x *BulkParticipantResult) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return ""
+}
+
+func (x *BulkParticipantResult) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
+type InviteParticipantRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	Email     string                 `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
+	// A group of the programme.
+	GroupId *string `protobuf:"bytes,3,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	// Taken when the invitation is accepted. Default: made from the partner's
+	// name.
+	ReferralCode  *string `protobuf:"bytes,4,opt,name=referral_code,json=referralCode,proto3,oneof" json:"referral_code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InviteParticipantRequest) Reset() {
+	*x = InviteParticipantRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InviteParticipantRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InviteParticipantRequest) ProtoMessage() {}
+
+func (x *InviteParticipantRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InviteParticipantRequest.ProtoReflect.Descriptor instead.
+func (*InviteParticipantRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *InviteParticipantRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *InviteParticipantRequest) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
+func (x *InviteParticipantRequest) GetGroupId() string {
+	if x != nil && x.GroupId != nil {
+		return *x.GroupId
+	}
+	return ""
+}
+
+func (x *InviteParticipantRequest) GetReferralCode() string {
+	if x != nil && x.ReferralCode != nil {
+		return *x.ReferralCode
+	}
+	return ""
+}
+
+type ParticipantInvite struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	ProgramId string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// Masked for viewers.
+	Email        string  `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
+	GroupId      *string `protobuf:"bytes,4,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	ReferralCode *string `protobuf:"bytes,5,opt,name=referral_code,json=referralCode,proto3,oneof" json:"referral_code,omitempty"`
+	// The inviter's user id.
+	InvitedBy     string                 `protobuf:"bytes,6,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ParticipantInvite) Reset() {
+	*x = ParticipantInvite{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ParticipantInvite) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ParticipantInvite) ProtoMessage() {}
+
+func (x *ParticipantInvite) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ParticipantInvite.ProtoReflect.Descriptor instead.
+func (*ParticipantInvite) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ParticipantInvite) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ParticipantInvite) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *ParticipantInvite) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
+func (x *ParticipantInvite) GetGroupId() string {
+	if x != nil && x.GroupId != nil {
+		return *x.GroupId
+	}
+	return ""
+}
+
+func (x *ParticipantInvite) GetReferralCode() string {
+	if x != nil && x.ReferralCode != nil {
+		return *x.ReferralCode
+	}
+	return ""
+}
+
+func (x *ParticipantInvite) GetInvitedBy() string {
+	if x != nil {
+		return x.InvitedBy
+	}
+	return ""
+}
+
+func (x *ParticipantInvite) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *ParticipantInvite) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+// CreatedParticipantInvite is a ParticipantInvite with its token.
+type CreatedParticipantInvite struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Id           string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	ProgramId    string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	Email        string                 `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
+	GroupId      *string                `protobuf:"bytes,4,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	ReferralCode *string                `protobuf:"bytes,5,opt,name=referral_code,json=referralCode,proto3,oneof" json:"referral_code,omitempty"`
+	// The inviter's user id.
+	InvitedBy string                 `protobuf:"bytes,6,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// Clear text, never shown again.
+	Token         string `protobuf:"bytes,9,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreatedParticipantInvite) Reset() {
+	*x = CreatedParticipantInvite{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreatedParticipantInvite) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreatedParticipantInvite) ProtoMessage() {}
+
+func (x *CreatedParticipantInvite) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreatedParticipantInvite.ProtoReflect.Descriptor instead.
+func (*CreatedParticipantInvite) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *CreatedParticipantInvite) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CreatedParticipantInvite) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *CreatedParticipantInvite) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
+func (x *CreatedParticipantInvite) GetGroupId() string {
+	if x != nil && x.GroupId != nil {
+		return *x.GroupId
+	}
+	return ""
+}
+
+func (x *CreatedParticipantInvite) GetReferralCode() string {
+	if x != nil && x.ReferralCode != nil {
+		return *x.ReferralCode
+	}
+	return ""
+}
+
+func (x *CreatedParticipantInvite) GetInvitedBy() string {
+	if x != nil {
+		return x.InvitedBy
+	}
+	return ""
+}
+
+func (x *CreatedParticipantInvite) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *CreatedParticipantInvite) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *CreatedParticipantInvite) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+type ListParticipantInvitesRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// From 1; default 1.
+	Page *int32 `protobuf:"varint,2,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// 1 to 100; default 20. `limit` is an alias.
+	PageSize      *int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListParticipantInvitesRequest) Reset() {
+	*x = ListParticipantInvitesRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListParticipantInvitesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListParticipantInvitesRequest) ProtoMessage() {}
+
+func (x *ListParticipantInvitesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListParticipantInvitesRequest.ProtoReflect.Descriptor instead.
+func (*ListParticipantInvitesRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListParticipantInvitesRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *ListParticipantInvitesRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListParticipantInvitesRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+type ListParticipantInvitesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []*ParticipantInvite   `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page          int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListParticipantInvitesResponse) Reset() {
+	*x = ListParticipantInvitesResponse{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListParticipantInvitesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListParticipantInvitesResponse) ProtoMessage() {}
+
+func (x *ListParticipantInvitesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListParticipantInvitesResponse.ProtoReflect.Descriptor instead.
+func (*ListParticipantInvitesResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListParticipantInvitesResponse) GetData() []*ParticipantInvite {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ListParticipantInvitesResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListParticipantInvitesResponse) GetPage() int32 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
+}
+
+func (x *ListParticipantInvitesResponse) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type RevokeParticipantInviteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	InviteId      string                 `protobuf:"bytes,2,opt,name=invite_id,json=inviteId,proto3" json:"invite_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeParticipantInviteRequest) Reset() {
+	*x = RevokeParticipantInviteRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeParticipantInviteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeParticipantInviteRequest) ProtoMessage() {}
+
+func (x *RevokeParticipantInviteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeParticipantInviteRequest.ProtoReflect.Descriptor instead.
+func (*RevokeParticipantInviteRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *RevokeParticipantInviteRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *RevokeParticipantInviteRequest) GetInviteId() string {
+	if x != nil {
+		return x.InviteId
+	}
+	return ""
+}
+
+type RevokeParticipantInviteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeParticipantInviteResponse) Reset() {
+	*x = RevokeParticipantInviteResponse{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeParticipantInviteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeParticipantInviteResponse) ProtoMessage() {}
+
+func (x *RevokeParticipantInviteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeParticipantInviteResponse.ProtoReflect.Descriptor instead.
+func (*RevokeParticipantInviteResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{21}
+}
+
 var File_affiliate_v1_participant_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\n" +
-	"\x1eaffiliate/v1/participant.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xa4\b\n" +
+	"\x1eaffiliate/v1/participant.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x85\v\n" +
 	"\vParticipant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -780,12 +1816,23 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x1aE\n" +
+	"updated_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x1e\n" +
+	"\bgroup_id\x18\x13 \x01(\tH\x02R\agroupId\x88\x01\x01\x12M\n" +
+	"\x13commission_override\x18\x14 \x01(\v2\x1c.affiliate.v1.CommissionRateR\x12commissionOverride\x12\x12\n" +
+	"\x04tags\x18\x15 \x03(\tR\x04tags\x12\x17\n" +
+	"\x04note\x18\x16 \x01(\tH\x03R\x04note\x88\x01\x01\x12\x16\n" +
+	"\x06clicks\x18\x17 \x01(\x03R\x06clicks\x12 \n" +
+	"\vconversions\x18\x18 \x01(\x03R\vconversions\x12#\n" +
+	"\rrevenue_cents\x18\x19 \x01(\x03R\frevenueCents\x12)\n" +
+	"\x10commission_cents\x18\x1a \x01(\x03R\x0fcommissionCents\x12#\n" +
+	"\rbalance_cents\x18\x1b \x01(\x03R\fbalanceCents\x1aE\n" +
 	"\x17ApplicationAnswersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x13\n" +
 	"\x11_rejection_reasonB\x14\n" +
-	"\x12_suspension_reason\"\xc3\x02\n" +
+	"\x12_suspension_reasonB\v\n" +
+	"\t_group_idB\a\n" +
+	"\x05_note\"\xc3\x02\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12F\n" +
@@ -795,16 +1842,29 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\fAnswersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
-	"\x0e_referral_code\"\xd7\x01\n" +
+	"\x0e_referral_code\"e\n" +
+	"\x1eAcceptParticipantInviteRequest\x12 \n" +
+	"\x05token\x18\x01 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\x05token\x12!\n" +
+	"\faccept_terms\x18\x02 \x01(\bR\vacceptTerms\"\xf9\x03\n" +
 	"\x17ListParticipantsRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12 \n" +
 	"\x04page\x18\x02 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x03 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x127\n" +
-	"\x06status\x18\x04 \x01(\x0e2\x1f.affiliate.v1.ParticipantStatusR\x06statusB\a\n" +
+	"\x06status\x18\x04 \x01(\x0e2\x1f.affiliate.v1.ParticipantStatusR\x06status\x12)\n" +
+	"\x06search\x18\x05 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x02R\x06search\x88\x01\x01\x12o\n" +
+	"\asort_by\x18\x06 \x01(\tBQ\xfaBNrLR\tcreatedAtR\vpartnerNameR\x06clicksR\vconversionsR\frevenueCentsR\x0fcommissionCentsH\x03R\x06sortBy\x88\x01\x01\x126\n" +
+	"\n" +
+	"sort_order\x18\a \x01(\x0e2\x17.affiliate.v1.SortOrderR\tsortOrder\x12(\n" +
+	"\bgroup_id\x18\b \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x04R\agroupId\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
-	"_page_size\"\x89\x01\n" +
+	"_page_sizeB\t\n" +
+	"\a_searchB\n" +
+	"\n" +
+	"\b_sort_byB\v\n" +
+	"\t_group_id\"\x89\x01\n" +
 	"\x18ListParticipantsResponse\x12-\n" +
 	"\x04data\x18\x01 \x03(\v2\x19.affiliate.v1.ParticipantR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
@@ -833,21 +1893,123 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x1bReinstateParticipantRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12%\n" +
-	"\x0eparticipant_id\x18\x02 \x01(\tR\rparticipantId*\xbb\x01\n" +
+	"\x0eparticipant_id\x18\x02 \x01(\tR\rparticipantId\"\xbf\x03\n" +
+	"\x18UpdateParticipantRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12%\n" +
+	"\x0eparticipant_id\x18\x02 \x01(\tR\rparticipantId\x12;\n" +
+	"\vupdate_mask\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12%\n" +
+	"\x04note\x18\x04 \x01(\tB\f\xfaB\x05r\x03\x18\xd0\x0f\xa8\xbb\x18\x01H\x00R\x04note\x88\x01\x01\x12$\n" +
+	"\x04tags\x18\x05 \x03(\tB\x10\xfaB\r\x92\x01\n" +
+	"\x10\x14\"\x06r\x04\x10\x01\x182R\x04tags\x12(\n" +
+	"\bgroup_id\x18\x06 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x01R\agroupId\x88\x01\x01\x12M\n" +
+	"\x13commission_override\x18\a \x01(\v2\x1c.affiliate.v1.CommissionRateR\x12commissionOverride\x12D\n" +
+	"\rreferral_code\x18\b \x01(\tB\x1f\xfaB\x1cr\x1a2\x15^[A-Za-z0-9_-]{3,50}$\xd0\x01\x01R\freferralCodeB\a\n" +
+	"\x05_noteB\v\n" +
+	"\t_group_id\"{\n" +
+	"\x1eBulkApproveParticipantsRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12:\n" +
+	"\x0fparticipant_ids\x18\x02 \x03(\tB\x11\xfaB\x0e\x92\x01\v\b\x01\x10d\"\x05r\x03\xb0\x01\x01R\x0eparticipantIds\"\xb2\x01\n" +
+	"\x1dBulkRejectParticipantsRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12:\n" +
+	"\x0fparticipant_ids\x18\x02 \x03(\tB\x11\xfaB\x0e\x92\x01\v\b\x01\x10d\"\x05r\x03\xb0\x01\x01R\x0eparticipantIds\x12+\n" +
+	"\x06reason\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01H\x00R\x06reason\x88\x01\x01B\t\n" +
+	"\a_reason\"\x8e\x01\n" +
+	"\x18BulkParticipantsResponse\x123\n" +
+	"\asummary\x18\x01 \x01(\v2\x19.affiliate.v1.BulkSummaryR\asummary\x12=\n" +
+	"\aresults\x18\x02 \x03(\v2#.affiliate.v1.BulkParticipantResultR\aresults\"\xff\x01\n" +
+	"\x15BulkParticipantResult\x12%\n" +
+	"\x0eparticipant_id\x18\x01 \x01(\tR\rparticipantId\x12\x18\n" +
+	"\asuccess\x18\x02 \x01(\bR\asuccess\x12\x1f\n" +
+	"\vstatus_code\x18\x03 \x01(\x05R\n" +
+	"statusCode\x127\n" +
+	"\x06status\x18\x04 \x01(\x0e2\x1f.affiliate.v1.ParticipantStatusR\x06status\x12\x17\n" +
+	"\x04code\x18\x05 \x01(\tH\x00R\x04code\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\x06 \x01(\tH\x01R\amessage\x88\x01\x01B\a\n" +
+	"\x05_codeB\n" +
+	"\n" +
+	"\b_message\"\xf0\x01\n" +
+	"\x18InviteParticipantRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12$\n" +
+	"\x05email\x18\x02 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\x05email\x12(\n" +
+	"\bgroup_id\x18\x03 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x00R\agroupId\x88\x01\x01\x12F\n" +
+	"\rreferral_code\x18\x04 \x01(\tB\x1c\xfaB\x19r\x172\x15^[A-Za-z0-9_-]{3,50}$H\x01R\freferralCode\x88\x01\x01B\v\n" +
+	"\t_group_idB\x10\n" +
+	"\x0e_referral_code\"\xd6\x02\n" +
+	"\x11ParticipantInvite\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x02 \x01(\tR\tprogramId\x12\x14\n" +
+	"\x05email\x18\x03 \x01(\tR\x05email\x12\x1e\n" +
+	"\bgroup_id\x18\x04 \x01(\tH\x00R\agroupId\x88\x01\x01\x12(\n" +
+	"\rreferral_code\x18\x05 \x01(\tH\x01R\freferralCode\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"invited_by\x18\x06 \x01(\tR\tinvitedBy\x129\n" +
+	"\n" +
+	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAtB\v\n" +
+	"\t_group_idB\x10\n" +
+	"\x0e_referral_code\"\xf3\x02\n" +
+	"\x18CreatedParticipantInvite\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x02 \x01(\tR\tprogramId\x12\x14\n" +
+	"\x05email\x18\x03 \x01(\tR\x05email\x12\x1e\n" +
+	"\bgroup_id\x18\x04 \x01(\tH\x00R\agroupId\x88\x01\x01\x12(\n" +
+	"\rreferral_code\x18\x05 \x01(\tH\x01R\freferralCode\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"invited_by\x18\x06 \x01(\tR\tinvitedBy\x129\n" +
+	"\n" +
+	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x14\n" +
+	"\x05token\x18\t \x01(\tR\x05tokenB\v\n" +
+	"\t_group_idB\x10\n" +
+	"\x0e_referral_code\"\xa4\x01\n" +
+	"\x1dListParticipantInvitesRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12 \n" +
+	"\x04page\x18\x02 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01B\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"\x95\x01\n" +
+	"\x1eListParticipantInvitesResponse\x123\n" +
+	"\x04data\x18\x01 \x03(\v2\x1f.affiliate.v1.ParticipantInviteR\x04data\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\\\n" +
+	"\x1eRevokeParticipantInviteRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12\x1b\n" +
+	"\tinvite_id\x18\x02 \x01(\tR\binviteId\"!\n" +
+	"\x1fRevokeParticipantInviteResponse*\xbb\x01\n" +
 	"\x11ParticipantStatus\x12\"\n" +
 	"\x1ePARTICIPANT_STATUS_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aPARTICIPANT_STATUS_PENDING\x10\x01\x12\x1f\n" +
 	"\x1bPARTICIPANT_STATUS_APPROVED\x10\x02\x12\x1f\n" +
 	"\x1bPARTICIPANT_STATUS_REJECTED\x10\x03\x12 \n" +
-	"\x1cPARTICIPANT_STATUS_SUSPENDED\x10\x042\xd3\b\n" +
+	"\x1cPARTICIPANT_STATUS_SUSPENDED\x10\x042\xec\x11\n" +
 	"\x12ParticipantService\x12v\n" +
-	"\x05Apply\x12\x1a.affiliate.v1.ApplyRequest\x1a\x19.affiliate.v1.Participant\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/partner/programs/{program_id}/apply\x12\x91\x01\n" +
+	"\x05Apply\x12\x1a.affiliate.v1.ApplyRequest\x1a\x19.affiliate.v1.Participant\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/partner/programs/{program_id}/apply\x12\x8d\x01\n" +
+	"\x17AcceptParticipantInvite\x12,.affiliate.v1.AcceptParticipantInviteRequest\x1a\x19.affiliate.v1.Participant\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/partner/invites/accept\x12\x91\x01\n" +
 	"\x10ListParticipants\x12%.affiliate.v1.ListParticipantsRequest\x1a&.affiliate.v1.ListParticipantsResponse\".\x82\xd3\xe4\x93\x02(\x12&/api/v1/programs/{program_id}/partners\x12\x91\x01\n" +
-	"\x0eGetParticipant\x12#.affiliate.v1.GetParticipantRequest\x1a\x19.affiliate.v1.Participant\"?\x82\xd3\xe4\x93\x029\x127/api/v1/programs/{program_id}/partners/{participant_id}\x12\xa4\x01\n" +
+	"\x0eGetParticipant\x12#.affiliate.v1.GetParticipantRequest\x1a\x19.affiliate.v1.Participant\"?\x82\xd3\xe4\x93\x029\x127/api/v1/programs/{program_id}/partners/{participant_id}\x12\x9a\x01\n" +
+	"\x11UpdateParticipant\x12&.affiliate.v1.UpdateParticipantRequest\x1a\x19.affiliate.v1.Participant\"B\x82\xd3\xe4\x93\x02<:\x01*27/api/v1/programs/{program_id}/partners/{participant_id}\x12\xa4\x01\n" +
 	"\x12ApproveParticipant\x12'.affiliate.v1.ApproveParticipantRequest\x1a\x19.affiliate.v1.Participant\"J\x82\xd3\xe4\x93\x02D:\x01*2?/api/v1/programs/{program_id}/partners/{participant_id}/approve\x12\xa1\x01\n" +
 	"\x11RejectParticipant\x12&.affiliate.v1.RejectParticipantRequest\x1a\x19.affiliate.v1.Participant\"I\x82\xd3\xe4\x93\x02C:\x01*2>/api/v1/programs/{program_id}/partners/{participant_id}/reject\x12\xa4\x01\n" +
 	"\x12SuspendParticipant\x12'.affiliate.v1.SuspendParticipantRequest\x1a\x19.affiliate.v1.Participant\"J\x82\xd3\xe4\x93\x02D:\x01*2?/api/v1/programs/{program_id}/partners/{participant_id}/suspend\x12\xaa\x01\n" +
-	"\x14ReinstateParticipant\x12).affiliate.v1.ReinstateParticipantRequest\x1a\x19.affiliate.v1.Participant\"L\x82\xd3\xe4\x93\x02F:\x01*2A/api/v1/programs/{program_id}/partners/{participant_id}/reinstateB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x14ReinstateParticipant\x12).affiliate.v1.ReinstateParticipantRequest\x1a\x19.affiliate.v1.Participant\"L\x82\xd3\xe4\x93\x02F:\x01*2A/api/v1/programs/{program_id}/partners/{participant_id}/reinstate\x12\xaf\x01\n" +
+	"\x17BulkApproveParticipants\x12,.affiliate.v1.BulkApproveParticipantsRequest\x1a&.affiliate.v1.BulkParticipantsResponse\">\x82\xd3\xe4\x93\x028:\x01*23/api/v1/programs/{program_id}/partners/bulk-approve\x12\xac\x01\n" +
+	"\x16BulkRejectParticipants\x12+.affiliate.v1.BulkRejectParticipantsRequest\x1a&.affiliate.v1.BulkParticipantsResponse\"=\x82\xd3\xe4\x93\x027:\x01*22/api/v1/programs/{program_id}/partners/bulk-reject\x12\x9d\x01\n" +
+	"\x11InviteParticipant\x12&.affiliate.v1.InviteParticipantRequest\x1a&.affiliate.v1.CreatedParticipantInvite\"8\x82\xd3\xe4\x93\x022:\x01*\"-/api/v1/programs/{program_id}/partners/invite\x12\xab\x01\n" +
+	"\x16ListParticipantInvites\x12+.affiliate.v1.ListParticipantInvitesRequest\x1a,.affiliate.v1.ListParticipantInvitesResponse\"6\x82\xd3\xe4\x93\x020\x12./api/v1/programs/{program_id}/partners/invites\x12\xba\x01\n" +
+	"\x17RevokeParticipantInvite\x12,.affiliate.v1.RevokeParticipantInviteRequest\x1a-.affiliate.v1.RevokeParticipantInviteResponse\"B\x82\xd3\xe4\x93\x02<*:/api/v1/programs/{program_id}/partners/invites/{invite_id}B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_participant_proto_rawDescOnce sync.Once
@@ -862,55 +2024,98 @@ func file_affiliate_v1_participant_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_participant_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_affiliate_v1_participant_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_affiliate_v1_participant_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_affiliate_v1_participant_proto_goTypes = []any{
-	(ParticipantStatus)(0),              // 0: affiliate.v1.ParticipantStatus
-	(*Participant)(nil),                 // 1: affiliate.v1.Participant
-	(*ApplyRequest)(nil),                // 2: affiliate.v1.ApplyRequest
-	(*ListParticipantsRequest)(nil),     // 3: affiliate.v1.ListParticipantsRequest
-	(*ListParticipantsResponse)(nil),    // 4: affiliate.v1.ListParticipantsResponse
-	(*GetParticipantRequest)(nil),       // 5: affiliate.v1.GetParticipantRequest
-	(*ApproveParticipantRequest)(nil),   // 6: affiliate.v1.ApproveParticipantRequest
-	(*RejectParticipantRequest)(nil),    // 7: affiliate.v1.RejectParticipantRequest
-	(*SuspendParticipantRequest)(nil),   // 8: affiliate.v1.SuspendParticipantRequest
-	(*ReinstateParticipantRequest)(nil), // 9: affiliate.v1.ReinstateParticipantRequest
-	nil,                                 // 10: affiliate.v1.Participant.ApplicationAnswersEntry
-	nil,                                 // 11: affiliate.v1.ApplyRequest.AnswersEntry
-	(*timestamppb.Timestamp)(nil),       // 12: google.protobuf.Timestamp
+	(ParticipantStatus)(0),                  // 0: affiliate.v1.ParticipantStatus
+	(*Participant)(nil),                     // 1: affiliate.v1.Participant
+	(*ApplyRequest)(nil),                    // 2: affiliate.v1.ApplyRequest
+	(*AcceptParticipantInviteRequest)(nil),  // 3: affiliate.v1.AcceptParticipantInviteRequest
+	(*ListParticipantsRequest)(nil),         // 4: affiliate.v1.ListParticipantsRequest
+	(*ListParticipantsResponse)(nil),        // 5: affiliate.v1.ListParticipantsResponse
+	(*GetParticipantRequest)(nil),           // 6: affiliate.v1.GetParticipantRequest
+	(*ApproveParticipantRequest)(nil),       // 7: affiliate.v1.ApproveParticipantRequest
+	(*RejectParticipantRequest)(nil),        // 8: affiliate.v1.RejectParticipantRequest
+	(*SuspendParticipantRequest)(nil),       // 9: affiliate.v1.SuspendParticipantRequest
+	(*ReinstateParticipantRequest)(nil),     // 10: affiliate.v1.ReinstateParticipantRequest
+	(*UpdateParticipantRequest)(nil),        // 11: affiliate.v1.UpdateParticipantRequest
+	(*BulkApproveParticipantsRequest)(nil),  // 12: affiliate.v1.BulkApproveParticipantsRequest
+	(*BulkRejectParticipantsRequest)(nil),   // 13: affiliate.v1.BulkRejectParticipantsRequest
+	(*BulkParticipantsResponse)(nil),        // 14: affiliate.v1.BulkParticipantsResponse
+	(*BulkParticipantResult)(nil),           // 15: affiliate.v1.BulkParticipantResult
+	(*InviteParticipantRequest)(nil),        // 16: affiliate.v1.InviteParticipantRequest
+	(*ParticipantInvite)(nil),               // 17: affiliate.v1.ParticipantInvite
+	(*CreatedParticipantInvite)(nil),        // 18: affiliate.v1.CreatedParticipantInvite
+	(*ListParticipantInvitesRequest)(nil),   // 19: affiliate.v1.ListParticipantInvitesRequest
+	(*ListParticipantInvitesResponse)(nil),  // 20: affiliate.v1.ListParticipantInvitesResponse
+	(*RevokeParticipantInviteRequest)(nil),  // 21: affiliate.v1.RevokeParticipantInviteRequest
+	(*RevokeParticipantInviteResponse)(nil), // 22: affiliate.v1.RevokeParticipantInviteResponse
+	nil,                                     // 23: affiliate.v1.Participant.ApplicationAnswersEntry
+	nil,                                     // 24: affiliate.v1.ApplyRequest.AnswersEntry
+	(*timestamppb.Timestamp)(nil),           // 25: google.protobuf.Timestamp
+	(*CommissionRate)(nil),                  // 26: affiliate.v1.CommissionRate
+	(SortOrder)(0),                          // 27: affiliate.v1.SortOrder
+	(*fieldmaskpb.FieldMask)(nil),           // 28: google.protobuf.FieldMask
+	(*BulkSummary)(nil),                     // 29: affiliate.v1.BulkSummary
 }
 var file_affiliate_v1_participant_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.Participant.status:type_name -> affiliate.v1.ParticipantStatus
-	10, // 1: affiliate.v1.Participant.application_answers:type_name -> affiliate.v1.Participant.ApplicationAnswersEntry
-	12, // 2: affiliate.v1.Participant.terms_accepted_at:type_name -> google.protobuf.Timestamp
-	12, // 3: affiliate.v1.Participant.applied_at:type_name -> google.protobuf.Timestamp
-	12, // 4: affiliate.v1.Participant.approved_at:type_name -> google.protobuf.Timestamp
-	12, // 5: affiliate.v1.Participant.rejected_at:type_name -> google.protobuf.Timestamp
-	12, // 6: affiliate.v1.Participant.suspended_at:type_name -> google.protobuf.Timestamp
-	12, // 7: affiliate.v1.Participant.erased_at:type_name -> google.protobuf.Timestamp
-	12, // 8: affiliate.v1.Participant.created_at:type_name -> google.protobuf.Timestamp
-	12, // 9: affiliate.v1.Participant.updated_at:type_name -> google.protobuf.Timestamp
-	11, // 10: affiliate.v1.ApplyRequest.answers:type_name -> affiliate.v1.ApplyRequest.AnswersEntry
-	0,  // 11: affiliate.v1.ListParticipantsRequest.status:type_name -> affiliate.v1.ParticipantStatus
-	1,  // 12: affiliate.v1.ListParticipantsResponse.data:type_name -> affiliate.v1.Participant
-	2,  // 13: affiliate.v1.ParticipantService.Apply:input_type -> affiliate.v1.ApplyRequest
-	3,  // 14: affiliate.v1.ParticipantService.ListParticipants:input_type -> affiliate.v1.ListParticipantsRequest
-	5,  // 15: affiliate.v1.ParticipantService.GetParticipant:input_type -> affiliate.v1.GetParticipantRequest
-	6,  // 16: affiliate.v1.ParticipantService.ApproveParticipant:input_type -> affiliate.v1.ApproveParticipantRequest
-	7,  // 17: affiliate.v1.ParticipantService.RejectParticipant:input_type -> affiliate.v1.RejectParticipantRequest
-	8,  // 18: affiliate.v1.ParticipantService.SuspendParticipant:input_type -> affiliate.v1.SuspendParticipantRequest
-	9,  // 19: affiliate.v1.ParticipantService.ReinstateParticipant:input_type -> affiliate.v1.ReinstateParticipantRequest
-	1,  // 20: affiliate.v1.ParticipantService.Apply:output_type -> affiliate.v1.Participant
-	4,  // 21: affiliate.v1.ParticipantService.ListParticipants:output_type -> affiliate.v1.ListParticipantsResponse
-	1,  // 22: affiliate.v1.ParticipantService.GetParticipant:output_type -> affiliate.v1.Participant
-	1,  // 23: affiliate.v1.ParticipantService.ApproveParticipant:output_type -> affiliate.v1.Participant
-	1,  // 24: affiliate.v1.ParticipantService.RejectParticipant:output_type -> affiliate.v1.Participant
-	1,  // 25: affiliate.v1.ParticipantService.SuspendParticipant:output_type -> affiliate.v1.Participant
-	1,  // 26: affiliate.v1.ParticipantService.ReinstateParticipant:output_type -> affiliate.v1.Participant
-	20, // [20:27] is the sub-list for method output_type
-	13, // [13:20] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	23, // 1: affiliate.v1.Participant.application_answers:type_name -> affiliate.v1.Participant.ApplicationAnswersEntry
+	25, // 2: affiliate.v1.Participant.terms_accepted_at:type_name -> google.protobuf.Timestamp
+	25, // 3: affiliate.v1.Participant.applied_at:type_name -> google.protobuf.Timestamp
+	25, // 4: affiliate.v1.Participant.approved_at:type_name -> google.protobuf.Timestamp
+	25, // 5: affiliate.v1.Participant.rejected_at:type_name -> google.protobuf.Timestamp
+	25, // 6: affiliate.v1.Participant.suspended_at:type_name -> google.protobuf.Timestamp
+	25, // 7: affiliate.v1.Participant.erased_at:type_name -> google.protobuf.Timestamp
+	25, // 8: affiliate.v1.Participant.created_at:type_name -> google.protobuf.Timestamp
+	25, // 9: affiliate.v1.Participant.updated_at:type_name -> google.protobuf.Timestamp
+	26, // 10: affiliate.v1.Participant.commission_override:type_name -> affiliate.v1.CommissionRate
+	24, // 11: affiliate.v1.ApplyRequest.answers:type_name -> affiliate.v1.ApplyRequest.AnswersEntry
+	0,  // 12: affiliate.v1.ListParticipantsRequest.status:type_name -> affiliate.v1.ParticipantStatus
+	27, // 13: affiliate.v1.ListParticipantsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	1,  // 14: affiliate.v1.ListParticipantsResponse.data:type_name -> affiliate.v1.Participant
+	28, // 15: affiliate.v1.UpdateParticipantRequest.update_mask:type_name -> google.protobuf.FieldMask
+	26, // 16: affiliate.v1.UpdateParticipantRequest.commission_override:type_name -> affiliate.v1.CommissionRate
+	29, // 17: affiliate.v1.BulkParticipantsResponse.summary:type_name -> affiliate.v1.BulkSummary
+	15, // 18: affiliate.v1.BulkParticipantsResponse.results:type_name -> affiliate.v1.BulkParticipantResult
+	0,  // 19: affiliate.v1.BulkParticipantResult.status:type_name -> affiliate.v1.ParticipantStatus
+	25, // 20: affiliate.v1.ParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
+	25, // 21: affiliate.v1.ParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
+	25, // 22: affiliate.v1.CreatedParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
+	25, // 23: affiliate.v1.CreatedParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
+	17, // 24: affiliate.v1.ListParticipantInvitesResponse.data:type_name -> affiliate.v1.ParticipantInvite
+	2,  // 25: affiliate.v1.ParticipantService.Apply:input_type -> affiliate.v1.ApplyRequest
+	3,  // 26: affiliate.v1.ParticipantService.AcceptParticipantInvite:input_type -> affiliate.v1.AcceptParticipantInviteRequest
+	4,  // 27: affiliate.v1.ParticipantService.ListParticipants:input_type -> affiliate.v1.ListParticipantsRequest
+	6,  // 28: affiliate.v1.ParticipantService.GetParticipant:input_type -> affiliate.v1.GetParticipantRequest
+	11, // 29: affiliate.v1.ParticipantService.UpdateParticipant:input_type -> affiliate.v1.UpdateParticipantRequest
+	7,  // 30: affiliate.v1.ParticipantService.ApproveParticipant:input_type -> affiliate.v1.ApproveParticipantRequest
+	8,  // 31: affiliate.v1.ParticipantService.RejectParticipant:input_type -> affiliate.v1.RejectParticipantRequest
+	9,  // 32: affiliate.v1.ParticipantService.SuspendParticipant:input_type -> affiliate.v1.SuspendParticipantRequest
+	10, // 33: affiliate.v1.ParticipantService.ReinstateParticipant:input_type -> affiliate.v1.ReinstateParticipantRequest
+	12, // 34: affiliate.v1.ParticipantService.BulkApproveParticipants:input_type -> affiliate.v1.BulkApproveParticipantsRequest
+	13, // 35: affiliate.v1.ParticipantService.BulkRejectParticipants:input_type -> affiliate.v1.BulkRejectParticipantsRequest
+	16, // 36: affiliate.v1.ParticipantService.InviteParticipant:input_type -> affiliate.v1.InviteParticipantRequest
+	19, // 37: affiliate.v1.ParticipantService.ListParticipantInvites:input_type -> affiliate.v1.ListParticipantInvitesRequest
+	21, // 38: affiliate.v1.ParticipantService.RevokeParticipantInvite:input_type -> affiliate.v1.RevokeParticipantInviteRequest
+	1,  // 39: affiliate.v1.ParticipantService.Apply:output_type -> affiliate.v1.Participant
+	1,  // 40: affiliate.v1.ParticipantService.AcceptParticipantInvite:output_type -> affiliate.v1.Participant
+	5,  // 41: affiliate.v1.ParticipantService.ListParticipants:output_type -> affiliate.v1.ListParticipantsResponse
+	1,  // 42: affiliate.v1.ParticipantService.GetParticipant:output_type -> affiliate.v1.Participant
+	1,  // 43: affiliate.v1.ParticipantService.UpdateParticipant:output_type -> affiliate.v1.Participant
+	1,  // 44: affiliate.v1.ParticipantService.ApproveParticipant:output_type -> affiliate.v1.Participant
+	1,  // 45: affiliate.v1.ParticipantService.RejectParticipant:output_type -> affiliate.v1.Participant
+	1,  // 46: affiliate.v1.ParticipantService.SuspendParticipant:output_type -> affiliate.v1.Participant
+	1,  // 47: affiliate.v1.ParticipantService.ReinstateParticipant:output_type -> affiliate.v1.Participant
+	14, // 48: affiliate.v1.ParticipantService.BulkApproveParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
+	14, // 49: affiliate.v1.ParticipantService.BulkRejectParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
+	18, // 50: affiliate.v1.ParticipantService.InviteParticipant:output_type -> affiliate.v1.CreatedParticipantInvite
+	20, // 51: affiliate.v1.ParticipantService.ListParticipantInvites:output_type -> affiliate.v1.ListParticipantInvitesResponse
+	22, // 52: affiliate.v1.ParticipantService.RevokeParticipantInvite:output_type -> affiliate.v1.RevokeParticipantInviteResponse
+	39, // [39:53] is the sub-list for method output_type
+	25, // [25:39] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_participant_proto_init() }
@@ -918,19 +2123,29 @@ func file_affiliate_v1_participant_proto_init() {
 	if File_affiliate_v1_participant_proto != nil {
 		return
 	}
+	file_affiliate_v1_bulk_proto_init()
+	file_affiliate_v1_common_proto_init()
 	file_affiliate_v1_options_proto_init()
+	file_affiliate_v1_program_proto_init()
 	file_affiliate_v1_participant_proto_msgTypes[0].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[1].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[2].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[6].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[3].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[7].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[8].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[10].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[12].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[14].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[15].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[16].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[17].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_participant_proto_rawDesc), len(file_affiliate_v1_participant_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   11,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,6 +35,9 @@ var (
 	_ = sort.Sort
 )
 
+// define the regex for a UUID once up-front
+var _participant_uuidPattern = regexp.MustCompile("^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$")
+
 // Validate checks the field values on Participant with the rules defined in
 // the proto definition for this message. If any rules are violated, the first
 // error encountered is returned, or nil if there are no violations.
@@ -305,12 +308,59 @@ func (m *Participant) validate(all bool) error {
 		}
 	}
 
+	if all {
+		switch v := interface{}(m.GetCommissionOverride()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ParticipantValidationError{
+					field:  "CommissionOverride",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ParticipantValidationError{
+					field:  "CommissionOverride",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCommissionOverride()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ParticipantValidationError{
+				field:  "CommissionOverride",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for Clicks
+
+	// no validation rules for Conversions
+
+	// no validation rules for RevenueCents
+
+	// no validation rules for CommissionCents
+
+	// no validation rules for BalanceCents
+
 	if m.RejectionReason != nil {
 		// no validation rules for RejectionReason
 	}
 
 	if m.SuspensionReason != nil {
 		// no validation rules for SuspensionReason
+	}
+
+	if m.GroupId != nil {
+		// no validation rules for GroupId
+	}
+
+	if m.Note != nil {
+		// no validation rules for Note
 	}
 
 	if len(errors) > 0 {
@@ -558,6 +608,122 @@ var _ interface {
 
 var _ApplyRequest_ReferralCode_Pattern = regexp.MustCompile("^[A-Za-z0-9_-]{3,50}$")
 
+// Validate checks the field values on AcceptParticipantInviteRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *AcceptParticipantInviteRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on AcceptParticipantInviteRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// AcceptParticipantInviteRequestMultiError, or nil if none found.
+func (m *AcceptParticipantInviteRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *AcceptParticipantInviteRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := utf8.RuneCountInString(m.GetToken()); l < 1 || l > 512 {
+		err := AcceptParticipantInviteRequestValidationError{
+			field:  "Token",
+			reason: "value length must be between 1 and 512 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	// no validation rules for AcceptTerms
+
+	if len(errors) > 0 {
+		return AcceptParticipantInviteRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// AcceptParticipantInviteRequestMultiError is an error wrapping multiple
+// validation errors returned by AcceptParticipantInviteRequest.ValidateAll()
+// if the designated constraints aren't met.
+type AcceptParticipantInviteRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m AcceptParticipantInviteRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m AcceptParticipantInviteRequestMultiError) AllErrors() []error { return m }
+
+// AcceptParticipantInviteRequestValidationError is the validation error
+// returned by AcceptParticipantInviteRequest.Validate if the designated
+// constraints aren't met.
+type AcceptParticipantInviteRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e AcceptParticipantInviteRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e AcceptParticipantInviteRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e AcceptParticipantInviteRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e AcceptParticipantInviteRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e AcceptParticipantInviteRequestValidationError) ErrorName() string {
+	return "AcceptParticipantInviteRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e AcceptParticipantInviteRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sAcceptParticipantInviteRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = AcceptParticipantInviteRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = AcceptParticipantInviteRequestValidationError{}
+
 // Validate checks the field values on ListParticipantsRequest with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.
@@ -583,6 +749,8 @@ func (m *ListParticipantsRequest) validate(all bool) error {
 	// no validation rules for ProgramId
 
 	// no validation rules for Status
+
+	// no validation rules for SortOrder
 
 	if m.Page != nil {
 
@@ -614,8 +782,62 @@ func (m *ListParticipantsRequest) validate(all bool) error {
 
 	}
 
+	if m.Search != nil {
+
+		if utf8.RuneCountInString(m.GetSearch()) > 200 {
+			err := ListParticipantsRequestValidationError{
+				field:  "Search",
+				reason: "value length must be at most 200 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.SortBy != nil {
+
+		if _, ok := _ListParticipantsRequest_SortBy_InLookup[m.GetSortBy()]; !ok {
+			err := ListParticipantsRequestValidationError{
+				field:  "SortBy",
+				reason: "value must be in list [createdAt partnerName clicks conversions revenueCents commissionCents]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.GroupId != nil {
+
+		if err := m._validateUuid(m.GetGroupId()); err != nil {
+			err = ListParticipantsRequestValidationError{
+				field:  "GroupId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ListParticipantsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ListParticipantsRequest) _validateUuid(uuid string) error {
+	if matched := _participant_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
 	}
 
 	return nil
@@ -693,6 +915,15 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = ListParticipantsRequestValidationError{}
+
+var _ListParticipantsRequest_SortBy_InLookup = map[string]struct{}{
+	"createdAt":       {},
+	"partnerName":     {},
+	"clicks":          {},
+	"conversions":     {},
+	"revenueCents":    {},
+	"commissionCents": {},
+}
 
 // Validate checks the field values on ListParticipantsResponse with the rules
 // defined in the proto definition for this message. If any rules are
@@ -1396,3 +1627,1890 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = ReinstateParticipantRequestValidationError{}
+
+// Validate checks the field values on UpdateParticipantRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *UpdateParticipantRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on UpdateParticipantRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// UpdateParticipantRequestMultiError, or nil if none found.
+func (m *UpdateParticipantRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *UpdateParticipantRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	// no validation rules for ParticipantId
+
+	if all {
+		switch v := interface{}(m.GetUpdateMask()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, UpdateParticipantRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, UpdateParticipantRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetUpdateMask()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return UpdateParticipantRequestValidationError{
+				field:  "UpdateMask",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if len(m.GetTags()) > 20 {
+		err := UpdateParticipantRequestValidationError{
+			field:  "Tags",
+			reason: "value must contain no more than 20 item(s)",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetTags() {
+		_, _ = idx, item
+
+		if l := utf8.RuneCountInString(item); l < 1 || l > 50 {
+			err := UpdateParticipantRequestValidationError{
+				field:  fmt.Sprintf("Tags[%v]", idx),
+				reason: "value length must be between 1 and 50 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if all {
+		switch v := interface{}(m.GetCommissionOverride()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, UpdateParticipantRequestValidationError{
+					field:  "CommissionOverride",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, UpdateParticipantRequestValidationError{
+					field:  "CommissionOverride",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCommissionOverride()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return UpdateParticipantRequestValidationError{
+				field:  "CommissionOverride",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.GetReferralCode() != "" {
+
+		if !_UpdateParticipantRequest_ReferralCode_Pattern.MatchString(m.GetReferralCode()) {
+			err := UpdateParticipantRequestValidationError{
+				field:  "ReferralCode",
+				reason: "value does not match regex pattern \"^[A-Za-z0-9_-]{3,50}$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Note != nil {
+
+		if utf8.RuneCountInString(m.GetNote()) > 2000 {
+			err := UpdateParticipantRequestValidationError{
+				field:  "Note",
+				reason: "value length must be at most 2000 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.GroupId != nil {
+
+		if err := m._validateUuid(m.GetGroupId()); err != nil {
+			err = UpdateParticipantRequestValidationError{
+				field:  "GroupId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return UpdateParticipantRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *UpdateParticipantRequest) _validateUuid(uuid string) error {
+	if matched := _participant_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// UpdateParticipantRequestMultiError is an error wrapping multiple validation
+// errors returned by UpdateParticipantRequest.ValidateAll() if the designated
+// constraints aren't met.
+type UpdateParticipantRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m UpdateParticipantRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m UpdateParticipantRequestMultiError) AllErrors() []error { return m }
+
+// UpdateParticipantRequestValidationError is the validation error returned by
+// UpdateParticipantRequest.Validate if the designated constraints aren't met.
+type UpdateParticipantRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e UpdateParticipantRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e UpdateParticipantRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e UpdateParticipantRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e UpdateParticipantRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e UpdateParticipantRequestValidationError) ErrorName() string {
+	return "UpdateParticipantRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e UpdateParticipantRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sUpdateParticipantRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = UpdateParticipantRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = UpdateParticipantRequestValidationError{}
+
+var _UpdateParticipantRequest_ReferralCode_Pattern = regexp.MustCompile("^[A-Za-z0-9_-]{3,50}$")
+
+// Validate checks the field values on BulkApproveParticipantsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkApproveParticipantsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkApproveParticipantsRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// BulkApproveParticipantsRequestMultiError, or nil if none found.
+func (m *BulkApproveParticipantsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkApproveParticipantsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if l := len(m.GetParticipantIds()); l < 1 || l > 100 {
+		err := BulkApproveParticipantsRequestValidationError{
+			field:  "ParticipantIds",
+			reason: "value must contain between 1 and 100 items, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetParticipantIds() {
+		_, _ = idx, item
+
+		if err := m._validateUuid(item); err != nil {
+			err = BulkApproveParticipantsRequestValidationError{
+				field:  fmt.Sprintf("ParticipantIds[%v]", idx),
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkApproveParticipantsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *BulkApproveParticipantsRequest) _validateUuid(uuid string) error {
+	if matched := _participant_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// BulkApproveParticipantsRequestMultiError is an error wrapping multiple
+// validation errors returned by BulkApproveParticipantsRequest.ValidateAll()
+// if the designated constraints aren't met.
+type BulkApproveParticipantsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkApproveParticipantsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkApproveParticipantsRequestMultiError) AllErrors() []error { return m }
+
+// BulkApproveParticipantsRequestValidationError is the validation error
+// returned by BulkApproveParticipantsRequest.Validate if the designated
+// constraints aren't met.
+type BulkApproveParticipantsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkApproveParticipantsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkApproveParticipantsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkApproveParticipantsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkApproveParticipantsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkApproveParticipantsRequestValidationError) ErrorName() string {
+	return "BulkApproveParticipantsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkApproveParticipantsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkApproveParticipantsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkApproveParticipantsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkApproveParticipantsRequestValidationError{}
+
+// Validate checks the field values on BulkRejectParticipantsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkRejectParticipantsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkRejectParticipantsRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// BulkRejectParticipantsRequestMultiError, or nil if none found.
+func (m *BulkRejectParticipantsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkRejectParticipantsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if l := len(m.GetParticipantIds()); l < 1 || l > 100 {
+		err := BulkRejectParticipantsRequestValidationError{
+			field:  "ParticipantIds",
+			reason: "value must contain between 1 and 100 items, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetParticipantIds() {
+		_, _ = idx, item
+
+		if err := m._validateUuid(item); err != nil {
+			err = BulkRejectParticipantsRequestValidationError{
+				field:  fmt.Sprintf("ParticipantIds[%v]", idx),
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Reason != nil {
+
+		if l := utf8.RuneCountInString(m.GetReason()); l < 1 || l > 500 {
+			err := BulkRejectParticipantsRequestValidationError{
+				field:  "Reason",
+				reason: "value length must be between 1 and 500 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkRejectParticipantsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *BulkRejectParticipantsRequest) _validateUuid(uuid string) error {
+	if matched := _participant_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// BulkRejectParticipantsRequestMultiError is an error wrapping multiple
+// validation errors returned by BulkRejectParticipantsRequest.ValidateAll()
+// if the designated constraints aren't met.
+type BulkRejectParticipantsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkRejectParticipantsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkRejectParticipantsRequestMultiError) AllErrors() []error { return m }
+
+// BulkRejectParticipantsRequestValidationError is the validation error
+// returned by BulkRejectParticipantsRequest.Validate if the designated
+// constraints aren't met.
+type BulkRejectParticipantsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkRejectParticipantsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkRejectParticipantsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkRejectParticipantsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkRejectParticipantsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkRejectParticipantsRequestValidationError) ErrorName() string {
+	return "BulkRejectParticipantsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkRejectParticipantsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkRejectParticipantsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkRejectParticipantsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkRejectParticipantsRequestValidationError{}
+
+// Validate checks the field values on BulkParticipantsResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkParticipantsResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkParticipantsResponse with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BulkParticipantsResponseMultiError, or nil if none found.
+func (m *BulkParticipantsResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkParticipantsResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if all {
+		switch v := interface{}(m.GetSummary()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, BulkParticipantsResponseValidationError{
+					field:  "Summary",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, BulkParticipantsResponseValidationError{
+					field:  "Summary",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetSummary()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return BulkParticipantsResponseValidationError{
+				field:  "Summary",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	for idx, item := range m.GetResults() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, BulkParticipantsResponseValidationError{
+						field:  fmt.Sprintf("Results[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, BulkParticipantsResponseValidationError{
+						field:  fmt.Sprintf("Results[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return BulkParticipantsResponseValidationError{
+					field:  fmt.Sprintf("Results[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkParticipantsResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// BulkParticipantsResponseMultiError is an error wrapping multiple validation
+// errors returned by BulkParticipantsResponse.ValidateAll() if the designated
+// constraints aren't met.
+type BulkParticipantsResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkParticipantsResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkParticipantsResponseMultiError) AllErrors() []error { return m }
+
+// BulkParticipantsResponseValidationError is the validation error returned by
+// BulkParticipantsResponse.Validate if the designated constraints aren't met.
+type BulkParticipantsResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkParticipantsResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkParticipantsResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkParticipantsResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkParticipantsResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkParticipantsResponseValidationError) ErrorName() string {
+	return "BulkParticipantsResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkParticipantsResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkParticipantsResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkParticipantsResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkParticipantsResponseValidationError{}
+
+// Validate checks the field values on BulkParticipantResult with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkParticipantResult) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkParticipantResult with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BulkParticipantResultMultiError, or nil if none found.
+func (m *BulkParticipantResult) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkParticipantResult) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ParticipantId
+
+	// no validation rules for Success
+
+	// no validation rules for StatusCode
+
+	// no validation rules for Status
+
+	if m.Code != nil {
+		// no validation rules for Code
+	}
+
+	if m.Message != nil {
+		// no validation rules for Message
+	}
+
+	if len(errors) > 0 {
+		return BulkParticipantResultMultiError(errors)
+	}
+
+	return nil
+}
+
+// BulkParticipantResultMultiError is an error wrapping multiple validation
+// errors returned by BulkParticipantResult.ValidateAll() if the designated
+// constraints aren't met.
+type BulkParticipantResultMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkParticipantResultMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkParticipantResultMultiError) AllErrors() []error { return m }
+
+// BulkParticipantResultValidationError is the validation error returned by
+// BulkParticipantResult.Validate if the designated constraints aren't met.
+type BulkParticipantResultValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkParticipantResultValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkParticipantResultValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkParticipantResultValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkParticipantResultValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkParticipantResultValidationError) ErrorName() string {
+	return "BulkParticipantResultValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkParticipantResultValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkParticipantResult.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkParticipantResultValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkParticipantResultValidationError{}
+
+// Validate checks the field values on InviteParticipantRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *InviteParticipantRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on InviteParticipantRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// InviteParticipantRequestMultiError, or nil if none found.
+func (m *InviteParticipantRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *InviteParticipantRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if utf8.RuneCountInString(m.GetEmail()) > 320 {
+		err := InviteParticipantRequestValidationError{
+			field:  "Email",
+			reason: "value length must be at most 320 runes",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if err := m._validateEmail(m.GetEmail()); err != nil {
+		err = InviteParticipantRequestValidationError{
+			field:  "Email",
+			reason: "value must be a valid email address",
+			cause:  err,
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if m.GroupId != nil {
+
+		if err := m._validateUuid(m.GetGroupId()); err != nil {
+			err = InviteParticipantRequestValidationError{
+				field:  "GroupId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ReferralCode != nil {
+
+		if !_InviteParticipantRequest_ReferralCode_Pattern.MatchString(m.GetReferralCode()) {
+			err := InviteParticipantRequestValidationError{
+				field:  "ReferralCode",
+				reason: "value does not match regex pattern \"^[A-Za-z0-9_-]{3,50}$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return InviteParticipantRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *InviteParticipantRequest) _validateHostname(host string) error {
+	s := strings.ToLower(strings.TrimSuffix(host, "."))
+
+	if len(host) > 253 {
+		return errors.New("hostname cannot exceed 253 characters")
+	}
+
+	for _, part := range strings.Split(s, ".") {
+		if l := len(part); l == 0 || l > 63 {
+			return errors.New("hostname part must be non-empty and cannot exceed 63 characters")
+		}
+
+		if part[0] == '-' {
+			return errors.New("hostname parts cannot begin with hyphens")
+		}
+
+		if part[len(part)-1] == '-' {
+			return errors.New("hostname parts cannot end with hyphens")
+		}
+
+		for _, r := range part {
+			if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
+				return fmt.Errorf("hostname parts can only contain alphanumeric characters or hyphens, got %q", string(r))
+			}
+		}
+	}
+
+	return nil
+}
+
+func (m *InviteParticipantRequest) _validateEmail(addr string) error {
+	a, err := mail.ParseAddress(addr)
+	if err != nil {
+		return err
+	}
+	addr = a.Address
+
+	if len(addr) > 254 {
+		return errors.New("email addresses cannot exceed 254 characters")
+	}
+
+	parts := strings.SplitN(addr, "@", 2)
+
+	if len(parts[0]) > 64 {
+		return errors.New("email address local phrase cannot exceed 64 characters")
+	}
+
+	return m._validateHostname(parts[1])
+}
+
+func (m *InviteParticipantRequest) _validateUuid(uuid string) error {
+	if matched := _participant_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// InviteParticipantRequestMultiError is an error wrapping multiple validation
+// errors returned by InviteParticipantRequest.ValidateAll() if the designated
+// constraints aren't met.
+type InviteParticipantRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m InviteParticipantRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m InviteParticipantRequestMultiError) AllErrors() []error { return m }
+
+// InviteParticipantRequestValidationError is the validation error returned by
+// InviteParticipantRequest.Validate if the designated constraints aren't met.
+type InviteParticipantRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e InviteParticipantRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e InviteParticipantRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e InviteParticipantRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e InviteParticipantRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e InviteParticipantRequestValidationError) ErrorName() string {
+	return "InviteParticipantRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e InviteParticipantRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sInviteParticipantRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = InviteParticipantRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = InviteParticipantRequestValidationError{}
+
+var _InviteParticipantRequest_ReferralCode_Pattern = regexp.MustCompile("^[A-Za-z0-9_-]{3,50}$")
+
+// Validate checks the field values on ParticipantInvite with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *ParticipantInvite) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ParticipantInvite with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ParticipantInviteMultiError, or nil if none found.
+func (m *ParticipantInvite) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ParticipantInvite) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for ProgramId
+
+	// no validation rules for Email
+
+	// no validation rules for InvitedBy
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ParticipantInviteValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ParticipantInviteValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ParticipantInviteValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetExpiresAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ParticipantInviteValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ParticipantInviteValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetExpiresAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ParticipantInviteValidationError{
+				field:  "ExpiresAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.GroupId != nil {
+		// no validation rules for GroupId
+	}
+
+	if m.ReferralCode != nil {
+		// no validation rules for ReferralCode
+	}
+
+	if len(errors) > 0 {
+		return ParticipantInviteMultiError(errors)
+	}
+
+	return nil
+}
+
+// ParticipantInviteMultiError is an error wrapping multiple validation errors
+// returned by ParticipantInvite.ValidateAll() if the designated constraints
+// aren't met.
+type ParticipantInviteMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ParticipantInviteMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ParticipantInviteMultiError) AllErrors() []error { return m }
+
+// ParticipantInviteValidationError is the validation error returned by
+// ParticipantInvite.Validate if the designated constraints aren't met.
+type ParticipantInviteValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ParticipantInviteValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ParticipantInviteValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ParticipantInviteValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ParticipantInviteValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ParticipantInviteValidationError) ErrorName() string {
+	return "ParticipantInviteValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ParticipantInviteValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sParticipantInvite.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ParticipantInviteValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ParticipantInviteValidationError{}
+
+// Validate checks the field values on CreatedParticipantInvite with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *CreatedParticipantInvite) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on CreatedParticipantInvite with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// CreatedParticipantInviteMultiError, or nil if none found.
+func (m *CreatedParticipantInvite) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *CreatedParticipantInvite) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for ProgramId
+
+	// no validation rules for Email
+
+	// no validation rules for InvitedBy
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, CreatedParticipantInviteValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, CreatedParticipantInviteValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return CreatedParticipantInviteValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetExpiresAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, CreatedParticipantInviteValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, CreatedParticipantInviteValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetExpiresAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return CreatedParticipantInviteValidationError{
+				field:  "ExpiresAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for Token
+
+	if m.GroupId != nil {
+		// no validation rules for GroupId
+	}
+
+	if m.ReferralCode != nil {
+		// no validation rules for ReferralCode
+	}
+
+	if len(errors) > 0 {
+		return CreatedParticipantInviteMultiError(errors)
+	}
+
+	return nil
+}
+
+// CreatedParticipantInviteMultiError is an error wrapping multiple validation
+// errors returned by CreatedParticipantInvite.ValidateAll() if the designated
+// constraints aren't met.
+type CreatedParticipantInviteMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m CreatedParticipantInviteMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m CreatedParticipantInviteMultiError) AllErrors() []error { return m }
+
+// CreatedParticipantInviteValidationError is the validation error returned by
+// CreatedParticipantInvite.Validate if the designated constraints aren't met.
+type CreatedParticipantInviteValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e CreatedParticipantInviteValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e CreatedParticipantInviteValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e CreatedParticipantInviteValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e CreatedParticipantInviteValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e CreatedParticipantInviteValidationError) ErrorName() string {
+	return "CreatedParticipantInviteValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e CreatedParticipantInviteValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sCreatedParticipantInvite.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = CreatedParticipantInviteValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = CreatedParticipantInviteValidationError{}
+
+// Validate checks the field values on ListParticipantInvitesRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListParticipantInvitesRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListParticipantInvitesRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// ListParticipantInvitesRequestMultiError, or nil if none found.
+func (m *ListParticipantInvitesRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListParticipantInvitesRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if m.Page != nil {
+
+		if m.GetPage() < 1 {
+			err := ListParticipantInvitesRequestValidationError{
+				field:  "Page",
+				reason: "value must be greater than or equal to 1",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PageSize != nil {
+
+		if val := m.GetPageSize(); val < 1 || val > 100 {
+			err := ListParticipantInvitesRequestValidationError{
+				field:  "PageSize",
+				reason: "value must be inside range [1, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListParticipantInvitesRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListParticipantInvitesRequestMultiError is an error wrapping multiple
+// validation errors returned by ListParticipantInvitesRequest.ValidateAll()
+// if the designated constraints aren't met.
+type ListParticipantInvitesRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListParticipantInvitesRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListParticipantInvitesRequestMultiError) AllErrors() []error { return m }
+
+// ListParticipantInvitesRequestValidationError is the validation error
+// returned by ListParticipantInvitesRequest.Validate if the designated
+// constraints aren't met.
+type ListParticipantInvitesRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListParticipantInvitesRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListParticipantInvitesRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListParticipantInvitesRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListParticipantInvitesRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListParticipantInvitesRequestValidationError) ErrorName() string {
+	return "ListParticipantInvitesRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListParticipantInvitesRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListParticipantInvitesRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListParticipantInvitesRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListParticipantInvitesRequestValidationError{}
+
+// Validate checks the field values on ListParticipantInvitesResponse with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListParticipantInvitesResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListParticipantInvitesResponse with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// ListParticipantInvitesResponseMultiError, or nil if none found.
+func (m *ListParticipantInvitesResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListParticipantInvitesResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	for idx, item := range m.GetData() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ListParticipantInvitesResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ListParticipantInvitesResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ListParticipantInvitesResponseValidationError{
+					field:  fmt.Sprintf("Data[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for Total
+
+	// no validation rules for Page
+
+	// no validation rules for Limit
+
+	if len(errors) > 0 {
+		return ListParticipantInvitesResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListParticipantInvitesResponseMultiError is an error wrapping multiple
+// validation errors returned by ListParticipantInvitesResponse.ValidateAll()
+// if the designated constraints aren't met.
+type ListParticipantInvitesResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListParticipantInvitesResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListParticipantInvitesResponseMultiError) AllErrors() []error { return m }
+
+// ListParticipantInvitesResponseValidationError is the validation error
+// returned by ListParticipantInvitesResponse.Validate if the designated
+// constraints aren't met.
+type ListParticipantInvitesResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListParticipantInvitesResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListParticipantInvitesResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListParticipantInvitesResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListParticipantInvitesResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListParticipantInvitesResponseValidationError) ErrorName() string {
+	return "ListParticipantInvitesResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListParticipantInvitesResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListParticipantInvitesResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListParticipantInvitesResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListParticipantInvitesResponseValidationError{}
+
+// Validate checks the field values on RevokeParticipantInviteRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *RevokeParticipantInviteRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RevokeParticipantInviteRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// RevokeParticipantInviteRequestMultiError, or nil if none found.
+func (m *RevokeParticipantInviteRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RevokeParticipantInviteRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	// no validation rules for InviteId
+
+	if len(errors) > 0 {
+		return RevokeParticipantInviteRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// RevokeParticipantInviteRequestMultiError is an error wrapping multiple
+// validation errors returned by RevokeParticipantInviteRequest.ValidateAll()
+// if the designated constraints aren't met.
+type RevokeParticipantInviteRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RevokeParticipantInviteRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RevokeParticipantInviteRequestMultiError) AllErrors() []error { return m }
+
+// RevokeParticipantInviteRequestValidationError is the validation error
+// returned by RevokeParticipantInviteRequest.Validate if the designated
+// constraints aren't met.
+type RevokeParticipantInviteRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RevokeParticipantInviteRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RevokeParticipantInviteRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RevokeParticipantInviteRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RevokeParticipantInviteRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RevokeParticipantInviteRequestValidationError) ErrorName() string {
+	return "RevokeParticipantInviteRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RevokeParticipantInviteRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRevokeParticipantInviteRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RevokeParticipantInviteRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RevokeParticipantInviteRequestValidationError{}
+
+// Validate checks the field values on RevokeParticipantInviteResponse with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *RevokeParticipantInviteResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RevokeParticipantInviteResponse with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// RevokeParticipantInviteResponseMultiError, or nil if none found.
+func (m *RevokeParticipantInviteResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RevokeParticipantInviteResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return RevokeParticipantInviteResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// RevokeParticipantInviteResponseMultiError is an error wrapping multiple
+// validation errors returned by RevokeParticipantInviteResponse.ValidateAll()
+// if the designated constraints aren't met.
+type RevokeParticipantInviteResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RevokeParticipantInviteResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RevokeParticipantInviteResponseMultiError) AllErrors() []error { return m }
+
+// RevokeParticipantInviteResponseValidationError is the validation error
+// returned by RevokeParticipantInviteResponse.Validate if the designated
+// constraints aren't met.
+type RevokeParticipantInviteResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RevokeParticipantInviteResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RevokeParticipantInviteResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RevokeParticipantInviteResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RevokeParticipantInviteResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RevokeParticipantInviteResponseValidationError) ErrorName() string {
+	return "RevokeParticipantInviteResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RevokeParticipantInviteResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRevokeParticipantInviteResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RevokeParticipantInviteResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RevokeParticipantInviteResponseValidationError{}

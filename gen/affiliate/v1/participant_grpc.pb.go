@@ -19,13 +19,20 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ParticipantService_Apply_FullMethodName                = "/affiliate.v1.ParticipantService/Apply"
-	ParticipantService_ListParticipants_FullMethodName     = "/affiliate.v1.ParticipantService/ListParticipants"
-	ParticipantService_GetParticipant_FullMethodName       = "/affiliate.v1.ParticipantService/GetParticipant"
-	ParticipantService_ApproveParticipant_FullMethodName   = "/affiliate.v1.ParticipantService/ApproveParticipant"
-	ParticipantService_RejectParticipant_FullMethodName    = "/affiliate.v1.ParticipantService/RejectParticipant"
-	ParticipantService_SuspendParticipant_FullMethodName   = "/affiliate.v1.ParticipantService/SuspendParticipant"
-	ParticipantService_ReinstateParticipant_FullMethodName = "/affiliate.v1.ParticipantService/ReinstateParticipant"
+	ParticipantService_Apply_FullMethodName                   = "/affiliate.v1.ParticipantService/Apply"
+	ParticipantService_AcceptParticipantInvite_FullMethodName = "/affiliate.v1.ParticipantService/AcceptParticipantInvite"
+	ParticipantService_ListParticipants_FullMethodName        = "/affiliate.v1.ParticipantService/ListParticipants"
+	ParticipantService_GetParticipant_FullMethodName          = "/affiliate.v1.ParticipantService/GetParticipant"
+	ParticipantService_UpdateParticipant_FullMethodName       = "/affiliate.v1.ParticipantService/UpdateParticipant"
+	ParticipantService_ApproveParticipant_FullMethodName      = "/affiliate.v1.ParticipantService/ApproveParticipant"
+	ParticipantService_RejectParticipant_FullMethodName       = "/affiliate.v1.ParticipantService/RejectParticipant"
+	ParticipantService_SuspendParticipant_FullMethodName      = "/affiliate.v1.ParticipantService/SuspendParticipant"
+	ParticipantService_ReinstateParticipant_FullMethodName    = "/affiliate.v1.ParticipantService/ReinstateParticipant"
+	ParticipantService_BulkApproveParticipants_FullMethodName = "/affiliate.v1.ParticipantService/BulkApproveParticipants"
+	ParticipantService_BulkRejectParticipants_FullMethodName  = "/affiliate.v1.ParticipantService/BulkRejectParticipants"
+	ParticipantService_InviteParticipant_FullMethodName       = "/affiliate.v1.ParticipantService/InviteParticipant"
+	ParticipantService_ListParticipantInvites_FullMethodName  = "/affiliate.v1.ParticipantService/ListParticipantInvites"
+	ParticipantService_RevokeParticipantInvite_FullMethodName = "/affiliate.v1.ParticipantService/RevokeParticipantInvite"
 )
 
 // ParticipantServiceClient is the client API for ParticipantService service.
@@ -40,10 +47,19 @@ type ParticipantServiceClient interface {
 	// Apply asks to join an active, public programme of the mode that X-Mode
 	// names. Errors: NOT_FOUND, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*Participant, error)
-	// ListParticipants pages through a programme's participants, newest first.
+	// AcceptParticipantInvite joins the programme of an invitation, approved at
+	// once. The token works once and for whoever has it. Errors: NOT_FOUND for a
+	// token that is unknown, used, revoked or expired, and for a programme that is
+	// not active; APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+	AcceptParticipantInvite(ctx context.Context, in *AcceptParticipantInviteRequest, opts ...grpc.CallOption) (*Participant, error)
+	// ListParticipants pages through a programme's participants.
 	ListParticipants(ctx context.Context, in *ListParticipantsRequest, opts ...grpc.CallOption) (*ListParticipantsResponse, error)
 	// GetParticipant reads one participant.
 	GetParticipant(ctx context.Context, in *GetParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
+	// UpdateParticipant changes what is given: absent fields stay, null clears,
+	// arrays are replaced. A replaced referral code stays taken and goes on
+	// leading to the participant. Errors: REFERRAL_CODE_TAKEN, PARTICIPANT_ERASED.
+	UpdateParticipant(ctx context.Context, in *UpdateParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
 	// ApproveParticipant lets a pending or rejected partner earn.
 	ApproveParticipant(ctx context.Context, in *ApproveParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
 	// RejectParticipant refuses a pending partner.
@@ -53,6 +69,23 @@ type ParticipantServiceClient interface {
 	SuspendParticipant(ctx context.Context, in *SuspendParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
 	// ReinstateParticipant ends a suspension.
 	ReinstateParticipant(ctx context.Context, in *ReinstateParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
+	// BulkApproveParticipants approves up to 100, each on its own: 200 when all
+	// were, 207 when some, 422 BULK_ALL_FAILED when none. Repeats are folded.
+	BulkApproveParticipants(ctx context.Context, in *BulkApproveParticipantsRequest, opts ...grpc.CallOption) (*BulkParticipantsResponse, error)
+	// BulkRejectParticipants is BulkApproveParticipants for rejecting.
+	BulkRejectParticipants(ctx context.Context, in *BulkRejectParticipantsRequest, opts ...grpc.CallOption) (*BulkParticipantsResponse, error)
+	// InviteParticipant invites an address to the programme, public or not, and
+	// gives the inviter the token to pass on, good for 7 days. An earlier
+	// invitation of the address ends. Errors: REFERRAL_CODE_TAKEN,
+	// APPLICATION_DUPLICATE when a partner of that address takes part already,
+	// PROGRAM_STATE_INVALID for an archived programme.
+	InviteParticipant(ctx context.Context, in *InviteParticipantRequest, opts ...grpc.CallOption) (*CreatedParticipantInvite, error)
+	// ListParticipantInvites pages through the invitations that can still be
+	// accepted, newest first. Their tokens are never shown again.
+	ListParticipantInvites(ctx context.Context, in *ListParticipantInvitesRequest, opts ...grpc.CallOption) (*ListParticipantInvitesResponse, error)
+	// RevokeParticipantInvite ends an invitation. Errors: NOT_FOUND, also when it
+	// was used.
+	RevokeParticipantInvite(ctx context.Context, in *RevokeParticipantInviteRequest, opts ...grpc.CallOption) (*RevokeParticipantInviteResponse, error)
 }
 
 type participantServiceClient struct {
@@ -73,6 +106,16 @@ func (c *participantServiceClient) Apply(ctx context.Context, in *ApplyRequest, 
 	return out, nil
 }
 
+func (c *participantServiceClient) AcceptParticipantInvite(ctx context.Context, in *AcceptParticipantInviteRequest, opts ...grpc.CallOption) (*Participant, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Participant)
+	err := c.cc.Invoke(ctx, ParticipantService_AcceptParticipantInvite_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *participantServiceClient) ListParticipants(ctx context.Context, in *ListParticipantsRequest, opts ...grpc.CallOption) (*ListParticipantsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListParticipantsResponse)
@@ -87,6 +130,16 @@ func (c *participantServiceClient) GetParticipant(ctx context.Context, in *GetPa
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Participant)
 	err := c.cc.Invoke(ctx, ParticipantService_GetParticipant_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *participantServiceClient) UpdateParticipant(ctx context.Context, in *UpdateParticipantRequest, opts ...grpc.CallOption) (*Participant, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Participant)
+	err := c.cc.Invoke(ctx, ParticipantService_UpdateParticipant_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +186,56 @@ func (c *participantServiceClient) ReinstateParticipant(ctx context.Context, in 
 	return out, nil
 }
 
+func (c *participantServiceClient) BulkApproveParticipants(ctx context.Context, in *BulkApproveParticipantsRequest, opts ...grpc.CallOption) (*BulkParticipantsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkParticipantsResponse)
+	err := c.cc.Invoke(ctx, ParticipantService_BulkApproveParticipants_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *participantServiceClient) BulkRejectParticipants(ctx context.Context, in *BulkRejectParticipantsRequest, opts ...grpc.CallOption) (*BulkParticipantsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkParticipantsResponse)
+	err := c.cc.Invoke(ctx, ParticipantService_BulkRejectParticipants_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *participantServiceClient) InviteParticipant(ctx context.Context, in *InviteParticipantRequest, opts ...grpc.CallOption) (*CreatedParticipantInvite, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreatedParticipantInvite)
+	err := c.cc.Invoke(ctx, ParticipantService_InviteParticipant_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *participantServiceClient) ListParticipantInvites(ctx context.Context, in *ListParticipantInvitesRequest, opts ...grpc.CallOption) (*ListParticipantInvitesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListParticipantInvitesResponse)
+	err := c.cc.Invoke(ctx, ParticipantService_ListParticipantInvites_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *participantServiceClient) RevokeParticipantInvite(ctx context.Context, in *RevokeParticipantInviteRequest, opts ...grpc.CallOption) (*RevokeParticipantInviteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeParticipantInviteResponse)
+	err := c.cc.Invoke(ctx, ParticipantService_RevokeParticipantInvite_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ParticipantServiceServer is the server API for ParticipantService service.
 // All implementations must embed UnimplementedParticipantServiceServer
 // for forward compatibility.
@@ -145,10 +248,19 @@ type ParticipantServiceServer interface {
 	// Apply asks to join an active, public programme of the mode that X-Mode
 	// names. Errors: NOT_FOUND, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
 	Apply(context.Context, *ApplyRequest) (*Participant, error)
-	// ListParticipants pages through a programme's participants, newest first.
+	// AcceptParticipantInvite joins the programme of an invitation, approved at
+	// once. The token works once and for whoever has it. Errors: NOT_FOUND for a
+	// token that is unknown, used, revoked or expired, and for a programme that is
+	// not active; APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+	AcceptParticipantInvite(context.Context, *AcceptParticipantInviteRequest) (*Participant, error)
+	// ListParticipants pages through a programme's participants.
 	ListParticipants(context.Context, *ListParticipantsRequest) (*ListParticipantsResponse, error)
 	// GetParticipant reads one participant.
 	GetParticipant(context.Context, *GetParticipantRequest) (*Participant, error)
+	// UpdateParticipant changes what is given: absent fields stay, null clears,
+	// arrays are replaced. A replaced referral code stays taken and goes on
+	// leading to the participant. Errors: REFERRAL_CODE_TAKEN, PARTICIPANT_ERASED.
+	UpdateParticipant(context.Context, *UpdateParticipantRequest) (*Participant, error)
 	// ApproveParticipant lets a pending or rejected partner earn.
 	ApproveParticipant(context.Context, *ApproveParticipantRequest) (*Participant, error)
 	// RejectParticipant refuses a pending partner.
@@ -158,6 +270,23 @@ type ParticipantServiceServer interface {
 	SuspendParticipant(context.Context, *SuspendParticipantRequest) (*Participant, error)
 	// ReinstateParticipant ends a suspension.
 	ReinstateParticipant(context.Context, *ReinstateParticipantRequest) (*Participant, error)
+	// BulkApproveParticipants approves up to 100, each on its own: 200 when all
+	// were, 207 when some, 422 BULK_ALL_FAILED when none. Repeats are folded.
+	BulkApproveParticipants(context.Context, *BulkApproveParticipantsRequest) (*BulkParticipantsResponse, error)
+	// BulkRejectParticipants is BulkApproveParticipants for rejecting.
+	BulkRejectParticipants(context.Context, *BulkRejectParticipantsRequest) (*BulkParticipantsResponse, error)
+	// InviteParticipant invites an address to the programme, public or not, and
+	// gives the inviter the token to pass on, good for 7 days. An earlier
+	// invitation of the address ends. Errors: REFERRAL_CODE_TAKEN,
+	// APPLICATION_DUPLICATE when a partner of that address takes part already,
+	// PROGRAM_STATE_INVALID for an archived programme.
+	InviteParticipant(context.Context, *InviteParticipantRequest) (*CreatedParticipantInvite, error)
+	// ListParticipantInvites pages through the invitations that can still be
+	// accepted, newest first. Their tokens are never shown again.
+	ListParticipantInvites(context.Context, *ListParticipantInvitesRequest) (*ListParticipantInvitesResponse, error)
+	// RevokeParticipantInvite ends an invitation. Errors: NOT_FOUND, also when it
+	// was used.
+	RevokeParticipantInvite(context.Context, *RevokeParticipantInviteRequest) (*RevokeParticipantInviteResponse, error)
 	mustEmbedUnimplementedParticipantServiceServer()
 }
 
@@ -171,11 +300,17 @@ type UnimplementedParticipantServiceServer struct{}
 func (UnimplementedParticipantServiceServer) Apply(context.Context, *ApplyRequest) (*Participant, error) {
 	return nil, status.Error(codes.Unimplemented, "method Apply not implemented")
 }
+func (UnimplementedParticipantServiceServer) AcceptParticipantInvite(context.Context, *AcceptParticipantInviteRequest) (*Participant, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcceptParticipantInvite not implemented")
+}
 func (UnimplementedParticipantServiceServer) ListParticipants(context.Context, *ListParticipantsRequest) (*ListParticipantsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListParticipants not implemented")
 }
 func (UnimplementedParticipantServiceServer) GetParticipant(context.Context, *GetParticipantRequest) (*Participant, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetParticipant not implemented")
+}
+func (UnimplementedParticipantServiceServer) UpdateParticipant(context.Context, *UpdateParticipantRequest) (*Participant, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateParticipant not implemented")
 }
 func (UnimplementedParticipantServiceServer) ApproveParticipant(context.Context, *ApproveParticipantRequest) (*Participant, error) {
 	return nil, status.Error(codes.Unimplemented, "method ApproveParticipant not implemented")
@@ -188,6 +323,21 @@ func (UnimplementedParticipantServiceServer) SuspendParticipant(context.Context,
 }
 func (UnimplementedParticipantServiceServer) ReinstateParticipant(context.Context, *ReinstateParticipantRequest) (*Participant, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReinstateParticipant not implemented")
+}
+func (UnimplementedParticipantServiceServer) BulkApproveParticipants(context.Context, *BulkApproveParticipantsRequest) (*BulkParticipantsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkApproveParticipants not implemented")
+}
+func (UnimplementedParticipantServiceServer) BulkRejectParticipants(context.Context, *BulkRejectParticipantsRequest) (*BulkParticipantsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkRejectParticipants not implemented")
+}
+func (UnimplementedParticipantServiceServer) InviteParticipant(context.Context, *InviteParticipantRequest) (*CreatedParticipantInvite, error) {
+	return nil, status.Error(codes.Unimplemented, "method InviteParticipant not implemented")
+}
+func (UnimplementedParticipantServiceServer) ListParticipantInvites(context.Context, *ListParticipantInvitesRequest) (*ListParticipantInvitesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListParticipantInvites not implemented")
+}
+func (UnimplementedParticipantServiceServer) RevokeParticipantInvite(context.Context, *RevokeParticipantInviteRequest) (*RevokeParticipantInviteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeParticipantInvite not implemented")
 }
 func (UnimplementedParticipantServiceServer) mustEmbedUnimplementedParticipantServiceServer() {}
 func (UnimplementedParticipantServiceServer) testEmbeddedByValue()                            {}
@@ -228,6 +378,24 @@ func _ParticipantService_Apply_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ParticipantService_AcceptParticipantInvite_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcceptParticipantInviteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).AcceptParticipantInvite(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_AcceptParticipantInvite_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).AcceptParticipantInvite(ctx, req.(*AcceptParticipantInviteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ParticipantService_ListParticipants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListParticipantsRequest)
 	if err := dec(in); err != nil {
@@ -260,6 +428,24 @@ func _ParticipantService_GetParticipant_Handler(srv interface{}, ctx context.Con
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ParticipantServiceServer).GetParticipant(ctx, req.(*GetParticipantRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ParticipantService_UpdateParticipant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateParticipantRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).UpdateParticipant(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_UpdateParticipant_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).UpdateParticipant(ctx, req.(*UpdateParticipantRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -336,6 +522,96 @@ func _ParticipantService_ReinstateParticipant_Handler(srv interface{}, ctx conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ParticipantService_BulkApproveParticipants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkApproveParticipantsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).BulkApproveParticipants(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_BulkApproveParticipants_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).BulkApproveParticipants(ctx, req.(*BulkApproveParticipantsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ParticipantService_BulkRejectParticipants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkRejectParticipantsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).BulkRejectParticipants(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_BulkRejectParticipants_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).BulkRejectParticipants(ctx, req.(*BulkRejectParticipantsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ParticipantService_InviteParticipant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InviteParticipantRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).InviteParticipant(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_InviteParticipant_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).InviteParticipant(ctx, req.(*InviteParticipantRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ParticipantService_ListParticipantInvites_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListParticipantInvitesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).ListParticipantInvites(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_ListParticipantInvites_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).ListParticipantInvites(ctx, req.(*ListParticipantInvitesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ParticipantService_RevokeParticipantInvite_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeParticipantInviteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).RevokeParticipantInvite(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_RevokeParticipantInvite_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).RevokeParticipantInvite(ctx, req.(*RevokeParticipantInviteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ParticipantService_ServiceDesc is the grpc.ServiceDesc for ParticipantService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -348,12 +624,20 @@ var ParticipantService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ParticipantService_Apply_Handler,
 		},
 		{
+			MethodName: "AcceptParticipantInvite",
+			Handler:    _ParticipantService_AcceptParticipantInvite_Handler,
+		},
+		{
 			MethodName: "ListParticipants",
 			Handler:    _ParticipantService_ListParticipants_Handler,
 		},
 		{
 			MethodName: "GetParticipant",
 			Handler:    _ParticipantService_GetParticipant_Handler,
+		},
+		{
+			MethodName: "UpdateParticipant",
+			Handler:    _ParticipantService_UpdateParticipant_Handler,
 		},
 		{
 			MethodName: "ApproveParticipant",
@@ -370,6 +654,26 @@ var ParticipantService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReinstateParticipant",
 			Handler:    _ParticipantService_ReinstateParticipant_Handler,
+		},
+		{
+			MethodName: "BulkApproveParticipants",
+			Handler:    _ParticipantService_BulkApproveParticipants_Handler,
+		},
+		{
+			MethodName: "BulkRejectParticipants",
+			Handler:    _ParticipantService_BulkRejectParticipants_Handler,
+		},
+		{
+			MethodName: "InviteParticipant",
+			Handler:    _ParticipantService_InviteParticipant_Handler,
+		},
+		{
+			MethodName: "ListParticipantInvites",
+			Handler:    _ParticipantService_ListParticipantInvites_Handler,
+		},
+		{
+			MethodName: "RevokeParticipantInvite",
+			Handler:    _ParticipantService_RevokeParticipantInvite_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -130,6 +130,113 @@ func (AttributionModel) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{1}
 }
 
+// Which of a conversion's signals is judged first. What cannot be resolved falls
+// through to the next; the customer's binding comes last.
+type SignalPrecedence int32
+
+const (
+	SignalPrecedence_SIGNAL_PRECEDENCE_UNSPECIFIED      SignalPrecedence = 0
+	SignalPrecedence_SIGNAL_PRECEDENCE_CLICK_FIRST      SignalPrecedence = 1
+	SignalPrecedence_SIGNAL_PRECEDENCE_PROMO_CODE_FIRST SignalPrecedence = 2
+)
+
+// Enum value maps for SignalPrecedence.
+var (
+	SignalPrecedence_name = map[int32]string{
+		0: "SIGNAL_PRECEDENCE_UNSPECIFIED",
+		1: "SIGNAL_PRECEDENCE_CLICK_FIRST",
+		2: "SIGNAL_PRECEDENCE_PROMO_CODE_FIRST",
+	}
+	SignalPrecedence_value = map[string]int32{
+		"SIGNAL_PRECEDENCE_UNSPECIFIED":      0,
+		"SIGNAL_PRECEDENCE_CLICK_FIRST":      1,
+		"SIGNAL_PRECEDENCE_PROMO_CODE_FIRST": 2,
+	}
+)
+
+func (x SignalPrecedence) Enum() *SignalPrecedence {
+	p := new(SignalPrecedence)
+	*p = x
+	return p
+}
+
+func (x SignalPrecedence) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SignalPrecedence) Descriptor() protoreflect.EnumDescriptor {
+	return file_affiliate_v1_program_proto_enumTypes[2].Descriptor()
+}
+
+func (SignalPrecedence) Type() protoreflect.EnumType {
+	return &file_affiliate_v1_program_proto_enumTypes[2]
+}
+
+func (x SignalPrecedence) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SignalPrecedence.Descriptor instead.
+func (SignalPrecedence) EnumDescriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{2}
+}
+
+// What fraud rules do with what they find.
+type FraudPolicy int32
+
+const (
+	FraudPolicy_FRAUD_POLICY_UNSPECIFIED FraudPolicy = 0
+	FraudPolicy_FRAUD_POLICY_OFF         FraudPolicy = 1
+	FraudPolicy_FRAUD_POLICY_OBSERVE     FraudPolicy = 2
+	FraudPolicy_FRAUD_POLICY_FLAG        FraudPolicy = 3
+	FraudPolicy_FRAUD_POLICY_BLOCK       FraudPolicy = 4
+)
+
+// Enum value maps for FraudPolicy.
+var (
+	FraudPolicy_name = map[int32]string{
+		0: "FRAUD_POLICY_UNSPECIFIED",
+		1: "FRAUD_POLICY_OFF",
+		2: "FRAUD_POLICY_OBSERVE",
+		3: "FRAUD_POLICY_FLAG",
+		4: "FRAUD_POLICY_BLOCK",
+	}
+	FraudPolicy_value = map[string]int32{
+		"FRAUD_POLICY_UNSPECIFIED": 0,
+		"FRAUD_POLICY_OFF":         1,
+		"FRAUD_POLICY_OBSERVE":     2,
+		"FRAUD_POLICY_FLAG":        3,
+		"FRAUD_POLICY_BLOCK":       4,
+	}
+)
+
+func (x FraudPolicy) Enum() *FraudPolicy {
+	p := new(FraudPolicy)
+	*p = x
+	return p
+}
+
+func (x FraudPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FraudPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_affiliate_v1_program_proto_enumTypes[3].Descriptor()
+}
+
+func (FraudPolicy) Type() protoreflect.EnumType {
+	return &file_affiliate_v1_program_proto_enumTypes[3]
+}
+
+func (x FraudPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FraudPolicy.Descriptor instead.
+func (FraudPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{3}
+}
+
 type CommissionType int32
 
 const (
@@ -163,11 +270,11 @@ func (x CommissionType) String() string {
 }
 
 func (CommissionType) Descriptor() protoreflect.EnumDescriptor {
-	return file_affiliate_v1_program_proto_enumTypes[2].Descriptor()
+	return file_affiliate_v1_program_proto_enumTypes[4].Descriptor()
 }
 
 func (CommissionType) Type() protoreflect.EnumType {
-	return &file_affiliate_v1_program_proto_enumTypes[2]
+	return &file_affiliate_v1_program_proto_enumTypes[4]
 }
 
 func (x CommissionType) Number() protoreflect.EnumNumber {
@@ -176,7 +283,7 @@ func (x CommissionType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CommissionType.Descriptor instead.
 func (CommissionType) EnumDescriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{2}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{4}
 }
 
 // What is taken off the amount before a percentage is applied.
@@ -219,11 +326,11 @@ func (x NetBasis) String() string {
 }
 
 func (NetBasis) Descriptor() protoreflect.EnumDescriptor {
-	return file_affiliate_v1_program_proto_enumTypes[3].Descriptor()
+	return file_affiliate_v1_program_proto_enumTypes[5].Descriptor()
 }
 
 func (NetBasis) Type() protoreflect.EnumType {
-	return &file_affiliate_v1_program_proto_enumTypes[3]
+	return &file_affiliate_v1_program_proto_enumTypes[5]
 }
 
 func (x NetBasis) Number() protoreflect.EnumNumber {
@@ -232,7 +339,7 @@ func (x NetBasis) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NetBasis.Descriptor instead.
 func (NetBasis) EnumDescriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{3}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{5}
 }
 
 type CommissionRules struct {
@@ -247,7 +354,26 @@ type CommissionRules struct {
 	// Whether the end of the hold approves by itself; default true.
 	AutoApproval *bool `protobuf:"varint,5,opt,name=auto_approval,json=autoApproval,proto3,oneof" json:"auto_approval,omitempty"`
 	// Default gross.
-	NetBasis      NetBasis `protobuf:"varint,6,opt,name=net_basis,json=netBasis,proto3,enum=affiliate.v1.NetBasis" json:"net_basis,omitempty"`
+	NetBasis NetBasis `protobuf:"varint,6,opt,name=net_basis,json=netBasis,proto3,enum=affiliate.v1.NetBasis" json:"net_basis,omitempty"`
+	// For how long a customer's payments earn; default: as long as they go on.
+	Recurring *Recurring `protobuf:"bytes,7,opt,name=recurring,proto3" json:"recurring,omitempty"`
+	// Percent from a customer's second payment on, in place of the programme's own
+	// rate; null: the same rate.
+	LaterPercentage *float64 `protobuf:"fixed64,8,opt,name=later_percentage,json=laterPercentage,proto3,oneof" json:"later_percentage,omitempty"`
+	// Orders below it earn nothing, minor units of the programme's currency; null:
+	// none is too small.
+	MinOrderCents *int64 `protobuf:"varint,9,opt,name=min_order_cents,json=minOrderCents,proto3,oneof" json:"min_order_cents,omitempty"`
+	// The most that one order earns, minor units of the programme's currency;
+	// null: no cap.
+	CapCents *int64 `protobuf:"varint,10,opt,name=cap_cents,json=capCents,proto3,oneof" json:"cap_cents,omitempty"`
+	// Rates by what a partner has brought so far; the highest threshold reached
+	// applies. All by conversions or all by revenue.
+	Tiers []*Tier `protobuf:"bytes,11,rep,name=tiers,proto3" json:"tiers,omitempty"`
+	// Rates of single products.
+	Products []*ProductRate `protobuf:"bytes,12,rep,name=products,proto3" json:"products,omitempty"`
+	// Which events earn, and at what rate of their own; empty: purchase and
+	// renewal.
+	Events        []*EventRate `protobuf:"bytes,13,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -324,6 +450,361 @@ func (x *CommissionRules) GetNetBasis() NetBasis {
 	return NetBasis_NET_BASIS_UNSPECIFIED
 }
 
+func (x *CommissionRules) GetRecurring() *Recurring {
+	if x != nil {
+		return x.Recurring
+	}
+	return nil
+}
+
+func (x *CommissionRules) GetLaterPercentage() float64 {
+	if x != nil && x.LaterPercentage != nil {
+		return *x.LaterPercentage
+	}
+	return 0
+}
+
+func (x *CommissionRules) GetMinOrderCents() int64 {
+	if x != nil && x.MinOrderCents != nil {
+		return *x.MinOrderCents
+	}
+	return 0
+}
+
+func (x *CommissionRules) GetCapCents() int64 {
+	if x != nil && x.CapCents != nil {
+		return *x.CapCents
+	}
+	return 0
+}
+
+func (x *CommissionRules) GetTiers() []*Tier {
+	if x != nil {
+		return x.Tiers
+	}
+	return nil
+}
+
+func (x *CommissionRules) GetProducts() []*ProductRate {
+	if x != nil {
+		return x.Products
+	}
+	return nil
+}
+
+func (x *CommissionRules) GetEvents() []*EventRate {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+type Recurring struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether a customer's payments after the first earn; default true.
+	Enabled *bool `protobuf:"varint,1,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
+	// Months from the first payment; null: no end.
+	MaxMonths *int32 `protobuf:"varint,2,opt,name=max_months,json=maxMonths,proto3,oneof" json:"max_months,omitempty"`
+	// Payments, the first included; null: no limit.
+	MaxPayments   *int32 `protobuf:"varint,3,opt,name=max_payments,json=maxPayments,proto3,oneof" json:"max_payments,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Recurring) Reset() {
+	*x = Recurring{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Recurring) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Recurring) ProtoMessage() {}
+
+func (x *Recurring) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Recurring.ProtoReflect.Descriptor instead.
+func (*Recurring) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Recurring) GetEnabled() bool {
+	if x != nil && x.Enabled != nil {
+		return *x.Enabled
+	}
+	return false
+}
+
+func (x *Recurring) GetMaxMonths() int32 {
+	if x != nil && x.MaxMonths != nil {
+		return *x.MaxMonths
+	}
+	return 0
+}
+
+func (x *Recurring) GetMaxPayments() int32 {
+	if x != nil && x.MaxPayments != nil {
+		return *x.MaxPayments
+	}
+	return 0
+}
+
+type Tier struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Conversions of the partner in the programme before this one that were not
+	// refunded. Either this or min_revenue_cents.
+	MinConversions *int64 `protobuf:"varint,1,opt,name=min_conversions,json=minConversions,proto3,oneof" json:"min_conversions,omitempty"`
+	// Their revenue in the programme's currency, minor units.
+	MinRevenueCents *int64 `protobuf:"varint,2,opt,name=min_revenue_cents,json=minRevenueCents,proto3,oneof" json:"min_revenue_cents,omitempty"`
+	// 0 to 100, at most 2 decimals.
+	Percentage    float64 `protobuf:"fixed64,3,opt,name=percentage,proto3" json:"percentage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tier) Reset() {
+	*x = Tier{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tier) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tier) ProtoMessage() {}
+
+func (x *Tier) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tier.ProtoReflect.Descriptor instead.
+func (*Tier) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Tier) GetMinConversions() int64 {
+	if x != nil && x.MinConversions != nil {
+		return *x.MinConversions
+	}
+	return 0
+}
+
+func (x *Tier) GetMinRevenueCents() int64 {
+	if x != nil && x.MinRevenueCents != nil {
+		return *x.MinRevenueCents
+	}
+	return 0
+}
+
+func (x *Tier) GetPercentage() float64 {
+	if x != nil {
+		return x.Percentage
+	}
+	return 0
+}
+
+type ProductRate struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProductId string                 `protobuf:"bytes,1,opt,name=product_id,json=productId,proto3" json:"product_id,omitempty"`
+	// Either this or flat_amount_cents.
+	Percentage *float64 `protobuf:"fixed64,2,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
+	// Minor units of the programme's currency for each unit sold.
+	FlatAmountCents *int64 `protobuf:"varint,3,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ProductRate) Reset() {
+	*x = ProductRate{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProductRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProductRate) ProtoMessage() {}
+
+func (x *ProductRate) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProductRate.ProtoReflect.Descriptor instead.
+func (*ProductRate) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ProductRate) GetProductId() string {
+	if x != nil {
+		return x.ProductId
+	}
+	return ""
+}
+
+func (x *ProductRate) GetPercentage() float64 {
+	if x != nil && x.Percentage != nil {
+		return *x.Percentage
+	}
+	return 0
+}
+
+func (x *ProductRate) GetFlatAmountCents() int64 {
+	if x != nil && x.FlatAmountCents != nil {
+		return *x.FlatAmountCents
+	}
+	return 0
+}
+
+type EventRate struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	EventType EventType              `protobuf:"varint,1,opt,name=event_type,json=eventType,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	// At most one of the two; neither: the programme's own rate.
+	Percentage      *float64 `protobuf:"fixed64,2,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
+	FlatAmountCents *int64   `protobuf:"varint,3,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *EventRate) Reset() {
+	*x = EventRate{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventRate) ProtoMessage() {}
+
+func (x *EventRate) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventRate.ProtoReflect.Descriptor instead.
+func (*EventRate) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *EventRate) GetEventType() EventType {
+	if x != nil {
+		return x.EventType
+	}
+	return EventType_EVENT_TYPE_UNSPECIFIED
+}
+
+func (x *EventRate) GetPercentage() float64 {
+	if x != nil && x.Percentage != nil {
+		return *x.Percentage
+	}
+	return 0
+}
+
+func (x *EventRate) GetFlatAmountCents() int64 {
+	if x != nil && x.FlatAmountCents != nil {
+		return *x.FlatAmountCents
+	}
+	return 0
+}
+
+// CommissionRate is a rate that replaces the programme's own: either a
+// percentage or a flat amount.
+type CommissionRate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 to 100, at most 2 decimals.
+	Percentage *float64 `protobuf:"fixed64,1,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
+	// Minor units of the programme's currency.
+	FlatAmountCents *int64 `protobuf:"varint,2,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *CommissionRate) Reset() {
+	*x = CommissionRate{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommissionRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommissionRate) ProtoMessage() {}
+
+func (x *CommissionRate) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommissionRate.ProtoReflect.Descriptor instead.
+func (*CommissionRate) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CommissionRate) GetPercentage() float64 {
+	if x != nil && x.Percentage != nil {
+		return *x.Percentage
+	}
+	return 0
+}
+
+func (x *CommissionRate) GetFlatAmountCents() int64 {
+	if x != nil && x.FlatAmountCents != nil {
+		return *x.FlatAmountCents
+	}
+	return 0
+}
+
 type Program struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -333,7 +814,7 @@ type Program struct {
 	Status      ProgramStatus          `protobuf:"varint,5,opt,name=status,proto3,enum=affiliate.v1.ProgramStatus" json:"status,omitempty"`
 	Mode        Mode                   `protobuf:"varint,6,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
 	WebsiteUrl  *string                `protobuf:"bytes,7,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
-	// Hosts to which links may lead.
+	// Hosts to which links may lead; *. stands for any subdomain.
 	AllowedDomains []string `protobuf:"bytes,8,rep,name=allowed_domains,json=allowedDomains,proto3" json:"allowed_domains,omitempty"`
 	LandingUrl     *string  `protobuf:"bytes,9,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
 	// ISO 4217, upper case.
@@ -350,16 +831,22 @@ type Program struct {
 	// Counts up with every change of commission_rules, from 1.
 	RulesVersion int32 `protobuf:"varint,17,opt,name=rules_version,json=rulesVersion,proto3" json:"rules_version,omitempty"`
 	// When set, applying needs acceptTerms.
-	TermsUrl      *string                `protobuf:"bytes,18,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TermsUrl         *string                `protobuf:"bytes,18,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`
+	CreatedAt        *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt        *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	SignalPrecedence SignalPrecedence       `protobuf:"varint,21,opt,name=signal_precedence,json=signalPrecedence,proto3,enum=affiliate.v1.SignalPrecedence" json:"signal_precedence,omitempty"`
+	// What a partner must have earned before it is paid, minor units of currency.
+	MinPayoutCents int64 `protobuf:"varint,22,opt,name=min_payout_cents,json=minPayoutCents,proto3" json:"min_payout_cents,omitempty"`
+	// Days from approval to the payout that may contain a commission.
+	PayoutTermDays int32       `protobuf:"varint,23,opt,name=payout_term_days,json=payoutTermDays,proto3" json:"payout_term_days,omitempty"`
+	FraudPolicy    FraudPolicy `protobuf:"varint,24,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[1]
+	mi := &file_affiliate_v1_program_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -371,7 +858,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[1]
+	mi := &file_affiliate_v1_program_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -384,7 +871,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{1}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Program) GetId() string {
@@ -527,6 +1014,34 @@ func (x *Program) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Program) GetSignalPrecedence() SignalPrecedence {
+	if x != nil {
+		return x.SignalPrecedence
+	}
+	return SignalPrecedence_SIGNAL_PRECEDENCE_UNSPECIFIED
+}
+
+func (x *Program) GetMinPayoutCents() int64 {
+	if x != nil {
+		return x.MinPayoutCents
+	}
+	return 0
+}
+
+func (x *Program) GetPayoutTermDays() int32 {
+	if x != nil {
+		return x.PayoutTermDays
+	}
+	return 0
+}
+
+func (x *Program) GetFraudPolicy() FraudPolicy {
+	if x != nil {
+		return x.FraudPolicy
+	}
+	return FraudPolicy_FRAUD_POLICY_UNSPECIFIED
+}
+
 type CreateProgramRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -535,7 +1050,8 @@ type CreateProgramRequest struct {
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	// http or https.
 	WebsiteUrl *string `protobuf:"bytes,4,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
-	// Host names; default: the host of website_url.
+	// Host names, where *. stands for any subdomain; default: the host of
+	// website_url.
 	AllowedDomains []string `protobuf:"bytes,5,rep,name=allowed_domains,json=allowedDomains,proto3" json:"allowed_domains,omitempty"`
 	LandingUrl     *string  `protobuf:"bytes,6,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
 	// ISO 4217; default: the workspace's.
@@ -553,13 +1069,21 @@ type CreateProgramRequest struct {
 	// Default 20 percent of the gross amount, 30 days of hold, approved by itself.
 	CommissionRules *CommissionRules `protobuf:"bytes,13,opt,name=commission_rules,json=commissionRules,proto3" json:"commission_rules,omitempty"`
 	TermsUrl        *string          `protobuf:"bytes,14,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Default click_first.
+	SignalPrecedence SignalPrecedence `protobuf:"varint,20,opt,name=signal_precedence,json=signalPrecedence,proto3,enum=affiliate.v1.SignalPrecedence" json:"signal_precedence,omitempty"`
+	// Minor units of currency; default 0.
+	MinPayoutCents *int64 `protobuf:"varint,21,opt,name=min_payout_cents,json=minPayoutCents,proto3,oneof" json:"min_payout_cents,omitempty"`
+	// Days, 0 to 365; default 0.
+	PayoutTermDays *int32 `protobuf:"varint,22,opt,name=payout_term_days,json=payoutTermDays,proto3,oneof" json:"payout_term_days,omitempty"`
+	// Default flag.
+	FraudPolicy   FraudPolicy `protobuf:"varint,23,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateProgramRequest) Reset() {
 	*x = CreateProgramRequest{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[2]
+	mi := &file_affiliate_v1_program_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +1095,7 @@ func (x *CreateProgramRequest) String() string {
 func (*CreateProgramRequest) ProtoMessage() {}
 
 func (x *CreateProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[2]
+	mi := &file_affiliate_v1_program_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +1108,7 @@ func (x *CreateProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateProgramRequest.ProtoReflect.Descriptor instead.
 func (*CreateProgramRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{2}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateProgramRequest) GetName() string {
@@ -685,6 +1209,34 @@ func (x *CreateProgramRequest) GetTermsUrl() string {
 	return ""
 }
 
+func (x *CreateProgramRequest) GetSignalPrecedence() SignalPrecedence {
+	if x != nil {
+		return x.SignalPrecedence
+	}
+	return SignalPrecedence_SIGNAL_PRECEDENCE_UNSPECIFIED
+}
+
+func (x *CreateProgramRequest) GetMinPayoutCents() int64 {
+	if x != nil && x.MinPayoutCents != nil {
+		return *x.MinPayoutCents
+	}
+	return 0
+}
+
+func (x *CreateProgramRequest) GetPayoutTermDays() int32 {
+	if x != nil && x.PayoutTermDays != nil {
+		return *x.PayoutTermDays
+	}
+	return 0
+}
+
+func (x *CreateProgramRequest) GetFraudPolicy() FraudPolicy {
+	if x != nil {
+		return x.FraudPolicy
+	}
+	return FraudPolicy_FRAUD_POLICY_UNSPECIFIED
+}
+
 type UpdateProgramRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
@@ -703,13 +1255,21 @@ type UpdateProgramRequest struct {
 	IsPublic              *bool                  `protobuf:"varint,13,opt,name=is_public,json=isPublic,proto3,oneof" json:"is_public,omitempty"`
 	CommissionRules       *CommissionRules       `protobuf:"bytes,14,opt,name=commission_rules,json=commissionRules,proto3" json:"commission_rules,omitempty"`
 	TermsUrl              *string                `protobuf:"bytes,15,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Default click_first.
+	SignalPrecedence SignalPrecedence `protobuf:"varint,20,opt,name=signal_precedence,json=signalPrecedence,proto3,enum=affiliate.v1.SignalPrecedence" json:"signal_precedence,omitempty"`
+	// Minor units of currency; default 0.
+	MinPayoutCents *int64 `protobuf:"varint,21,opt,name=min_payout_cents,json=minPayoutCents,proto3,oneof" json:"min_payout_cents,omitempty"`
+	// Days, 0 to 365; default 0.
+	PayoutTermDays *int32 `protobuf:"varint,22,opt,name=payout_term_days,json=payoutTermDays,proto3,oneof" json:"payout_term_days,omitempty"`
+	// Default flag.
+	FraudPolicy   FraudPolicy `protobuf:"varint,23,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateProgramRequest) Reset() {
 	*x = UpdateProgramRequest{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[3]
+	mi := &file_affiliate_v1_program_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +1281,7 @@ func (x *UpdateProgramRequest) String() string {
 func (*UpdateProgramRequest) ProtoMessage() {}
 
 func (x *UpdateProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[3]
+	mi := &file_affiliate_v1_program_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +1294,7 @@ func (x *UpdateProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProgramRequest.ProtoReflect.Descriptor instead.
 func (*UpdateProgramRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{3}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UpdateProgramRequest) GetProgramId() string {
@@ -842,6 +1402,34 @@ func (x *UpdateProgramRequest) GetTermsUrl() string {
 	return ""
 }
 
+func (x *UpdateProgramRequest) GetSignalPrecedence() SignalPrecedence {
+	if x != nil {
+		return x.SignalPrecedence
+	}
+	return SignalPrecedence_SIGNAL_PRECEDENCE_UNSPECIFIED
+}
+
+func (x *UpdateProgramRequest) GetMinPayoutCents() int64 {
+	if x != nil && x.MinPayoutCents != nil {
+		return *x.MinPayoutCents
+	}
+	return 0
+}
+
+func (x *UpdateProgramRequest) GetPayoutTermDays() int32 {
+	if x != nil && x.PayoutTermDays != nil {
+		return *x.PayoutTermDays
+	}
+	return 0
+}
+
+func (x *UpdateProgramRequest) GetFraudPolicy() FraudPolicy {
+	if x != nil {
+		return x.FraudPolicy
+	}
+	return FraudPolicy_FRAUD_POLICY_UNSPECIFIED
+}
+
 type ListProgramsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// From 1; default 1.
@@ -855,7 +1443,7 @@ type ListProgramsRequest struct {
 
 func (x *ListProgramsRequest) Reset() {
 	*x = ListProgramsRequest{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[4]
+	mi := &file_affiliate_v1_program_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +1455,7 @@ func (x *ListProgramsRequest) String() string {
 func (*ListProgramsRequest) ProtoMessage() {}
 
 func (x *ListProgramsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[4]
+	mi := &file_affiliate_v1_program_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +1468,7 @@ func (x *ListProgramsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProgramsRequest.ProtoReflect.Descriptor instead.
 func (*ListProgramsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{4}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListProgramsRequest) GetPage() int32 {
@@ -916,7 +1504,7 @@ type ListProgramsResponse struct {
 
 func (x *ListProgramsResponse) Reset() {
 	*x = ListProgramsResponse{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[5]
+	mi := &file_affiliate_v1_program_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +1516,7 @@ func (x *ListProgramsResponse) String() string {
 func (*ListProgramsResponse) ProtoMessage() {}
 
 func (x *ListProgramsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[5]
+	mi := &file_affiliate_v1_program_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1529,7 @@ func (x *ListProgramsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProgramsResponse.ProtoReflect.Descriptor instead.
 func (*ListProgramsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{5}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListProgramsResponse) GetData() []*Program {
@@ -981,7 +1569,7 @@ type GetProgramRequest struct {
 
 func (x *GetProgramRequest) Reset() {
 	*x = GetProgramRequest{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[6]
+	mi := &file_affiliate_v1_program_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1581,7 @@ func (x *GetProgramRequest) String() string {
 func (*GetProgramRequest) ProtoMessage() {}
 
 func (x *GetProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[6]
+	mi := &file_affiliate_v1_program_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1594,7 @@ func (x *GetProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProgramRequest.ProtoReflect.Descriptor instead.
 func (*GetProgramRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{6}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetProgramRequest) GetProgramId() string {
@@ -1025,7 +1613,7 @@ type ActivateProgramRequest struct {
 
 func (x *ActivateProgramRequest) Reset() {
 	*x = ActivateProgramRequest{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[7]
+	mi := &file_affiliate_v1_program_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1625,7 @@ func (x *ActivateProgramRequest) String() string {
 func (*ActivateProgramRequest) ProtoMessage() {}
 
 func (x *ActivateProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[7]
+	mi := &file_affiliate_v1_program_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1638,7 @@ func (x *ActivateProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivateProgramRequest.ProtoReflect.Descriptor instead.
 func (*ActivateProgramRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ActivateProgramRequest) GetProgramId() string {
@@ -1069,7 +1657,7 @@ type PauseProgramRequest struct {
 
 func (x *PauseProgramRequest) Reset() {
 	*x = PauseProgramRequest{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[8]
+	mi := &file_affiliate_v1_program_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1669,7 @@ func (x *PauseProgramRequest) String() string {
 func (*PauseProgramRequest) ProtoMessage() {}
 
 func (x *PauseProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[8]
+	mi := &file_affiliate_v1_program_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1682,7 @@ func (x *PauseProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseProgramRequest.ProtoReflect.Descriptor instead.
 func (*PauseProgramRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{8}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PauseProgramRequest) GetProgramId() string {
@@ -1113,7 +1701,7 @@ type ArchiveProgramRequest struct {
 
 func (x *ArchiveProgramRequest) Reset() {
 	*x = ArchiveProgramRequest{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[9]
+	mi := &file_affiliate_v1_program_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1713,7 @@ func (x *ArchiveProgramRequest) String() string {
 func (*ArchiveProgramRequest) ProtoMessage() {}
 
 func (x *ArchiveProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[9]
+	mi := &file_affiliate_v1_program_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1726,7 @@ func (x *ArchiveProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveProgramRequest.ProtoReflect.Descriptor instead.
 func (*ArchiveProgramRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{9}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ArchiveProgramRequest) GetProgramId() string {
@@ -1148,11 +1736,690 @@ func (x *ArchiveProgramRequest) GetProgramId() string {
 	return ""
 }
 
+type ListProgramRulesRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// From 1; default 1.
+	Page *int32 `protobuf:"varint,2,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// 1 to 100; default 20. `limit` is an alias.
+	PageSize      *int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProgramRulesRequest) Reset() {
+	*x = ListProgramRulesRequest{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProgramRulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProgramRulesRequest) ProtoMessage() {}
+
+func (x *ListProgramRulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProgramRulesRequest.ProtoReflect.Descriptor instead.
+func (*ListProgramRulesRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListProgramRulesRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *ListProgramRulesRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListProgramRulesRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+// ProgramRules is a version of a programme's commission rules.
+type ProgramRules struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version int32                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Rules   *CommissionRules       `protobuf:"bytes,2,opt,name=rules,proto3" json:"rules,omitempty"`
+	// Since when it was in force.
+	At *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	// The user who made it.
+	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgramRules) Reset() {
+	*x = ProgramRules{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgramRules) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgramRules) ProtoMessage() {}
+
+func (x *ProgramRules) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgramRules.ProtoReflect.Descriptor instead.
+func (*ProgramRules) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ProgramRules) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ProgramRules) GetRules() *CommissionRules {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *ProgramRules) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ProgramRules) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type ListProgramRulesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []*ProgramRules        `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page          int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProgramRulesResponse) Reset() {
+	*x = ListProgramRulesResponse{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProgramRulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProgramRulesResponse) ProtoMessage() {}
+
+func (x *ListProgramRulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProgramRulesResponse.ProtoReflect.Descriptor instead.
+func (*ListProgramRulesResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListProgramRulesResponse) GetData() []*ProgramRules {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ListProgramRulesResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListProgramRulesResponse) GetPage() int32 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
+}
+
+func (x *ListProgramRulesResponse) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// Group is a set of partners with a rate of its own.
+type Group struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	ProgramId string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Null for flat.
+	Percentage *float64 `protobuf:"fixed64,4,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
+	// Minor units of the programme's currency; null for percentage.
+	FlatAmountCents *int64 `protobuf:"varint,5,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	// Partners in it.
+	Participants  int64                  `protobuf:"varint,6,opt,name=participants,proto3" json:"participants,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Group) Reset() {
+	*x = Group{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Group) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Group) ProtoMessage() {}
+
+func (x *Group) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Group.ProtoReflect.Descriptor instead.
+func (*Group) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Group) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Group) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *Group) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Group) GetPercentage() float64 {
+	if x != nil && x.Percentage != nil {
+		return *x.Percentage
+	}
+	return 0
+}
+
+func (x *Group) GetFlatAmountCents() int64 {
+	if x != nil && x.FlatAmountCents != nil {
+		return *x.FlatAmountCents
+	}
+	return 0
+}
+
+func (x *Group) GetParticipants() int64 {
+	if x != nil {
+		return x.Participants
+	}
+	return 0
+}
+
+func (x *Group) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Group) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+type ListGroupsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// From 1; default 1.
+	Page *int32 `protobuf:"varint,2,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// 1 to 100; default 20. `limit` is an alias.
+	PageSize      *int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListGroupsRequest) Reset() {
+	*x = ListGroupsRequest{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListGroupsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListGroupsRequest) ProtoMessage() {}
+
+func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListGroupsRequest.ProtoReflect.Descriptor instead.
+func (*ListGroupsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListGroupsRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *ListGroupsRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListGroupsRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+type ListGroupsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []*Group               `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page          int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListGroupsResponse) Reset() {
+	*x = ListGroupsResponse{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListGroupsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListGroupsResponse) ProtoMessage() {}
+
+func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListGroupsResponse.ProtoReflect.Descriptor instead.
+func (*ListGroupsResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListGroupsResponse) GetData() []*Group {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ListGroupsResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListGroupsResponse) GetPage() int32 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
+}
+
+func (x *ListGroupsResponse) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type CreateGroupRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// Unique in the programme, whatever the case.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Either this or flat_amount_cents.
+	Percentage      *float64 `protobuf:"fixed64,3,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
+	FlatAmountCents *int64   `protobuf:"varint,4,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *CreateGroupRequest) Reset() {
+	*x = CreateGroupRequest{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateGroupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateGroupRequest) ProtoMessage() {}
+
+func (x *CreateGroupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateGroupRequest.ProtoReflect.Descriptor instead.
+func (*CreateGroupRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CreateGroupRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *CreateGroupRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateGroupRequest) GetPercentage() float64 {
+	if x != nil && x.Percentage != nil {
+		return *x.Percentage
+	}
+	return 0
+}
+
+func (x *CreateGroupRequest) GetFlatAmountCents() int64 {
+	if x != nil && x.FlatAmountCents != nil {
+		return *x.FlatAmountCents
+	}
+	return 0
+}
+
+type UpdateGroupRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	GroupId   string                 `protobuf:"bytes,2,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
+	// Over REST the keys of the body make the mask.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	Name       string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// Giving one of the two clears the other.
+	Percentage      *float64 `protobuf:"fixed64,5,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
+	FlatAmountCents *int64   `protobuf:"varint,6,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *UpdateGroupRequest) Reset() {
+	*x = UpdateGroupRequest{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateGroupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateGroupRequest) ProtoMessage() {}
+
+func (x *UpdateGroupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateGroupRequest.ProtoReflect.Descriptor instead.
+func (*UpdateGroupRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *UpdateGroupRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *UpdateGroupRequest) GetGroupId() string {
+	if x != nil {
+		return x.GroupId
+	}
+	return ""
+}
+
+func (x *UpdateGroupRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *UpdateGroupRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UpdateGroupRequest) GetPercentage() float64 {
+	if x != nil && x.Percentage != nil {
+		return *x.Percentage
+	}
+	return 0
+}
+
+func (x *UpdateGroupRequest) GetFlatAmountCents() int64 {
+	if x != nil && x.FlatAmountCents != nil {
+		return *x.FlatAmountCents
+	}
+	return 0
+}
+
+type DeleteGroupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	GroupId       string                 `protobuf:"bytes,2,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteGroupRequest) Reset() {
+	*x = DeleteGroupRequest{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteGroupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteGroupRequest) ProtoMessage() {}
+
+func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteGroupRequest.ProtoReflect.Descriptor instead.
+func (*DeleteGroupRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *DeleteGroupRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *DeleteGroupRequest) GetGroupId() string {
+	if x != nil {
+		return x.GroupId
+	}
+	return ""
+}
+
+type DeleteGroupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteGroupResponse) Reset() {
+	*x = DeleteGroupResponse{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteGroupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteGroupResponse) ProtoMessage() {}
+
+func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteGroupResponse.ProtoReflect.Descriptor instead.
+func (*DeleteGroupResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{24}
+}
+
 var File_affiliate_v1_program_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\n" +
-	"\x1aaffiliate/v1/program.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xbd\x03\n" +
+	"\x1aaffiliate/v1/program.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x94\a\n" +
 	"\x0fCommissionRules\x12E\n" +
 	"\x0fcommission_type\x18\x01 \x01(\x0e2\x1c.affiliate.v1.CommissionTypeR\x0ecommissionType\x12<\n" +
 	"\n" +
@@ -1162,11 +2429,67 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\x10hold_period_days\x18\x04 \x01(\x05B\n" +
 	"\xfaB\a\x1a\x05\x18\xb4\x01(\x00H\x02R\x0eholdPeriodDays\x88\x01\x01\x12(\n" +
 	"\rauto_approval\x18\x05 \x01(\bH\x03R\fautoApproval\x88\x01\x01\x123\n" +
-	"\tnet_basis\x18\x06 \x01(\x0e2\x16.affiliate.v1.NetBasisR\bnetBasisB\r\n" +
+	"\tnet_basis\x18\x06 \x01(\x0e2\x16.affiliate.v1.NetBasisR\bnetBasis\x125\n" +
+	"\trecurring\x18\a \x01(\v2\x17.affiliate.v1.RecurringR\trecurring\x12G\n" +
+	"\x10later_percentage\x18\b \x01(\x01B\x17\xfaB\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00H\x04R\x0flaterPercentage\x88\x01\x01\x12;\n" +
+	"\x0fmin_order_cents\x18\t \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x05R\rminOrderCents\x88\x01\x01\x120\n" +
+	"\tcap_cents\x18\n" +
+	" \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x06R\bcapCents\x88\x01\x01\x122\n" +
+	"\x05tiers\x18\v \x03(\v2\x12.affiliate.v1.TierB\b\xfaB\x05\x92\x01\x02\x10\x14R\x05tiers\x12@\n" +
+	"\bproducts\x18\f \x03(\v2\x19.affiliate.v1.ProductRateB\t\xfaB\x06\x92\x01\x03\x10\xc8\x01R\bproducts\x129\n" +
+	"\x06events\x18\r \x03(\v2\x17.affiliate.v1.EventRateB\b\xfaB\x05\x92\x01\x02\x10\x06R\x06eventsB\r\n" +
 	"\v_percentageB\x14\n" +
 	"\x12_flat_amount_centsB\x13\n" +
 	"\x11_hold_period_daysB\x10\n" +
-	"\x0e_auto_approval\"\x90\a\n" +
+	"\x0e_auto_approvalB\x13\n" +
+	"\x11_later_percentageB\x12\n" +
+	"\x10_min_order_centsB\f\n" +
+	"\n" +
+	"_cap_cents\"\xb9\x01\n" +
+	"\tRecurring\x12\x1d\n" +
+	"\aenabled\x18\x01 \x01(\bH\x00R\aenabled\x88\x01\x01\x12-\n" +
+	"\n" +
+	"max_months\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18x(\x01H\x01R\tmaxMonths\x88\x01\x01\x122\n" +
+	"\fmax_payments\x18\x03 \x01(\x05B\n" +
+	"\xfaB\a\x1a\x05\x18\xe8\a(\x01H\x02R\vmaxPayments\x88\x01\x01B\n" +
+	"\n" +
+	"\b_enabledB\r\n" +
+	"\v_max_monthsB\x0f\n" +
+	"\r_max_payments\"\xea\x01\n" +
+	"\x04Tier\x12<\n" +
+	"\x0fmin_conversions\x18\x01 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x00R\x0eminConversions\x88\x01\x01\x12A\n" +
+	"\x11min_revenue_cents\x18\x02 \x01(\x03B\x10\xfaB\r\"\v\x18\x80\x80\x9a\xa6\xea\xaf\xe3\x01(\x00H\x01R\x0fminRevenueCents\x88\x01\x01\x127\n" +
+	"\n" +
+	"percentage\x18\x03 \x01(\x01B\x17\xfaB\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00R\n" +
+	"percentageB\x12\n" +
+	"\x10_min_conversionsB\x14\n" +
+	"\x12_min_revenue_cents\"\xdc\x01\n" +
+	"\vProductRate\x12)\n" +
+	"\n" +
+	"product_id\x18\x01 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\xff\x01R\tproductId\x12<\n" +
+	"\n" +
+	"percentage\x18\x02 \x01(\x01B\x17\xfaB\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\n" +
+	"percentage\x88\x01\x01\x12?\n" +
+	"\x11flat_amount_cents\x18\x03 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x01R\x0fflatAmountCents\x88\x01\x01B\r\n" +
+	"\v_percentageB\x14\n" +
+	"\x12_flat_amount_cents\"\xf1\x01\n" +
+	"\tEventRate\x12@\n" +
+	"\n" +
+	"event_type\x18\x01 \x01(\x0e2\x17.affiliate.v1.EventTypeB\b\xfaB\x05\x82\x01\x02 \x00R\teventType\x12<\n" +
+	"\n" +
+	"percentage\x18\x02 \x01(\x01B\x17\xfaB\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\n" +
+	"percentage\x88\x01\x01\x12?\n" +
+	"\x11flat_amount_cents\x18\x03 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x01R\x0fflatAmountCents\x88\x01\x01B\r\n" +
+	"\v_percentageB\x14\n" +
+	"\x12_flat_amount_cents\"\xb4\x01\n" +
+	"\x0eCommissionRate\x12<\n" +
+	"\n" +
+	"percentage\x18\x01 \x01(\x01B\x17\xfaB\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\n" +
+	"percentage\x88\x01\x01\x12?\n" +
+	"\x11flat_amount_cents\x18\x02 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x01R\x0fflatAmountCents\x88\x01\x01B\r\n" +
+	"\v_percentageB\x14\n" +
+	"\x12_flat_amount_cents\"\xef\b\n" +
 	"\aProgram\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1193,12 +2516,17 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAtB\x0e\n" +
+	"updated_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12K\n" +
+	"\x11signal_precedence\x18\x15 \x01(\x0e2\x1e.affiliate.v1.SignalPrecedenceR\x10signalPrecedence\x12(\n" +
+	"\x10min_payout_cents\x18\x16 \x01(\x03R\x0eminPayoutCents\x12(\n" +
+	"\x10payout_term_days\x18\x17 \x01(\x05R\x0epayoutTermDays\x12<\n" +
+	"\ffraud_policy\x18\x18 \x01(\x0e2\x19.affiliate.v1.FraudPolicyR\vfraudPolicyB\x0e\n" +
 	"\f_descriptionB\x0e\n" +
 	"\f_website_urlB\x0e\n" +
 	"\f_landing_urlB\f\n" +
 	"\n" +
-	"_terms_url\"\xe1\a\n" +
+	"_terms_url\"\x90\n" +
+	"\n" +
 	"\x14CreateProgramRequest\x12!\n" +
 	"\x04name\x18\x01 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18d\xa8\xbb\x18\x01R\x04name\x12F\n" +
 	"\x04slug\x18\x02 \x01(\tB-\xfaB*r(2&^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$H\x00R\x04slug\x88\x01\x01\x123\n" +
@@ -1218,7 +2546,13 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\x15auto_approve_partners\x18\v \x01(\bH\aR\x13autoApprovePartners\x88\x01\x01\x12 \n" +
 	"\tis_public\x18\f \x01(\bH\bR\bisPublic\x88\x01\x01\x12H\n" +
 	"\x10commission_rules\x18\r \x01(\v2\x1d.affiliate.v1.CommissionRulesR\x0fcommissionRules\x12*\n" +
-	"\tterms_url\x18\x0e \x01(\tB\b\xfaB\x05r\x03\x18\x80\x10H\tR\btermsUrl\x88\x01\x01B\a\n" +
+	"\tterms_url\x18\x0e \x01(\tB\b\xfaB\x05r\x03\x18\x80\x10H\tR\btermsUrl\x88\x01\x01\x12K\n" +
+	"\x11signal_precedence\x18\x14 \x01(\x0e2\x1e.affiliate.v1.SignalPrecedenceR\x10signalPrecedence\x12=\n" +
+	"\x10min_payout_cents\x18\x15 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\n" +
+	"R\x0eminPayoutCents\x88\x01\x01\x129\n" +
+	"\x10payout_term_days\x18\x16 \x01(\x05B\n" +
+	"\xfaB\a\x1a\x05\x18\xed\x02(\x00H\vR\x0epayoutTermDays\x88\x01\x01\x12<\n" +
+	"\ffraud_policy\x18\x17 \x01(\x0e2\x19.affiliate.v1.FraudPolicyR\vfraudPolicyB\a\n" +
 	"\x05_slugB\x0e\n" +
 	"\f_descriptionB\x0e\n" +
 	"\f_website_urlB\x0e\n" +
@@ -1230,7 +2564,10 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\n" +
 	"_is_publicB\f\n" +
 	"\n" +
-	"_terms_url\"\xf7\a\n" +
+	"_terms_urlB\x13\n" +
+	"\x11_min_payout_centsB\x13\n" +
+	"\x11_payout_term_days\"\xa6\n" +
+	"\n" +
 	"\x14UpdateProgramRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12;\n" +
@@ -1253,7 +2590,13 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\x15auto_approve_partners\x18\f \x01(\bH\x06R\x13autoApprovePartners\x88\x01\x01\x12 \n" +
 	"\tis_public\x18\r \x01(\bH\aR\bisPublic\x88\x01\x01\x12H\n" +
 	"\x10commission_rules\x18\x0e \x01(\v2\x1d.affiliate.v1.CommissionRulesR\x0fcommissionRules\x12*\n" +
-	"\tterms_url\x18\x0f \x01(\tB\b\xfaB\x05r\x03\x18\x80\x10H\bR\btermsUrl\x88\x01\x01B\a\n" +
+	"\tterms_url\x18\x0f \x01(\tB\b\xfaB\x05r\x03\x18\x80\x10H\bR\btermsUrl\x88\x01\x01\x12K\n" +
+	"\x11signal_precedence\x18\x14 \x01(\x0e2\x1e.affiliate.v1.SignalPrecedenceR\x10signalPrecedence\x12=\n" +
+	"\x10min_payout_cents\x18\x15 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\tR\x0eminPayoutCents\x88\x01\x01\x129\n" +
+	"\x10payout_term_days\x18\x16 \x01(\x05B\n" +
+	"\xfaB\a\x1a\x05\x18\xed\x02(\x00H\n" +
+	"R\x0epayoutTermDays\x88\x01\x01\x12<\n" +
+	"\ffraud_policy\x18\x17 \x01(\x0e2\x19.affiliate.v1.FraudPolicyR\vfraudPolicyB\a\n" +
 	"\x05_slugB\x0e\n" +
 	"\f_descriptionB\x0e\n" +
 	"\f_website_urlB\x0e\n" +
@@ -1264,7 +2607,9 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\n" +
 	"_is_publicB\f\n" +
 	"\n" +
-	"_terms_url\"\xb0\x01\n" +
+	"_terms_urlB\x13\n" +
+	"\x11_min_payout_centsB\x13\n" +
+	"\x11_payout_term_days\"\xb0\x01\n" +
 	"\x13ListProgramsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x123\n" +
@@ -1288,7 +2633,82 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\"6\n" +
 	"\x15ArchiveProgramRequest\x12\x1d\n" +
 	"\n" +
-	"program_id\x18\x01 \x01(\tR\tprogramId*\x9c\x01\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\"\x9e\x01\n" +
+	"\x17ListProgramRulesRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12 \n" +
+	"\x04page\x18\x02 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01B\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"\x99\x01\n" +
+	"\fProgramRules\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x05R\aversion\x123\n" +
+	"\x05rules\x18\x02 \x01(\v2\x1d.affiliate.v1.CommissionRulesR\x05rules\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"\x8a\x01\n" +
+	"\x18ListProgramRulesResponse\x12.\n" +
+	"\x04data\x18\x01 \x03(\v2\x1a.affiliate.v1.ProgramRulesR\x04data\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xdf\x02\n" +
+	"\x05Group\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x02 \x01(\tR\tprogramId\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12#\n" +
+	"\n" +
+	"percentage\x18\x04 \x01(\x01H\x00R\n" +
+	"percentage\x88\x01\x01\x12/\n" +
+	"\x11flat_amount_cents\x18\x05 \x01(\x03H\x01R\x0fflatAmountCents\x88\x01\x01\x12\"\n" +
+	"\fparticipants\x18\x06 \x01(\x03R\fparticipants\x129\n" +
+	"\n" +
+	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"updated_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAtB\r\n" +
+	"\v_percentageB\x14\n" +
+	"\x12_flat_amount_cents\"\x98\x01\n" +
+	"\x11ListGroupsRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12 \n" +
+	"\x04page\x18\x02 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01B\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"}\n" +
+	"\x12ListGroupsResponse\x12'\n" +
+	"\x04data\x18\x01 \x03(\v2\x13.affiliate.v1.GroupR\x04data\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xfa\x01\n" +
+	"\x12CreateGroupRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12!\n" +
+	"\x04name\x18\x02 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18d\xa8\xbb\x18\x01R\x04name\x12<\n" +
+	"\n" +
+	"percentage\x18\x03 \x01(\x01B\x17\xfaB\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\n" +
+	"percentage\x88\x01\x01\x12?\n" +
+	"\x11flat_amount_cents\x18\x04 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x01R\x0fflatAmountCents\x88\x01\x01B\r\n" +
+	"\v_percentageB\x14\n" +
+	"\x12_flat_amount_cents\"\xd0\x02\n" +
+	"\x12UpdateGroupRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12\x19\n" +
+	"\bgroup_id\x18\x02 \x01(\tR\agroupId\x12;\n" +
+	"\vupdate_mask\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12\x1f\n" +
+	"\x04name\x18\x04 \x01(\tB\v\xfaB\x04r\x02\x18d\xa8\xbb\x18\x01R\x04name\x12<\n" +
+	"\n" +
+	"percentage\x18\x05 \x01(\x01B\x17\xfaB\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\n" +
+	"percentage\x88\x01\x01\x12?\n" +
+	"\x11flat_amount_cents\x18\x06 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x01R\x0fflatAmountCents\x88\x01\x01B\r\n" +
+	"\v_percentageB\x14\n" +
+	"\x12_flat_amount_cents\"N\n" +
+	"\x12DeleteGroupRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12\x19\n" +
+	"\bgroup_id\x18\x02 \x01(\tR\agroupId\"\x15\n" +
+	"\x13DeleteGroupResponse*\x9c\x01\n" +
 	"\rProgramStatus\x12\x1e\n" +
 	"\x1aPROGRAM_STATUS_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14PROGRAM_STATUS_DRAFT\x10\x01\x12\x19\n" +
@@ -1298,7 +2718,17 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\x10AttributionModel\x12!\n" +
 	"\x1dATTRIBUTION_MODEL_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cATTRIBUTION_MODEL_LAST_CLICK\x10\x01\x12!\n" +
-	"\x1dATTRIBUTION_MODEL_FIRST_CLICK\x10\x02*k\n" +
+	"\x1dATTRIBUTION_MODEL_FIRST_CLICK\x10\x02*\x80\x01\n" +
+	"\x10SignalPrecedence\x12!\n" +
+	"\x1dSIGNAL_PRECEDENCE_UNSPECIFIED\x10\x00\x12!\n" +
+	"\x1dSIGNAL_PRECEDENCE_CLICK_FIRST\x10\x01\x12&\n" +
+	"\"SIGNAL_PRECEDENCE_PROMO_CODE_FIRST\x10\x02*\x8a\x01\n" +
+	"\vFraudPolicy\x12\x1c\n" +
+	"\x18FRAUD_POLICY_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10FRAUD_POLICY_OFF\x10\x01\x12\x18\n" +
+	"\x14FRAUD_POLICY_OBSERVE\x10\x02\x12\x15\n" +
+	"\x11FRAUD_POLICY_FLAG\x10\x03\x12\x16\n" +
+	"\x12FRAUD_POLICY_BLOCK\x10\x04*k\n" +
 	"\x0eCommissionType\x12\x1f\n" +
 	"\x1bCOMMISSION_TYPE_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aCOMMISSION_TYPE_PERCENTAGE\x10\x01\x12\x18\n" +
@@ -1308,7 +2738,7 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\x0fNET_BASIS_GROSS\x10\x01\x12\x18\n" +
 	"\x14NET_BASIS_NET_OF_TAX\x10\x02\x12!\n" +
 	"\x1dNET_BASIS_NET_OF_TAX_SHIPPING\x10\x03\x12&\n" +
-	"\"NET_BASIS_NET_OF_TAX_SHIPPING_FEES\x10\x042\xc1\x06\n" +
+	"\"NET_BASIS_NET_OF_TAX_SHIPPING_FEES\x10\x042\xd9\v\n" +
 	"\x0eProgramService\x12g\n" +
 	"\rCreateProgram\x12\".affiliate.v1.CreateProgramRequest\x1a\x15.affiliate.v1.Program\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/api/v1/programs\x12o\n" +
 	"\fListPrograms\x12!.affiliate.v1.ListProgramsRequest\x1a\".affiliate.v1.ListProgramsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v1/programs\x12k\n" +
@@ -1317,7 +2747,13 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\rUpdateProgram\x12\".affiliate.v1.UpdateProgramRequest\x1a\x15.affiliate.v1.Program\"(\x82\xd3\xe4\x93\x02\":\x01*2\x1d/api/v1/programs/{program_id}\x12~\n" +
 	"\x0fActivateProgram\x12$.affiliate.v1.ActivateProgramRequest\x1a\x15.affiliate.v1.Program\".\x82\xd3\xe4\x93\x02(\"&/api/v1/programs/{program_id}/activate\x12u\n" +
 	"\fPauseProgram\x12!.affiliate.v1.PauseProgramRequest\x1a\x15.affiliate.v1.Program\"+\x82\xd3\xe4\x93\x02%\"#/api/v1/programs/{program_id}/pause\x12{\n" +
-	"\x0eArchiveProgram\x12#.affiliate.v1.ArchiveProgramRequest\x1a\x15.affiliate.v1.Program\"-\x82\xd3\xe4\x93\x02'\"%/api/v1/programs/{program_id}/archiveB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x0eArchiveProgram\x12#.affiliate.v1.ArchiveProgramRequest\x1a\x15.affiliate.v1.Program\"-\x82\xd3\xe4\x93\x02'\"%/api/v1/programs/{program_id}/archive\x12\x8e\x01\n" +
+	"\x10ListProgramRules\x12%.affiliate.v1.ListProgramRulesRequest\x1a&.affiliate.v1.ListProgramRulesResponse\"+\x82\xd3\xe4\x93\x02%\x12#/api/v1/programs/{program_id}/rules\x12}\n" +
+	"\n" +
+	"ListGroups\x12\x1f.affiliate.v1.ListGroupsRequest\x1a .affiliate.v1.ListGroupsResponse\",\x82\xd3\xe4\x93\x02&\x12$/api/v1/programs/{program_id}/groups\x12u\n" +
+	"\vCreateGroup\x12 .affiliate.v1.CreateGroupRequest\x1a\x13.affiliate.v1.Group\"/\x82\xd3\xe4\x93\x02):\x01*\"$/api/v1/programs/{program_id}/groups\x12\x80\x01\n" +
+	"\vUpdateGroup\x12 .affiliate.v1.UpdateGroupRequest\x1a\x13.affiliate.v1.Group\":\x82\xd3\xe4\x93\x024:\x01*2//api/v1/programs/{program_id}/groups/{group_id}\x12\x8b\x01\n" +
+	"\vDeleteGroup\x12 .affiliate.v1.DeleteGroupRequest\x1a!.affiliate.v1.DeleteGroupResponse\"7\x82\xd3\xe4\x93\x021*//api/v1/programs/{program_id}/groups/{group_id}B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_program_proto_rawDescOnce sync.Once
@@ -1331,62 +2767,108 @@ func file_affiliate_v1_program_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_program_proto_rawDescData
 }
 
-var file_affiliate_v1_program_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_affiliate_v1_program_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_affiliate_v1_program_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_affiliate_v1_program_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_affiliate_v1_program_proto_goTypes = []any{
-	(ProgramStatus)(0),             // 0: affiliate.v1.ProgramStatus
-	(AttributionModel)(0),          // 1: affiliate.v1.AttributionModel
-	(CommissionType)(0),            // 2: affiliate.v1.CommissionType
-	(NetBasis)(0),                  // 3: affiliate.v1.NetBasis
-	(*CommissionRules)(nil),        // 4: affiliate.v1.CommissionRules
-	(*Program)(nil),                // 5: affiliate.v1.Program
-	(*CreateProgramRequest)(nil),   // 6: affiliate.v1.CreateProgramRequest
-	(*UpdateProgramRequest)(nil),   // 7: affiliate.v1.UpdateProgramRequest
-	(*ListProgramsRequest)(nil),    // 8: affiliate.v1.ListProgramsRequest
-	(*ListProgramsResponse)(nil),   // 9: affiliate.v1.ListProgramsResponse
-	(*GetProgramRequest)(nil),      // 10: affiliate.v1.GetProgramRequest
-	(*ActivateProgramRequest)(nil), // 11: affiliate.v1.ActivateProgramRequest
-	(*PauseProgramRequest)(nil),    // 12: affiliate.v1.PauseProgramRequest
-	(*ArchiveProgramRequest)(nil),  // 13: affiliate.v1.ArchiveProgramRequest
-	(Mode)(0),                      // 14: affiliate.v1.Mode
-	(*timestamppb.Timestamp)(nil),  // 15: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),  // 16: google.protobuf.FieldMask
+	(ProgramStatus)(0),               // 0: affiliate.v1.ProgramStatus
+	(AttributionModel)(0),            // 1: affiliate.v1.AttributionModel
+	(SignalPrecedence)(0),            // 2: affiliate.v1.SignalPrecedence
+	(FraudPolicy)(0),                 // 3: affiliate.v1.FraudPolicy
+	(CommissionType)(0),              // 4: affiliate.v1.CommissionType
+	(NetBasis)(0),                    // 5: affiliate.v1.NetBasis
+	(*CommissionRules)(nil),          // 6: affiliate.v1.CommissionRules
+	(*Recurring)(nil),                // 7: affiliate.v1.Recurring
+	(*Tier)(nil),                     // 8: affiliate.v1.Tier
+	(*ProductRate)(nil),              // 9: affiliate.v1.ProductRate
+	(*EventRate)(nil),                // 10: affiliate.v1.EventRate
+	(*CommissionRate)(nil),           // 11: affiliate.v1.CommissionRate
+	(*Program)(nil),                  // 12: affiliate.v1.Program
+	(*CreateProgramRequest)(nil),     // 13: affiliate.v1.CreateProgramRequest
+	(*UpdateProgramRequest)(nil),     // 14: affiliate.v1.UpdateProgramRequest
+	(*ListProgramsRequest)(nil),      // 15: affiliate.v1.ListProgramsRequest
+	(*ListProgramsResponse)(nil),     // 16: affiliate.v1.ListProgramsResponse
+	(*GetProgramRequest)(nil),        // 17: affiliate.v1.GetProgramRequest
+	(*ActivateProgramRequest)(nil),   // 18: affiliate.v1.ActivateProgramRequest
+	(*PauseProgramRequest)(nil),      // 19: affiliate.v1.PauseProgramRequest
+	(*ArchiveProgramRequest)(nil),    // 20: affiliate.v1.ArchiveProgramRequest
+	(*ListProgramRulesRequest)(nil),  // 21: affiliate.v1.ListProgramRulesRequest
+	(*ProgramRules)(nil),             // 22: affiliate.v1.ProgramRules
+	(*ListProgramRulesResponse)(nil), // 23: affiliate.v1.ListProgramRulesResponse
+	(*Group)(nil),                    // 24: affiliate.v1.Group
+	(*ListGroupsRequest)(nil),        // 25: affiliate.v1.ListGroupsRequest
+	(*ListGroupsResponse)(nil),       // 26: affiliate.v1.ListGroupsResponse
+	(*CreateGroupRequest)(nil),       // 27: affiliate.v1.CreateGroupRequest
+	(*UpdateGroupRequest)(nil),       // 28: affiliate.v1.UpdateGroupRequest
+	(*DeleteGroupRequest)(nil),       // 29: affiliate.v1.DeleteGroupRequest
+	(*DeleteGroupResponse)(nil),      // 30: affiliate.v1.DeleteGroupResponse
+	(EventType)(0),                   // 31: affiliate.v1.EventType
+	(Mode)(0),                        // 32: affiliate.v1.Mode
+	(*timestamppb.Timestamp)(nil),    // 33: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),    // 34: google.protobuf.FieldMask
 }
 var file_affiliate_v1_program_proto_depIdxs = []int32{
-	2,  // 0: affiliate.v1.CommissionRules.commission_type:type_name -> affiliate.v1.CommissionType
-	3,  // 1: affiliate.v1.CommissionRules.net_basis:type_name -> affiliate.v1.NetBasis
-	0,  // 2: affiliate.v1.Program.status:type_name -> affiliate.v1.ProgramStatus
-	14, // 3: affiliate.v1.Program.mode:type_name -> affiliate.v1.Mode
-	1,  // 4: affiliate.v1.Program.attribution_model:type_name -> affiliate.v1.AttributionModel
-	4,  // 5: affiliate.v1.Program.commission_rules:type_name -> affiliate.v1.CommissionRules
-	15, // 6: affiliate.v1.Program.created_at:type_name -> google.protobuf.Timestamp
-	15, // 7: affiliate.v1.Program.updated_at:type_name -> google.protobuf.Timestamp
-	1,  // 8: affiliate.v1.CreateProgramRequest.attribution_model:type_name -> affiliate.v1.AttributionModel
-	4,  // 9: affiliate.v1.CreateProgramRequest.commission_rules:type_name -> affiliate.v1.CommissionRules
-	16, // 10: affiliate.v1.UpdateProgramRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 11: affiliate.v1.UpdateProgramRequest.attribution_model:type_name -> affiliate.v1.AttributionModel
-	4,  // 12: affiliate.v1.UpdateProgramRequest.commission_rules:type_name -> affiliate.v1.CommissionRules
-	0,  // 13: affiliate.v1.ListProgramsRequest.status:type_name -> affiliate.v1.ProgramStatus
-	5,  // 14: affiliate.v1.ListProgramsResponse.data:type_name -> affiliate.v1.Program
-	6,  // 15: affiliate.v1.ProgramService.CreateProgram:input_type -> affiliate.v1.CreateProgramRequest
-	8,  // 16: affiliate.v1.ProgramService.ListPrograms:input_type -> affiliate.v1.ListProgramsRequest
-	10, // 17: affiliate.v1.ProgramService.GetProgram:input_type -> affiliate.v1.GetProgramRequest
-	7,  // 18: affiliate.v1.ProgramService.UpdateProgram:input_type -> affiliate.v1.UpdateProgramRequest
-	11, // 19: affiliate.v1.ProgramService.ActivateProgram:input_type -> affiliate.v1.ActivateProgramRequest
-	12, // 20: affiliate.v1.ProgramService.PauseProgram:input_type -> affiliate.v1.PauseProgramRequest
-	13, // 21: affiliate.v1.ProgramService.ArchiveProgram:input_type -> affiliate.v1.ArchiveProgramRequest
-	5,  // 22: affiliate.v1.ProgramService.CreateProgram:output_type -> affiliate.v1.Program
-	9,  // 23: affiliate.v1.ProgramService.ListPrograms:output_type -> affiliate.v1.ListProgramsResponse
-	5,  // 24: affiliate.v1.ProgramService.GetProgram:output_type -> affiliate.v1.Program
-	5,  // 25: affiliate.v1.ProgramService.UpdateProgram:output_type -> affiliate.v1.Program
-	5,  // 26: affiliate.v1.ProgramService.ActivateProgram:output_type -> affiliate.v1.Program
-	5,  // 27: affiliate.v1.ProgramService.PauseProgram:output_type -> affiliate.v1.Program
-	5,  // 28: affiliate.v1.ProgramService.ArchiveProgram:output_type -> affiliate.v1.Program
-	22, // [22:29] is the sub-list for method output_type
-	15, // [15:22] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	4,  // 0: affiliate.v1.CommissionRules.commission_type:type_name -> affiliate.v1.CommissionType
+	5,  // 1: affiliate.v1.CommissionRules.net_basis:type_name -> affiliate.v1.NetBasis
+	7,  // 2: affiliate.v1.CommissionRules.recurring:type_name -> affiliate.v1.Recurring
+	8,  // 3: affiliate.v1.CommissionRules.tiers:type_name -> affiliate.v1.Tier
+	9,  // 4: affiliate.v1.CommissionRules.products:type_name -> affiliate.v1.ProductRate
+	10, // 5: affiliate.v1.CommissionRules.events:type_name -> affiliate.v1.EventRate
+	31, // 6: affiliate.v1.EventRate.event_type:type_name -> affiliate.v1.EventType
+	0,  // 7: affiliate.v1.Program.status:type_name -> affiliate.v1.ProgramStatus
+	32, // 8: affiliate.v1.Program.mode:type_name -> affiliate.v1.Mode
+	1,  // 9: affiliate.v1.Program.attribution_model:type_name -> affiliate.v1.AttributionModel
+	6,  // 10: affiliate.v1.Program.commission_rules:type_name -> affiliate.v1.CommissionRules
+	33, // 11: affiliate.v1.Program.created_at:type_name -> google.protobuf.Timestamp
+	33, // 12: affiliate.v1.Program.updated_at:type_name -> google.protobuf.Timestamp
+	2,  // 13: affiliate.v1.Program.signal_precedence:type_name -> affiliate.v1.SignalPrecedence
+	3,  // 14: affiliate.v1.Program.fraud_policy:type_name -> affiliate.v1.FraudPolicy
+	1,  // 15: affiliate.v1.CreateProgramRequest.attribution_model:type_name -> affiliate.v1.AttributionModel
+	6,  // 16: affiliate.v1.CreateProgramRequest.commission_rules:type_name -> affiliate.v1.CommissionRules
+	2,  // 17: affiliate.v1.CreateProgramRequest.signal_precedence:type_name -> affiliate.v1.SignalPrecedence
+	3,  // 18: affiliate.v1.CreateProgramRequest.fraud_policy:type_name -> affiliate.v1.FraudPolicy
+	34, // 19: affiliate.v1.UpdateProgramRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 20: affiliate.v1.UpdateProgramRequest.attribution_model:type_name -> affiliate.v1.AttributionModel
+	6,  // 21: affiliate.v1.UpdateProgramRequest.commission_rules:type_name -> affiliate.v1.CommissionRules
+	2,  // 22: affiliate.v1.UpdateProgramRequest.signal_precedence:type_name -> affiliate.v1.SignalPrecedence
+	3,  // 23: affiliate.v1.UpdateProgramRequest.fraud_policy:type_name -> affiliate.v1.FraudPolicy
+	0,  // 24: affiliate.v1.ListProgramsRequest.status:type_name -> affiliate.v1.ProgramStatus
+	12, // 25: affiliate.v1.ListProgramsResponse.data:type_name -> affiliate.v1.Program
+	6,  // 26: affiliate.v1.ProgramRules.rules:type_name -> affiliate.v1.CommissionRules
+	33, // 27: affiliate.v1.ProgramRules.at:type_name -> google.protobuf.Timestamp
+	22, // 28: affiliate.v1.ListProgramRulesResponse.data:type_name -> affiliate.v1.ProgramRules
+	33, // 29: affiliate.v1.Group.created_at:type_name -> google.protobuf.Timestamp
+	33, // 30: affiliate.v1.Group.updated_at:type_name -> google.protobuf.Timestamp
+	24, // 31: affiliate.v1.ListGroupsResponse.data:type_name -> affiliate.v1.Group
+	34, // 32: affiliate.v1.UpdateGroupRequest.update_mask:type_name -> google.protobuf.FieldMask
+	13, // 33: affiliate.v1.ProgramService.CreateProgram:input_type -> affiliate.v1.CreateProgramRequest
+	15, // 34: affiliate.v1.ProgramService.ListPrograms:input_type -> affiliate.v1.ListProgramsRequest
+	17, // 35: affiliate.v1.ProgramService.GetProgram:input_type -> affiliate.v1.GetProgramRequest
+	14, // 36: affiliate.v1.ProgramService.UpdateProgram:input_type -> affiliate.v1.UpdateProgramRequest
+	18, // 37: affiliate.v1.ProgramService.ActivateProgram:input_type -> affiliate.v1.ActivateProgramRequest
+	19, // 38: affiliate.v1.ProgramService.PauseProgram:input_type -> affiliate.v1.PauseProgramRequest
+	20, // 39: affiliate.v1.ProgramService.ArchiveProgram:input_type -> affiliate.v1.ArchiveProgramRequest
+	21, // 40: affiliate.v1.ProgramService.ListProgramRules:input_type -> affiliate.v1.ListProgramRulesRequest
+	25, // 41: affiliate.v1.ProgramService.ListGroups:input_type -> affiliate.v1.ListGroupsRequest
+	27, // 42: affiliate.v1.ProgramService.CreateGroup:input_type -> affiliate.v1.CreateGroupRequest
+	28, // 43: affiliate.v1.ProgramService.UpdateGroup:input_type -> affiliate.v1.UpdateGroupRequest
+	29, // 44: affiliate.v1.ProgramService.DeleteGroup:input_type -> affiliate.v1.DeleteGroupRequest
+	12, // 45: affiliate.v1.ProgramService.CreateProgram:output_type -> affiliate.v1.Program
+	16, // 46: affiliate.v1.ProgramService.ListPrograms:output_type -> affiliate.v1.ListProgramsResponse
+	12, // 47: affiliate.v1.ProgramService.GetProgram:output_type -> affiliate.v1.Program
+	12, // 48: affiliate.v1.ProgramService.UpdateProgram:output_type -> affiliate.v1.Program
+	12, // 49: affiliate.v1.ProgramService.ActivateProgram:output_type -> affiliate.v1.Program
+	12, // 50: affiliate.v1.ProgramService.PauseProgram:output_type -> affiliate.v1.Program
+	12, // 51: affiliate.v1.ProgramService.ArchiveProgram:output_type -> affiliate.v1.Program
+	23, // 52: affiliate.v1.ProgramService.ListProgramRules:output_type -> affiliate.v1.ListProgramRulesResponse
+	26, // 53: affiliate.v1.ProgramService.ListGroups:output_type -> affiliate.v1.ListGroupsResponse
+	24, // 54: affiliate.v1.ProgramService.CreateGroup:output_type -> affiliate.v1.Group
+	24, // 55: affiliate.v1.ProgramService.UpdateGroup:output_type -> affiliate.v1.Group
+	30, // 56: affiliate.v1.ProgramService.DeleteGroup:output_type -> affiliate.v1.DeleteGroupResponse
+	45, // [45:57] is the sub-list for method output_type
+	33, // [33:45] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_program_proto_init() }
@@ -1395,19 +2877,30 @@ func file_affiliate_v1_program_proto_init() {
 		return
 	}
 	file_affiliate_v1_common_proto_init()
+	file_affiliate_v1_event_type_proto_init()
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_program_proto_msgTypes[0].OneofWrappers = []any{}
 	file_affiliate_v1_program_proto_msgTypes[1].OneofWrappers = []any{}
 	file_affiliate_v1_program_proto_msgTypes[2].OneofWrappers = []any{}
 	file_affiliate_v1_program_proto_msgTypes[3].OneofWrappers = []any{}
 	file_affiliate_v1_program_proto_msgTypes[4].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[5].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[6].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[7].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[8].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[9].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[15].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[18].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[19].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[21].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_program_proto_rawDesc), len(file_affiliate_v1_program_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   10,
+			NumEnums:      6,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -61,6 +61,170 @@ func (m *CommissionRules) validate(all bool) error {
 
 	// no validation rules for NetBasis
 
+	if all {
+		switch v := interface{}(m.GetRecurring()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, CommissionRulesValidationError{
+					field:  "Recurring",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, CommissionRulesValidationError{
+					field:  "Recurring",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetRecurring()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return CommissionRulesValidationError{
+				field:  "Recurring",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if len(m.GetTiers()) > 20 {
+		err := CommissionRulesValidationError{
+			field:  "Tiers",
+			reason: "value must contain no more than 20 item(s)",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetTiers() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, CommissionRulesValidationError{
+						field:  fmt.Sprintf("Tiers[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, CommissionRulesValidationError{
+						field:  fmt.Sprintf("Tiers[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return CommissionRulesValidationError{
+					field:  fmt.Sprintf("Tiers[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(m.GetProducts()) > 200 {
+		err := CommissionRulesValidationError{
+			field:  "Products",
+			reason: "value must contain no more than 200 item(s)",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetProducts() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, CommissionRulesValidationError{
+						field:  fmt.Sprintf("Products[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, CommissionRulesValidationError{
+						field:  fmt.Sprintf("Products[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return CommissionRulesValidationError{
+					field:  fmt.Sprintf("Products[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(m.GetEvents()) > 6 {
+		err := CommissionRulesValidationError{
+			field:  "Events",
+			reason: "value must contain no more than 6 item(s)",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetEvents() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, CommissionRulesValidationError{
+						field:  fmt.Sprintf("Events[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, CommissionRulesValidationError{
+						field:  fmt.Sprintf("Events[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return CommissionRulesValidationError{
+					field:  fmt.Sprintf("Events[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
 	if m.Percentage != nil {
 
 		if val := m.GetPercentage(); val < 0 || val > 100 {
@@ -108,6 +272,51 @@ func (m *CommissionRules) validate(all bool) error {
 
 	if m.AutoApproval != nil {
 		// no validation rules for AutoApproval
+	}
+
+	if m.LaterPercentage != nil {
+
+		if val := m.GetLaterPercentage(); val < 0 || val > 100 {
+			err := CommissionRulesValidationError{
+				field:  "LaterPercentage",
+				reason: "value must be inside range [0, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.MinOrderCents != nil {
+
+		if val := m.GetMinOrderCents(); val < 0 || val > 1000000000000 {
+			err := CommissionRulesValidationError{
+				field:  "MinOrderCents",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.CapCents != nil {
+
+		if val := m.GetCapCents(); val < 0 || val > 1000000000000 {
+			err := CommissionRulesValidationError{
+				field:  "CapCents",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
 	}
 
 	if len(errors) > 0 {
@@ -187,6 +396,692 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = CommissionRulesValidationError{}
+
+// Validate checks the field values on Recurring with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *Recurring) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on Recurring with the rules defined in
+// the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in RecurringMultiError, or nil
+// if none found.
+func (m *Recurring) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *Recurring) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if m.Enabled != nil {
+		// no validation rules for Enabled
+	}
+
+	if m.MaxMonths != nil {
+
+		if val := m.GetMaxMonths(); val < 1 || val > 120 {
+			err := RecurringValidationError{
+				field:  "MaxMonths",
+				reason: "value must be inside range [1, 120]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.MaxPayments != nil {
+
+		if val := m.GetMaxPayments(); val < 1 || val > 1000 {
+			err := RecurringValidationError{
+				field:  "MaxPayments",
+				reason: "value must be inside range [1, 1000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return RecurringMultiError(errors)
+	}
+
+	return nil
+}
+
+// RecurringMultiError is an error wrapping multiple validation errors returned
+// by Recurring.ValidateAll() if the designated constraints aren't met.
+type RecurringMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RecurringMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RecurringMultiError) AllErrors() []error { return m }
+
+// RecurringValidationError is the validation error returned by
+// Recurring.Validate if the designated constraints aren't met.
+type RecurringValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RecurringValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RecurringValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RecurringValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RecurringValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RecurringValidationError) ErrorName() string { return "RecurringValidationError" }
+
+// Error satisfies the builtin error interface
+func (e RecurringValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRecurring.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RecurringValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RecurringValidationError{}
+
+// Validate checks the field values on Tier with the rules defined in the proto
+// definition for this message. If any rules are violated, the first error
+// encountered is returned, or nil if there are no violations.
+func (m *Tier) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on Tier with the rules defined in the
+// proto definition for this message. If any rules are violated, the result is
+// a list of violation errors wrapped in TierMultiError, or nil if none found.
+func (m *Tier) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *Tier) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if val := m.GetPercentage(); val < 0 || val > 100 {
+		err := TierValidationError{
+			field:  "Percentage",
+			reason: "value must be inside range [0, 100]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if m.MinConversions != nil {
+
+		if val := m.GetMinConversions(); val < 0 || val > 1000000000000 {
+			err := TierValidationError{
+				field:  "MinConversions",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.MinRevenueCents != nil {
+
+		if val := m.GetMinRevenueCents(); val < 0 || val > 1000000000000000 {
+			err := TierValidationError{
+				field:  "MinRevenueCents",
+				reason: "value must be inside range [0, 1000000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return TierMultiError(errors)
+	}
+
+	return nil
+}
+
+// TierMultiError is an error wrapping multiple validation errors returned by
+// Tier.ValidateAll() if the designated constraints aren't met.
+type TierMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m TierMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m TierMultiError) AllErrors() []error { return m }
+
+// TierValidationError is the validation error returned by Tier.Validate if the
+// designated constraints aren't met.
+type TierValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e TierValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e TierValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e TierValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e TierValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e TierValidationError) ErrorName() string { return "TierValidationError" }
+
+// Error satisfies the builtin error interface
+func (e TierValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sTier.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = TierValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = TierValidationError{}
+
+// Validate checks the field values on ProductRate with the rules defined in
+// the proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *ProductRate) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ProductRate with the rules defined in
+// the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in ProductRateMultiError, or
+// nil if none found.
+func (m *ProductRate) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ProductRate) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := utf8.RuneCountInString(m.GetProductId()); l < 1 || l > 255 {
+		err := ProductRateValidationError{
+			field:  "ProductId",
+			reason: "value length must be between 1 and 255 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if m.Percentage != nil {
+
+		if val := m.GetPercentage(); val < 0 || val > 100 {
+			err := ProductRateValidationError{
+				field:  "Percentage",
+				reason: "value must be inside range [0, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.FlatAmountCents != nil {
+
+		if val := m.GetFlatAmountCents(); val < 0 || val > 1000000000000 {
+			err := ProductRateValidationError{
+				field:  "FlatAmountCents",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ProductRateMultiError(errors)
+	}
+
+	return nil
+}
+
+// ProductRateMultiError is an error wrapping multiple validation errors
+// returned by ProductRate.ValidateAll() if the designated constraints aren't met.
+type ProductRateMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ProductRateMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ProductRateMultiError) AllErrors() []error { return m }
+
+// ProductRateValidationError is the validation error returned by
+// ProductRate.Validate if the designated constraints aren't met.
+type ProductRateValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ProductRateValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ProductRateValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ProductRateValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ProductRateValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ProductRateValidationError) ErrorName() string { return "ProductRateValidationError" }
+
+// Error satisfies the builtin error interface
+func (e ProductRateValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sProductRate.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ProductRateValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ProductRateValidationError{}
+
+// Validate checks the field values on EventRate with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *EventRate) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on EventRate with the rules defined in
+// the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in EventRateMultiError, or nil
+// if none found.
+func (m *EventRate) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *EventRate) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if _, ok := _EventRate_EventType_NotInLookup[m.GetEventType()]; ok {
+		err := EventRateValidationError{
+			field:  "EventType",
+			reason: "value must not be in list [EVENT_TYPE_UNSPECIFIED]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if m.Percentage != nil {
+
+		if val := m.GetPercentage(); val < 0 || val > 100 {
+			err := EventRateValidationError{
+				field:  "Percentage",
+				reason: "value must be inside range [0, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.FlatAmountCents != nil {
+
+		if val := m.GetFlatAmountCents(); val < 0 || val > 1000000000000 {
+			err := EventRateValidationError{
+				field:  "FlatAmountCents",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return EventRateMultiError(errors)
+	}
+
+	return nil
+}
+
+// EventRateMultiError is an error wrapping multiple validation errors returned
+// by EventRate.ValidateAll() if the designated constraints aren't met.
+type EventRateMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m EventRateMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m EventRateMultiError) AllErrors() []error { return m }
+
+// EventRateValidationError is the validation error returned by
+// EventRate.Validate if the designated constraints aren't met.
+type EventRateValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e EventRateValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e EventRateValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e EventRateValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e EventRateValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e EventRateValidationError) ErrorName() string { return "EventRateValidationError" }
+
+// Error satisfies the builtin error interface
+func (e EventRateValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sEventRate.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = EventRateValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = EventRateValidationError{}
+
+var _EventRate_EventType_NotInLookup = map[EventType]struct{}{
+	0: {},
+}
+
+// Validate checks the field values on CommissionRate with the rules defined in
+// the proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *CommissionRate) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on CommissionRate with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in CommissionRateMultiError,
+// or nil if none found.
+func (m *CommissionRate) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *CommissionRate) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if m.Percentage != nil {
+
+		if val := m.GetPercentage(); val < 0 || val > 100 {
+			err := CommissionRateValidationError{
+				field:  "Percentage",
+				reason: "value must be inside range [0, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.FlatAmountCents != nil {
+
+		if val := m.GetFlatAmountCents(); val < 0 || val > 1000000000000 {
+			err := CommissionRateValidationError{
+				field:  "FlatAmountCents",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return CommissionRateMultiError(errors)
+	}
+
+	return nil
+}
+
+// CommissionRateMultiError is an error wrapping multiple validation errors
+// returned by CommissionRate.ValidateAll() if the designated constraints
+// aren't met.
+type CommissionRateMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m CommissionRateMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m CommissionRateMultiError) AllErrors() []error { return m }
+
+// CommissionRateValidationError is the validation error returned by
+// CommissionRate.Validate if the designated constraints aren't met.
+type CommissionRateValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e CommissionRateValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e CommissionRateValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e CommissionRateValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e CommissionRateValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e CommissionRateValidationError) ErrorName() string { return "CommissionRateValidationError" }
+
+// Error satisfies the builtin error interface
+func (e CommissionRateValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sCommissionRate.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = CommissionRateValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = CommissionRateValidationError{}
 
 // Validate checks the field values on Program with the rules defined in the
 // proto definition for this message. If any rules are violated, the first
@@ -319,6 +1214,14 @@ func (m *Program) validate(all bool) error {
 			}
 		}
 	}
+
+	// no validation rules for SignalPrecedence
+
+	// no validation rules for MinPayoutCents
+
+	// no validation rules for PayoutTermDays
+
+	// no validation rules for FraudPolicy
 
 	if m.Description != nil {
 		// no validation rules for Description
@@ -504,6 +1407,10 @@ func (m *CreateProgramRequest) validate(all bool) error {
 		}
 	}
 
+	// no validation rules for SignalPrecedence
+
+	// no validation rules for FraudPolicy
+
 	if m.Slug != nil {
 
 		if !_CreateProgramRequest_Slug_Pattern.MatchString(m.GetSlug()) {
@@ -623,6 +1530,36 @@ func (m *CreateProgramRequest) validate(all bool) error {
 			err := CreateProgramRequestValidationError{
 				field:  "TermsUrl",
 				reason: "value length must be at most 2048 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.MinPayoutCents != nil {
+
+		if val := m.GetMinPayoutCents(); val < 0 || val > 1000000000000 {
+			err := CreateProgramRequestValidationError{
+				field:  "MinPayoutCents",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PayoutTermDays != nil {
+
+		if val := m.GetPayoutTermDays(); val < 0 || val > 365 {
+			err := CreateProgramRequestValidationError{
+				field:  "PayoutTermDays",
+				reason: "value must be inside range [0, 365]",
 			}
 			if !all {
 				return err
@@ -840,6 +1777,10 @@ func (m *UpdateProgramRequest) validate(all bool) error {
 		}
 	}
 
+	// no validation rules for SignalPrecedence
+
+	// no validation rules for FraudPolicy
+
 	if m.Slug != nil {
 
 		if !_UpdateProgramRequest_Slug_Pattern.MatchString(m.GetSlug()) {
@@ -944,6 +1885,36 @@ func (m *UpdateProgramRequest) validate(all bool) error {
 			err := UpdateProgramRequestValidationError{
 				field:  "TermsUrl",
 				reason: "value length must be at most 2048 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.MinPayoutCents != nil {
+
+		if val := m.GetMinPayoutCents(); val < 0 || val > 1000000000000 {
+			err := UpdateProgramRequestValidationError{
+				field:  "MinPayoutCents",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PayoutTermDays != nil {
+
+		if val := m.GetPayoutTermDays(); val < 0 || val > 365 {
+			err := UpdateProgramRequestValidationError{
+				field:  "PayoutTermDays",
+				reason: "value must be inside range [0, 365]",
 			}
 			if !all {
 				return err
@@ -1728,3 +2699,1417 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = ArchiveProgramRequestValidationError{}
+
+// Validate checks the field values on ListProgramRulesRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListProgramRulesRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListProgramRulesRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListProgramRulesRequestMultiError, or nil if none found.
+func (m *ListProgramRulesRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListProgramRulesRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if m.Page != nil {
+
+		if m.GetPage() < 1 {
+			err := ListProgramRulesRequestValidationError{
+				field:  "Page",
+				reason: "value must be greater than or equal to 1",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PageSize != nil {
+
+		if val := m.GetPageSize(); val < 1 || val > 100 {
+			err := ListProgramRulesRequestValidationError{
+				field:  "PageSize",
+				reason: "value must be inside range [1, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListProgramRulesRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListProgramRulesRequestMultiError is an error wrapping multiple validation
+// errors returned by ListProgramRulesRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ListProgramRulesRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListProgramRulesRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListProgramRulesRequestMultiError) AllErrors() []error { return m }
+
+// ListProgramRulesRequestValidationError is the validation error returned by
+// ListProgramRulesRequest.Validate if the designated constraints aren't met.
+type ListProgramRulesRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListProgramRulesRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListProgramRulesRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListProgramRulesRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListProgramRulesRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListProgramRulesRequestValidationError) ErrorName() string {
+	return "ListProgramRulesRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListProgramRulesRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListProgramRulesRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListProgramRulesRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListProgramRulesRequestValidationError{}
+
+// Validate checks the field values on ProgramRules with the rules defined in
+// the proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *ProgramRules) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ProgramRules with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in ProgramRulesMultiError, or
+// nil if none found.
+func (m *ProgramRules) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ProgramRules) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Version
+
+	if all {
+		switch v := interface{}(m.GetRules()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ProgramRulesValidationError{
+					field:  "Rules",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ProgramRulesValidationError{
+					field:  "Rules",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetRules()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ProgramRulesValidationError{
+				field:  "Rules",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ProgramRulesValidationError{
+					field:  "At",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ProgramRulesValidationError{
+					field:  "At",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ProgramRulesValidationError{
+				field:  "At",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for By
+
+	if len(errors) > 0 {
+		return ProgramRulesMultiError(errors)
+	}
+
+	return nil
+}
+
+// ProgramRulesMultiError is an error wrapping multiple validation errors
+// returned by ProgramRules.ValidateAll() if the designated constraints aren't met.
+type ProgramRulesMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ProgramRulesMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ProgramRulesMultiError) AllErrors() []error { return m }
+
+// ProgramRulesValidationError is the validation error returned by
+// ProgramRules.Validate if the designated constraints aren't met.
+type ProgramRulesValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ProgramRulesValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ProgramRulesValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ProgramRulesValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ProgramRulesValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ProgramRulesValidationError) ErrorName() string { return "ProgramRulesValidationError" }
+
+// Error satisfies the builtin error interface
+func (e ProgramRulesValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sProgramRules.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ProgramRulesValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ProgramRulesValidationError{}
+
+// Validate checks the field values on ListProgramRulesResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListProgramRulesResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListProgramRulesResponse with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListProgramRulesResponseMultiError, or nil if none found.
+func (m *ListProgramRulesResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListProgramRulesResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	for idx, item := range m.GetData() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ListProgramRulesResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ListProgramRulesResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ListProgramRulesResponseValidationError{
+					field:  fmt.Sprintf("Data[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for Total
+
+	// no validation rules for Page
+
+	// no validation rules for Limit
+
+	if len(errors) > 0 {
+		return ListProgramRulesResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListProgramRulesResponseMultiError is an error wrapping multiple validation
+// errors returned by ListProgramRulesResponse.ValidateAll() if the designated
+// constraints aren't met.
+type ListProgramRulesResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListProgramRulesResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListProgramRulesResponseMultiError) AllErrors() []error { return m }
+
+// ListProgramRulesResponseValidationError is the validation error returned by
+// ListProgramRulesResponse.Validate if the designated constraints aren't met.
+type ListProgramRulesResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListProgramRulesResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListProgramRulesResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListProgramRulesResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListProgramRulesResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListProgramRulesResponseValidationError) ErrorName() string {
+	return "ListProgramRulesResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListProgramRulesResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListProgramRulesResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListProgramRulesResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListProgramRulesResponseValidationError{}
+
+// Validate checks the field values on Group with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *Group) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on Group with the rules defined in the
+// proto definition for this message. If any rules are violated, the result is
+// a list of violation errors wrapped in GroupMultiError, or nil if none found.
+func (m *Group) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *Group) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for ProgramId
+
+	// no validation rules for Name
+
+	// no validation rules for Participants
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, GroupValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, GroupValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return GroupValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetUpdatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, GroupValidationError{
+					field:  "UpdatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, GroupValidationError{
+					field:  "UpdatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetUpdatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return GroupValidationError{
+				field:  "UpdatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.Percentage != nil {
+		// no validation rules for Percentage
+	}
+
+	if m.FlatAmountCents != nil {
+		// no validation rules for FlatAmountCents
+	}
+
+	if len(errors) > 0 {
+		return GroupMultiError(errors)
+	}
+
+	return nil
+}
+
+// GroupMultiError is an error wrapping multiple validation errors returned by
+// Group.ValidateAll() if the designated constraints aren't met.
+type GroupMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m GroupMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m GroupMultiError) AllErrors() []error { return m }
+
+// GroupValidationError is the validation error returned by Group.Validate if
+// the designated constraints aren't met.
+type GroupValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e GroupValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e GroupValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e GroupValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e GroupValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e GroupValidationError) ErrorName() string { return "GroupValidationError" }
+
+// Error satisfies the builtin error interface
+func (e GroupValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sGroup.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = GroupValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = GroupValidationError{}
+
+// Validate checks the field values on ListGroupsRequest with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *ListGroupsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListGroupsRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListGroupsRequestMultiError, or nil if none found.
+func (m *ListGroupsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListGroupsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if m.Page != nil {
+
+		if m.GetPage() < 1 {
+			err := ListGroupsRequestValidationError{
+				field:  "Page",
+				reason: "value must be greater than or equal to 1",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PageSize != nil {
+
+		if val := m.GetPageSize(); val < 1 || val > 100 {
+			err := ListGroupsRequestValidationError{
+				field:  "PageSize",
+				reason: "value must be inside range [1, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListGroupsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListGroupsRequestMultiError is an error wrapping multiple validation errors
+// returned by ListGroupsRequest.ValidateAll() if the designated constraints
+// aren't met.
+type ListGroupsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListGroupsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListGroupsRequestMultiError) AllErrors() []error { return m }
+
+// ListGroupsRequestValidationError is the validation error returned by
+// ListGroupsRequest.Validate if the designated constraints aren't met.
+type ListGroupsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListGroupsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListGroupsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListGroupsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListGroupsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListGroupsRequestValidationError) ErrorName() string {
+	return "ListGroupsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListGroupsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListGroupsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListGroupsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListGroupsRequestValidationError{}
+
+// Validate checks the field values on ListGroupsResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListGroupsResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListGroupsResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListGroupsResponseMultiError, or nil if none found.
+func (m *ListGroupsResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListGroupsResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	for idx, item := range m.GetData() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ListGroupsResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ListGroupsResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ListGroupsResponseValidationError{
+					field:  fmt.Sprintf("Data[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for Total
+
+	// no validation rules for Page
+
+	// no validation rules for Limit
+
+	if len(errors) > 0 {
+		return ListGroupsResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListGroupsResponseMultiError is an error wrapping multiple validation errors
+// returned by ListGroupsResponse.ValidateAll() if the designated constraints
+// aren't met.
+type ListGroupsResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListGroupsResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListGroupsResponseMultiError) AllErrors() []error { return m }
+
+// ListGroupsResponseValidationError is the validation error returned by
+// ListGroupsResponse.Validate if the designated constraints aren't met.
+type ListGroupsResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListGroupsResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListGroupsResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListGroupsResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListGroupsResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListGroupsResponseValidationError) ErrorName() string {
+	return "ListGroupsResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListGroupsResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListGroupsResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListGroupsResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListGroupsResponseValidationError{}
+
+// Validate checks the field values on CreateGroupRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *CreateGroupRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on CreateGroupRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// CreateGroupRequestMultiError, or nil if none found.
+func (m *CreateGroupRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *CreateGroupRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if l := utf8.RuneCountInString(m.GetName()); l < 1 || l > 100 {
+		err := CreateGroupRequestValidationError{
+			field:  "Name",
+			reason: "value length must be between 1 and 100 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if m.Percentage != nil {
+
+		if val := m.GetPercentage(); val < 0 || val > 100 {
+			err := CreateGroupRequestValidationError{
+				field:  "Percentage",
+				reason: "value must be inside range [0, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.FlatAmountCents != nil {
+
+		if val := m.GetFlatAmountCents(); val < 0 || val > 1000000000000 {
+			err := CreateGroupRequestValidationError{
+				field:  "FlatAmountCents",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return CreateGroupRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// CreateGroupRequestMultiError is an error wrapping multiple validation errors
+// returned by CreateGroupRequest.ValidateAll() if the designated constraints
+// aren't met.
+type CreateGroupRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m CreateGroupRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m CreateGroupRequestMultiError) AllErrors() []error { return m }
+
+// CreateGroupRequestValidationError is the validation error returned by
+// CreateGroupRequest.Validate if the designated constraints aren't met.
+type CreateGroupRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e CreateGroupRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e CreateGroupRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e CreateGroupRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e CreateGroupRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e CreateGroupRequestValidationError) ErrorName() string {
+	return "CreateGroupRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e CreateGroupRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sCreateGroupRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = CreateGroupRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = CreateGroupRequestValidationError{}
+
+// Validate checks the field values on UpdateGroupRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *UpdateGroupRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on UpdateGroupRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// UpdateGroupRequestMultiError, or nil if none found.
+func (m *UpdateGroupRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *UpdateGroupRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	// no validation rules for GroupId
+
+	if all {
+		switch v := interface{}(m.GetUpdateMask()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, UpdateGroupRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, UpdateGroupRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetUpdateMask()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return UpdateGroupRequestValidationError{
+				field:  "UpdateMask",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if utf8.RuneCountInString(m.GetName()) > 100 {
+		err := UpdateGroupRequestValidationError{
+			field:  "Name",
+			reason: "value length must be at most 100 runes",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if m.Percentage != nil {
+
+		if val := m.GetPercentage(); val < 0 || val > 100 {
+			err := UpdateGroupRequestValidationError{
+				field:  "Percentage",
+				reason: "value must be inside range [0, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.FlatAmountCents != nil {
+
+		if val := m.GetFlatAmountCents(); val < 0 || val > 1000000000000 {
+			err := UpdateGroupRequestValidationError{
+				field:  "FlatAmountCents",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return UpdateGroupRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// UpdateGroupRequestMultiError is an error wrapping multiple validation errors
+// returned by UpdateGroupRequest.ValidateAll() if the designated constraints
+// aren't met.
+type UpdateGroupRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m UpdateGroupRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m UpdateGroupRequestMultiError) AllErrors() []error { return m }
+
+// UpdateGroupRequestValidationError is the validation error returned by
+// UpdateGroupRequest.Validate if the designated constraints aren't met.
+type UpdateGroupRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e UpdateGroupRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e UpdateGroupRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e UpdateGroupRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e UpdateGroupRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e UpdateGroupRequestValidationError) ErrorName() string {
+	return "UpdateGroupRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e UpdateGroupRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sUpdateGroupRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = UpdateGroupRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = UpdateGroupRequestValidationError{}
+
+// Validate checks the field values on DeleteGroupRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *DeleteGroupRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on DeleteGroupRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// DeleteGroupRequestMultiError, or nil if none found.
+func (m *DeleteGroupRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *DeleteGroupRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	// no validation rules for GroupId
+
+	if len(errors) > 0 {
+		return DeleteGroupRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// DeleteGroupRequestMultiError is an error wrapping multiple validation errors
+// returned by DeleteGroupRequest.ValidateAll() if the designated constraints
+// aren't met.
+type DeleteGroupRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m DeleteGroupRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m DeleteGroupRequestMultiError) AllErrors() []error { return m }
+
+// DeleteGroupRequestValidationError is the validation error returned by
+// DeleteGroupRequest.Validate if the designated constraints aren't met.
+type DeleteGroupRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e DeleteGroupRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e DeleteGroupRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e DeleteGroupRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e DeleteGroupRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e DeleteGroupRequestValidationError) ErrorName() string {
+	return "DeleteGroupRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e DeleteGroupRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sDeleteGroupRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = DeleteGroupRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = DeleteGroupRequestValidationError{}
+
+// Validate checks the field values on DeleteGroupResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *DeleteGroupResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on DeleteGroupResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// DeleteGroupResponseMultiError, or nil if none found.
+func (m *DeleteGroupResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *DeleteGroupResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return DeleteGroupResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// DeleteGroupResponseMultiError is an error wrapping multiple validation
+// errors returned by DeleteGroupResponse.ValidateAll() if the designated
+// constraints aren't met.
+type DeleteGroupResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m DeleteGroupResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m DeleteGroupResponseMultiError) AllErrors() []error { return m }
+
+// DeleteGroupResponseValidationError is the validation error returned by
+// DeleteGroupResponse.Validate if the designated constraints aren't met.
+type DeleteGroupResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e DeleteGroupResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e DeleteGroupResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e DeleteGroupResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e DeleteGroupResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e DeleteGroupResponseValidationError) ErrorName() string {
+	return "DeleteGroupResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e DeleteGroupResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sDeleteGroupResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = DeleteGroupResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = DeleteGroupResponseValidationError{}

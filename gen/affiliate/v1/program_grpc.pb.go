@@ -19,13 +19,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ProgramService_CreateProgram_FullMethodName   = "/affiliate.v1.ProgramService/CreateProgram"
-	ProgramService_ListPrograms_FullMethodName    = "/affiliate.v1.ProgramService/ListPrograms"
-	ProgramService_GetProgram_FullMethodName      = "/affiliate.v1.ProgramService/GetProgram"
-	ProgramService_UpdateProgram_FullMethodName   = "/affiliate.v1.ProgramService/UpdateProgram"
-	ProgramService_ActivateProgram_FullMethodName = "/affiliate.v1.ProgramService/ActivateProgram"
-	ProgramService_PauseProgram_FullMethodName    = "/affiliate.v1.ProgramService/PauseProgram"
-	ProgramService_ArchiveProgram_FullMethodName  = "/affiliate.v1.ProgramService/ArchiveProgram"
+	ProgramService_CreateProgram_FullMethodName    = "/affiliate.v1.ProgramService/CreateProgram"
+	ProgramService_ListPrograms_FullMethodName     = "/affiliate.v1.ProgramService/ListPrograms"
+	ProgramService_GetProgram_FullMethodName       = "/affiliate.v1.ProgramService/GetProgram"
+	ProgramService_UpdateProgram_FullMethodName    = "/affiliate.v1.ProgramService/UpdateProgram"
+	ProgramService_ActivateProgram_FullMethodName  = "/affiliate.v1.ProgramService/ActivateProgram"
+	ProgramService_PauseProgram_FullMethodName     = "/affiliate.v1.ProgramService/PauseProgram"
+	ProgramService_ArchiveProgram_FullMethodName   = "/affiliate.v1.ProgramService/ArchiveProgram"
+	ProgramService_ListProgramRules_FullMethodName = "/affiliate.v1.ProgramService/ListProgramRules"
+	ProgramService_ListGroups_FullMethodName       = "/affiliate.v1.ProgramService/ListGroups"
+	ProgramService_CreateGroup_FullMethodName      = "/affiliate.v1.ProgramService/CreateGroup"
+	ProgramService_UpdateGroup_FullMethodName      = "/affiliate.v1.ProgramService/UpdateGroup"
+	ProgramService_DeleteGroup_FullMethodName      = "/affiliate.v1.ProgramService/DeleteGroup"
 )
 
 // ProgramServiceClient is the client API for ProgramService service.
@@ -54,6 +59,18 @@ type ProgramServiceClient interface {
 	PauseProgram(ctx context.Context, in *PauseProgramRequest, opts ...grpc.CallOption) (*Program, error)
 	// ArchiveProgram ends a programme for good. Its records stay.
 	ArchiveProgram(ctx context.Context, in *ArchiveProgramRequest, opts ...grpc.CallOption) (*Program, error)
+	// ListProgramRules pages through every version of the commission rules,
+	// newest first.
+	ListProgramRules(ctx context.Context, in *ListProgramRulesRequest, opts ...grpc.CallOption) (*ListProgramRulesResponse, error)
+	// ListGroups pages through the programme's groups of partners, by name.
+	ListGroups(ctx context.Context, in *ListGroupsRequest, opts ...grpc.CallOption) (*ListGroupsResponse, error)
+	// CreateGroup makes a group with a rate of its own. A name that another group
+	// of the programme has is a VALIDATION_ERROR.
+	CreateGroup(ctx context.Context, in *CreateGroupRequest, opts ...grpc.CallOption) (*Group, error)
+	// UpdateGroup changes what is given; existing commissions stay as they are.
+	UpdateGroup(ctx context.Context, in *UpdateGroupRequest, opts ...grpc.CallOption) (*Group, error)
+	// DeleteGroup ends a group without partners. Errors: GROUP_IN_USE.
+	DeleteGroup(ctx context.Context, in *DeleteGroupRequest, opts ...grpc.CallOption) (*DeleteGroupResponse, error)
 }
 
 type programServiceClient struct {
@@ -134,6 +151,56 @@ func (c *programServiceClient) ArchiveProgram(ctx context.Context, in *ArchivePr
 	return out, nil
 }
 
+func (c *programServiceClient) ListProgramRules(ctx context.Context, in *ListProgramRulesRequest, opts ...grpc.CallOption) (*ListProgramRulesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListProgramRulesResponse)
+	err := c.cc.Invoke(ctx, ProgramService_ListProgramRules_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *programServiceClient) ListGroups(ctx context.Context, in *ListGroupsRequest, opts ...grpc.CallOption) (*ListGroupsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListGroupsResponse)
+	err := c.cc.Invoke(ctx, ProgramService_ListGroups_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *programServiceClient) CreateGroup(ctx context.Context, in *CreateGroupRequest, opts ...grpc.CallOption) (*Group, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Group)
+	err := c.cc.Invoke(ctx, ProgramService_CreateGroup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *programServiceClient) UpdateGroup(ctx context.Context, in *UpdateGroupRequest, opts ...grpc.CallOption) (*Group, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Group)
+	err := c.cc.Invoke(ctx, ProgramService_UpdateGroup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *programServiceClient) DeleteGroup(ctx context.Context, in *DeleteGroupRequest, opts ...grpc.CallOption) (*DeleteGroupResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteGroupResponse)
+	err := c.cc.Invoke(ctx, ProgramService_DeleteGroup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ProgramServiceServer is the server API for ProgramService service.
 // All implementations must embed UnimplementedProgramServiceServer
 // for forward compatibility.
@@ -160,6 +227,18 @@ type ProgramServiceServer interface {
 	PauseProgram(context.Context, *PauseProgramRequest) (*Program, error)
 	// ArchiveProgram ends a programme for good. Its records stay.
 	ArchiveProgram(context.Context, *ArchiveProgramRequest) (*Program, error)
+	// ListProgramRules pages through every version of the commission rules,
+	// newest first.
+	ListProgramRules(context.Context, *ListProgramRulesRequest) (*ListProgramRulesResponse, error)
+	// ListGroups pages through the programme's groups of partners, by name.
+	ListGroups(context.Context, *ListGroupsRequest) (*ListGroupsResponse, error)
+	// CreateGroup makes a group with a rate of its own. A name that another group
+	// of the programme has is a VALIDATION_ERROR.
+	CreateGroup(context.Context, *CreateGroupRequest) (*Group, error)
+	// UpdateGroup changes what is given; existing commissions stay as they are.
+	UpdateGroup(context.Context, *UpdateGroupRequest) (*Group, error)
+	// DeleteGroup ends a group without partners. Errors: GROUP_IN_USE.
+	DeleteGroup(context.Context, *DeleteGroupRequest) (*DeleteGroupResponse, error)
 	mustEmbedUnimplementedProgramServiceServer()
 }
 
@@ -190,6 +269,21 @@ func (UnimplementedProgramServiceServer) PauseProgram(context.Context, *PausePro
 }
 func (UnimplementedProgramServiceServer) ArchiveProgram(context.Context, *ArchiveProgramRequest) (*Program, error) {
 	return nil, status.Error(codes.Unimplemented, "method ArchiveProgram not implemented")
+}
+func (UnimplementedProgramServiceServer) ListProgramRules(context.Context, *ListProgramRulesRequest) (*ListProgramRulesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListProgramRules not implemented")
+}
+func (UnimplementedProgramServiceServer) ListGroups(context.Context, *ListGroupsRequest) (*ListGroupsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListGroups not implemented")
+}
+func (UnimplementedProgramServiceServer) CreateGroup(context.Context, *CreateGroupRequest) (*Group, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateGroup not implemented")
+}
+func (UnimplementedProgramServiceServer) UpdateGroup(context.Context, *UpdateGroupRequest) (*Group, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateGroup not implemented")
+}
+func (UnimplementedProgramServiceServer) DeleteGroup(context.Context, *DeleteGroupRequest) (*DeleteGroupResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteGroup not implemented")
 }
 func (UnimplementedProgramServiceServer) mustEmbedUnimplementedProgramServiceServer() {}
 func (UnimplementedProgramServiceServer) testEmbeddedByValue()                        {}
@@ -338,6 +432,96 @@ func _ProgramService_ArchiveProgram_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ProgramService_ListProgramRules_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListProgramRulesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProgramServiceServer).ListProgramRules(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ProgramService_ListProgramRules_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProgramServiceServer).ListProgramRules(ctx, req.(*ListProgramRulesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ProgramService_ListGroups_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListGroupsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProgramServiceServer).ListGroups(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ProgramService_ListGroups_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProgramServiceServer).ListGroups(ctx, req.(*ListGroupsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ProgramService_CreateGroup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateGroupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProgramServiceServer).CreateGroup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ProgramService_CreateGroup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProgramServiceServer).CreateGroup(ctx, req.(*CreateGroupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ProgramService_UpdateGroup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateGroupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProgramServiceServer).UpdateGroup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ProgramService_UpdateGroup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProgramServiceServer).UpdateGroup(ctx, req.(*UpdateGroupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ProgramService_DeleteGroup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteGroupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProgramServiceServer).DeleteGroup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ProgramService_DeleteGroup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProgramServiceServer).DeleteGroup(ctx, req.(*DeleteGroupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ProgramService_ServiceDesc is the grpc.ServiceDesc for ProgramService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -372,6 +556,26 @@ var ProgramService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ArchiveProgram",
 			Handler:    _ProgramService_ArchiveProgram_Handler,
+		},
+		{
+			MethodName: "ListProgramRules",
+			Handler:    _ProgramService_ListProgramRules_Handler,
+		},
+		{
+			MethodName: "ListGroups",
+			Handler:    _ProgramService_ListGroups_Handler,
+		},
+		{
+			MethodName: "CreateGroup",
+			Handler:    _ProgramService_CreateGroup_Handler,
+		},
+		{
+			MethodName: "UpdateGroup",
+			Handler:    _ProgramService_UpdateGroup_Handler,
+		},
+		{
+			MethodName: "DeleteGroup",
+			Handler:    _ProgramService_DeleteGroup_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -9,8 +9,11 @@ package affiliatev1
 import (
 	_ "github.com/envoyproxy/protoc-gen-validate/validate"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
+	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -24,6 +27,1595 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What a member may do in a workspace.
+type Role int32
+
+const (
+	Role_ROLE_UNSPECIFIED Role = 0
+	Role_ROLE_OWNER       Role = 1
+	Role_ROLE_ADMIN       Role = 2
+	Role_ROLE_MANAGER     Role = 3
+	Role_ROLE_FINANCE     Role = 4
+	Role_ROLE_DEVELOPER   Role = 5
+	Role_ROLE_VIEWER      Role = 6
+)
+
+// Enum value maps for Role.
+var (
+	Role_name = map[int32]string{
+		0: "ROLE_UNSPECIFIED",
+		1: "ROLE_OWNER",
+		2: "ROLE_ADMIN",
+		3: "ROLE_MANAGER",
+		4: "ROLE_FINANCE",
+		5: "ROLE_DEVELOPER",
+		6: "ROLE_VIEWER",
+	}
+	Role_value = map[string]int32{
+		"ROLE_UNSPECIFIED": 0,
+		"ROLE_OWNER":       1,
+		"ROLE_ADMIN":       2,
+		"ROLE_MANAGER":     3,
+		"ROLE_FINANCE":     4,
+		"ROLE_DEVELOPER":   5,
+		"ROLE_VIEWER":      6,
+	}
+)
+
+func (x Role) Enum() *Role {
+	p := new(Role)
+	*p = x
+	return p
+}
+
+func (x Role) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Role) Descriptor() protoreflect.EnumDescriptor {
+	return file_affiliate_v1_workspace_proto_enumTypes[0].Descriptor()
+}
+
+func (Role) Type() protoreflect.EnumType {
+	return &file_affiliate_v1_workspace_proto_enumTypes[0]
+}
+
+func (x Role) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Role.Descriptor instead.
+func (Role) EnumDescriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{0}
+}
+
+// What happens to a click from a page whose origin is not in the list.
+type OriginPolicy int32
+
+const (
+	OriginPolicy_ORIGIN_POLICY_UNSPECIFIED OriginPolicy = 0
+	// It is recorded and marked.
+	OriginPolicy_ORIGIN_POLICY_OBSERVE OriginPolicy = 1
+	// It is refused with ORIGIN_NOT_ALLOWED.
+	OriginPolicy_ORIGIN_POLICY_ENFORCE OriginPolicy = 2
+)
+
+// Enum value maps for OriginPolicy.
+var (
+	OriginPolicy_name = map[int32]string{
+		0: "ORIGIN_POLICY_UNSPECIFIED",
+		1: "ORIGIN_POLICY_OBSERVE",
+		2: "ORIGIN_POLICY_ENFORCE",
+	}
+	OriginPolicy_value = map[string]int32{
+		"ORIGIN_POLICY_UNSPECIFIED": 0,
+		"ORIGIN_POLICY_OBSERVE":     1,
+		"ORIGIN_POLICY_ENFORCE":     2,
+	}
+)
+
+func (x OriginPolicy) Enum() *OriginPolicy {
+	p := new(OriginPolicy)
+	*p = x
+	return p
+}
+
+func (x OriginPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OriginPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_affiliate_v1_workspace_proto_enumTypes[1].Descriptor()
+}
+
+func (OriginPolicy) Type() protoreflect.EnumType {
+	return &file_affiliate_v1_workspace_proto_enumTypes[1]
+}
+
+func (x OriginPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OriginPolicy.Descriptor instead.
+func (OriginPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{1}
+}
+
+type Workspace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// ISO 4217, upper case: the default of new programmes.
+	Currency string `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
+	// IANA name.
+	Timezone  string                 `protobuf:"bytes,4,opt,name=timezone,proto3" json:"timezone,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Origins of the merchant's pages: scheme, host and port, where *. stands for
+	// any subdomain. Empty: none is foreign.
+	AllowedOrigins []string     `protobuf:"bytes,6,rep,name=allowed_origins,json=allowedOrigins,proto3" json:"allowed_origins,omitempty"`
+	OriginPolicy   OriginPolicy `protobuf:"varint,7,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
+	// Where mail of test mode goes; null: nowhere.
+	TestMailRedirect *string                `protobuf:"bytes,8,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
+	UpdatedAt        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Workspace) Reset() {
+	*x = Workspace{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Workspace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Workspace) ProtoMessage() {}
+
+func (x *Workspace) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Workspace.ProtoReflect.Descriptor instead.
+func (*Workspace) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Workspace) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Workspace) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Workspace) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *Workspace) GetTimezone() string {
+	if x != nil {
+		return x.Timezone
+	}
+	return ""
+}
+
+func (x *Workspace) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Workspace) GetAllowedOrigins() []string {
+	if x != nil {
+		return x.AllowedOrigins
+	}
+	return nil
+}
+
+func (x *Workspace) GetOriginPolicy() OriginPolicy {
+	if x != nil {
+		return x.OriginPolicy
+	}
+	return OriginPolicy_ORIGIN_POLICY_UNSPECIFIED
+}
+
+func (x *Workspace) GetTestMailRedirect() string {
+	if x != nil && x.TestMailRedirect != nil {
+		return *x.TestMailRedirect
+	}
+	return ""
+}
+
+func (x *Workspace) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+type GetWorkspaceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetWorkspaceRequest) Reset() {
+	*x = GetWorkspaceRequest{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetWorkspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetWorkspaceRequest) ProtoMessage() {}
+
+func (x *GetWorkspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetWorkspaceRequest.ProtoReflect.Descriptor instead.
+func (*GetWorkspaceRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{1}
+}
+
+type UpdateWorkspaceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Over REST the keys of the body make the mask.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,1,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	Name       string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Currency   string                 `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
+	// IANA name.
+	Timezone string `protobuf:"bytes,4,opt,name=timezone,proto3" json:"timezone,omitempty"`
+	// https://shop.example.com, https://*.example.com or http://localhost:3000.
+	AllowedOrigins []string `protobuf:"bytes,5,rep,name=allowed_origins,json=allowedOrigins,proto3" json:"allowed_origins,omitempty"`
+	// enforce needs at least one origin. Default observe.
+	OriginPolicy     OriginPolicy `protobuf:"varint,6,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
+	TestMailRedirect *string      `protobuf:"bytes,7,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *UpdateWorkspaceRequest) Reset() {
+	*x = UpdateWorkspaceRequest{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateWorkspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateWorkspaceRequest) ProtoMessage() {}
+
+func (x *UpdateWorkspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateWorkspaceRequest.ProtoReflect.Descriptor instead.
+func (*UpdateWorkspaceRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *UpdateWorkspaceRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *UpdateWorkspaceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UpdateWorkspaceRequest) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *UpdateWorkspaceRequest) GetTimezone() string {
+	if x != nil {
+		return x.Timezone
+	}
+	return ""
+}
+
+func (x *UpdateWorkspaceRequest) GetAllowedOrigins() []string {
+	if x != nil {
+		return x.AllowedOrigins
+	}
+	return nil
+}
+
+func (x *UpdateWorkspaceRequest) GetOriginPolicy() OriginPolicy {
+	if x != nil {
+		return x.OriginPolicy
+	}
+	return OriginPolicy_ORIGIN_POLICY_UNSPECIFIED
+}
+
+func (x *UpdateWorkspaceRequest) GetTestMailRedirect() string {
+	if x != nil && x.TestMailRedirect != nil {
+		return *x.TestMailRedirect
+	}
+	return ""
+}
+
+type Member struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The user's id.
+	Id   string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Masked for viewers.
+	Email         string                 `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
+	Role          Role                   `protobuf:"varint,4,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Member) Reset() {
+	*x = Member{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Member) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Member) ProtoMessage() {}
+
+func (x *Member) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Member.ProtoReflect.Descriptor instead.
+func (*Member) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Member) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Member) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Member) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
+func (x *Member) GetRole() Role {
+	if x != nil {
+		return x.Role
+	}
+	return Role_ROLE_UNSPECIFIED
+}
+
+func (x *Member) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+type ListMembersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From 1; default 1.
+	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// 1 to 100; default 20. `limit` is an alias.
+	PageSize      *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersRequest) Reset() {
+	*x = ListMembersRequest{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersRequest) ProtoMessage() {}
+
+func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
+func (*ListMembersRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListMembersRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListMembersRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+type ListMembersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []*Member              `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page          int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersResponse) Reset() {
+	*x = ListMembersResponse{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersResponse) ProtoMessage() {}
+
+func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
+func (*ListMembersResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListMembersResponse) GetData() []*Member {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ListMembersResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListMembersResponse) GetPage() int32 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
+}
+
+func (x *ListMembersResponse) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type UpdateMemberRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MemberId      string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	Role          Role                   `protobuf:"varint,2,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateMemberRequest) Reset() {
+	*x = UpdateMemberRequest{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateMemberRequest) ProtoMessage() {}
+
+func (x *UpdateMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateMemberRequest.ProtoReflect.Descriptor instead.
+func (*UpdateMemberRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *UpdateMemberRequest) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+func (x *UpdateMemberRequest) GetRole() Role {
+	if x != nil {
+		return x.Role
+	}
+	return Role_ROLE_UNSPECIFIED
+}
+
+type RemoveMemberRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MemberId      string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberRequest) Reset() {
+	*x = RemoveMemberRequest{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberRequest) ProtoMessage() {}
+
+func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
+func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RemoveMemberRequest) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+type RemoveMemberResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberResponse) Reset() {
+	*x = RemoveMemberResponse{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberResponse) ProtoMessage() {}
+
+func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
+func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{8}
+}
+
+type TransferOwnershipRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MemberId      string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferOwnershipRequest) Reset() {
+	*x = TransferOwnershipRequest{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferOwnershipRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferOwnershipRequest) ProtoMessage() {}
+
+func (x *TransferOwnershipRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferOwnershipRequest.ProtoReflect.Descriptor instead.
+func (*TransferOwnershipRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TransferOwnershipRequest) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+type Invite struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Email string                 `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
+	Role  Role                   `protobuf:"varint,3,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
+	// The inviter's user id.
+	InvitedBy     string                 `protobuf:"bytes,4,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Invite) Reset() {
+	*x = Invite{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Invite) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Invite) ProtoMessage() {}
+
+func (x *Invite) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Invite.ProtoReflect.Descriptor instead.
+func (*Invite) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Invite) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Invite) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
+func (x *Invite) GetRole() Role {
+	if x != nil {
+		return x.Role
+	}
+	return Role_ROLE_UNSPECIFIED
+}
+
+func (x *Invite) GetInvitedBy() string {
+	if x != nil {
+		return x.InvitedBy
+	}
+	return ""
+}
+
+func (x *Invite) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Invite) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+type ListInvitesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From 1; default 1.
+	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// 1 to 100; default 20. `limit` is an alias.
+	PageSize      *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListInvitesRequest) Reset() {
+	*x = ListInvitesRequest{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListInvitesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListInvitesRequest) ProtoMessage() {}
+
+func (x *ListInvitesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListInvitesRequest.ProtoReflect.Descriptor instead.
+func (*ListInvitesRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListInvitesRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListInvitesRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+type ListInvitesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []*Invite              `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page          int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListInvitesResponse) Reset() {
+	*x = ListInvitesResponse{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListInvitesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListInvitesResponse) ProtoMessage() {}
+
+func (x *ListInvitesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListInvitesResponse.ProtoReflect.Descriptor instead.
+func (*ListInvitesResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListInvitesResponse) GetData() []*Invite {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ListInvitesResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListInvitesResponse) GetPage() int32 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
+}
+
+func (x *ListInvitesResponse) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type CreateInviteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Email         string                 `protobuf:"bytes,1,opt,name=email,proto3" json:"email,omitempty"`
+	Role          Role                   `protobuf:"varint,2,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateInviteRequest) Reset() {
+	*x = CreateInviteRequest{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateInviteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateInviteRequest) ProtoMessage() {}
+
+func (x *CreateInviteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateInviteRequest.ProtoReflect.Descriptor instead.
+func (*CreateInviteRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CreateInviteRequest) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
+func (x *CreateInviteRequest) GetRole() Role {
+	if x != nil {
+		return x.Role
+	}
+	return Role_ROLE_UNSPECIFIED
+}
+
+// CreatedInvite is an Invite with its token.
+type CreatedInvite struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Email string                 `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
+	Role  Role                   `protobuf:"varint,3,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
+	// The inviter's user id.
+	InvitedBy string                 `protobuf:"bytes,4,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// Clear text, never shown again.
+	Token         string `protobuf:"bytes,7,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreatedInvite) Reset() {
+	*x = CreatedInvite{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreatedInvite) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreatedInvite) ProtoMessage() {}
+
+func (x *CreatedInvite) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreatedInvite.ProtoReflect.Descriptor instead.
+func (*CreatedInvite) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *CreatedInvite) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CreatedInvite) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
+func (x *CreatedInvite) GetRole() Role {
+	if x != nil {
+		return x.Role
+	}
+	return Role_ROLE_UNSPECIFIED
+}
+
+func (x *CreatedInvite) GetInvitedBy() string {
+	if x != nil {
+		return x.InvitedBy
+	}
+	return ""
+}
+
+func (x *CreatedInvite) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *CreatedInvite) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *CreatedInvite) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+type RevokeInviteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	InviteId      string                 `protobuf:"bytes,1,opt,name=invite_id,json=inviteId,proto3" json:"invite_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeInviteRequest) Reset() {
+	*x = RevokeInviteRequest{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeInviteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeInviteRequest) ProtoMessage() {}
+
+func (x *RevokeInviteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeInviteRequest.ProtoReflect.Descriptor instead.
+func (*RevokeInviteRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RevokeInviteRequest) GetInviteId() string {
+	if x != nil {
+		return x.InviteId
+	}
+	return ""
+}
+
+type RevokeInviteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeInviteResponse) Reset() {
+	*x = RevokeInviteResponse{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeInviteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeInviteResponse) ProtoMessage() {}
+
+func (x *RevokeInviteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeInviteResponse.ProtoReflect.Descriptor instead.
+func (*RevokeInviteResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{16}
+}
+
+type AuditEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	At    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// User id, key id, or system.
+	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	// The user's or the key's name; null for system and for who is gone.
+	ActorName *string `protobuf:"bytes,4,opt,name=actor_name,json=actorName,proto3,oneof" json:"actor_name,omitempty"`
+	// noun.verb, for example program.update.
+	Action       string `protobuf:"bytes,5,opt,name=action,proto3" json:"action,omitempty"`
+	ResourceType string `protobuf:"bytes,6,opt,name=resource_type,json=resourceType,proto3" json:"resource_type,omitempty"`
+	ResourceId   string `protobuf:"bytes,7,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
+	// What changed, as it was; null when nothing was.
+	Before *structpb.Struct `protobuf:"bytes,8,opt,name=before,proto3" json:"before,omitempty"`
+	// What changed, as it is.
+	After *structpb.Struct `protobuf:"bytes,9,opt,name=after,proto3" json:"after,omitempty"`
+	// Shortened client address (/24 or /48); null for system.
+	IpPrefix  *string `protobuf:"bytes,10,opt,name=ip_prefix,json=ipPrefix,proto3,oneof" json:"ip_prefix,omitempty"`
+	RequestId *string `protobuf:"bytes,11,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
+	// Null: of the workspace as a whole.
+	Mode          Mode `protobuf:"varint,12,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditEntry) Reset() {
+	*x = AuditEntry{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditEntry) ProtoMessage() {}
+
+func (x *AuditEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
+func (*AuditEntry) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *AuditEntry) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *AuditEntry) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetActorName() string {
+	if x != nil && x.ActorName != nil {
+		return *x.ActorName
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetResourceType() string {
+	if x != nil {
+		return x.ResourceType
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetResourceId() string {
+	if x != nil {
+		return x.ResourceId
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetBefore() *structpb.Struct {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *AuditEntry) GetAfter() *structpb.Struct {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *AuditEntry) GetIpPrefix() string {
+	if x != nil && x.IpPrefix != nil {
+		return *x.IpPrefix
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetRequestId() string {
+	if x != nil && x.RequestId != nil {
+		return *x.RequestId
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetMode() Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return Mode_MODE_UNSPECIFIED
+}
+
+type ListAuditLogRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From 1; default 1.
+	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// 1 to 100; default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// User id, key id, or system.
+	Actor *string `protobuf:"bytes,3,opt,name=actor,proto3,oneof" json:"actor,omitempty"`
+	// Whole (program.update) or a noun with an asterisk (program.*).
+	Action       *string `protobuf:"bytes,4,opt,name=action,proto3,oneof" json:"action,omitempty"`
+	ResourceType *string `protobuf:"bytes,5,opt,name=resource_type,json=resourceType,proto3,oneof" json:"resource_type,omitempty"`
+	ResourceId   *string `protobuf:"bytes,6,opt,name=resource_id,json=resourceId,proto3,oneof" json:"resource_id,omitempty"`
+	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	DateFrom *string `protobuf:"bytes,7,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	DateTo *string `protobuf:"bytes,8,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// IANA name in which dates without a time are read; default UTC.
+	Timezone      *string `protobuf:"bytes,9,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditLogRequest) Reset() {
+	*x = ListAuditLogRequest{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditLogRequest) ProtoMessage() {}
+
+func (x *ListAuditLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditLogRequest.ProtoReflect.Descriptor instead.
+func (*ListAuditLogRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListAuditLogRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListAuditLogRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAuditLogRequest) GetActor() string {
+	if x != nil && x.Actor != nil {
+		return *x.Actor
+	}
+	return ""
+}
+
+func (x *ListAuditLogRequest) GetAction() string {
+	if x != nil && x.Action != nil {
+		return *x.Action
+	}
+	return ""
+}
+
+func (x *ListAuditLogRequest) GetResourceType() string {
+	if x != nil && x.ResourceType != nil {
+		return *x.ResourceType
+	}
+	return ""
+}
+
+func (x *ListAuditLogRequest) GetResourceId() string {
+	if x != nil && x.ResourceId != nil {
+		return *x.ResourceId
+	}
+	return ""
+}
+
+func (x *ListAuditLogRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *ListAuditLogRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *ListAuditLogRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
+	}
+	return ""
+}
+
+type ListAuditLogResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []*AuditEntry          `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// Counts to 10,000 and stops.
+	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditLogResponse) Reset() {
+	*x = ListAuditLogResponse{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditLogResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditLogResponse) ProtoMessage() {}
+
+func (x *ListAuditLogResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditLogResponse.ProtoReflect.Descriptor instead.
+func (*ListAuditLogResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListAuditLogResponse) GetData() []*AuditEntry {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ListAuditLogResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListAuditLogResponse) GetPage() int32 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
+}
+
+func (x *ListAuditLogResponse) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ExportAuditLogRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// User id, key id, or system.
+	Actor *string `protobuf:"bytes,1,opt,name=actor,proto3,oneof" json:"actor,omitempty"`
+	// Whole (program.update) or a noun with an asterisk (program.*).
+	Action       *string `protobuf:"bytes,2,opt,name=action,proto3,oneof" json:"action,omitempty"`
+	ResourceType *string `protobuf:"bytes,3,opt,name=resource_type,json=resourceType,proto3,oneof" json:"resource_type,omitempty"`
+	ResourceId   *string `protobuf:"bytes,4,opt,name=resource_id,json=resourceId,proto3,oneof" json:"resource_id,omitempty"`
+	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	DateFrom *string `protobuf:"bytes,5,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	DateTo *string `protobuf:"bytes,6,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// IANA name in which dates without a time are read; default UTC.
+	Timezone      *string `protobuf:"bytes,7,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportAuditLogRequest) Reset() {
+	*x = ExportAuditLogRequest{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportAuditLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportAuditLogRequest) ProtoMessage() {}
+
+func (x *ExportAuditLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportAuditLogRequest.ProtoReflect.Descriptor instead.
+func (*ExportAuditLogRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ExportAuditLogRequest) GetActor() string {
+	if x != nil && x.Actor != nil {
+		return *x.Actor
+	}
+	return ""
+}
+
+func (x *ExportAuditLogRequest) GetAction() string {
+	if x != nil && x.Action != nil {
+		return *x.Action
+	}
+	return ""
+}
+
+func (x *ExportAuditLogRequest) GetResourceType() string {
+	if x != nil && x.ResourceType != nil {
+		return *x.ResourceType
+	}
+	return ""
+}
+
+func (x *ExportAuditLogRequest) GetResourceId() string {
+	if x != nil && x.ResourceId != nil {
+		return *x.ResourceId
+	}
+	return ""
+}
+
+func (x *ExportAuditLogRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *ExportAuditLogRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *ExportAuditLogRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
+	}
+	return ""
+}
+
 type GetApiKeysRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -32,7 +1624,7 @@ type GetApiKeysRequest struct {
 
 func (x *GetApiKeysRequest) Reset() {
 	*x = GetApiKeysRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[0]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -44,7 +1636,7 @@ func (x *GetApiKeysRequest) String() string {
 func (*GetApiKeysRequest) ProtoMessage() {}
 
 func (x *GetApiKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[0]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -57,23 +1649,25 @@ func (x *GetApiKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetApiKeysRequest.ProtoReflect.Descriptor instead.
 func (*GetApiKeysRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{0}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{21}
 }
 
 type ApiKeys struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Mode  Mode                   `protobuf:"varint,1,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	// Whole: it is made to be published.
+	// Whole: it is made to be published. The newest, where one is in its grace.
 	PublicKey string `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
 	// Newest first.
-	SecretKeys    []*ApiKey `protobuf:"bytes,3,rep,name=secret_keys,json=secretKeys,proto3" json:"secret_keys,omitempty"`
+	SecretKeys []*ApiKey `protobuf:"bytes,3,rep,name=secret_keys,json=secretKeys,proto3" json:"secret_keys,omitempty"`
+	// What rolling the public key takes.
+	PublicKeyId   string `protobuf:"bytes,4,opt,name=public_key_id,json=publicKeyId,proto3" json:"public_key_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApiKeys) Reset() {
 	*x = ApiKeys{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[1]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -85,7 +1679,7 @@ func (x *ApiKeys) String() string {
 func (*ApiKeys) ProtoMessage() {}
 
 func (x *ApiKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[1]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -98,7 +1692,7 @@ func (x *ApiKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKeys.ProtoReflect.Descriptor instead.
 func (*ApiKeys) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{1}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ApiKeys) GetMode() Mode {
@@ -122,6 +1716,13 @@ func (x *ApiKeys) GetSecretKeys() []*ApiKey {
 	return nil
 }
 
+func (x *ApiKeys) GetPublicKeyId() string {
+	if x != nil {
+		return x.PublicKeyId
+	}
+	return ""
+}
+
 type ApiKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -140,7 +1741,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[2]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -152,7 +1753,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[2]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -165,7 +1766,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{2}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ApiKey) GetId() string {
@@ -228,7 +1829,7 @@ type CreateApiKeyRequest struct {
 
 func (x *CreateApiKeyRequest) Reset() {
 	*x = CreateApiKeyRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[3]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -240,7 +1841,7 @@ func (x *CreateApiKeyRequest) String() string {
 func (*CreateApiKeyRequest) ProtoMessage() {}
 
 func (x *CreateApiKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[3]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -253,7 +1854,7 @@ func (x *CreateApiKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateApiKeyRequest.ProtoReflect.Descriptor instead.
 func (*CreateApiKeyRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{3}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CreateApiKeyRequest) GetName() string {
@@ -270,7 +1871,7 @@ func (x *CreateApiKeyRequest) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// CreatedApiKey is an ApiKey with its secret.
+// CreatedApiKey is an ApiKey with what was made.
 type CreatedApiKey struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Id         string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -280,15 +1881,17 @@ type CreatedApiKey struct {
 	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
 	ExpiresAt  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Clear text, never shown again.
-	SecretKey     string `protobuf:"bytes,8,opt,name=secret_key,json=secretKey,proto3" json:"secret_key,omitempty"`
+	// Clear text, never shown again; null for a public key.
+	SecretKey *string `protobuf:"bytes,8,opt,name=secret_key,json=secretKey,proto3,oneof" json:"secret_key,omitempty"`
+	// Null for a secret key.
+	PublicKey     *string `protobuf:"bytes,9,opt,name=public_key,json=publicKey,proto3,oneof" json:"public_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreatedApiKey) Reset() {
 	*x = CreatedApiKey{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[4]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -300,7 +1903,7 @@ func (x *CreatedApiKey) String() string {
 func (*CreatedApiKey) ProtoMessage() {}
 
 func (x *CreatedApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[4]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -313,7 +1916,7 @@ func (x *CreatedApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedApiKey.ProtoReflect.Descriptor instead.
 func (*CreatedApiKey) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{4}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CreatedApiKey) GetId() string {
@@ -366,24 +1969,321 @@ func (x *CreatedApiKey) GetExpiresAt() *timestamppb.Timestamp {
 }
 
 func (x *CreatedApiKey) GetSecretKey() string {
-	if x != nil {
-		return x.SecretKey
+	if x != nil && x.SecretKey != nil {
+		return *x.SecretKey
 	}
 	return ""
+}
+
+func (x *CreatedApiKey) GetPublicKey() string {
+	if x != nil && x.PublicKey != nil {
+		return *x.PublicKey
+	}
+	return ""
+}
+
+type RollApiKeyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	KeyId string                 `protobuf:"bytes,1,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	// Hours for which the old key goes on working, 0 to 72; default 24.
+	GraceHours    *int32 `protobuf:"varint,2,opt,name=grace_hours,json=graceHours,proto3,oneof" json:"grace_hours,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RollApiKeyRequest) Reset() {
+	*x = RollApiKeyRequest{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RollApiKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RollApiKeyRequest) ProtoMessage() {}
+
+func (x *RollApiKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RollApiKeyRequest.ProtoReflect.Descriptor instead.
+func (*RollApiKeyRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *RollApiKeyRequest) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
+}
+
+func (x *RollApiKeyRequest) GetGraceHours() int32 {
+	if x != nil && x.GraceHours != nil {
+		return *x.GraceHours
+	}
+	return 0
+}
+
+type RevokeApiKeyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	KeyId         string                 `protobuf:"bytes,1,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeApiKeyRequest) Reset() {
+	*x = RevokeApiKeyRequest{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeApiKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeApiKeyRequest) ProtoMessage() {}
+
+func (x *RevokeApiKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeApiKeyRequest.ProtoReflect.Descriptor instead.
+func (*RevokeApiKeyRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *RevokeApiKeyRequest) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
+}
+
+type RevokeApiKeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeApiKeyResponse) Reset() {
+	*x = RevokeApiKeyResponse{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeApiKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeApiKeyResponse) ProtoMessage() {}
+
+func (x *RevokeApiKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeApiKeyResponse.ProtoReflect.Descriptor instead.
+func (*RevokeApiKeyResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{28}
 }
 
 var File_affiliate_v1_workspace_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\n" +
-	"\x1caffiliate/v1/workspace.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x13\n" +
-	"\x11GetApiKeysRequest\"\x87\x01\n" +
+	"\x1caffiliate/v1/workspace.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x91\x03\n" +
+	"\tWorkspace\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
+	"\bcurrency\x18\x03 \x01(\tR\bcurrency\x12\x1a\n" +
+	"\btimezone\x18\x04 \x01(\tR\btimezone\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12'\n" +
+	"\x0fallowed_origins\x18\x06 \x03(\tR\x0eallowedOrigins\x12?\n" +
+	"\rorigin_policy\x18\a \x01(\x0e2\x1a.affiliate.v1.OriginPolicyR\foriginPolicy\x121\n" +
+	"\x12test_mail_redirect\x18\b \x01(\tH\x00R\x10testMailRedirect\x88\x01\x01\x129\n" +
+	"\n" +
+	"updated_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAtB\x15\n" +
+	"\x13_test_mail_redirect\"\x15\n" +
+	"\x13GetWorkspaceRequest\"\x97\x03\n" +
+	"\x16UpdateWorkspaceRequest\x12;\n" +
+	"\vupdate_mask\x18\x01 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12\x1f\n" +
+	"\x04name\x18\x02 \x01(\tB\v\xfaB\x04r\x02\x18d\xa8\xbb\x18\x01R\x04name\x12#\n" +
+	"\bcurrency\x18\x03 \x01(\tB\a\xfaB\x04r\x02\x18\x03R\bcurrency\x12#\n" +
+	"\btimezone\x18\x04 \x01(\tB\a\xfaB\x04r\x02\x18@R\btimezone\x12:\n" +
+	"\x0fallowed_origins\x18\x05 \x03(\tB\x11\xfaB\x0e\x92\x01\v\x102\"\ar\x05\x10\x01\x18\xac\x02R\x0eallowedOrigins\x12?\n" +
+	"\rorigin_policy\x18\x06 \x01(\x0e2\x1a.affiliate.v1.OriginPolicyR\foriginPolicy\x12A\n" +
+	"\x12test_mail_redirect\x18\a \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01H\x00R\x10testMailRedirect\x88\x01\x01B\x15\n" +
+	"\x13_test_mail_redirect\"\xa5\x01\n" +
+	"\x06Member\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05email\x18\x03 \x01(\tR\x05email\x12&\n" +
+	"\x04role\x18\x04 \x01(\x0e2\x12.affiliate.v1.RoleR\x04role\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"z\n" +
+	"\x12ListMembersRequest\x12 \n" +
+	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01B\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"\x7f\n" +
+	"\x13ListMembersResponse\x12(\n" +
+	"\x04data\x18\x01 \x03(\v2\x14.affiliate.v1.MemberR\x04data\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"d\n" +
+	"\x13UpdateMemberRequest\x12\x1b\n" +
+	"\tmember_id\x18\x01 \x01(\tR\bmemberId\x120\n" +
+	"\x04role\x18\x02 \x01(\x0e2\x12.affiliate.v1.RoleB\b\xfaB\x05\x82\x01\x02 \x00R\x04role\"2\n" +
+	"\x13RemoveMemberRequest\x12\x1b\n" +
+	"\tmember_id\x18\x01 \x01(\tR\bmemberId\"\x16\n" +
+	"\x14RemoveMemberResponse\"A\n" +
+	"\x18TransferOwnershipRequest\x12%\n" +
+	"\tmember_id\x18\x01 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01R\bmemberId\"\xeb\x01\n" +
+	"\x06Invite\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05email\x18\x02 \x01(\tR\x05email\x12&\n" +
+	"\x04role\x18\x03 \x01(\x0e2\x12.affiliate.v1.RoleR\x04role\x12\x1d\n" +
+	"\n" +
+	"invited_by\x18\x04 \x01(\tR\tinvitedBy\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"z\n" +
+	"\x12ListInvitesRequest\x12 \n" +
+	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01B\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"\x7f\n" +
+	"\x13ListInvitesResponse\x12(\n" +
+	"\x04data\x18\x01 \x03(\v2\x14.affiliate.v1.InviteR\x04data\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"m\n" +
+	"\x13CreateInviteRequest\x12$\n" +
+	"\x05email\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\x05email\x120\n" +
+	"\x04role\x18\x02 \x01(\x0e2\x12.affiliate.v1.RoleB\b\xfaB\x05\x82\x01\x02 \x00R\x04role\"\x88\x02\n" +
+	"\rCreatedInvite\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05email\x18\x02 \x01(\tR\x05email\x12&\n" +
+	"\x04role\x18\x03 \x01(\x0e2\x12.affiliate.v1.RoleR\x04role\x12\x1d\n" +
+	"\n" +
+	"invited_by\x18\x04 \x01(\tR\tinvitedBy\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x14\n" +
+	"\x05token\x18\a \x01(\tR\x05token\"2\n" +
+	"\x13RevokeInviteRequest\x12\x1b\n" +
+	"\tinvite_id\x18\x01 \x01(\tR\binviteId\"\x16\n" +
+	"\x14RevokeInviteResponse\"\xda\x03\n" +
+	"\n" +
+	"AuditEntry\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\"\n" +
+	"\n" +
+	"actor_name\x18\x04 \x01(\tH\x00R\tactorName\x88\x01\x01\x12\x16\n" +
+	"\x06action\x18\x05 \x01(\tR\x06action\x12#\n" +
+	"\rresource_type\x18\x06 \x01(\tR\fresourceType\x12\x1f\n" +
+	"\vresource_id\x18\a \x01(\tR\n" +
+	"resourceId\x12/\n" +
+	"\x06before\x18\b \x01(\v2\x17.google.protobuf.StructR\x06before\x12-\n" +
+	"\x05after\x18\t \x01(\v2\x17.google.protobuf.StructR\x05after\x12 \n" +
+	"\tip_prefix\x18\n" +
+	" \x01(\tH\x01R\bipPrefix\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"request_id\x18\v \x01(\tH\x02R\trequestId\x88\x01\x01\x12&\n" +
+	"\x04mode\x18\f \x01(\x0e2\x12.affiliate.v1.ModeR\x04modeB\r\n" +
+	"\v_actor_nameB\f\n" +
+	"\n" +
+	"_ip_prefixB\r\n" +
+	"\v_request_id\"\xa7\x04\n" +
+	"\x13ListAuditLogRequest\x12 \n" +
+	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x12\"\n" +
+	"\x05actor\x18\x03 \x01(\tB\a\xfaB\x04r\x02\x18@H\x02R\x05actor\x88\x01\x01\x12;\n" +
+	"\x06action\x18\x04 \x01(\tB\x1e\xfaB\x1br\x192\x17^[a-z_]+\\.([a-z_]+|\\*)$H\x03R\x06action\x88\x01\x01\x12?\n" +
+	"\rresource_type\x18\x05 \x01(\tB\x15\xfaB\x12r\x102\x0e^[a-z_]{1,64}$H\x04R\fresourceType\x88\x01\x01\x12.\n" +
+	"\vresource_id\x18\x06 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x05R\n" +
+	"resourceId\x88\x01\x01\x12)\n" +
+	"\tdate_from\x18\a \x01(\tB\a\xfaB\x04r\x02\x18(H\x06R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\b \x01(\tB\a\xfaB\x04r\x02\x18(H\aR\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\t \x01(\tB\a\xfaB\x04r\x02\x18@H\bR\btimezone\x88\x01\x01B\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_sizeB\b\n" +
+	"\x06_actorB\t\n" +
+	"\a_actionB\x10\n" +
+	"\x0e_resource_typeB\x0e\n" +
+	"\f_resource_idB\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezone\"\x84\x01\n" +
+	"\x14ListAuditLogResponse\x12,\n" +
+	"\x04data\x18\x01 \x03(\v2\x18.affiliate.v1.AuditEntryR\x04data\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xc3\x03\n" +
+	"\x15ExportAuditLogRequest\x12\"\n" +
+	"\x05actor\x18\x01 \x01(\tB\a\xfaB\x04r\x02\x18@H\x00R\x05actor\x88\x01\x01\x12;\n" +
+	"\x06action\x18\x02 \x01(\tB\x1e\xfaB\x1br\x192\x17^[a-z_]+\\.([a-z_]+|\\*)$H\x01R\x06action\x88\x01\x01\x12?\n" +
+	"\rresource_type\x18\x03 \x01(\tB\x15\xfaB\x12r\x102\x0e^[a-z_]{1,64}$H\x02R\fresourceType\x88\x01\x01\x12.\n" +
+	"\vresource_id\x18\x04 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x03R\n" +
+	"resourceId\x88\x01\x01\x12)\n" +
+	"\tdate_from\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18(H\x04R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\x06 \x01(\tB\a\xfaB\x04r\x02\x18(H\x05R\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\a \x01(\tB\a\xfaB\x04r\x02\x18@H\x06R\btimezone\x88\x01\x01B\b\n" +
+	"\x06_actorB\t\n" +
+	"\a_actionB\x10\n" +
+	"\x0e_resource_typeB\x0e\n" +
+	"\f_resource_idB\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezone\"\x13\n" +
+	"\x11GetApiKeysRequest\"\xab\x01\n" +
 	"\aApiKeys\x12&\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x12.affiliate.v1.ModeR\x04mode\x12\x1d\n" +
 	"\n" +
 	"public_key\x18\x02 \x01(\tR\tpublicKey\x125\n" +
 	"\vsecret_keys\x18\x03 \x03(\v2\x14.affiliate.v1.ApiKeyR\n" +
-	"secretKeys\"\x8e\x02\n" +
+	"secretKeys\x12\"\n" +
+	"\rpublic_key_id\x18\x04 \x01(\tR\vpublicKeyId\"\x8e\x02\n" +
 	"\x06ApiKey\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -398,7 +2298,7 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\x13CreateApiKeyRequest\x12!\n" +
 	"\x04name\x18\x01 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18d\xa8\xbb\x18\x01R\x04name\x129\n" +
 	"\n" +
-	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xb4\x02\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xfb\x02\n" +
 	"\rCreatedApiKey\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -409,13 +2309,53 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\flast_used_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"lastUsedAt\x129\n" +
 	"\n" +
-	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
+	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\"\n" +
 	"\n" +
-	"secret_key\x18\b \x01(\tR\tsecretKey2\xdf\x01\n" +
-	"\x10WorkspaceService\x12^\n" +
+	"secret_key\x18\b \x01(\tH\x00R\tsecretKey\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"public_key\x18\t \x01(\tH\x01R\tpublicKey\x88\x01\x01B\r\n" +
+	"\v_secret_keyB\r\n" +
+	"\v_public_key\"k\n" +
+	"\x11RollApiKeyRequest\x12\x15\n" +
+	"\x06key_id\x18\x01 \x01(\tR\x05keyId\x12/\n" +
+	"\vgrace_hours\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18H(\x00H\x00R\n" +
+	"graceHours\x88\x01\x01B\x0e\n" +
+	"\f_grace_hours\",\n" +
+	"\x13RevokeApiKeyRequest\x12\x15\n" +
+	"\x06key_id\x18\x01 \x01(\tR\x05keyId\"\x16\n" +
+	"\x14RevokeApiKeyResponse*\x85\x01\n" +
+	"\x04Role\x12\x14\n" +
+	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"ROLE_OWNER\x10\x01\x12\x0e\n" +
+	"\n" +
+	"ROLE_ADMIN\x10\x02\x12\x10\n" +
+	"\fROLE_MANAGER\x10\x03\x12\x10\n" +
+	"\fROLE_FINANCE\x10\x04\x12\x12\n" +
+	"\x0eROLE_DEVELOPER\x10\x05\x12\x0f\n" +
+	"\vROLE_VIEWER\x10\x06*c\n" +
+	"\fOriginPolicy\x12\x1d\n" +
+	"\x19ORIGIN_POLICY_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15ORIGIN_POLICY_OBSERVE\x10\x01\x12\x19\n" +
+	"\x15ORIGIN_POLICY_ENFORCE\x10\x022\x90\x0e\n" +
+	"\x10WorkspaceService\x12e\n" +
+	"\fGetWorkspace\x12!.affiliate.v1.GetWorkspaceRequest\x1a\x17.affiliate.v1.Workspace\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/api/v1/workspace\x12n\n" +
+	"\x0fUpdateWorkspace\x12$.affiliate.v1.UpdateWorkspaceRequest\x1a\x17.affiliate.v1.Workspace\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*2\x11/api/v1/workspace\x12u\n" +
+	"\vListMembers\x12 .affiliate.v1.ListMembersRequest\x1a!.affiliate.v1.ListMembersResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/api/v1/workspace/members\x12y\n" +
+	"\fUpdateMember\x12!.affiliate.v1.UpdateMemberRequest\x1a\x14.affiliate.v1.Member\"0\x82\xd3\xe4\x93\x02*:\x01*2%/api/v1/workspace/members/{member_id}\x12\x84\x01\n" +
+	"\fRemoveMember\x12!.affiliate.v1.RemoveMemberRequest\x1a\".affiliate.v1.RemoveMemberResponse\"-\x82\xd3\xe4\x93\x02'*%/api/v1/workspace/members/{member_id}\x12\x82\x01\n" +
+	"\x11TransferOwnership\x12&.affiliate.v1.TransferOwnershipRequest\x1a\x14.affiliate.v1.Member\"/\x82\xd3\xe4\x93\x02):\x01*\"$/api/v1/workspace/transfer-ownership\x12u\n" +
+	"\vListInvites\x12 .affiliate.v1.ListInvitesRequest\x1a!.affiliate.v1.ListInvitesResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/api/v1/workspace/invites\x12t\n" +
+	"\fCreateInvite\x12!.affiliate.v1.CreateInviteRequest\x1a\x1b.affiliate.v1.CreatedInvite\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/api/v1/workspace/invites\x12\x84\x01\n" +
+	"\fRevokeInvite\x12!.affiliate.v1.RevokeInviteRequest\x1a\".affiliate.v1.RevokeInviteResponse\"-\x82\xd3\xe4\x93\x02'*%/api/v1/workspace/invites/{invite_id}\x12z\n" +
+	"\fListAuditLog\x12!.affiliate.v1.ListAuditLogRequest\x1a\".affiliate.v1.ListAuditLogResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/api/v1/workspace/audit-log\x12y\n" +
+	"\x0eExportAuditLog\x12#.affiliate.v1.ExportAuditLogRequest\x1a\x14.google.api.HttpBody\"*\x82\xd3\xe4\x93\x02$\x12\"/api/v1/workspace/audit-log/export0\x01\x12^\n" +
 	"\n" +
 	"GetApiKeys\x12\x1f.affiliate.v1.GetApiKeysRequest\x1a\x15.affiliate.v1.ApiKeys\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v1/api-keys\x12k\n" +
-	"\fCreateApiKey\x12!.affiliate.v1.CreateApiKeyRequest\x1a\x1b.affiliate.v1.CreatedApiKey\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/api/v1/api-keysB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\fCreateApiKey\x12!.affiliate.v1.CreateApiKeyRequest\x1a\x1b.affiliate.v1.CreatedApiKey\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/api/v1/api-keys\x12u\n" +
+	"\n" +
+	"RollApiKey\x12\x1f.affiliate.v1.RollApiKeyRequest\x1a\x1b.affiliate.v1.CreatedApiKey\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/api-keys/{key_id}/roll\x12x\n" +
+	"\fRevokeApiKey\x12!.affiliate.v1.RevokeApiKeyRequest\x1a\".affiliate.v1.RevokeApiKeyResponse\"!\x82\xd3\xe4\x93\x02\x1b*\x19/api/v1/api-keys/{key_id}B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_workspace_proto_rawDescOnce sync.Once
@@ -429,35 +2369,113 @@ func file_affiliate_v1_workspace_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_workspace_proto_rawDescData
 }
 
-var file_affiliate_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_affiliate_v1_workspace_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_affiliate_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_affiliate_v1_workspace_proto_goTypes = []any{
-	(*GetApiKeysRequest)(nil),     // 0: affiliate.v1.GetApiKeysRequest
-	(*ApiKeys)(nil),               // 1: affiliate.v1.ApiKeys
-	(*ApiKey)(nil),                // 2: affiliate.v1.ApiKey
-	(*CreateApiKeyRequest)(nil),   // 3: affiliate.v1.CreateApiKeyRequest
-	(*CreatedApiKey)(nil),         // 4: affiliate.v1.CreatedApiKey
-	(Mode)(0),                     // 5: affiliate.v1.Mode
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(Role)(0),                        // 0: affiliate.v1.Role
+	(OriginPolicy)(0),                // 1: affiliate.v1.OriginPolicy
+	(*Workspace)(nil),                // 2: affiliate.v1.Workspace
+	(*GetWorkspaceRequest)(nil),      // 3: affiliate.v1.GetWorkspaceRequest
+	(*UpdateWorkspaceRequest)(nil),   // 4: affiliate.v1.UpdateWorkspaceRequest
+	(*Member)(nil),                   // 5: affiliate.v1.Member
+	(*ListMembersRequest)(nil),       // 6: affiliate.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),      // 7: affiliate.v1.ListMembersResponse
+	(*UpdateMemberRequest)(nil),      // 8: affiliate.v1.UpdateMemberRequest
+	(*RemoveMemberRequest)(nil),      // 9: affiliate.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 10: affiliate.v1.RemoveMemberResponse
+	(*TransferOwnershipRequest)(nil), // 11: affiliate.v1.TransferOwnershipRequest
+	(*Invite)(nil),                   // 12: affiliate.v1.Invite
+	(*ListInvitesRequest)(nil),       // 13: affiliate.v1.ListInvitesRequest
+	(*ListInvitesResponse)(nil),      // 14: affiliate.v1.ListInvitesResponse
+	(*CreateInviteRequest)(nil),      // 15: affiliate.v1.CreateInviteRequest
+	(*CreatedInvite)(nil),            // 16: affiliate.v1.CreatedInvite
+	(*RevokeInviteRequest)(nil),      // 17: affiliate.v1.RevokeInviteRequest
+	(*RevokeInviteResponse)(nil),     // 18: affiliate.v1.RevokeInviteResponse
+	(*AuditEntry)(nil),               // 19: affiliate.v1.AuditEntry
+	(*ListAuditLogRequest)(nil),      // 20: affiliate.v1.ListAuditLogRequest
+	(*ListAuditLogResponse)(nil),     // 21: affiliate.v1.ListAuditLogResponse
+	(*ExportAuditLogRequest)(nil),    // 22: affiliate.v1.ExportAuditLogRequest
+	(*GetApiKeysRequest)(nil),        // 23: affiliate.v1.GetApiKeysRequest
+	(*ApiKeys)(nil),                  // 24: affiliate.v1.ApiKeys
+	(*ApiKey)(nil),                   // 25: affiliate.v1.ApiKey
+	(*CreateApiKeyRequest)(nil),      // 26: affiliate.v1.CreateApiKeyRequest
+	(*CreatedApiKey)(nil),            // 27: affiliate.v1.CreatedApiKey
+	(*RollApiKeyRequest)(nil),        // 28: affiliate.v1.RollApiKeyRequest
+	(*RevokeApiKeyRequest)(nil),      // 29: affiliate.v1.RevokeApiKeyRequest
+	(*RevokeApiKeyResponse)(nil),     // 30: affiliate.v1.RevokeApiKeyResponse
+	(*timestamppb.Timestamp)(nil),    // 31: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),    // 32: google.protobuf.FieldMask
+	(*structpb.Struct)(nil),          // 33: google.protobuf.Struct
+	(Mode)(0),                        // 34: affiliate.v1.Mode
+	(*httpbody.HttpBody)(nil),        // 35: google.api.HttpBody
 }
 var file_affiliate_v1_workspace_proto_depIdxs = []int32{
-	5,  // 0: affiliate.v1.ApiKeys.mode:type_name -> affiliate.v1.Mode
-	2,  // 1: affiliate.v1.ApiKeys.secret_keys:type_name -> affiliate.v1.ApiKey
-	6,  // 2: affiliate.v1.ApiKey.created_at:type_name -> google.protobuf.Timestamp
-	6,  // 3: affiliate.v1.ApiKey.last_used_at:type_name -> google.protobuf.Timestamp
-	6,  // 4: affiliate.v1.ApiKey.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 5: affiliate.v1.CreateApiKeyRequest.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 6: affiliate.v1.CreatedApiKey.created_at:type_name -> google.protobuf.Timestamp
-	6,  // 7: affiliate.v1.CreatedApiKey.last_used_at:type_name -> google.protobuf.Timestamp
-	6,  // 8: affiliate.v1.CreatedApiKey.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 9: affiliate.v1.WorkspaceService.GetApiKeys:input_type -> affiliate.v1.GetApiKeysRequest
-	3,  // 10: affiliate.v1.WorkspaceService.CreateApiKey:input_type -> affiliate.v1.CreateApiKeyRequest
-	1,  // 11: affiliate.v1.WorkspaceService.GetApiKeys:output_type -> affiliate.v1.ApiKeys
-	4,  // 12: affiliate.v1.WorkspaceService.CreateApiKey:output_type -> affiliate.v1.CreatedApiKey
-	11, // [11:13] is the sub-list for method output_type
-	9,  // [9:11] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	31, // 0: affiliate.v1.Workspace.created_at:type_name -> google.protobuf.Timestamp
+	1,  // 1: affiliate.v1.Workspace.origin_policy:type_name -> affiliate.v1.OriginPolicy
+	31, // 2: affiliate.v1.Workspace.updated_at:type_name -> google.protobuf.Timestamp
+	32, // 3: affiliate.v1.UpdateWorkspaceRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 4: affiliate.v1.UpdateWorkspaceRequest.origin_policy:type_name -> affiliate.v1.OriginPolicy
+	0,  // 5: affiliate.v1.Member.role:type_name -> affiliate.v1.Role
+	31, // 6: affiliate.v1.Member.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 7: affiliate.v1.ListMembersResponse.data:type_name -> affiliate.v1.Member
+	0,  // 8: affiliate.v1.UpdateMemberRequest.role:type_name -> affiliate.v1.Role
+	0,  // 9: affiliate.v1.Invite.role:type_name -> affiliate.v1.Role
+	31, // 10: affiliate.v1.Invite.created_at:type_name -> google.protobuf.Timestamp
+	31, // 11: affiliate.v1.Invite.expires_at:type_name -> google.protobuf.Timestamp
+	12, // 12: affiliate.v1.ListInvitesResponse.data:type_name -> affiliate.v1.Invite
+	0,  // 13: affiliate.v1.CreateInviteRequest.role:type_name -> affiliate.v1.Role
+	0,  // 14: affiliate.v1.CreatedInvite.role:type_name -> affiliate.v1.Role
+	31, // 15: affiliate.v1.CreatedInvite.created_at:type_name -> google.protobuf.Timestamp
+	31, // 16: affiliate.v1.CreatedInvite.expires_at:type_name -> google.protobuf.Timestamp
+	31, // 17: affiliate.v1.AuditEntry.at:type_name -> google.protobuf.Timestamp
+	33, // 18: affiliate.v1.AuditEntry.before:type_name -> google.protobuf.Struct
+	33, // 19: affiliate.v1.AuditEntry.after:type_name -> google.protobuf.Struct
+	34, // 20: affiliate.v1.AuditEntry.mode:type_name -> affiliate.v1.Mode
+	19, // 21: affiliate.v1.ListAuditLogResponse.data:type_name -> affiliate.v1.AuditEntry
+	34, // 22: affiliate.v1.ApiKeys.mode:type_name -> affiliate.v1.Mode
+	25, // 23: affiliate.v1.ApiKeys.secret_keys:type_name -> affiliate.v1.ApiKey
+	31, // 24: affiliate.v1.ApiKey.created_at:type_name -> google.protobuf.Timestamp
+	31, // 25: affiliate.v1.ApiKey.last_used_at:type_name -> google.protobuf.Timestamp
+	31, // 26: affiliate.v1.ApiKey.expires_at:type_name -> google.protobuf.Timestamp
+	31, // 27: affiliate.v1.CreateApiKeyRequest.expires_at:type_name -> google.protobuf.Timestamp
+	31, // 28: affiliate.v1.CreatedApiKey.created_at:type_name -> google.protobuf.Timestamp
+	31, // 29: affiliate.v1.CreatedApiKey.last_used_at:type_name -> google.protobuf.Timestamp
+	31, // 30: affiliate.v1.CreatedApiKey.expires_at:type_name -> google.protobuf.Timestamp
+	3,  // 31: affiliate.v1.WorkspaceService.GetWorkspace:input_type -> affiliate.v1.GetWorkspaceRequest
+	4,  // 32: affiliate.v1.WorkspaceService.UpdateWorkspace:input_type -> affiliate.v1.UpdateWorkspaceRequest
+	6,  // 33: affiliate.v1.WorkspaceService.ListMembers:input_type -> affiliate.v1.ListMembersRequest
+	8,  // 34: affiliate.v1.WorkspaceService.UpdateMember:input_type -> affiliate.v1.UpdateMemberRequest
+	9,  // 35: affiliate.v1.WorkspaceService.RemoveMember:input_type -> affiliate.v1.RemoveMemberRequest
+	11, // 36: affiliate.v1.WorkspaceService.TransferOwnership:input_type -> affiliate.v1.TransferOwnershipRequest
+	13, // 37: affiliate.v1.WorkspaceService.ListInvites:input_type -> affiliate.v1.ListInvitesRequest
+	15, // 38: affiliate.v1.WorkspaceService.CreateInvite:input_type -> affiliate.v1.CreateInviteRequest
+	17, // 39: affiliate.v1.WorkspaceService.RevokeInvite:input_type -> affiliate.v1.RevokeInviteRequest
+	20, // 40: affiliate.v1.WorkspaceService.ListAuditLog:input_type -> affiliate.v1.ListAuditLogRequest
+	22, // 41: affiliate.v1.WorkspaceService.ExportAuditLog:input_type -> affiliate.v1.ExportAuditLogRequest
+	23, // 42: affiliate.v1.WorkspaceService.GetApiKeys:input_type -> affiliate.v1.GetApiKeysRequest
+	26, // 43: affiliate.v1.WorkspaceService.CreateApiKey:input_type -> affiliate.v1.CreateApiKeyRequest
+	28, // 44: affiliate.v1.WorkspaceService.RollApiKey:input_type -> affiliate.v1.RollApiKeyRequest
+	29, // 45: affiliate.v1.WorkspaceService.RevokeApiKey:input_type -> affiliate.v1.RevokeApiKeyRequest
+	2,  // 46: affiliate.v1.WorkspaceService.GetWorkspace:output_type -> affiliate.v1.Workspace
+	2,  // 47: affiliate.v1.WorkspaceService.UpdateWorkspace:output_type -> affiliate.v1.Workspace
+	7,  // 48: affiliate.v1.WorkspaceService.ListMembers:output_type -> affiliate.v1.ListMembersResponse
+	5,  // 49: affiliate.v1.WorkspaceService.UpdateMember:output_type -> affiliate.v1.Member
+	10, // 50: affiliate.v1.WorkspaceService.RemoveMember:output_type -> affiliate.v1.RemoveMemberResponse
+	5,  // 51: affiliate.v1.WorkspaceService.TransferOwnership:output_type -> affiliate.v1.Member
+	14, // 52: affiliate.v1.WorkspaceService.ListInvites:output_type -> affiliate.v1.ListInvitesResponse
+	16, // 53: affiliate.v1.WorkspaceService.CreateInvite:output_type -> affiliate.v1.CreatedInvite
+	18, // 54: affiliate.v1.WorkspaceService.RevokeInvite:output_type -> affiliate.v1.RevokeInviteResponse
+	21, // 55: affiliate.v1.WorkspaceService.ListAuditLog:output_type -> affiliate.v1.ListAuditLogResponse
+	35, // 56: affiliate.v1.WorkspaceService.ExportAuditLog:output_type -> google.api.HttpBody
+	24, // 57: affiliate.v1.WorkspaceService.GetApiKeys:output_type -> affiliate.v1.ApiKeys
+	27, // 58: affiliate.v1.WorkspaceService.CreateApiKey:output_type -> affiliate.v1.CreatedApiKey
+	27, // 59: affiliate.v1.WorkspaceService.RollApiKey:output_type -> affiliate.v1.CreatedApiKey
+	30, // 60: affiliate.v1.WorkspaceService.RevokeApiKey:output_type -> affiliate.v1.RevokeApiKeyResponse
+	46, // [46:61] is the sub-list for method output_type
+	31, // [31:46] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_workspace_proto_init() }
@@ -467,18 +2485,28 @@ func file_affiliate_v1_workspace_proto_init() {
 	}
 	file_affiliate_v1_common_proto_init()
 	file_affiliate_v1_options_proto_init()
+	file_affiliate_v1_workspace_proto_msgTypes[0].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[2].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[4].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[11].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[17].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[18].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[20].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[25].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_workspace_proto_rawDesc), len(file_affiliate_v1_workspace_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   5,
+			NumEnums:      2,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_affiliate_v1_workspace_proto_goTypes,
 		DependencyIndexes: file_affiliate_v1_workspace_proto_depIdxs,
+		EnumInfos:         file_affiliate_v1_workspace_proto_enumTypes,
 		MessageInfos:      file_affiliate_v1_workspace_proto_msgTypes,
 	}.Build()
 	File_affiliate_v1_workspace_proto = out.File

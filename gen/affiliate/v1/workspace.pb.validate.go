@@ -35,6 +35,3232 @@ var (
 	_ = sort.Sort
 )
 
+// define the regex for a UUID once up-front
+var _workspace_uuidPattern = regexp.MustCompile("^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$")
+
+// Validate checks the field values on Workspace with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *Workspace) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on Workspace with the rules defined in
+// the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in WorkspaceMultiError, or nil
+// if none found.
+func (m *Workspace) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *Workspace) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for Name
+
+	// no validation rules for Currency
+
+	// no validation rules for Timezone
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, WorkspaceValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, WorkspaceValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return WorkspaceValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for OriginPolicy
+
+	if all {
+		switch v := interface{}(m.GetUpdatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, WorkspaceValidationError{
+					field:  "UpdatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, WorkspaceValidationError{
+					field:  "UpdatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetUpdatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return WorkspaceValidationError{
+				field:  "UpdatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.TestMailRedirect != nil {
+		// no validation rules for TestMailRedirect
+	}
+
+	if len(errors) > 0 {
+		return WorkspaceMultiError(errors)
+	}
+
+	return nil
+}
+
+// WorkspaceMultiError is an error wrapping multiple validation errors returned
+// by Workspace.ValidateAll() if the designated constraints aren't met.
+type WorkspaceMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m WorkspaceMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m WorkspaceMultiError) AllErrors() []error { return m }
+
+// WorkspaceValidationError is the validation error returned by
+// Workspace.Validate if the designated constraints aren't met.
+type WorkspaceValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e WorkspaceValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e WorkspaceValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e WorkspaceValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e WorkspaceValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e WorkspaceValidationError) ErrorName() string { return "WorkspaceValidationError" }
+
+// Error satisfies the builtin error interface
+func (e WorkspaceValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sWorkspace.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = WorkspaceValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = WorkspaceValidationError{}
+
+// Validate checks the field values on GetWorkspaceRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *GetWorkspaceRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on GetWorkspaceRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// GetWorkspaceRequestMultiError, or nil if none found.
+func (m *GetWorkspaceRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *GetWorkspaceRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return GetWorkspaceRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// GetWorkspaceRequestMultiError is an error wrapping multiple validation
+// errors returned by GetWorkspaceRequest.ValidateAll() if the designated
+// constraints aren't met.
+type GetWorkspaceRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m GetWorkspaceRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m GetWorkspaceRequestMultiError) AllErrors() []error { return m }
+
+// GetWorkspaceRequestValidationError is the validation error returned by
+// GetWorkspaceRequest.Validate if the designated constraints aren't met.
+type GetWorkspaceRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e GetWorkspaceRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e GetWorkspaceRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e GetWorkspaceRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e GetWorkspaceRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e GetWorkspaceRequestValidationError) ErrorName() string {
+	return "GetWorkspaceRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e GetWorkspaceRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sGetWorkspaceRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = GetWorkspaceRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = GetWorkspaceRequestValidationError{}
+
+// Validate checks the field values on UpdateWorkspaceRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *UpdateWorkspaceRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on UpdateWorkspaceRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// UpdateWorkspaceRequestMultiError, or nil if none found.
+func (m *UpdateWorkspaceRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *UpdateWorkspaceRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if all {
+		switch v := interface{}(m.GetUpdateMask()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, UpdateWorkspaceRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, UpdateWorkspaceRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetUpdateMask()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return UpdateWorkspaceRequestValidationError{
+				field:  "UpdateMask",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if utf8.RuneCountInString(m.GetName()) > 100 {
+		err := UpdateWorkspaceRequestValidationError{
+			field:  "Name",
+			reason: "value length must be at most 100 runes",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if utf8.RuneCountInString(m.GetCurrency()) > 3 {
+		err := UpdateWorkspaceRequestValidationError{
+			field:  "Currency",
+			reason: "value length must be at most 3 runes",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+		err := UpdateWorkspaceRequestValidationError{
+			field:  "Timezone",
+			reason: "value length must be at most 64 runes",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(m.GetAllowedOrigins()) > 50 {
+		err := UpdateWorkspaceRequestValidationError{
+			field:  "AllowedOrigins",
+			reason: "value must contain no more than 50 item(s)",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetAllowedOrigins() {
+		_, _ = idx, item
+
+		if l := utf8.RuneCountInString(item); l < 1 || l > 300 {
+			err := UpdateWorkspaceRequestValidationError{
+				field:  fmt.Sprintf("AllowedOrigins[%v]", idx),
+				reason: "value length must be between 1 and 300 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	// no validation rules for OriginPolicy
+
+	if m.TestMailRedirect != nil {
+
+		if utf8.RuneCountInString(m.GetTestMailRedirect()) > 320 {
+			err := UpdateWorkspaceRequestValidationError{
+				field:  "TestMailRedirect",
+				reason: "value length must be at most 320 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+		if err := m._validateEmail(m.GetTestMailRedirect()); err != nil {
+			err = UpdateWorkspaceRequestValidationError{
+				field:  "TestMailRedirect",
+				reason: "value must be a valid email address",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return UpdateWorkspaceRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *UpdateWorkspaceRequest) _validateHostname(host string) error {
+	s := strings.ToLower(strings.TrimSuffix(host, "."))
+
+	if len(host) > 253 {
+		return errors.New("hostname cannot exceed 253 characters")
+	}
+
+	for _, part := range strings.Split(s, ".") {
+		if l := len(part); l == 0 || l > 63 {
+			return errors.New("hostname part must be non-empty and cannot exceed 63 characters")
+		}
+
+		if part[0] == '-' {
+			return errors.New("hostname parts cannot begin with hyphens")
+		}
+
+		if part[len(part)-1] == '-' {
+			return errors.New("hostname parts cannot end with hyphens")
+		}
+
+		for _, r := range part {
+			if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
+				return fmt.Errorf("hostname parts can only contain alphanumeric characters or hyphens, got %q", string(r))
+			}
+		}
+	}
+
+	return nil
+}
+
+func (m *UpdateWorkspaceRequest) _validateEmail(addr string) error {
+	a, err := mail.ParseAddress(addr)
+	if err != nil {
+		return err
+	}
+	addr = a.Address
+
+	if len(addr) > 254 {
+		return errors.New("email addresses cannot exceed 254 characters")
+	}
+
+	parts := strings.SplitN(addr, "@", 2)
+
+	if len(parts[0]) > 64 {
+		return errors.New("email address local phrase cannot exceed 64 characters")
+	}
+
+	return m._validateHostname(parts[1])
+}
+
+// UpdateWorkspaceRequestMultiError is an error wrapping multiple validation
+// errors returned by UpdateWorkspaceRequest.ValidateAll() if the designated
+// constraints aren't met.
+type UpdateWorkspaceRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m UpdateWorkspaceRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m UpdateWorkspaceRequestMultiError) AllErrors() []error { return m }
+
+// UpdateWorkspaceRequestValidationError is the validation error returned by
+// UpdateWorkspaceRequest.Validate if the designated constraints aren't met.
+type UpdateWorkspaceRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e UpdateWorkspaceRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e UpdateWorkspaceRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e UpdateWorkspaceRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e UpdateWorkspaceRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e UpdateWorkspaceRequestValidationError) ErrorName() string {
+	return "UpdateWorkspaceRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e UpdateWorkspaceRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sUpdateWorkspaceRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = UpdateWorkspaceRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = UpdateWorkspaceRequestValidationError{}
+
+// Validate checks the field values on Member with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *Member) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on Member with the rules defined in the
+// proto definition for this message. If any rules are violated, the result is
+// a list of violation errors wrapped in MemberMultiError, or nil if none found.
+func (m *Member) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *Member) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for Name
+
+	// no validation rules for Email
+
+	// no validation rules for Role
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, MemberValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, MemberValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return MemberValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if len(errors) > 0 {
+		return MemberMultiError(errors)
+	}
+
+	return nil
+}
+
+// MemberMultiError is an error wrapping multiple validation errors returned by
+// Member.ValidateAll() if the designated constraints aren't met.
+type MemberMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m MemberMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m MemberMultiError) AllErrors() []error { return m }
+
+// MemberValidationError is the validation error returned by Member.Validate if
+// the designated constraints aren't met.
+type MemberValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e MemberValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e MemberValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e MemberValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e MemberValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e MemberValidationError) ErrorName() string { return "MemberValidationError" }
+
+// Error satisfies the builtin error interface
+func (e MemberValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sMember.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = MemberValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = MemberValidationError{}
+
+// Validate checks the field values on ListMembersRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListMembersRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListMembersRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListMembersRequestMultiError, or nil if none found.
+func (m *ListMembersRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListMembersRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if m.Page != nil {
+
+		if m.GetPage() < 1 {
+			err := ListMembersRequestValidationError{
+				field:  "Page",
+				reason: "value must be greater than or equal to 1",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PageSize != nil {
+
+		if val := m.GetPageSize(); val < 1 || val > 100 {
+			err := ListMembersRequestValidationError{
+				field:  "PageSize",
+				reason: "value must be inside range [1, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListMembersRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListMembersRequestMultiError is an error wrapping multiple validation errors
+// returned by ListMembersRequest.ValidateAll() if the designated constraints
+// aren't met.
+type ListMembersRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListMembersRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListMembersRequestMultiError) AllErrors() []error { return m }
+
+// ListMembersRequestValidationError is the validation error returned by
+// ListMembersRequest.Validate if the designated constraints aren't met.
+type ListMembersRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListMembersRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListMembersRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListMembersRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListMembersRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListMembersRequestValidationError) ErrorName() string {
+	return "ListMembersRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListMembersRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListMembersRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListMembersRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListMembersRequestValidationError{}
+
+// Validate checks the field values on ListMembersResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListMembersResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListMembersResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListMembersResponseMultiError, or nil if none found.
+func (m *ListMembersResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListMembersResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	for idx, item := range m.GetData() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ListMembersResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ListMembersResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ListMembersResponseValidationError{
+					field:  fmt.Sprintf("Data[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for Total
+
+	// no validation rules for Page
+
+	// no validation rules for Limit
+
+	if len(errors) > 0 {
+		return ListMembersResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListMembersResponseMultiError is an error wrapping multiple validation
+// errors returned by ListMembersResponse.ValidateAll() if the designated
+// constraints aren't met.
+type ListMembersResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListMembersResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListMembersResponseMultiError) AllErrors() []error { return m }
+
+// ListMembersResponseValidationError is the validation error returned by
+// ListMembersResponse.Validate if the designated constraints aren't met.
+type ListMembersResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListMembersResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListMembersResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListMembersResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListMembersResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListMembersResponseValidationError) ErrorName() string {
+	return "ListMembersResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListMembersResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListMembersResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListMembersResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListMembersResponseValidationError{}
+
+// Validate checks the field values on UpdateMemberRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *UpdateMemberRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on UpdateMemberRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// UpdateMemberRequestMultiError, or nil if none found.
+func (m *UpdateMemberRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *UpdateMemberRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for MemberId
+
+	if _, ok := _UpdateMemberRequest_Role_NotInLookup[m.GetRole()]; ok {
+		err := UpdateMemberRequestValidationError{
+			field:  "Role",
+			reason: "value must not be in list [ROLE_UNSPECIFIED]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return UpdateMemberRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// UpdateMemberRequestMultiError is an error wrapping multiple validation
+// errors returned by UpdateMemberRequest.ValidateAll() if the designated
+// constraints aren't met.
+type UpdateMemberRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m UpdateMemberRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m UpdateMemberRequestMultiError) AllErrors() []error { return m }
+
+// UpdateMemberRequestValidationError is the validation error returned by
+// UpdateMemberRequest.Validate if the designated constraints aren't met.
+type UpdateMemberRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e UpdateMemberRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e UpdateMemberRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e UpdateMemberRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e UpdateMemberRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e UpdateMemberRequestValidationError) ErrorName() string {
+	return "UpdateMemberRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e UpdateMemberRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sUpdateMemberRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = UpdateMemberRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = UpdateMemberRequestValidationError{}
+
+var _UpdateMemberRequest_Role_NotInLookup = map[Role]struct{}{
+	0: {},
+}
+
+// Validate checks the field values on RemoveMemberRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *RemoveMemberRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RemoveMemberRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// RemoveMemberRequestMultiError, or nil if none found.
+func (m *RemoveMemberRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RemoveMemberRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for MemberId
+
+	if len(errors) > 0 {
+		return RemoveMemberRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// RemoveMemberRequestMultiError is an error wrapping multiple validation
+// errors returned by RemoveMemberRequest.ValidateAll() if the designated
+// constraints aren't met.
+type RemoveMemberRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RemoveMemberRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RemoveMemberRequestMultiError) AllErrors() []error { return m }
+
+// RemoveMemberRequestValidationError is the validation error returned by
+// RemoveMemberRequest.Validate if the designated constraints aren't met.
+type RemoveMemberRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RemoveMemberRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RemoveMemberRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RemoveMemberRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RemoveMemberRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RemoveMemberRequestValidationError) ErrorName() string {
+	return "RemoveMemberRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RemoveMemberRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRemoveMemberRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RemoveMemberRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RemoveMemberRequestValidationError{}
+
+// Validate checks the field values on RemoveMemberResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *RemoveMemberResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RemoveMemberResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// RemoveMemberResponseMultiError, or nil if none found.
+func (m *RemoveMemberResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RemoveMemberResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return RemoveMemberResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// RemoveMemberResponseMultiError is an error wrapping multiple validation
+// errors returned by RemoveMemberResponse.ValidateAll() if the designated
+// constraints aren't met.
+type RemoveMemberResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RemoveMemberResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RemoveMemberResponseMultiError) AllErrors() []error { return m }
+
+// RemoveMemberResponseValidationError is the validation error returned by
+// RemoveMemberResponse.Validate if the designated constraints aren't met.
+type RemoveMemberResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RemoveMemberResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RemoveMemberResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RemoveMemberResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RemoveMemberResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RemoveMemberResponseValidationError) ErrorName() string {
+	return "RemoveMemberResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RemoveMemberResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRemoveMemberResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RemoveMemberResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RemoveMemberResponseValidationError{}
+
+// Validate checks the field values on TransferOwnershipRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *TransferOwnershipRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on TransferOwnershipRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// TransferOwnershipRequestMultiError, or nil if none found.
+func (m *TransferOwnershipRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *TransferOwnershipRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if err := m._validateUuid(m.GetMemberId()); err != nil {
+		err = TransferOwnershipRequestValidationError{
+			field:  "MemberId",
+			reason: "value must be a valid UUID",
+			cause:  err,
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return TransferOwnershipRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *TransferOwnershipRequest) _validateUuid(uuid string) error {
+	if matched := _workspace_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// TransferOwnershipRequestMultiError is an error wrapping multiple validation
+// errors returned by TransferOwnershipRequest.ValidateAll() if the designated
+// constraints aren't met.
+type TransferOwnershipRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m TransferOwnershipRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m TransferOwnershipRequestMultiError) AllErrors() []error { return m }
+
+// TransferOwnershipRequestValidationError is the validation error returned by
+// TransferOwnershipRequest.Validate if the designated constraints aren't met.
+type TransferOwnershipRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e TransferOwnershipRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e TransferOwnershipRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e TransferOwnershipRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e TransferOwnershipRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e TransferOwnershipRequestValidationError) ErrorName() string {
+	return "TransferOwnershipRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e TransferOwnershipRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sTransferOwnershipRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = TransferOwnershipRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = TransferOwnershipRequestValidationError{}
+
+// Validate checks the field values on Invite with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *Invite) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on Invite with the rules defined in the
+// proto definition for this message. If any rules are violated, the result is
+// a list of violation errors wrapped in InviteMultiError, or nil if none found.
+func (m *Invite) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *Invite) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for Email
+
+	// no validation rules for Role
+
+	// no validation rules for InvitedBy
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, InviteValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, InviteValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return InviteValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetExpiresAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, InviteValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, InviteValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetExpiresAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return InviteValidationError{
+				field:  "ExpiresAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if len(errors) > 0 {
+		return InviteMultiError(errors)
+	}
+
+	return nil
+}
+
+// InviteMultiError is an error wrapping multiple validation errors returned by
+// Invite.ValidateAll() if the designated constraints aren't met.
+type InviteMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m InviteMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m InviteMultiError) AllErrors() []error { return m }
+
+// InviteValidationError is the validation error returned by Invite.Validate if
+// the designated constraints aren't met.
+type InviteValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e InviteValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e InviteValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e InviteValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e InviteValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e InviteValidationError) ErrorName() string { return "InviteValidationError" }
+
+// Error satisfies the builtin error interface
+func (e InviteValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sInvite.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = InviteValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = InviteValidationError{}
+
+// Validate checks the field values on ListInvitesRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListInvitesRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListInvitesRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListInvitesRequestMultiError, or nil if none found.
+func (m *ListInvitesRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListInvitesRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if m.Page != nil {
+
+		if m.GetPage() < 1 {
+			err := ListInvitesRequestValidationError{
+				field:  "Page",
+				reason: "value must be greater than or equal to 1",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PageSize != nil {
+
+		if val := m.GetPageSize(); val < 1 || val > 100 {
+			err := ListInvitesRequestValidationError{
+				field:  "PageSize",
+				reason: "value must be inside range [1, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListInvitesRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListInvitesRequestMultiError is an error wrapping multiple validation errors
+// returned by ListInvitesRequest.ValidateAll() if the designated constraints
+// aren't met.
+type ListInvitesRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListInvitesRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListInvitesRequestMultiError) AllErrors() []error { return m }
+
+// ListInvitesRequestValidationError is the validation error returned by
+// ListInvitesRequest.Validate if the designated constraints aren't met.
+type ListInvitesRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListInvitesRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListInvitesRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListInvitesRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListInvitesRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListInvitesRequestValidationError) ErrorName() string {
+	return "ListInvitesRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListInvitesRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListInvitesRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListInvitesRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListInvitesRequestValidationError{}
+
+// Validate checks the field values on ListInvitesResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListInvitesResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListInvitesResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListInvitesResponseMultiError, or nil if none found.
+func (m *ListInvitesResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListInvitesResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	for idx, item := range m.GetData() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ListInvitesResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ListInvitesResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ListInvitesResponseValidationError{
+					field:  fmt.Sprintf("Data[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for Total
+
+	// no validation rules for Page
+
+	// no validation rules for Limit
+
+	if len(errors) > 0 {
+		return ListInvitesResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListInvitesResponseMultiError is an error wrapping multiple validation
+// errors returned by ListInvitesResponse.ValidateAll() if the designated
+// constraints aren't met.
+type ListInvitesResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListInvitesResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListInvitesResponseMultiError) AllErrors() []error { return m }
+
+// ListInvitesResponseValidationError is the validation error returned by
+// ListInvitesResponse.Validate if the designated constraints aren't met.
+type ListInvitesResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListInvitesResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListInvitesResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListInvitesResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListInvitesResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListInvitesResponseValidationError) ErrorName() string {
+	return "ListInvitesResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListInvitesResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListInvitesResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListInvitesResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListInvitesResponseValidationError{}
+
+// Validate checks the field values on CreateInviteRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *CreateInviteRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on CreateInviteRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// CreateInviteRequestMultiError, or nil if none found.
+func (m *CreateInviteRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *CreateInviteRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if utf8.RuneCountInString(m.GetEmail()) > 320 {
+		err := CreateInviteRequestValidationError{
+			field:  "Email",
+			reason: "value length must be at most 320 runes",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if err := m._validateEmail(m.GetEmail()); err != nil {
+		err = CreateInviteRequestValidationError{
+			field:  "Email",
+			reason: "value must be a valid email address",
+			cause:  err,
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if _, ok := _CreateInviteRequest_Role_NotInLookup[m.GetRole()]; ok {
+		err := CreateInviteRequestValidationError{
+			field:  "Role",
+			reason: "value must not be in list [ROLE_UNSPECIFIED]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return CreateInviteRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *CreateInviteRequest) _validateHostname(host string) error {
+	s := strings.ToLower(strings.TrimSuffix(host, "."))
+
+	if len(host) > 253 {
+		return errors.New("hostname cannot exceed 253 characters")
+	}
+
+	for _, part := range strings.Split(s, ".") {
+		if l := len(part); l == 0 || l > 63 {
+			return errors.New("hostname part must be non-empty and cannot exceed 63 characters")
+		}
+
+		if part[0] == '-' {
+			return errors.New("hostname parts cannot begin with hyphens")
+		}
+
+		if part[len(part)-1] == '-' {
+			return errors.New("hostname parts cannot end with hyphens")
+		}
+
+		for _, r := range part {
+			if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
+				return fmt.Errorf("hostname parts can only contain alphanumeric characters or hyphens, got %q", string(r))
+			}
+		}
+	}
+
+	return nil
+}
+
+func (m *CreateInviteRequest) _validateEmail(addr string) error {
+	a, err := mail.ParseAddress(addr)
+	if err != nil {
+		return err
+	}
+	addr = a.Address
+
+	if len(addr) > 254 {
+		return errors.New("email addresses cannot exceed 254 characters")
+	}
+
+	parts := strings.SplitN(addr, "@", 2)
+
+	if len(parts[0]) > 64 {
+		return errors.New("email address local phrase cannot exceed 64 characters")
+	}
+
+	return m._validateHostname(parts[1])
+}
+
+// CreateInviteRequestMultiError is an error wrapping multiple validation
+// errors returned by CreateInviteRequest.ValidateAll() if the designated
+// constraints aren't met.
+type CreateInviteRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m CreateInviteRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m CreateInviteRequestMultiError) AllErrors() []error { return m }
+
+// CreateInviteRequestValidationError is the validation error returned by
+// CreateInviteRequest.Validate if the designated constraints aren't met.
+type CreateInviteRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e CreateInviteRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e CreateInviteRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e CreateInviteRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e CreateInviteRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e CreateInviteRequestValidationError) ErrorName() string {
+	return "CreateInviteRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e CreateInviteRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sCreateInviteRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = CreateInviteRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = CreateInviteRequestValidationError{}
+
+var _CreateInviteRequest_Role_NotInLookup = map[Role]struct{}{
+	0: {},
+}
+
+// Validate checks the field values on CreatedInvite with the rules defined in
+// the proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *CreatedInvite) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on CreatedInvite with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in CreatedInviteMultiError, or
+// nil if none found.
+func (m *CreatedInvite) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *CreatedInvite) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for Email
+
+	// no validation rules for Role
+
+	// no validation rules for InvitedBy
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, CreatedInviteValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, CreatedInviteValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return CreatedInviteValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetExpiresAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, CreatedInviteValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, CreatedInviteValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetExpiresAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return CreatedInviteValidationError{
+				field:  "ExpiresAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for Token
+
+	if len(errors) > 0 {
+		return CreatedInviteMultiError(errors)
+	}
+
+	return nil
+}
+
+// CreatedInviteMultiError is an error wrapping multiple validation errors
+// returned by CreatedInvite.ValidateAll() if the designated constraints
+// aren't met.
+type CreatedInviteMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m CreatedInviteMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m CreatedInviteMultiError) AllErrors() []error { return m }
+
+// CreatedInviteValidationError is the validation error returned by
+// CreatedInvite.Validate if the designated constraints aren't met.
+type CreatedInviteValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e CreatedInviteValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e CreatedInviteValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e CreatedInviteValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e CreatedInviteValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e CreatedInviteValidationError) ErrorName() string { return "CreatedInviteValidationError" }
+
+// Error satisfies the builtin error interface
+func (e CreatedInviteValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sCreatedInvite.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = CreatedInviteValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = CreatedInviteValidationError{}
+
+// Validate checks the field values on RevokeInviteRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *RevokeInviteRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RevokeInviteRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// RevokeInviteRequestMultiError, or nil if none found.
+func (m *RevokeInviteRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RevokeInviteRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for InviteId
+
+	if len(errors) > 0 {
+		return RevokeInviteRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// RevokeInviteRequestMultiError is an error wrapping multiple validation
+// errors returned by RevokeInviteRequest.ValidateAll() if the designated
+// constraints aren't met.
+type RevokeInviteRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RevokeInviteRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RevokeInviteRequestMultiError) AllErrors() []error { return m }
+
+// RevokeInviteRequestValidationError is the validation error returned by
+// RevokeInviteRequest.Validate if the designated constraints aren't met.
+type RevokeInviteRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RevokeInviteRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RevokeInviteRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RevokeInviteRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RevokeInviteRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RevokeInviteRequestValidationError) ErrorName() string {
+	return "RevokeInviteRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RevokeInviteRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRevokeInviteRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RevokeInviteRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RevokeInviteRequestValidationError{}
+
+// Validate checks the field values on RevokeInviteResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *RevokeInviteResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RevokeInviteResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// RevokeInviteResponseMultiError, or nil if none found.
+func (m *RevokeInviteResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RevokeInviteResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return RevokeInviteResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// RevokeInviteResponseMultiError is an error wrapping multiple validation
+// errors returned by RevokeInviteResponse.ValidateAll() if the designated
+// constraints aren't met.
+type RevokeInviteResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RevokeInviteResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RevokeInviteResponseMultiError) AllErrors() []error { return m }
+
+// RevokeInviteResponseValidationError is the validation error returned by
+// RevokeInviteResponse.Validate if the designated constraints aren't met.
+type RevokeInviteResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RevokeInviteResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RevokeInviteResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RevokeInviteResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RevokeInviteResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RevokeInviteResponseValidationError) ErrorName() string {
+	return "RevokeInviteResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RevokeInviteResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRevokeInviteResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RevokeInviteResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RevokeInviteResponseValidationError{}
+
+// Validate checks the field values on AuditEntry with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *AuditEntry) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on AuditEntry with the rules defined in
+// the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in AuditEntryMultiError, or
+// nil if none found.
+func (m *AuditEntry) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *AuditEntry) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	if all {
+		switch v := interface{}(m.GetAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, AuditEntryValidationError{
+					field:  "At",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, AuditEntryValidationError{
+					field:  "At",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return AuditEntryValidationError{
+				field:  "At",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for Actor
+
+	// no validation rules for Action
+
+	// no validation rules for ResourceType
+
+	// no validation rules for ResourceId
+
+	if all {
+		switch v := interface{}(m.GetBefore()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, AuditEntryValidationError{
+					field:  "Before",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, AuditEntryValidationError{
+					field:  "Before",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetBefore()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return AuditEntryValidationError{
+				field:  "Before",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetAfter()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, AuditEntryValidationError{
+					field:  "After",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, AuditEntryValidationError{
+					field:  "After",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetAfter()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return AuditEntryValidationError{
+				field:  "After",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for Mode
+
+	if m.ActorName != nil {
+		// no validation rules for ActorName
+	}
+
+	if m.IpPrefix != nil {
+		// no validation rules for IpPrefix
+	}
+
+	if m.RequestId != nil {
+		// no validation rules for RequestId
+	}
+
+	if len(errors) > 0 {
+		return AuditEntryMultiError(errors)
+	}
+
+	return nil
+}
+
+// AuditEntryMultiError is an error wrapping multiple validation errors
+// returned by AuditEntry.ValidateAll() if the designated constraints aren't met.
+type AuditEntryMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m AuditEntryMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m AuditEntryMultiError) AllErrors() []error { return m }
+
+// AuditEntryValidationError is the validation error returned by
+// AuditEntry.Validate if the designated constraints aren't met.
+type AuditEntryValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e AuditEntryValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e AuditEntryValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e AuditEntryValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e AuditEntryValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e AuditEntryValidationError) ErrorName() string { return "AuditEntryValidationError" }
+
+// Error satisfies the builtin error interface
+func (e AuditEntryValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sAuditEntry.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = AuditEntryValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = AuditEntryValidationError{}
+
+// Validate checks the field values on ListAuditLogRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListAuditLogRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListAuditLogRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListAuditLogRequestMultiError, or nil if none found.
+func (m *ListAuditLogRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListAuditLogRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if m.Page != nil {
+
+		if m.GetPage() < 1 {
+			err := ListAuditLogRequestValidationError{
+				field:  "Page",
+				reason: "value must be greater than or equal to 1",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PageSize != nil {
+
+		if val := m.GetPageSize(); val < 1 || val > 100 {
+			err := ListAuditLogRequestValidationError{
+				field:  "PageSize",
+				reason: "value must be inside range [1, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Actor != nil {
+
+		if utf8.RuneCountInString(m.GetActor()) > 64 {
+			err := ListAuditLogRequestValidationError{
+				field:  "Actor",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Action != nil {
+
+		if !_ListAuditLogRequest_Action_Pattern.MatchString(m.GetAction()) {
+			err := ListAuditLogRequestValidationError{
+				field:  "Action",
+				reason: "value does not match regex pattern \"^[a-z_]+\\\\.([a-z_]+|\\\\*)$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ResourceType != nil {
+
+		if !_ListAuditLogRequest_ResourceType_Pattern.MatchString(m.GetResourceType()) {
+			err := ListAuditLogRequestValidationError{
+				field:  "ResourceType",
+				reason: "value does not match regex pattern \"^[a-z_]{1,64}$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ResourceId != nil {
+
+		if err := m._validateUuid(m.GetResourceId()); err != nil {
+			err = ListAuditLogRequestValidationError{
+				field:  "ResourceId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateFrom != nil {
+
+		if utf8.RuneCountInString(m.GetDateFrom()) > 40 {
+			err := ListAuditLogRequestValidationError{
+				field:  "DateFrom",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateTo != nil {
+
+		if utf8.RuneCountInString(m.GetDateTo()) > 40 {
+			err := ListAuditLogRequestValidationError{
+				field:  "DateTo",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := ListAuditLogRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListAuditLogRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ListAuditLogRequest) _validateUuid(uuid string) error {
+	if matched := _workspace_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// ListAuditLogRequestMultiError is an error wrapping multiple validation
+// errors returned by ListAuditLogRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ListAuditLogRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListAuditLogRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListAuditLogRequestMultiError) AllErrors() []error { return m }
+
+// ListAuditLogRequestValidationError is the validation error returned by
+// ListAuditLogRequest.Validate if the designated constraints aren't met.
+type ListAuditLogRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListAuditLogRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListAuditLogRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListAuditLogRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListAuditLogRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListAuditLogRequestValidationError) ErrorName() string {
+	return "ListAuditLogRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListAuditLogRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListAuditLogRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListAuditLogRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListAuditLogRequestValidationError{}
+
+var _ListAuditLogRequest_Action_Pattern = regexp.MustCompile("^[a-z_]+\\.([a-z_]+|\\*)$")
+
+var _ListAuditLogRequest_ResourceType_Pattern = regexp.MustCompile("^[a-z_]{1,64}$")
+
+// Validate checks the field values on ListAuditLogResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListAuditLogResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListAuditLogResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListAuditLogResponseMultiError, or nil if none found.
+func (m *ListAuditLogResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListAuditLogResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	for idx, item := range m.GetData() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ListAuditLogResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ListAuditLogResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ListAuditLogResponseValidationError{
+					field:  fmt.Sprintf("Data[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for Total
+
+	// no validation rules for Page
+
+	// no validation rules for Limit
+
+	if len(errors) > 0 {
+		return ListAuditLogResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListAuditLogResponseMultiError is an error wrapping multiple validation
+// errors returned by ListAuditLogResponse.ValidateAll() if the designated
+// constraints aren't met.
+type ListAuditLogResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListAuditLogResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListAuditLogResponseMultiError) AllErrors() []error { return m }
+
+// ListAuditLogResponseValidationError is the validation error returned by
+// ListAuditLogResponse.Validate if the designated constraints aren't met.
+type ListAuditLogResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListAuditLogResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListAuditLogResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListAuditLogResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListAuditLogResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListAuditLogResponseValidationError) ErrorName() string {
+	return "ListAuditLogResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListAuditLogResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListAuditLogResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListAuditLogResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListAuditLogResponseValidationError{}
+
+// Validate checks the field values on ExportAuditLogRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ExportAuditLogRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ExportAuditLogRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ExportAuditLogRequestMultiError, or nil if none found.
+func (m *ExportAuditLogRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ExportAuditLogRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if m.Actor != nil {
+
+		if utf8.RuneCountInString(m.GetActor()) > 64 {
+			err := ExportAuditLogRequestValidationError{
+				field:  "Actor",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Action != nil {
+
+		if !_ExportAuditLogRequest_Action_Pattern.MatchString(m.GetAction()) {
+			err := ExportAuditLogRequestValidationError{
+				field:  "Action",
+				reason: "value does not match regex pattern \"^[a-z_]+\\\\.([a-z_]+|\\\\*)$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ResourceType != nil {
+
+		if !_ExportAuditLogRequest_ResourceType_Pattern.MatchString(m.GetResourceType()) {
+			err := ExportAuditLogRequestValidationError{
+				field:  "ResourceType",
+				reason: "value does not match regex pattern \"^[a-z_]{1,64}$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ResourceId != nil {
+
+		if err := m._validateUuid(m.GetResourceId()); err != nil {
+			err = ExportAuditLogRequestValidationError{
+				field:  "ResourceId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateFrom != nil {
+
+		if utf8.RuneCountInString(m.GetDateFrom()) > 40 {
+			err := ExportAuditLogRequestValidationError{
+				field:  "DateFrom",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateTo != nil {
+
+		if utf8.RuneCountInString(m.GetDateTo()) > 40 {
+			err := ExportAuditLogRequestValidationError{
+				field:  "DateTo",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := ExportAuditLogRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ExportAuditLogRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ExportAuditLogRequest) _validateUuid(uuid string) error {
+	if matched := _workspace_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// ExportAuditLogRequestMultiError is an error wrapping multiple validation
+// errors returned by ExportAuditLogRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ExportAuditLogRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ExportAuditLogRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ExportAuditLogRequestMultiError) AllErrors() []error { return m }
+
+// ExportAuditLogRequestValidationError is the validation error returned by
+// ExportAuditLogRequest.Validate if the designated constraints aren't met.
+type ExportAuditLogRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ExportAuditLogRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ExportAuditLogRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ExportAuditLogRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ExportAuditLogRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ExportAuditLogRequestValidationError) ErrorName() string {
+	return "ExportAuditLogRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ExportAuditLogRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sExportAuditLogRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ExportAuditLogRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ExportAuditLogRequestValidationError{}
+
+var _ExportAuditLogRequest_Action_Pattern = regexp.MustCompile("^[a-z_]+\\.([a-z_]+|\\*)$")
+
+var _ExportAuditLogRequest_ResourceType_Pattern = regexp.MustCompile("^[a-z_]{1,64}$")
+
 // Validate checks the field values on GetApiKeysRequest with the rules defined
 // in the proto definition for this message. If any rules are violated, the
 // first error encountered is returned, or nil if there are no violations.
@@ -195,6 +3421,8 @@ func (m *ApiKeys) validate(all bool) error {
 		}
 
 	}
+
+	// no validation rules for PublicKeyId
 
 	if len(errors) > 0 {
 		return ApiKeysMultiError(errors)
@@ -725,7 +3953,13 @@ func (m *CreatedApiKey) validate(all bool) error {
 		}
 	}
 
-	// no validation rules for SecretKey
+	if m.SecretKey != nil {
+		// no validation rules for SecretKey
+	}
+
+	if m.PublicKey != nil {
+		// no validation rules for PublicKey
+	}
 
 	if len(errors) > 0 {
 		return CreatedApiKeyMultiError(errors)
@@ -804,3 +4038,328 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = CreatedApiKeyValidationError{}
+
+// Validate checks the field values on RollApiKeyRequest with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *RollApiKeyRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RollApiKeyRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// RollApiKeyRequestMultiError, or nil if none found.
+func (m *RollApiKeyRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RollApiKeyRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for KeyId
+
+	if m.GraceHours != nil {
+
+		if val := m.GetGraceHours(); val < 0 || val > 72 {
+			err := RollApiKeyRequestValidationError{
+				field:  "GraceHours",
+				reason: "value must be inside range [0, 72]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return RollApiKeyRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// RollApiKeyRequestMultiError is an error wrapping multiple validation errors
+// returned by RollApiKeyRequest.ValidateAll() if the designated constraints
+// aren't met.
+type RollApiKeyRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RollApiKeyRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RollApiKeyRequestMultiError) AllErrors() []error { return m }
+
+// RollApiKeyRequestValidationError is the validation error returned by
+// RollApiKeyRequest.Validate if the designated constraints aren't met.
+type RollApiKeyRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RollApiKeyRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RollApiKeyRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RollApiKeyRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RollApiKeyRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RollApiKeyRequestValidationError) ErrorName() string {
+	return "RollApiKeyRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RollApiKeyRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRollApiKeyRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RollApiKeyRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RollApiKeyRequestValidationError{}
+
+// Validate checks the field values on RevokeApiKeyRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *RevokeApiKeyRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RevokeApiKeyRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// RevokeApiKeyRequestMultiError, or nil if none found.
+func (m *RevokeApiKeyRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RevokeApiKeyRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for KeyId
+
+	if len(errors) > 0 {
+		return RevokeApiKeyRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// RevokeApiKeyRequestMultiError is an error wrapping multiple validation
+// errors returned by RevokeApiKeyRequest.ValidateAll() if the designated
+// constraints aren't met.
+type RevokeApiKeyRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RevokeApiKeyRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RevokeApiKeyRequestMultiError) AllErrors() []error { return m }
+
+// RevokeApiKeyRequestValidationError is the validation error returned by
+// RevokeApiKeyRequest.Validate if the designated constraints aren't met.
+type RevokeApiKeyRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RevokeApiKeyRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RevokeApiKeyRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RevokeApiKeyRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RevokeApiKeyRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RevokeApiKeyRequestValidationError) ErrorName() string {
+	return "RevokeApiKeyRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RevokeApiKeyRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRevokeApiKeyRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RevokeApiKeyRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RevokeApiKeyRequestValidationError{}
+
+// Validate checks the field values on RevokeApiKeyResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *RevokeApiKeyResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RevokeApiKeyResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// RevokeApiKeyResponseMultiError, or nil if none found.
+func (m *RevokeApiKeyResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RevokeApiKeyResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return RevokeApiKeyResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// RevokeApiKeyResponseMultiError is an error wrapping multiple validation
+// errors returned by RevokeApiKeyResponse.ValidateAll() if the designated
+// constraints aren't met.
+type RevokeApiKeyResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RevokeApiKeyResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RevokeApiKeyResponseMultiError) AllErrors() []error { return m }
+
+// RevokeApiKeyResponseValidationError is the validation error returned by
+// RevokeApiKeyResponse.Validate if the designated constraints aren't met.
+type RevokeApiKeyResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RevokeApiKeyResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RevokeApiKeyResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RevokeApiKeyResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RevokeApiKeyResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RevokeApiKeyResponseValidationError) ErrorName() string {
+	return "RevokeApiKeyResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RevokeApiKeyResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRevokeApiKeyResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RevokeApiKeyResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RevokeApiKeyResponseValidationError{}

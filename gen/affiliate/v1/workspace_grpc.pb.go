@@ -8,6 +8,7 @@ package affiliatev1
 
 import (
 	context "context"
+	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -19,22 +20,75 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	WorkspaceService_GetApiKeys_FullMethodName   = "/affiliate.v1.WorkspaceService/GetApiKeys"
-	WorkspaceService_CreateApiKey_FullMethodName = "/affiliate.v1.WorkspaceService/CreateApiKey"
+	WorkspaceService_GetWorkspace_FullMethodName      = "/affiliate.v1.WorkspaceService/GetWorkspace"
+	WorkspaceService_UpdateWorkspace_FullMethodName   = "/affiliate.v1.WorkspaceService/UpdateWorkspace"
+	WorkspaceService_ListMembers_FullMethodName       = "/affiliate.v1.WorkspaceService/ListMembers"
+	WorkspaceService_UpdateMember_FullMethodName      = "/affiliate.v1.WorkspaceService/UpdateMember"
+	WorkspaceService_RemoveMember_FullMethodName      = "/affiliate.v1.WorkspaceService/RemoveMember"
+	WorkspaceService_TransferOwnership_FullMethodName = "/affiliate.v1.WorkspaceService/TransferOwnership"
+	WorkspaceService_ListInvites_FullMethodName       = "/affiliate.v1.WorkspaceService/ListInvites"
+	WorkspaceService_CreateInvite_FullMethodName      = "/affiliate.v1.WorkspaceService/CreateInvite"
+	WorkspaceService_RevokeInvite_FullMethodName      = "/affiliate.v1.WorkspaceService/RevokeInvite"
+	WorkspaceService_ListAuditLog_FullMethodName      = "/affiliate.v1.WorkspaceService/ListAuditLog"
+	WorkspaceService_ExportAuditLog_FullMethodName    = "/affiliate.v1.WorkspaceService/ExportAuditLog"
+	WorkspaceService_GetApiKeys_FullMethodName        = "/affiliate.v1.WorkspaceService/GetApiKeys"
+	WorkspaceService_CreateApiKey_FullMethodName      = "/affiliate.v1.WorkspaceService/CreateApiKey"
+	WorkspaceService_RollApiKey_FullMethodName        = "/affiliate.v1.WorkspaceService/RollApiKey"
+	WorkspaceService_RevokeApiKey_FullMethodName      = "/affiliate.v1.WorkspaceService/RevokeApiKey"
 )
 
 // WorkspaceServiceClient is the client API for WorkspaceService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// WorkspaceService manages what belongs to the merchant as a whole: for now its
-// API keys, of the mode that X-Mode names.
+// WorkspaceService manages what belongs to the merchant as a whole: its
+// settings, members and audit log, and its API keys of the mode that X-Mode
+// names.
 type WorkspaceServiceClient interface {
+	// GetWorkspace reads the settings.
+	GetWorkspace(ctx context.Context, in *GetWorkspaceRequest, opts ...grpc.CallOption) (*Workspace, error)
+	// UpdateWorkspace changes what is given: absent fields stay, null clears,
+	// arrays are replaced. A new currency or timezone changes nothing that exists.
+	UpdateWorkspace(ctx context.Context, in *UpdateWorkspaceRequest, opts ...grpc.CallOption) (*Workspace, error)
+	// ListMembers pages through the members, oldest first.
+	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
+	// UpdateMember gives a member another role, which acts on its next request.
+	// Errors: NOT_FOUND, FORBIDDEN when an admin touches an owner or makes one,
+	// LAST_OWNER.
+	UpdateMember(ctx context.Context, in *UpdateMemberRequest, opts ...grpc.CallOption) (*Member, error)
+	// RemoveMember takes a member out and ends its sessions at once. Removing
+	// oneself is leaving. Errors: as UpdateMember.
+	RemoveMember(ctx context.Context, in *RemoveMemberRequest, opts ...grpc.CallOption) (*RemoveMemberResponse, error)
+	// TransferOwnership makes another member an owner and the caller an admin.
+	// Errors: NOT_FOUND.
+	TransferOwnership(ctx context.Context, in *TransferOwnershipRequest, opts ...grpc.CallOption) (*Member, error)
+	// ListInvites pages through the invitations that can still be accepted,
+	// newest first. Their tokens are never shown again.
+	ListInvites(ctx context.Context, in *ListInvitesRequest, opts ...grpc.CallOption) (*ListInvitesResponse, error)
+	// CreateInvite invites an address as a member and gives the inviter the token
+	// to pass on, good for 7 days. An earlier invitation of the address ends.
+	// Errors: EMAIL_TAKEN, FORBIDDEN when an admin invites an owner.
+	CreateInvite(ctx context.Context, in *CreateInviteRequest, opts ...grpc.CallOption) (*CreatedInvite, error)
+	// RevokeInvite ends an invitation. Errors: NOT_FOUND, also when it was used.
+	RevokeInvite(ctx context.Context, in *RevokeInviteRequest, opts ...grpc.CallOption) (*RevokeInviteResponse, error)
+	// ListAuditLog pages through what was changed in the mode and in the workspace
+	// as a whole, newest first. The log is append-only.
+	ListAuditLog(ctx context.Context, in *ListAuditLogRequest, opts ...grpc.CallOption) (*ListAuditLogResponse, error)
+	// ExportAuditLog streams the same, with the same filters, as CSV (RFC 4180).
+	ExportAuditLog(ctx context.Context, in *ExportAuditLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
 	// GetApiKeys reads the mode's public key and lists its secret keys.
 	GetApiKeys(ctx context.Context, in *GetApiKeysRequest, opts ...grpc.CallOption) (*ApiKeys, error)
 	// CreateApiKey makes a secret key and shows it this once. Errors:
 	// API_KEY_LIMIT_EXCEEDED at ten active keys of the mode.
 	CreateApiKey(ctx context.Context, in *CreateApiKeyRequest, opts ...grpc.CallOption) (*CreatedApiKey, error)
+	// RollApiKey replaces a key, secret or public, by a new one of the same name;
+	// the old one works for the grace and then stops. A secret key in its grace
+	// still counts among the ten. Errors: NOT_FOUND for a key that is not active,
+	// API_KEY_LIMIT_EXCEEDED.
+	RollApiKey(ctx context.Context, in *RollApiKeyRequest, opts ...grpc.CallOption) (*CreatedApiKey, error)
+	// RevokeApiKey stops a secret key at once. The public key can only be rolled.
+	// Errors: NOT_FOUND, also when it was revoked before.
+	RevokeApiKey(ctx context.Context, in *RevokeApiKeyRequest, opts ...grpc.CallOption) (*RevokeApiKeyResponse, error)
 }
 
 type workspaceServiceClient struct {
@@ -44,6 +98,125 @@ type workspaceServiceClient struct {
 func NewWorkspaceServiceClient(cc grpc.ClientConnInterface) WorkspaceServiceClient {
 	return &workspaceServiceClient{cc}
 }
+
+func (c *workspaceServiceClient) GetWorkspace(ctx context.Context, in *GetWorkspaceRequest, opts ...grpc.CallOption) (*Workspace, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Workspace)
+	err := c.cc.Invoke(ctx, WorkspaceService_GetWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) UpdateWorkspace(ctx context.Context, in *UpdateWorkspaceRequest, opts ...grpc.CallOption) (*Workspace, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Workspace)
+	err := c.cc.Invoke(ctx, WorkspaceService_UpdateWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListMembersResponse)
+	err := c.cc.Invoke(ctx, WorkspaceService_ListMembers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) UpdateMember(ctx context.Context, in *UpdateMemberRequest, opts ...grpc.CallOption) (*Member, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Member)
+	err := c.cc.Invoke(ctx, WorkspaceService_UpdateMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) RemoveMember(ctx context.Context, in *RemoveMemberRequest, opts ...grpc.CallOption) (*RemoveMemberResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveMemberResponse)
+	err := c.cc.Invoke(ctx, WorkspaceService_RemoveMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) TransferOwnership(ctx context.Context, in *TransferOwnershipRequest, opts ...grpc.CallOption) (*Member, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Member)
+	err := c.cc.Invoke(ctx, WorkspaceService_TransferOwnership_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) ListInvites(ctx context.Context, in *ListInvitesRequest, opts ...grpc.CallOption) (*ListInvitesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListInvitesResponse)
+	err := c.cc.Invoke(ctx, WorkspaceService_ListInvites_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) CreateInvite(ctx context.Context, in *CreateInviteRequest, opts ...grpc.CallOption) (*CreatedInvite, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreatedInvite)
+	err := c.cc.Invoke(ctx, WorkspaceService_CreateInvite_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) RevokeInvite(ctx context.Context, in *RevokeInviteRequest, opts ...grpc.CallOption) (*RevokeInviteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeInviteResponse)
+	err := c.cc.Invoke(ctx, WorkspaceService_RevokeInvite_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) ListAuditLog(ctx context.Context, in *ListAuditLogRequest, opts ...grpc.CallOption) (*ListAuditLogResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAuditLogResponse)
+	err := c.cc.Invoke(ctx, WorkspaceService_ListAuditLog_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) ExportAuditLog(ctx context.Context, in *ExportAuditLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &WorkspaceService_ServiceDesc.Streams[0], WorkspaceService_ExportAuditLog_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportAuditLogRequest, httpbody.HttpBody]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type WorkspaceService_ExportAuditLogClient = grpc.ServerStreamingClient[httpbody.HttpBody]
 
 func (c *workspaceServiceClient) GetApiKeys(ctx context.Context, in *GetApiKeysRequest, opts ...grpc.CallOption) (*ApiKeys, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -65,18 +238,78 @@ func (c *workspaceServiceClient) CreateApiKey(ctx context.Context, in *CreateApi
 	return out, nil
 }
 
+func (c *workspaceServiceClient) RollApiKey(ctx context.Context, in *RollApiKeyRequest, opts ...grpc.CallOption) (*CreatedApiKey, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreatedApiKey)
+	err := c.cc.Invoke(ctx, WorkspaceService_RollApiKey_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) RevokeApiKey(ctx context.Context, in *RevokeApiKeyRequest, opts ...grpc.CallOption) (*RevokeApiKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeApiKeyResponse)
+	err := c.cc.Invoke(ctx, WorkspaceService_RevokeApiKey_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // WorkspaceServiceServer is the server API for WorkspaceService service.
 // All implementations must embed UnimplementedWorkspaceServiceServer
 // for forward compatibility.
 //
-// WorkspaceService manages what belongs to the merchant as a whole: for now its
-// API keys, of the mode that X-Mode names.
+// WorkspaceService manages what belongs to the merchant as a whole: its
+// settings, members and audit log, and its API keys of the mode that X-Mode
+// names.
 type WorkspaceServiceServer interface {
+	// GetWorkspace reads the settings.
+	GetWorkspace(context.Context, *GetWorkspaceRequest) (*Workspace, error)
+	// UpdateWorkspace changes what is given: absent fields stay, null clears,
+	// arrays are replaced. A new currency or timezone changes nothing that exists.
+	UpdateWorkspace(context.Context, *UpdateWorkspaceRequest) (*Workspace, error)
+	// ListMembers pages through the members, oldest first.
+	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
+	// UpdateMember gives a member another role, which acts on its next request.
+	// Errors: NOT_FOUND, FORBIDDEN when an admin touches an owner or makes one,
+	// LAST_OWNER.
+	UpdateMember(context.Context, *UpdateMemberRequest) (*Member, error)
+	// RemoveMember takes a member out and ends its sessions at once. Removing
+	// oneself is leaving. Errors: as UpdateMember.
+	RemoveMember(context.Context, *RemoveMemberRequest) (*RemoveMemberResponse, error)
+	// TransferOwnership makes another member an owner and the caller an admin.
+	// Errors: NOT_FOUND.
+	TransferOwnership(context.Context, *TransferOwnershipRequest) (*Member, error)
+	// ListInvites pages through the invitations that can still be accepted,
+	// newest first. Their tokens are never shown again.
+	ListInvites(context.Context, *ListInvitesRequest) (*ListInvitesResponse, error)
+	// CreateInvite invites an address as a member and gives the inviter the token
+	// to pass on, good for 7 days. An earlier invitation of the address ends.
+	// Errors: EMAIL_TAKEN, FORBIDDEN when an admin invites an owner.
+	CreateInvite(context.Context, *CreateInviteRequest) (*CreatedInvite, error)
+	// RevokeInvite ends an invitation. Errors: NOT_FOUND, also when it was used.
+	RevokeInvite(context.Context, *RevokeInviteRequest) (*RevokeInviteResponse, error)
+	// ListAuditLog pages through what was changed in the mode and in the workspace
+	// as a whole, newest first. The log is append-only.
+	ListAuditLog(context.Context, *ListAuditLogRequest) (*ListAuditLogResponse, error)
+	// ExportAuditLog streams the same, with the same filters, as CSV (RFC 4180).
+	ExportAuditLog(*ExportAuditLogRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
 	// GetApiKeys reads the mode's public key and lists its secret keys.
 	GetApiKeys(context.Context, *GetApiKeysRequest) (*ApiKeys, error)
 	// CreateApiKey makes a secret key and shows it this once. Errors:
 	// API_KEY_LIMIT_EXCEEDED at ten active keys of the mode.
 	CreateApiKey(context.Context, *CreateApiKeyRequest) (*CreatedApiKey, error)
+	// RollApiKey replaces a key, secret or public, by a new one of the same name;
+	// the old one works for the grace and then stops. A secret key in its grace
+	// still counts among the ten. Errors: NOT_FOUND for a key that is not active,
+	// API_KEY_LIMIT_EXCEEDED.
+	RollApiKey(context.Context, *RollApiKeyRequest) (*CreatedApiKey, error)
+	// RevokeApiKey stops a secret key at once. The public key can only be rolled.
+	// Errors: NOT_FOUND, also when it was revoked before.
+	RevokeApiKey(context.Context, *RevokeApiKeyRequest) (*RevokeApiKeyResponse, error)
 	mustEmbedUnimplementedWorkspaceServiceServer()
 }
 
@@ -87,11 +320,50 @@ type WorkspaceServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedWorkspaceServiceServer struct{}
 
+func (UnimplementedWorkspaceServiceServer) GetWorkspace(context.Context, *GetWorkspaceRequest) (*Workspace, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetWorkspace not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) UpdateWorkspace(context.Context, *UpdateWorkspaceRequest) (*Workspace, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateWorkspace not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListMembers not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) UpdateMember(context.Context, *UpdateMemberRequest) (*Member, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateMember not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) RemoveMember(context.Context, *RemoveMemberRequest) (*RemoveMemberResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveMember not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) TransferOwnership(context.Context, *TransferOwnershipRequest) (*Member, error) {
+	return nil, status.Error(codes.Unimplemented, "method TransferOwnership not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) ListInvites(context.Context, *ListInvitesRequest) (*ListInvitesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListInvites not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) CreateInvite(context.Context, *CreateInviteRequest) (*CreatedInvite, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateInvite not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) RevokeInvite(context.Context, *RevokeInviteRequest) (*RevokeInviteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeInvite not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) ListAuditLog(context.Context, *ListAuditLogRequest) (*ListAuditLogResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAuditLog not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) ExportAuditLog(*ExportAuditLogRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return status.Error(codes.Unimplemented, "method ExportAuditLog not implemented")
+}
 func (UnimplementedWorkspaceServiceServer) GetApiKeys(context.Context, *GetApiKeysRequest) (*ApiKeys, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetApiKeys not implemented")
 }
 func (UnimplementedWorkspaceServiceServer) CreateApiKey(context.Context, *CreateApiKeyRequest) (*CreatedApiKey, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateApiKey not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) RollApiKey(context.Context, *RollApiKeyRequest) (*CreatedApiKey, error) {
+	return nil, status.Error(codes.Unimplemented, "method RollApiKey not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) RevokeApiKey(context.Context, *RevokeApiKeyRequest) (*RevokeApiKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeApiKey not implemented")
 }
 func (UnimplementedWorkspaceServiceServer) mustEmbedUnimplementedWorkspaceServiceServer() {}
 func (UnimplementedWorkspaceServiceServer) testEmbeddedByValue()                          {}
@@ -113,6 +385,197 @@ func RegisterWorkspaceServiceServer(s grpc.ServiceRegistrar, srv WorkspaceServic
 	}
 	s.RegisterService(&WorkspaceService_ServiceDesc, srv)
 }
+
+func _WorkspaceService_GetWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).GetWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_GetWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).GetWorkspace(ctx, req.(*GetWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_UpdateWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).UpdateWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_UpdateWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).UpdateWorkspace(ctx, req.(*UpdateWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_ListMembers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListMembersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).ListMembers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_ListMembers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).ListMembers(ctx, req.(*ListMembersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_UpdateMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateMemberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).UpdateMember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_UpdateMember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).UpdateMember(ctx, req.(*UpdateMemberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_RemoveMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveMemberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).RemoveMember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_RemoveMember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).RemoveMember(ctx, req.(*RemoveMemberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_TransferOwnership_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TransferOwnershipRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).TransferOwnership(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_TransferOwnership_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).TransferOwnership(ctx, req.(*TransferOwnershipRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_ListInvites_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListInvitesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).ListInvites(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_ListInvites_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).ListInvites(ctx, req.(*ListInvitesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_CreateInvite_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateInviteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).CreateInvite(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_CreateInvite_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).CreateInvite(ctx, req.(*CreateInviteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_RevokeInvite_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeInviteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).RevokeInvite(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_RevokeInvite_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).RevokeInvite(ctx, req.(*RevokeInviteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_ListAuditLog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAuditLogRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).ListAuditLog(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_ListAuditLog_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).ListAuditLog(ctx, req.(*ListAuditLogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_ExportAuditLog_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportAuditLogRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(WorkspaceServiceServer).ExportAuditLog(m, &grpc.GenericServerStream[ExportAuditLogRequest, httpbody.HttpBody]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type WorkspaceService_ExportAuditLogServer = grpc.ServerStreamingServer[httpbody.HttpBody]
 
 func _WorkspaceService_GetApiKeys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetApiKeysRequest)
@@ -150,6 +613,42 @@ func _WorkspaceService_CreateApiKey_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _WorkspaceService_RollApiKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RollApiKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).RollApiKey(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_RollApiKey_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).RollApiKey(ctx, req.(*RollApiKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_RevokeApiKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeApiKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).RevokeApiKey(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_RevokeApiKey_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).RevokeApiKey(ctx, req.(*RevokeApiKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // WorkspaceService_ServiceDesc is the grpc.ServiceDesc for WorkspaceService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -158,6 +657,46 @@ var WorkspaceService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*WorkspaceServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
+			MethodName: "GetWorkspace",
+			Handler:    _WorkspaceService_GetWorkspace_Handler,
+		},
+		{
+			MethodName: "UpdateWorkspace",
+			Handler:    _WorkspaceService_UpdateWorkspace_Handler,
+		},
+		{
+			MethodName: "ListMembers",
+			Handler:    _WorkspaceService_ListMembers_Handler,
+		},
+		{
+			MethodName: "UpdateMember",
+			Handler:    _WorkspaceService_UpdateMember_Handler,
+		},
+		{
+			MethodName: "RemoveMember",
+			Handler:    _WorkspaceService_RemoveMember_Handler,
+		},
+		{
+			MethodName: "TransferOwnership",
+			Handler:    _WorkspaceService_TransferOwnership_Handler,
+		},
+		{
+			MethodName: "ListInvites",
+			Handler:    _WorkspaceService_ListInvites_Handler,
+		},
+		{
+			MethodName: "CreateInvite",
+			Handler:    _WorkspaceService_CreateInvite_Handler,
+		},
+		{
+			MethodName: "RevokeInvite",
+			Handler:    _WorkspaceService_RevokeInvite_Handler,
+		},
+		{
+			MethodName: "ListAuditLog",
+			Handler:    _WorkspaceService_ListAuditLog_Handler,
+		},
+		{
 			MethodName: "GetApiKeys",
 			Handler:    _WorkspaceService_GetApiKeys_Handler,
 		},
@@ -165,7 +704,21 @@ var WorkspaceService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "CreateApiKey",
 			Handler:    _WorkspaceService_CreateApiKey_Handler,
 		},
+		{
+			MethodName: "RollApiKey",
+			Handler:    _WorkspaceService_RollApiKey_Handler,
+		},
+		{
+			MethodName: "RevokeApiKey",
+			Handler:    _WorkspaceService_RevokeApiKey_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "ExportAuditLog",
+			Handler:       _WorkspaceService_ExportAuditLog_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "affiliate/v1/workspace.proto",
 }

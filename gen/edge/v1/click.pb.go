@@ -139,7 +139,7 @@ type Click struct {
 	WorkspaceId   []byte `protobuf:"bytes,3,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	ProgramId     []byte `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId []byte `protobuf:"bytes,5,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// Empty for the participant's default link.
+	// Empty when the edge was blind.
 	LinkId []byte `protobuf:"bytes,6,opt,name=link_id,json=linkId,proto3" json:"link_id,omitempty"`
 	// Case-folded code, as sent.
 	ReferralCode string `protobuf:"bytes,7,opt,name=referral_code,json=referralCode,proto3" json:"referral_code,omitempty"`
@@ -174,8 +174,10 @@ type Click struct {
 	OccurredAtMs int64 `protobuf:"varint,26,opt,name=occurred_at_ms,json=occurredAtMs,proto3" json:"occurred_at_ms,omitempty"`
 	// Days of the programme's attribution window at the click; 0 when unresolved.
 	AttributionWindowDays int32 `protobuf:"varint,27,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// The page's origin is not in the workspace's list (originPolicy observe).
+	ForeignOrigin bool `protobuf:"varint,28,opt,name=foreign_origin,json=foreignOrigin,proto3" json:"foreign_origin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Click) Reset() {
@@ -397,6 +399,13 @@ func (x *Click) GetAttributionWindowDays() int32 {
 	return 0
 }
 
+func (x *Click) GetForeignOrigin() bool {
+	if x != nil {
+		return x.ForeignOrigin
+	}
+	return false
+}
+
 // ClickBatch is one stream entry: what one group commit at the edge made
 // durable together.
 type ClickBatch struct {
@@ -447,7 +456,7 @@ var File_edge_v1_click_proto protoreflect.FileDescriptor
 
 const file_edge_v1_click_proto_rawDesc = "" +
 	"\n" +
-	"\x13edge/v1/click.proto\x12\aedge.v1\"\xe7\x06\n" +
+	"\x13edge/v1/click.proto\x12\aedge.v1\"\x8e\a\n" +
 	"\x05Click\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12!\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\r.edge.v1.ModeR\x04mode\x12!\n" +
@@ -483,7 +492,8 @@ const file_edge_v1_click_proto_rawDesc = "" +
 	"\n" +
 	"bot_reason\x18\x19 \x01(\tR\tbotReason\x12$\n" +
 	"\x0eoccurred_at_ms\x18\x1a \x01(\x03R\foccurredAtMs\x126\n" +
-	"\x17attribution_window_days\x18\x1b \x01(\x05R\x15attributionWindowDays\"4\n" +
+	"\x17attribution_window_days\x18\x1b \x01(\x05R\x15attributionWindowDays\x12%\n" +
+	"\x0eforeign_origin\x18\x1c \x01(\bR\rforeignOrigin\"4\n" +
 	"\n" +
 	"ClickBatch\x12&\n" +
 	"\x06clicks\x18\x01 \x03(\v2\x0e.edge.v1.ClickR\x06clicks*:\n" +

@@ -110,6 +110,8 @@ func (m *Click) validate(all bool) error {
 
 	// no validation rules for AttributionWindowDays
 
+	// no validation rules for ForeignOrigin
+
 	if len(errors) > 0 {
 		return ClickMultiError(errors)
 	}

@@ -27,9 +27,17 @@ type PublicKeyEntry struct {
 	WorkspaceId []byte                 `protobuf:"bytes,1,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	Mode        Mode                   `protobuf:"varint,2,opt,name=mode,proto3,enum=edge.v1.Mode" json:"mode,omitempty"`
 	// Revoked keys stay as tombstones until they are forgotten.
-	Revoked       bool `protobuf:"varint,3,opt,name=revoked,proto3" json:"revoked,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Revoked bool `protobuf:"varint,3,opt,name=revoked,proto3" json:"revoked,omitempty"`
+	// When a key that was rolled stops, Unix milliseconds UTC; 0: it does not end
+	// by itself.
+	ExpiresAtMs int64 `protobuf:"varint,4,opt,name=expires_at_ms,json=expiresAtMs,proto3" json:"expires_at_ms,omitempty"`
+	// Origins of the merchant's pages; *. in a host stands for any subdomain.
+	// Empty: none is foreign.
+	AllowedOrigins []string `protobuf:"bytes,5,rep,name=allowed_origins,json=allowedOrigins,proto3" json:"allowed_origins,omitempty"`
+	// Whether clicks of other origins are refused, or else marked.
+	EnforceOrigins bool `protobuf:"varint,6,opt,name=enforce_origins,json=enforceOrigins,proto3" json:"enforce_origins,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PublicKeyEntry) Reset() {
@@ -83,6 +91,27 @@ func (x *PublicKeyEntry) GetRevoked() bool {
 	return false
 }
 
+func (x *PublicKeyEntry) GetExpiresAtMs() int64 {
+	if x != nil {
+		return x.ExpiresAtMs
+	}
+	return 0
+}
+
+func (x *PublicKeyEntry) GetAllowedOrigins() []string {
+	if x != nil {
+		return x.AllowedOrigins
+	}
+	return nil
+}
+
+func (x *PublicKeyEntry) GetEnforceOrigins() bool {
+	if x != nil {
+		return x.EnforceOrigins
+	}
+	return false
+}
+
 // ReferralCodeEntry says what a referral code of one workspace and mode leads
 // to. Only codes of active programmes are in the directory as active; others
 // answer like unknown ones.
@@ -97,8 +126,10 @@ type ReferralCodeEntry struct {
 	// last_click or first_click: tells the browser script whether a later click
 	// replaces its cookie.
 	AttributionModel string `protobuf:"bytes,6,opt,name=attribution_model,json=attributionModel,proto3" json:"attribution_model,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What the participant's promo code saves the visitor; absent without one.
+	Discount      *Discount `protobuf:"bytes,7,opt,name=discount,proto3" json:"discount,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReferralCodeEntry) Reset() {
@@ -173,6 +204,256 @@ func (x *ReferralCodeEntry) GetAttributionModel() string {
 	return ""
 }
 
+func (x *ReferralCodeEntry) GetDiscount() *Discount {
+	if x != nil {
+		return x.Discount
+	}
+	return nil
+}
+
+// Discount is a promo code that a landing page may offer.
+type Discount struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	PromoCode string                 `protobuf:"bytes,1,opt,name=promo_code,json=promoCode,proto3" json:"promo_code,omitempty"`
+	// percentage or fixed.
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// Basis points, or minor units of currency.
+	Value    int64  `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
+	Currency string `protobuf:"bytes,4,opt,name=currency,proto3" json:"currency,omitempty"`
+	// Last instant of the code, Unix milliseconds UTC; 0: no end.
+	ExpiresAtMs   int64 `protobuf:"varint,5,opt,name=expires_at_ms,json=expiresAtMs,proto3" json:"expires_at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Discount) Reset() {
+	*x = Discount{}
+	mi := &file_edge_v1_directory_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Discount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Discount) ProtoMessage() {}
+
+func (x *Discount) ProtoReflect() protoreflect.Message {
+	mi := &file_edge_v1_directory_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Discount.ProtoReflect.Descriptor instead.
+func (*Discount) Descriptor() ([]byte, []int) {
+	return file_edge_v1_directory_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Discount) GetPromoCode() string {
+	if x != nil {
+		return x.PromoCode
+	}
+	return ""
+}
+
+func (x *Discount) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Discount) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *Discount) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *Discount) GetExpiresAtMs() int64 {
+	if x != nil {
+		return x.ExpiresAtMs
+	}
+	return 0
+}
+
+// LinkEntry says where a short link leads and what a click on it is. The key is
+// unique over the deployment, so it brings workspace and mode with it.
+type LinkEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkspaceId   []byte                 `protobuf:"bytes,1,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	Mode          Mode                   `protobuf:"varint,2,opt,name=mode,proto3,enum=edge.v1.Mode" json:"mode,omitempty"`
+	ProgramId     []byte                 `protobuf:"bytes,3,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ParticipantId []byte                 `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	LinkId        []byte                 `protobuf:"bytes,5,opt,name=link_id,json=linkId,proto3" json:"link_id,omitempty"`
+	// Case-folded.
+	ReferralCode string `protobuf:"bytes,6,opt,name=referral_code,json=referralCode,proto3" json:"referral_code,omitempty"`
+	// The link's url: destination with code, sub id and campaign parameters.
+	// aff_click_id is added to it.
+	TargetUrl string `protobuf:"bytes,7,opt,name=target_url,json=targetUrl,proto3" json:"target_url,omitempty"`
+	// False while the programme is not active, the link is deleted, or its host is
+	// not allowed any more: an unknown link's answer.
+	Active                bool   `protobuf:"varint,8,opt,name=active,proto3" json:"active,omitempty"`
+	AttributionWindowDays int32  `protobuf:"varint,9,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
+	SubId                 string `protobuf:"bytes,10,opt,name=sub_id,json=subId,proto3" json:"sub_id,omitempty"`
+	UtmSource             string `protobuf:"bytes,11,opt,name=utm_source,json=utmSource,proto3" json:"utm_source,omitempty"`
+	UtmMedium             string `protobuf:"bytes,12,opt,name=utm_medium,json=utmMedium,proto3" json:"utm_medium,omitempty"`
+	UtmCampaign           string `protobuf:"bytes,13,opt,name=utm_campaign,json=utmCampaign,proto3" json:"utm_campaign,omitempty"`
+	UtmTerm               string `protobuf:"bytes,14,opt,name=utm_term,json=utmTerm,proto3" json:"utm_term,omitempty"`
+	UtmContent            string `protobuf:"bytes,15,opt,name=utm_content,json=utmContent,proto3" json:"utm_content,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
+}
+
+func (x *LinkEntry) Reset() {
+	*x = LinkEntry{}
+	mi := &file_edge_v1_directory_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinkEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinkEntry) ProtoMessage() {}
+
+func (x *LinkEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_edge_v1_directory_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinkEntry.ProtoReflect.Descriptor instead.
+func (*LinkEntry) Descriptor() ([]byte, []int) {
+	return file_edge_v1_directory_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *LinkEntry) GetWorkspaceId() []byte {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return nil
+}
+
+func (x *LinkEntry) GetMode() Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return Mode_MODE_UNSPECIFIED
+}
+
+func (x *LinkEntry) GetProgramId() []byte {
+	if x != nil {
+		return x.ProgramId
+	}
+	return nil
+}
+
+func (x *LinkEntry) GetParticipantId() []byte {
+	if x != nil {
+		return x.ParticipantId
+	}
+	return nil
+}
+
+func (x *LinkEntry) GetLinkId() []byte {
+	if x != nil {
+		return x.LinkId
+	}
+	return nil
+}
+
+func (x *LinkEntry) GetReferralCode() string {
+	if x != nil {
+		return x.ReferralCode
+	}
+	return ""
+}
+
+func (x *LinkEntry) GetTargetUrl() string {
+	if x != nil {
+		return x.TargetUrl
+	}
+	return ""
+}
+
+func (x *LinkEntry) GetActive() bool {
+	if x != nil {
+		return x.Active
+	}
+	return false
+}
+
+func (x *LinkEntry) GetAttributionWindowDays() int32 {
+	if x != nil {
+		return x.AttributionWindowDays
+	}
+	return 0
+}
+
+func (x *LinkEntry) GetSubId() string {
+	if x != nil {
+		return x.SubId
+	}
+	return ""
+}
+
+func (x *LinkEntry) GetUtmSource() string {
+	if x != nil {
+		return x.UtmSource
+	}
+	return ""
+}
+
+func (x *LinkEntry) GetUtmMedium() string {
+	if x != nil {
+		return x.UtmMedium
+	}
+	return ""
+}
+
+func (x *LinkEntry) GetUtmCampaign() string {
+	if x != nil {
+		return x.UtmCampaign
+	}
+	return ""
+}
+
+func (x *LinkEntry) GetUtmTerm() string {
+	if x != nil {
+		return x.UtmTerm
+	}
+	return ""
+}
+
+func (x *LinkEntry) GetUtmContent() string {
+	if x != nil {
+		return x.UtmContent
+	}
+	return ""
+}
+
 // SigningKeys are the public halves of the access token keys, so that a
 // collector can tell a real token of the wrong kind (403) from garbage (401).
 type SigningKeys struct {
@@ -184,7 +465,7 @@ type SigningKeys struct {
 
 func (x *SigningKeys) Reset() {
 	*x = SigningKeys{}
-	mi := &file_edge_v1_directory_proto_msgTypes[2]
+	mi := &file_edge_v1_directory_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -196,7 +477,7 @@ func (x *SigningKeys) String() string {
 func (*SigningKeys) ProtoMessage() {}
 
 func (x *SigningKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_edge_v1_directory_proto_msgTypes[2]
+	mi := &file_edge_v1_directory_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -209,7 +490,7 @@ func (x *SigningKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKeys.ProtoReflect.Descriptor instead.
 func (*SigningKeys) Descriptor() ([]byte, []int) {
-	return file_edge_v1_directory_proto_rawDescGZIP(), []int{2}
+	return file_edge_v1_directory_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SigningKeys) GetKeys() []*SigningKey {
@@ -229,7 +510,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_edge_v1_directory_proto_msgTypes[3]
+	mi := &file_edge_v1_directory_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -241,7 +522,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_edge_v1_directory_proto_msgTypes[3]
+	mi := &file_edge_v1_directory_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -254,7 +535,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_edge_v1_directory_proto_rawDescGZIP(), []int{3}
+	return file_edge_v1_directory_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -275,11 +556,14 @@ var File_edge_v1_directory_proto protoreflect.FileDescriptor
 
 const file_edge_v1_directory_proto_rawDesc = "" +
 	"\n" +
-	"\x17edge/v1/directory.proto\x12\aedge.v1\x1a\x13edge/v1/click.proto\"p\n" +
+	"\x17edge/v1/directory.proto\x12\aedge.v1\x1a\x13edge/v1/click.proto\"\xe6\x01\n" +
 	"\x0ePublicKeyEntry\x12!\n" +
 	"\fworkspace_id\x18\x01 \x01(\fR\vworkspaceId\x12!\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\r.edge.v1.ModeR\x04mode\x12\x18\n" +
-	"\arevoked\x18\x03 \x01(\bR\arevoked\"\xef\x01\n" +
+	"\arevoked\x18\x03 \x01(\bR\arevoked\x12\"\n" +
+	"\rexpires_at_ms\x18\x04 \x01(\x03R\vexpiresAtMs\x12'\n" +
+	"\x0fallowed_origins\x18\x05 \x03(\tR\x0eallowedOrigins\x12'\n" +
+	"\x0fenforce_origins\x18\x06 \x01(\bR\x0eenforceOrigins\"\x9e\x02\n" +
 	"\x11ReferralCodeEntry\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\fR\tprogramId\x12%\n" +
@@ -287,7 +571,37 @@ const file_edge_v1_directory_proto_rawDesc = "" +
 	"\alink_id\x18\x03 \x01(\fR\x06linkId\x12\x16\n" +
 	"\x06active\x18\x04 \x01(\bR\x06active\x126\n" +
 	"\x17attribution_window_days\x18\x05 \x01(\x05R\x15attributionWindowDays\x12+\n" +
-	"\x11attribution_model\x18\x06 \x01(\tR\x10attributionModel\"6\n" +
+	"\x11attribution_model\x18\x06 \x01(\tR\x10attributionModel\x12-\n" +
+	"\bdiscount\x18\a \x01(\v2\x11.edge.v1.DiscountR\bdiscount\"\x93\x01\n" +
+	"\bDiscount\x12\x1d\n" +
+	"\n" +
+	"promo_code\x18\x01 \x01(\tR\tpromoCode\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\x03R\x05value\x12\x1a\n" +
+	"\bcurrency\x18\x04 \x01(\tR\bcurrency\x12\"\n" +
+	"\rexpires_at_ms\x18\x05 \x01(\x03R\vexpiresAtMs\"\xf8\x03\n" +
+	"\tLinkEntry\x12!\n" +
+	"\fworkspace_id\x18\x01 \x01(\fR\vworkspaceId\x12!\n" +
+	"\x04mode\x18\x02 \x01(\x0e2\r.edge.v1.ModeR\x04mode\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x03 \x01(\fR\tprogramId\x12%\n" +
+	"\x0eparticipant_id\x18\x04 \x01(\fR\rparticipantId\x12\x17\n" +
+	"\alink_id\x18\x05 \x01(\fR\x06linkId\x12#\n" +
+	"\rreferral_code\x18\x06 \x01(\tR\freferralCode\x12\x1d\n" +
+	"\n" +
+	"target_url\x18\a \x01(\tR\ttargetUrl\x12\x16\n" +
+	"\x06active\x18\b \x01(\bR\x06active\x126\n" +
+	"\x17attribution_window_days\x18\t \x01(\x05R\x15attributionWindowDays\x12\x15\n" +
+	"\x06sub_id\x18\n" +
+	" \x01(\tR\x05subId\x12\x1d\n" +
+	"\n" +
+	"utm_source\x18\v \x01(\tR\tutmSource\x12\x1d\n" +
+	"\n" +
+	"utm_medium\x18\f \x01(\tR\tutmMedium\x12!\n" +
+	"\futm_campaign\x18\r \x01(\tR\vutmCampaign\x12\x19\n" +
+	"\butm_term\x18\x0e \x01(\tR\autmTerm\x12\x1f\n" +
+	"\vutm_content\x18\x0f \x01(\tR\n" +
+	"utmContent\"6\n" +
 	"\vSigningKeys\x12'\n" +
 	"\x04keys\x18\x01 \x03(\v2\x13.edge.v1.SigningKeyR\x04keys\"L\n" +
 	"\n" +
@@ -307,22 +621,26 @@ func file_edge_v1_directory_proto_rawDescGZIP() []byte {
 	return file_edge_v1_directory_proto_rawDescData
 }
 
-var file_edge_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_edge_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_edge_v1_directory_proto_goTypes = []any{
 	(*PublicKeyEntry)(nil),    // 0: edge.v1.PublicKeyEntry
 	(*ReferralCodeEntry)(nil), // 1: edge.v1.ReferralCodeEntry
-	(*SigningKeys)(nil),       // 2: edge.v1.SigningKeys
-	(*SigningKey)(nil),        // 3: edge.v1.SigningKey
-	(Mode)(0),                 // 4: edge.v1.Mode
+	(*Discount)(nil),          // 2: edge.v1.Discount
+	(*LinkEntry)(nil),         // 3: edge.v1.LinkEntry
+	(*SigningKeys)(nil),       // 4: edge.v1.SigningKeys
+	(*SigningKey)(nil),        // 5: edge.v1.SigningKey
+	(Mode)(0),                 // 6: edge.v1.Mode
 }
 var file_edge_v1_directory_proto_depIdxs = []int32{
-	4, // 0: edge.v1.PublicKeyEntry.mode:type_name -> edge.v1.Mode
-	3, // 1: edge.v1.SigningKeys.keys:type_name -> edge.v1.SigningKey
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	6, // 0: edge.v1.PublicKeyEntry.mode:type_name -> edge.v1.Mode
+	2, // 1: edge.v1.ReferralCodeEntry.discount:type_name -> edge.v1.Discount
+	6, // 2: edge.v1.LinkEntry.mode:type_name -> edge.v1.Mode
+	5, // 3: edge.v1.SigningKeys.keys:type_name -> edge.v1.SigningKey
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_edge_v1_directory_proto_init() }
@@ -337,7 +655,7 @@ func file_edge_v1_directory_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_edge_v1_directory_proto_rawDesc), len(file_edge_v1_directory_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

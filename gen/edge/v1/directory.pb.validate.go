@@ -63,6 +63,10 @@ func (m *PublicKeyEntry) validate(all bool) error {
 
 	// no validation rules for Revoked
 
+	// no validation rules for ExpiresAtMs
+
+	// no validation rules for EnforceOrigins
+
 	if len(errors) > 0 {
 		return PublicKeyEntryMultiError(errors)
 	}
@@ -175,6 +179,35 @@ func (m *ReferralCodeEntry) validate(all bool) error {
 
 	// no validation rules for AttributionModel
 
+	if all {
+		switch v := interface{}(m.GetDiscount()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ReferralCodeEntryValidationError{
+					field:  "Discount",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ReferralCodeEntryValidationError{
+					field:  "Discount",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetDiscount()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ReferralCodeEntryValidationError{
+				field:  "Discount",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
 	if len(errors) > 0 {
 		return ReferralCodeEntryMultiError(errors)
 	}
@@ -254,6 +287,244 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = ReferralCodeEntryValidationError{}
+
+// Validate checks the field values on Discount with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *Discount) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on Discount with the rules defined in
+// the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in DiscountMultiError, or nil
+// if none found.
+func (m *Discount) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *Discount) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for PromoCode
+
+	// no validation rules for Type
+
+	// no validation rules for Value
+
+	// no validation rules for Currency
+
+	// no validation rules for ExpiresAtMs
+
+	if len(errors) > 0 {
+		return DiscountMultiError(errors)
+	}
+
+	return nil
+}
+
+// DiscountMultiError is an error wrapping multiple validation errors returned
+// by Discount.ValidateAll() if the designated constraints aren't met.
+type DiscountMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m DiscountMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m DiscountMultiError) AllErrors() []error { return m }
+
+// DiscountValidationError is the validation error returned by
+// Discount.Validate if the designated constraints aren't met.
+type DiscountValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e DiscountValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e DiscountValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e DiscountValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e DiscountValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e DiscountValidationError) ErrorName() string { return "DiscountValidationError" }
+
+// Error satisfies the builtin error interface
+func (e DiscountValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sDiscount.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = DiscountValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = DiscountValidationError{}
+
+// Validate checks the field values on LinkEntry with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *LinkEntry) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on LinkEntry with the rules defined in
+// the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in LinkEntryMultiError, or nil
+// if none found.
+func (m *LinkEntry) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *LinkEntry) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for WorkspaceId
+
+	// no validation rules for Mode
+
+	// no validation rules for ProgramId
+
+	// no validation rules for ParticipantId
+
+	// no validation rules for LinkId
+
+	// no validation rules for ReferralCode
+
+	// no validation rules for TargetUrl
+
+	// no validation rules for Active
+
+	// no validation rules for AttributionWindowDays
+
+	// no validation rules for SubId
+
+	// no validation rules for UtmSource
+
+	// no validation rules for UtmMedium
+
+	// no validation rules for UtmCampaign
+
+	// no validation rules for UtmTerm
+
+	// no validation rules for UtmContent
+
+	if len(errors) > 0 {
+		return LinkEntryMultiError(errors)
+	}
+
+	return nil
+}
+
+// LinkEntryMultiError is an error wrapping multiple validation errors returned
+// by LinkEntry.ValidateAll() if the designated constraints aren't met.
+type LinkEntryMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m LinkEntryMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m LinkEntryMultiError) AllErrors() []error { return m }
+
+// LinkEntryValidationError is the validation error returned by
+// LinkEntry.Validate if the designated constraints aren't met.
+type LinkEntryValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e LinkEntryValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e LinkEntryValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e LinkEntryValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e LinkEntryValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e LinkEntryValidationError) ErrorName() string { return "LinkEntryValidationError" }
+
+// Error satisfies the builtin error interface
+func (e LinkEntryValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sLinkEntry.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = LinkEntryValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = LinkEntryValidationError{}
 
 // Validate checks the field values on SigningKeys with the rules defined in
 // the proto definition for this message. If any rules are violated, the first

@@ -1,0 +1,53 @@
+package affiliate
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"time"
+)
+
+// InviteLife is how long an invitation can be accepted.
+const InviteLife = 7 * 24 * time.Hour
+
+// Invite is an invitation by e-mail address: of a member into a workspace, or of
+// a partner into a programme. Its token is known to whoever it was given to and
+// stored as a digest.
+type Invite struct {
+	ID        InviteID
+	Email     string // lower case
+	InvitedBy UserID
+	CreatedAt time.Time
+	ExpiresAt time.Time
+}
+
+// MemberInvite invites a member.
+type MemberInvite struct {
+	Invite
+	Workspace WorkspaceID
+	Role      Role
+}
+
+// ParticipantInvite invites a partner.
+type ParticipantInvite struct {
+	Invite
+	Scope        Scope
+	Program      ProgramID
+	Group        *GroupID
+	ReferralCode string // wished for, case-folded; empty: made from the partner's name
+}
+
+// inviteTokenPrefix lets a person, and a scanner for secrets, tell what it is.
+const inviteTokenPrefix = "inv_"
+
+// NewInviteToken makes a token of 256 random bits and the digest under which it
+// is found again.
+func NewInviteToken() (token string, digest [sha256.Size]byte) {
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // crypto/rand.Read never fails
+	token = inviteTokenPrefix + base64.RawURLEncoding.EncodeToString(random)
+	return token, DigestInviteToken(token)
+}
+
+// DigestInviteToken is what an invitation is looked up by.
+func DigestInviteToken(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
