@@ -36,6 +36,12 @@ const (
 	RoleViewer    Role = "viewer"
 )
 
+// MayManage reports whether a member of role r may invite, change and remove
+// members of another role, and give it: an admin everybody but owners.
+func (r Role) MayManage(other Role) bool {
+	return r == RoleOwner || r == RoleAdmin && other != RoleOwner
+}
+
 // User is an account. A merchant's user belongs to one workspace; a partner's
 // to none.
 type User struct {
@@ -49,17 +55,108 @@ type User struct {
 
 // Workspace is a merchant's tenancy.
 type Workspace struct {
-	ID        WorkspaceID
-	Name      string
-	Currency  string // ISO 4217
-	Timezone  string // IANA
-	CreatedAt time.Time
+	ID       WorkspaceID
+	Name     string
+	Currency string // ISO 4217
+	Timezone string // IANA
+	// AllowedOrigins are normal forms (ParseOrigin), each once; none: no origin
+	// is foreign.
+	AllowedOrigins []string
+	OriginPolicy   OriginPolicy
+	// TestMailRedirect is where mail of test mode goes, in lower case; nil:
+	// nowhere.
+	TestMailRedirect *string
+	Version          int // one more with every change of the settings
+	CreatedAt        time.Time
+	UpdatedAt        time.Time
+}
+
+// OriginPolicy is what happens to a click from a page whose origin is foreign.
+type OriginPolicy string
+
+// A foreign click is recorded and marked, or refused.
+const (
+	ObserveOrigins OriginPolicy = "observe"
+	EnforceOrigins OriginPolicy = "enforce"
+)
+
+// WorkspacePatch changes some settings. Name, currency and timezone cannot be
+// cleared; the policy goes back to ObserveOrigins.
+type WorkspacePatch struct {
+	Name             Change[string]
+	Currency         Change[string]
+	Timezone         Change[string]
+	AllowedOrigins   Change[[]string]
+	OriginPolicy     Change[OriginPolicy]
+	TestMailRedirect Change[string]
+}
+
+// Patch is w changed by patch; Version and UpdatedAt are the caller's.
+func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
+	var found Violations
+	for _, field := range []struct {
+		name   string
+		value  *string
+		change Change[string]
+	}{
+		{"name", &w.Name, patch.Name},
+		{"currency", &w.Currency, patch.Currency},
+		{"timezone", &w.Timezone, patch.Timezone},
+	} {
+		if *field.value = field.change.or(*field.value, ""); *field.value == "" {
+			found.Add(field.name, "is required")
+		}
+	}
+	w.AllowedOrigins = patch.AllowedOrigins.or(w.AllowedOrigins, []string{})
+	w.OriginPolicy = patch.OriginPolicy.or(w.OriginPolicy, ObserveOrigins)
+	w.TestMailRedirect = patch.TestMailRedirect.orNil(w.TestMailRedirect)
+	if w.OriginPolicy == EnforceOrigins && len(w.AllowedOrigins) == 0 {
+		found.Add("origin_policy", "enforce needs at least one allowed origin")
+	}
+	return w, found.Err()
+}
+
+// WorkspaceObject is a workspace as the audit log compares it.
+type WorkspaceObject struct {
+	Name             string       `json:"name"`
+	Currency         string       `json:"currency"`
+	Timezone         string       `json:"timezone"`
+	AllowedOrigins   []string     `json:"allowed_origins"`
+	OriginPolicy     OriginPolicy `json:"origin_policy"`
+	TestMailRedirect *string      `json:"test_mail_redirect"`
+}
+
+// Object is w as the audit log compares it.
+func (w Workspace) Object() WorkspaceObject {
+	origins := w.AllowedOrigins
+	if origins == nil {
+		origins = []string{}
+	}
+	return WorkspaceObject{
+		Name: w.Name, Currency: w.Currency, Timezone: w.Timezone,
+		AllowedOrigins: origins, OriginPolicy: w.OriginPolicy, TestMailRedirect: w.TestMailRedirect,
+	}
+}
+
+// ValidTimezone reports whether name is an IANA time zone.
+func ValidTimezone(name string) bool {
+	_, ok := loadZone(name)
+	return ok && name != ""
 }
 
 // Member is a user's place in a workspace.
 type Member struct {
 	Workspace Workspace
 	Role      Role
+}
+
+// TeamMember is a member as the others see it.
+type TeamMember struct {
+	ID        UserID
+	Name      string
+	Email     string // lower case
+	Role      Role
+	CreatedAt time.Time // when the user became a member
 }
 
 // Account is what a login looks at.
@@ -103,6 +200,7 @@ type APIKey struct {
 	LastUsedAt *time.Time // to the minute
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
+	RolledAt   *time.Time // when a successor was made, which it is once
 }
 
 // NewAPIKey is a key on its way into the database, with the digest under which
@@ -112,8 +210,12 @@ type NewAPIKey struct {
 	Digest [sha256.Size]byte
 }
 
-// MaxSecretKeys bounds the active secret keys of a mode.
+// MaxSecretKeys bounds the active secret keys of a mode, those in their grace
+// included.
 const MaxSecretKeys = 10
+
+// DefaultRollGrace is how long a key that was rolled goes on working.
+const DefaultRollGrace = 24 * time.Hour
 
 // Live reports whether the key opens anything at now.
 func (k APIKey) Live(now time.Time) bool {

@@ -8,14 +8,26 @@ import "time"
 //	                                   failing check is why it is rejected
 //	┌────────────┐
 //	│ click      │──▶ known ─▶ not after the event ─▶ inside its window ─┐
-//	├────────────┤                                                       ├─▶ programme active ─▶ participant not erased ─▶ eligible
-//	│ promo code │──▶ known ─────────────────────────────────────────────┘
+//	├────────────┤                                                       │
+//	│ promo code │──▶ known ─▶ active, not ended, not used up ───────────┼──▶ programme active ─▶ participant not erased ─▶ eligible
+//	├────────────┤                                                       │
+//	│ customer   │──▶ bound by an earlier event ─────────────────────────┘
 //	└────────────┘
-//	                 the first eligible signal wins; none: not attributed, for
-//	                 the reason of the signal that stands first
+//	                 the first eligible signal wins, the others are outranked;
+//	                 none: not attributed, for the reason of the reported signal
+//	                 that stands first
 //
-//	winner ─▶ attributed ─▶ participant approved ─▶ rules pay for the event ─▶ calculation ─▶ commission
-//	                              └─────────── no ──────────┴──▶ attributed, nothing earned
+//	┌────────────┐
+//	│ by hand    │──▶ participant not erased ─▶ wins; no signal is looked at
+//	└────────────┘
+//
+//	winner ─▶ attributed ─▶ participant approved ─▶ rules pay for the event ─▶ order large enough ─▶ within recurring bounds ─▶ rate ─▶ calculation ─▶ commission
+//	                                │                         │                       │                       │
+//	                                └────────── no ───────────┴───────────────────────┴───────────────────────┴──▶ attributed, nothing earned
+//
+// The order of the signals is that of the programme to which the first
+// resolvable one leads, see order. Under FirstClick a live binding stands
+// directly before a click that came after it.
 //
 // It is a pure function of what was found: the same inputs give the same
 // decision at any time, so a decision can be repeated, explained and simulated.
@@ -23,7 +35,7 @@ import "time"
 // suspended in that instant may still earn.
 
 // EngineVersion changes whenever the same inputs could give another decision.
-const EngineVersion = "1"
+const EngineVersion = "2"
 
 // ClickAfterConversionSlack is how much later than the event a click may have
 // been received: clocks differ, and a click from a journal is stamped by its edge.
@@ -99,8 +111,8 @@ type Earner struct {
 // Brought is what a participant has brought to a programme: conversions that
 // were not refunded in full, and their revenue in the programme's currency.
 type Brought struct {
-	Conversions  int64
-	RevenueCents int64
+	Conversions  int64 `json:"conversions"`
+	RevenueCents int64 `json:"revenue_cents"`
 }
 
 // FoundClick is a click of the workspace, in either mode, with its earner.
@@ -176,7 +188,8 @@ type AttributionInputs struct {
 // does not belong to. A report like that is refused; where refusing is too late
 // the signal counts as unknown.
 func (in AttributionInputs) OtherMode() bool {
-	return in.FoundClick != nil && in.FoundClick.Mode != in.Mode
+	return in.FoundClick != nil && in.FoundClick.Mode != in.Mode ||
+		in.FoundPromoCode != nil && in.FoundPromoCode.Mode != in.Mode
 }
 
 // Decision is the outcome of an attribution. Decisions are never changed: a
@@ -253,7 +266,8 @@ type TraceInputs struct {
 // TraceProgram is what of the programme entered the decision.
 type TraceProgram struct {
 	ID ProgramID `json:"id"`
-	// WindowDays is the window that the click was given.
+	// WindowDays is the window that the click was given; the programme's where no
+	// click decides.
 	WindowDays int `json:"window_days"`
 	// Model ranks a customer's binding against a later click; without a binding
 	// it changes nothing.
@@ -261,7 +275,8 @@ type TraceProgram struct {
 	Precedence SignalPrecedence `json:"precedence"`
 }
 
-// Candidate is a signal that could have won.
+// Candidate is a signal that could have won. Of a customer's binding At is when
+// it was made and ExpiresAt until when it beats a later click under FirstClick.
 type Candidate struct {
 	Type            Method             `json:"type"`
 	Click           *ClickID           `json:"click_id,omitempty"`
@@ -311,12 +326,12 @@ func Attribute(in AttributionInputs) Decision {
 		Steps:      []Step{},
 		Fraud:      []FraudSignal{},
 	}
-	var signals []signal
-	if in.Click != nil {
-		signals = append(signals, a.judgeClick())
+	if in.Assigned != nil {
+		return a.decide([]signal{a.judgeAssigned()})
 	}
-	if in.PromoCode != nil {
-		signals = append(signals, a.judgePromoCode())
+	var signals []signal
+	for _, method := range in.order() {
+		signals = append(signals, a.judge(method))
 	}
 	return a.decide(signals)
 }
@@ -327,111 +342,81 @@ type attribution struct {
 	trace Trace
 }
 
-// signal is a candidate with what it leads to; earner is nil when unknown.
-type signal struct {
-	Candidate
-	earner *Earner
-}
-
-// judgeClick judges the click that was reported, found or not.
-func (a *attribution) judgeClick() signal {
-	s := signal{Candidate: Candidate{Type: ByClick, Click: a.in.Click}}
-	click := a.in.FoundClick
-	if !a.check("click.known", click != nil && click.Mode == a.in.Mode, "click "+a.in.Click.String()) {
-		return s.rejected(WhyClickUnknown)
-	}
-	s.earner, s.Participant = &click.Earner, &click.Earner.Participant
-	s.At, s.ExpiresAt = &click.ReceivedAt, &click.ExpiresAt
-
-	latest := a.in.OccurredAt.Add(ClickAfterConversionSlack)
-	if !a.check("click.not_after_event", !click.ReceivedAt.After(latest),
-		"click "+FormatTime(click.ReceivedAt)+", event "+FormatTime(a.in.OccurredAt)) {
-		return s.rejected(WhyClickAfterConversion)
-	}
-	if !a.check("click.inside_window", !a.in.OccurredAt.After(click.ExpiresAt),
-		"event "+FormatTime(a.in.OccurredAt)+", window ends "+FormatTime(click.ExpiresAt)) {
-		return s.rejected(WhyClickExpired)
-	}
-	return a.judgeEarner(s)
-}
-
-// judgePromoCode judges the code that was reported. No programme has promo
-// codes, so none is known.
-func (a *attribution) judgePromoCode() signal {
-	s := signal{Candidate: Candidate{Type: ByPromoCode, PromoCode: a.in.PromoCode}}
-	a.check("promo_code.known", false, "promo code "+*a.in.PromoCode)
-	return s.rejected(WhyPromoCodeUnknown)
-}
-
-// judgeEarner makes the checks that every kind of signal has in common.
-func (a *attribution) judgeEarner(s signal) signal {
-	if !a.check("program.active", s.earner.ProgramStatus == ProgramActive, "programme is "+string(s.earner.ProgramStatus)) {
-		return s.rejected(WhyProgramInactive)
-	}
-	if !a.check("participant.not_erased", !s.earner.ParticipantErased, "participant "+s.earner.Participant.String()) {
-		return s.rejected(WhyParticipantErased)
-	}
-	s.Eligible = true
-	return s
-}
-
-// decide takes the first eligible signal, or refuses for the reason of the one
-// that stands first.
+// decide takes the first eligible signal, or refuses for the reason of the
+// reported one that stands first.
 func (a *attribution) decide(signals []signal) Decision {
+	d := Decision{EngineVersion: EngineVersion}
 	var deciding *signal
 	for i := range signals {
 		s := &signals[i]
-		switch {
-		case !s.Eligible:
-		case deciding == nil:
-			deciding = s
-		default:
-			*s = s.rejected(whyOutranked)
+		if s.Eligible {
+			if s.Type == ByPromoCode {
+				d.Redeems = &a.in.FoundPromoCode.ID
+			}
+			if deciding == nil {
+				deciding = s
+			} else {
+				*s = s.rejected(whyOutranked)
+			}
 		}
 		a.trace.Candidates = append(a.trace.Candidates, s.Candidate)
 	}
-	d := Decision{EngineVersion: EngineVersion}
+	because := ""
 	if deciding == nil {
-		if len(signals) == 0 {
-			panic("affiliate: a conversion without a signal is refused before it is attributed")
-		}
-		deciding = &signals[0]
+		deciding = firstReported(signals)
 		d.Reason = *deciding.RejectedBecause
 	} else {
 		d.Attributed = true
 		d.Method = &deciding.Type
 		d.Program, d.Participant = &deciding.earner.Program, &deciding.earner.Participant
 		d.Click, d.PromoCode = deciding.Click, deciding.PromoCode
-		d.Reason = a.earn(&d, deciding)
+		if deciding.Type == ByClick && !a.in.FoundClick.Link.IsZero() {
+			d.Link = &a.in.FoundClick.Link
+		}
+		d.RecurringIndex = a.in.recurringIndex(deciding.earner.Program)
+		d.Reason, because = a.earn(&d, deciding)
 	}
 	if deciding.Type == ByClick {
 		d.ClickedAt, d.ExpiresAt = deciding.At, deciding.ExpiresAt
 	}
 	if earner := deciding.earner; earner != nil {
-		a.trace.Program = &TraceProgram{ID: earner.Program, Model: earner.Model, Precedence: earner.Precedence}
-		if deciding.At != nil && deciding.ExpiresAt != nil {
+		a.trace.Program = &TraceProgram{
+			ID: earner.Program, WindowDays: earner.WindowDays, Model: earner.Model, Precedence: earner.Precedence,
+		}
+		if deciding.Type == ByClick {
 			a.trace.Program.WindowDays = int(deciding.ExpiresAt.Sub(*deciding.At) / (24 * time.Hour))
 		}
 	}
 	d.Trace = a.trace
-	d.Explanation = explain(a.in, d, signals, deciding)
+	d.Explanation = explain(a.in, d, signals, deciding, because)
 	return d
 }
 
-// earn computes what an attributed conversion earns and gives the reason.
-func (a *attribution) earn(d *Decision, winner *signal) AttributionReason {
-	earner := winner.earner
+// earn computes what an attributed conversion earns and gives the reason. Where
+// nothing is earned, because ends the sentence that says so.
+func (a *attribution) earn(d *Decision, winner *signal) (why AttributionReason, because string) {
+	earner := *winner.earner
 	if !a.check("participant.approved", earner.ParticipantStatus == ParticipantApproved,
 		"participant is "+string(earner.ParticipantStatus)) {
-		return WhyParticipantNotApproved
+		return WhyParticipantNotApproved, "the partner's participation in programme " + quoted(winner) + " is " + string(earner.ParticipantStatus)
 	}
-	if !a.check("rules.pay_for_event", earner.Rule.Rules.Pays(a.in.EventType), "event is "+string(a.in.EventType)) {
-		return WhyRuleNotApplicable
+	if why, because = a.judgeRules(earner, d.RecurringIndex); why != "" {
+		return why, "programme " + quoted(winner) + " " + because
 	}
-	calc := earner.Rule.Rules.Compute(a.in.Sale, earner.Currency)
-	d.Earns = &Earning{Earner: *earner, Calculation: calc}
+	calc := earner.calculate(a.in, d.RecurringIndex)
+	earner.Rule.Source = calc.Source
+	d.Earns = &Earning{Earner: earner, Calculation: calc}
 	a.trace.Rule, a.trace.Calculation = &earner.Rule, &calc
-	return WhyClickMatched
+	switch winner.Type {
+	case ByPromoCode:
+		return WhyPromoCodeMatched, ""
+	case ByCustomer:
+		return WhyCustomerBound, ""
+	case ByHand:
+		return WhyReassigned, ""
+	default:
+		return WhyClickMatched, ""
+	}
 }
 
 // check notes a check and gives its result.
@@ -442,11 +427,6 @@ func (a *attribution) check(name string, passed bool, detail string) bool {
 	}
 	a.trace.Steps = append(a.trace.Steps, Step{Order: len(a.trace.Steps) + 1, Check: name, Outcome: outcome, Detail: detail})
 	return passed
-}
-
-func (s signal) rejected(why AttributionReason) signal {
-	s.Eligible, s.RejectedBecause = false, &why
-	return s
 }
 
 func optional(s string) *string {

@@ -17,13 +17,16 @@ type Money struct {
 }
 
 // Share is the part of cents that a rate in basis points is, rounded once.
-func Share(cents, rateBps int64) int64 {
-	amount, ok := mulDiv(cents, rateBps, WholeBps)
+func Share(cents, rateBps int64) int64 { return mustMulDiv(cents, rateBps, WholeBps) }
+
+// mustMulDiv is mulDiv of amounts and rates, which are bounded where they come
+// in, far below what does not fit.
+func mustMulDiv(a, b, c int64) int64 {
+	result, ok := mulDiv(a, b, c)
 	if !ok {
-		// Amounts and rates are bounded where they come in, far below this.
 		panic("affiliate: a share does not fit into 64 bits")
 	}
-	return amount
+	return result
 }
 
 // mulDiv is a × b ÷ c, rounded half away from zero: the one rounding rule for

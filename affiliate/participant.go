@@ -105,6 +105,43 @@ type Application struct {
 	AcceptTerms  bool
 }
 
+// ParticipantPatch changes what a merchant keeps about a participant.
+type ParticipantPatch struct {
+	Note         Change[string]
+	Tags         Change[[]string]
+	Group        Change[GroupID]
+	Override     Change[Rate]
+	ReferralCode Change[string] // case-folded; there is always one, so clearing changes nothing
+}
+
+// Patch is p changed by patch. Whether the group is the programme's and the code
+// is free, only the database knows.
+func (p Participant) Patch(patch ParticipantPatch) Participant {
+	p.Note = patch.Note.orNil(p.Note)
+	if p.Note != nil && *p.Note == "" {
+		p.Note = nil
+	}
+	p.Tags = patch.Tags.or(p.Tags, []string{})
+	p.Group = patch.Group.orNil(p.Group)
+	p.Override = patch.Override.orNil(p.Override)
+	p.ReferralCode = patch.ReferralCode.or(p.ReferralCode, p.ReferralCode)
+	return p
+}
+
+// ParticipantDetails are what a patch changes, as the audit log compares it.
+type ParticipantDetails struct {
+	ReferralCode string   `json:"referral_code"`
+	Group        *GroupID `json:"group_id"`
+	Override     *Rate    `json:"commission_override"`
+	Tags         []string `json:"tags"`
+	Note         *string  `json:"note"`
+}
+
+// Details are p's.
+func (p Participant) Details() ParticipantDetails {
+	return ParticipantDetails{ReferralCode: p.ReferralCode, Group: p.Group, Override: p.Override, Tags: p.Tags, Note: p.Note}
+}
+
 // ParticipantObject is a participant as events carry it and the audit log
 // compares it.
 type ParticipantObject struct {

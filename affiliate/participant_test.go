@@ -2,10 +2,12 @@ package affiliate
 
 import (
 	"encoding/json"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -90,6 +92,35 @@ func TestMaskEmail(t *testing.T) {
 	} {
 		if got := MaskEmail(in); got != want {
 			t.Errorf("MaskEmail(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestPatchOfAParticipant(t *testing.T) {
+	group, bps := NewID[Group](time.UnixMilli(1)), int64(1250)
+	note, other, nothing := "calls back", "x", ""
+	override := Rate{Bps: &bps}
+	p := Participant{ReferralCode: "jane", Group: &group, Override: &override, Tags: []string{"vip"}, Note: &note}
+	for name, tc := range map[string]struct {
+		patch ParticipantPatch
+		want  ParticipantDetails
+	}{
+		"nothing": {ParticipantPatch{}, p.Details()},
+		"all": {
+			ParticipantPatch{Note: Set(other), Tags: Set([]string{"a"}), Group: Set(group), Override: Set(Rate{FlatCents: &bps}), ReferralCode: Set("j")},
+			ParticipantDetails{ReferralCode: "j", Group: &group, Override: &Rate{FlatCents: &bps}, Tags: []string{"a"}, Note: &other},
+		},
+		"cleared": {
+			ParticipantPatch{Note: Clear[string](), Tags: Clear[[]string](), Group: Clear[GroupID](), Override: Clear[Rate](), ReferralCode: Clear[string]()},
+			ParticipantDetails{ReferralCode: "jane", Tags: []string{}},
+		},
+		"an empty note is none": {
+			ParticipantPatch{Note: Set(nothing)},
+			ParticipantDetails{ReferralCode: "jane", Group: &group, Override: &override, Tags: []string{"vip"}},
+		},
+	} {
+		if got := p.Patch(tc.patch).Details(); !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 	}
 }

@@ -76,111 +76,6 @@ func TestProgramSlugsAreWellFormedAndDiffer(t *testing.T) {
 	})
 }
 
-func TestPercentIsExact(t *testing.T) {
-	for bps, want := range map[int64]json.Number{0: "0", 1: "0.01", 10: "0.1", 2000: "20", 1250: "12.5", 1234: "12.34", 10000: "100"} {
-		if got := Percent(bps); got != want {
-			t.Errorf("Percent(%d) = %s, want %s", bps, got, want)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		bps := rapid.Int64Range(0, WholeBps).Draw(t, "bps")
-		whole, cents, _ := strings.Cut(string(Percent(bps)), ".")
-		digits, err := json.Number(whole + (cents + "00")[:2]).Int64()
-		if err != nil || digits != bps || strings.HasSuffix(cents, "0") {
-			t.Fatalf("Percent(%d) = %s", bps, Percent(bps))
-		}
-	})
-}
-
-func genChange[T any](t *rapid.T, name string, value *rapid.Generator[T]) Change[T] {
-	switch rapid.IntRange(0, 2).Draw(t, name) {
-	case 0:
-		return Change[T]{}
-	case 1:
-		return Clear[T]()
-	}
-	return Set(value.Draw(t, name+" value"))
-}
-
-func genRulesPatch(t *rapid.T) RulesPatch {
-	return RulesPatch{
-		Reset:        rapid.Bool().Draw(t, "reset"),
-		Type:         genChange(t, "type", rapid.SampledFrom([]CommissionType{Percentage, Flat})),
-		RateBps:      genChange(t, "rate", rapid.Int64Range(0, WholeBps)),
-		FlatCents:    genChange(t, "flat", rapid.Int64Range(0, MaxAmountCents)),
-		HoldDays:     genChange(t, "hold", rapid.IntRange(0, 180)),
-		AutoApproval: genChange(t, "auto", rapid.Bool()),
-		NetBasis:     genChange(t, "basis", rapid.SampledFrom([]NetBasis{Gross, NetOfTax})),
-	}
-}
-
-// Whatever is patched onto valid rules, what is accepted is valid again, has
-// the amount of its type alone, and stays when it is patched once more.
-func TestRulesStayValidUnderPatches(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		rules := DefaultRules()
-		for range rapid.IntRange(1, 4).Draw(t, "patches") {
-			patch := genRulesPatch(t)
-			next, wrong := rules.Patch(patch)
-			if len(wrong) > 0 {
-				continue
-			}
-			if (next.Type == Percentage) != (next.RateBps != nil) || (next.Type == Flat) != (next.FlatCents != nil) {
-				t.Fatalf("%+v onto %+v: %+v", patch, rules, next)
-			}
-			if next.NetBasis == "" || next.HoldDays < 0 || next.HoldDays > 180 {
-				t.Fatalf("%+v onto %+v: %+v", patch, rules, next)
-			}
-			again, wrong := next.Patch(patch)
-			if len(wrong) == 0 && !again.Equal(next) {
-				t.Fatalf("%+v is no fixed point of %+v: %+v", next, patch, again)
-			}
-			rules = next
-		}
-	})
-}
-
-func TestRulesPatches(t *testing.T) {
-	rate, flat := int64(1500), int64(700)
-	percentage := Rules{Type: Percentage, RateBps: &rate, HoldDays: 10, NetBasis: NetOfTax}
-	fixed := Rules{Type: Flat, FlatCents: &flat, HoldDays: 10, NetBasis: NetOfTax}
-	for _, tc := range []struct {
-		name  string
-		from  Rules
-		patch RulesPatch
-		want  func(Rules) Rules
-		wrong string
-	}{
-		{name: "nothing", from: percentage, want: func(r Rules) Rules { return r }},
-		{name: "the rate", from: percentage, patch: RulesPatch{RateBps: Set[int64](1)}, want: func(r Rules) Rules { one := int64(1); r.RateBps = &one; return r }},
-		{name: "to flat", from: percentage, patch: RulesPatch{Type: Set(Flat), FlatCents: Set[int64](700)}, want: func(Rules) Rules { return fixed }},
-		{name: "to flat, rate cleared beside it", from: percentage, patch: RulesPatch{Type: Set(Flat), FlatCents: Set[int64](700), RateBps: Clear[int64]()}, want: func(Rules) Rules { return fixed }},
-		{name: "to flat without amount", from: percentage, patch: RulesPatch{Type: Set(Flat)}, wrong: "commission_rules.flat_amount_cents"},
-		{name: "to flat with a rate", from: percentage, patch: RulesPatch{Type: Set(Flat), FlatCents: Set[int64](700), RateBps: Set[int64](1)}, wrong: "commission_rules.percentage"},
-		{name: "a flat amount onto a percentage", from: percentage, patch: RulesPatch{FlatCents: Set[int64](700)}, wrong: "commission_rules.flat_amount_cents"},
-		{name: "a cleared flat amount onto a percentage", from: percentage, patch: RulesPatch{FlatCents: Clear[int64]()}, want: func(r Rules) Rules { return r }},
-		{name: "rate cleared", from: percentage, patch: RulesPatch{RateBps: Clear[int64]()}, wrong: "commission_rules.percentage"},
-		{name: "to percentage", from: fixed, patch: RulesPatch{Type: Set(Percentage), RateBps: Set[int64](1500)}, want: func(Rules) Rules { return percentage }},
-		{name: "type cleared without a rate", from: fixed, patch: RulesPatch{Type: Clear[CommissionType]()}, wrong: "commission_rules.percentage"},
-		{name: "everything else cleared", from: fixed, patch: RulesPatch{HoldDays: Clear[int](), AutoApproval: Clear[bool](), NetBasis: Clear[NetBasis]()}, want: func(r Rules) Rules {
-			r.HoldDays, r.AutoApproval, r.NetBasis = 30, true, Gross
-			return r
-		}},
-		{name: "reset", from: fixed, patch: RulesPatch{Reset: true}, want: func(Rules) Rules { return DefaultRules() }},
-	} {
-		got, wrong := tc.from.Patch(tc.patch)
-		if tc.wrong != "" {
-			if len(wrong) != 1 || wrong[0].Field != tc.wrong {
-				t.Errorf("%s: violations %v, want %s", tc.name, wrong, tc.wrong)
-			}
-			continue
-		}
-		if want := tc.want(tc.from); len(wrong) > 0 || !got.Equal(want) {
-			t.Errorf("%s: %+v, %v; want %+v", tc.name, got, wrong, want)
-		}
-	}
-}
-
 func TestProgramPatchCountsRulesOnlyWhenTheyDiffer(t *testing.T) {
 	p := Program{Name: "P", Slug: "p", Rules: DefaultRules(), RulesVersion: 4}
 	same, err := p.Patch(ProgramPatch{Rules: RulesPatch{RateBps: Set(*p.Rules.RateBps)}})
@@ -190,6 +85,14 @@ func TestProgramPatchCountsRulesOnlyWhenTheyDiffer(t *testing.T) {
 	other, err := p.Patch(ProgramPatch{Rules: RulesPatch{RateBps: Set[int64](1)}})
 	if err != nil || other.RulesVersion != 5 || *p.Rules.RateBps != 2000 {
 		t.Errorf("another rate: version %d, %v; the original has %d", other.RulesVersion, err, *p.Rules.RateBps)
+	}
+	rest, err := p.Patch(ProgramPatch{Precedence: Set(PromoCodeFirst), MinPayoutCents: Set[int64](5), PayoutTermDays: Set(6), FraudPolicy: Set(FraudBlock)})
+	if err != nil || rest.RulesVersion != 4 || rest.Precedence != PromoCodeFirst || rest.MinPayoutCents != 5 || rest.PayoutTermDays != 6 || rest.FraudPolicy != FraudBlock {
+		t.Errorf("what is no rule: %+v, %v", rest, err)
+	}
+	back, err := rest.Patch(ProgramPatch{Precedence: Clear[SignalPrecedence](), MinPayoutCents: Clear[int64](), PayoutTermDays: Clear[int](), FraudPolicy: Clear[FraudPolicy]()})
+	if err != nil || back.Precedence != ClickFirst || back.MinPayoutCents != 0 || back.PayoutTermDays != 0 || back.FraudPolicy != FraudFlag {
+		t.Errorf("cleared: %+v, %v", back, err)
 	}
 	if _, err := p.Patch(ProgramPatch{Name: Clear[string]()}); err == nil || !strings.Contains(err.Error(), "name") {
 		t.Errorf("a cleared name: %v", err)
@@ -214,13 +117,18 @@ func TestChangedNamesWhatDiffers(t *testing.T) {
 
 func TestProgramObject(t *testing.T) {
 	rate := int64(1250)
-	p := Program{Rules: Rules{Type: Percentage, RateBps: &rate, HoldDays: 3, NetBasis: Gross}, Version: 77}
+	p := Program{
+		Rules:      Rules{Type: Percentage, RateBps: &rate, HoldDays: 3, NetBasis: Gross},
+		Precedence: PromoCodeFirst, MinPayoutCents: 500, PayoutTermDays: 14, FraudPolicy: FraudBlock, Version: 77,
+	}
 	body, err := json.Marshal(p.Object())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`"commission_rules":{"commission_type":"percentage","percentage":12.5,"flat_amount_cents":null,"hold_period_days":3,"auto_approval":false,"net_basis":"gross"}`,
+		`"commission_rules":{"commission_type":"percentage","percentage":12.5,"flat_amount_cents":null,"hold_period_days":3,"auto_approval":false,"net_basis":"gross",` +
+			`"recurring":{"enabled":true,"max_months":null,"max_payments":null},"later_percentage":null,"min_order_cents":null,"cap_cents":null,"tiers":[],"products":[],"events":[]}`,
+		`"signal_precedence":"promo_code_first"`, `"min_payout_cents":500`, `"payout_term_days":14`, `"fraud_policy":"block"`,
 		`"allowed_domains":[]`, `"description":null`, `"version":77`,
 	} {
 		if !strings.Contains(string(body), want) {
@@ -261,6 +169,30 @@ func TestParseWebURL(t *testing.T) {
 		host, ok := ParseWebURL(in)
 		if host != want || ok != (want != "") {
 			t.Errorf("ParseWebURL(%q) = %q, %v; want %q", in, host, ok, want)
+		}
+	}
+}
+
+func TestParseAllowedDomain(t *testing.T) {
+	for in, want := range map[string]string{
+		"Shop.Example":       "shop.example",
+		"*.Shop.Example":     "*.shop.example",
+		"*.localhost":        "*.localhost",
+		"*":                  "",
+		"*.":                 "",
+		"*shop.example":      "",
+		"*.*.example":        "",
+		"shop.*.example":     "",
+		"*..example":         "",
+		"https://a.example":  "",
+		"a.example:443":      "",
+		"*.a.example/path":   "",
+		"*.xn--80ak6aa92e.x": "*.xn--80ak6aa92e.x",
+		"":                   "",
+	} {
+		domain, ok := ParseAllowedDomain(in)
+		if domain != want || ok != (want != "") {
+			t.Errorf("ParseAllowedDomain(%q) = %q, %v; want %q", in, domain, ok, want)
 		}
 	}
 }

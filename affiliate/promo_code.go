@@ -1,6 +1,13 @@
 package affiliate
 
-import "time"
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
 
 // DiscountType is what the buyer saves.
 type DiscountType string
@@ -43,8 +50,90 @@ type PromoCode struct {
 	UpdatedAt      time.Time
 }
 
+// PromoCodeObject is a promo code as events carry it and the audit log compares
+// it.
+type PromoCodeObject struct {
+	ID           PromoCodeID   `json:"id"`
+	Program      ProgramID     `json:"program_id"`
+	Participant  ParticipantID `json:"participant_id"`
+	Code         string        `json:"code"`
+	DiscountType DiscountType  `json:"discount_type"`
+	// DiscountValue is percent, or minor units of Currency.
+	DiscountValue  json.Number `json:"discount_value"`
+	Currency       *string     `json:"currency"`
+	MaxRedemptions *int64      `json:"max_redemptions"`
+	Redemptions    int64       `json:"redemptions"`
+	ExpiresAt      *string     `json:"expires_at"`
+	Active         bool        `json:"active"`
+	SyncStatus     SyncStatus  `json:"sync_status"`
+	Version        int         `json:"version"`
+}
+
+// Object is p as events carry it.
+func (p PromoCode) Object() PromoCodeObject {
+	object := PromoCodeObject{
+		ID: p.ID, Program: p.Program, Participant: p.Participant, Code: p.Code, DiscountType: p.DiscountType,
+		DiscountValue: json.Number(strconv.FormatInt(p.DiscountValue, 10)), Currency: p.Currency,
+		MaxRedemptions: p.MaxRedemptions, Redemptions: p.Redemptions, ExpiresAt: optionalTime(p.ExpiresAt), Active: p.Active,
+		SyncStatus: p.SyncStatus, Version: p.Version,
+	}
+	if p.DiscountType == DiscountPercentage {
+		object.DiscountValue = Percent(p.DiscountValue)
+	}
+	return object
+}
+
+// PromoCodePatch changes some fields of a promo code; what it gives and to whom
+// stays.
+type PromoCodePatch struct {
+	Active         Change[bool]
+	MaxRedemptions Change[int64]     // cleared: no limit
+	ExpiresAt      Change[time.Time] // cleared: no end; may lie in the past
+	Sync           Change[bool]
+}
+
+// Patch is p changed by patch; UpdatedAt and Version are the caller's.
+func (p PromoCode) Patch(patch PromoCodePatch) PromoCode {
+	p.Active = patch.Active.or(p.Active, false)
+	p.MaxRedemptions = patch.MaxRedemptions.orNil(p.MaxRedemptions)
+	p.ExpiresAt = patch.ExpiresAt.orNil(p.ExpiresAt)
+	return p.WithSync(patch.Sync.or(p.Sync, false))
+}
+
+// WithSync is p with synchronisation asked for, or not. What was asked for before
+// keeps its status.
+func (p PromoCode) WithSync(wanted bool) PromoCode {
+	switch {
+	case !wanted:
+		p.SyncStatus = SyncNone
+	case !p.Sync:
+		p.SyncStatus = SyncPending
+	}
+	p.Sync = wanted
+	return p
+}
+
+// PromoCodeFilter narrows a list of promo codes; its zero value leaves all of
+// them.
+type PromoCodeFilter struct {
+	Participant *ParticipantID
+	Active      *bool
+	Search      string // prefix of the code, case-folded
+}
+
+// MaxPromoCode is how many characters a promo code has at most.
+const MaxPromoCode = 100
+
+// ValidPromoCode reports whether a buyer could type the case-folded code: 1 to
+// MaxPromoCode visible characters, no white space among them.
+func ValidPromoCode(code string) bool {
+	invisible := func(r rune) bool { return r == utf8.RuneError || r == ' ' || !unicode.IsPrint(r) }
+	n := utf8.RuneCountInString(code)
+	return n >= 1 && n <= MaxPromoCode && !strings.ContainsFunc(code, invisible)
+}
+
 // Usable reports whether a conversion at that instant may redeem a code that is
-// active, ends at expiresAt and has redemptions of at most max.
-func Usable(active bool, expiresAt *time.Time, redemptions int64, max *int64, at time.Time) bool {
-	return active && (expiresAt == nil || !at.After(*expiresAt)) && (max == nil || redemptions < *max)
+// active, ends at expiresAt and has redemptions of at most limit.
+func Usable(active bool, expiresAt *time.Time, redemptions int64, limit *int64, at time.Time) bool {
+	return active && (expiresAt == nil || !at.After(*expiresAt)) && (limit == nil || redemptions < *limit)
 }

@@ -1,6 +1,7 @@
 package affiliate
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -35,10 +36,15 @@ func ruleSets() *rapid.Generator[Rules] {
 	})
 }
 
+// computed is what plain rules pay for a purchase in a programme of the currency.
+func computed(rules Rules, sale Sale, currency string) Calculation {
+	return Earner{Currency: currency, Rule: RuleSnapshot{Rules: rules}}.calculate(AttributionInputs{EventType: Purchase, Sale: sale}, nil)
+}
+
 func TestCommissionIsNeverNegativeAndNeverAboveItsBase(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sale, rules := sales().Draw(t, "sale"), ruleSets().Draw(t, "rules")
-		calc := rules.Compute(sale, "EUR")
+		calc := computed(rules, sale, "EUR")
 		if calc.AmountCents < 0 || calc.BaseAmountCents < 0 || calc.BaseAmountCents > sale.Paid.Cents {
 			t.Fatalf("%+v", calc)
 		}
@@ -57,7 +63,7 @@ func TestPercentageIsRoundedOnce(t *testing.T) {
 		rate := rapid.Int64Range(0, WholeBps).Draw(t, "rate")
 		rules := Rules{Type: Percentage, RateBps: &rate, NetBasis: NetOfTaxShipping}
 		base := max(0, sale.Paid.Cents-sale.TaxCents-sale.ShippingCents)
-		if got, want := rules.Compute(sale, "EUR").AmountCents, roundedQuotient(base, rate, WholeBps).Int64(); got != want {
+		if got, want := computed(rules, sale, "EUR").AmountCents, roundedQuotient(base, rate, WholeBps).Int64(); got != want {
 			t.Fatalf("%d of %d at %d bps, want %d", got, base, rate, want)
 		}
 	})
@@ -68,7 +74,7 @@ func TestCommissionGrowsWithTheAmount(t *testing.T) {
 		small, rules := sales().Draw(t, "sale"), ruleSets().Draw(t, "rules")
 		large := small
 		large.Paid.Cents = rapid.Int64Range(small.Paid.Cents, MaxAmountCents).Draw(t, "larger")
-		if a, b := rules.Compute(small, "EUR").AmountCents, rules.Compute(large, "EUR").AmountCents; a > b {
+		if a, b := computed(rules, small, "EUR").AmountCents, computed(rules, large, "EUR").AmountCents; a > b {
 			t.Fatalf("%d for %d, but %d for %d", a, small.Paid.Cents, b, large.Paid.Cents)
 		}
 	})
@@ -117,7 +123,7 @@ func TestComputeByExample(t *testing.T) {
 		"flat without a price":   {flat(1_000), Sale{}, 0, 1_000, "EUR", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := tc.rules.Compute(tc.sale, "EUR")
+			got := computed(tc.rules, tc.sale, "EUR")
 			if got.BaseAmountCents != tc.base || got.AmountCents != tc.amount || got.Currency != tc.currency ||
 				got.CappedAtBase != tc.capped || (len(got.ReviewReasons) > 0) != tc.flagged {
 				t.Errorf("got %+v", got)
@@ -144,12 +150,13 @@ func TestNewCommissionWaitsForItsHold(t *testing.T) {
 		"no hold, automatic, flagged": {0, true, true, CommissionPending, nil, after(at, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			calc := Calculation{AmountCents: 5, ReviewReasons: []string{}}
+			calc := Calculation{AmountCents: 5, FlatCents: ref[int64](5), ReviewReasons: []string{}}
 			if tc.flagged {
 				calc.ReviewReasons = []string{ReviewFXRateMissing}
 			}
 			rules := Rules{HoldDays: tc.holdDays, AutoApproval: tc.auto}
-			d := Decision{Earns: &Earning{Earner: Earner{Rule: RuleSnapshot{Version: 3, Rules: rules}}, Calculation: calc}}
+			code, index := "spring10", 2
+			d := Decision{PromoCode: &code, RecurringIndex: &index, Earns: &Earning{Earner: Earner{Rule: RuleSnapshot{Version: 3, Rules: rules, Source: FromParticipant, Override: &Rate{FlatCents: ref[int64](5)}}}, Calculation: calc}}
 			c := NewCommission(NewID[Commission](at), Conversion{}, d, at)
 			if c.Status != tc.status || !equalTimes(c.HoldUntil, tc.hold) || !equalTimes(c.AutoApproveAt, tc.approve) {
 				t.Errorf("status %s, hold until %v, approve at %v", c.Status, c.HoldUntil, c.AutoApproveAt)
@@ -157,12 +164,38 @@ func TestNewCommissionWaitsForItsHold(t *testing.T) {
 			if approved := c.Status == CommissionApproved; approved != (c.ApprovedAt != nil) || approved != (c.ApprovedBy != nil) {
 				t.Errorf("approved at %v by %v", c.ApprovedAt, c.ApprovedBy)
 			}
-			if c.Version != 1 || c.OriginalAmountCents != 5 || c.Rule.Version != 3 {
+			if c.Version != 1 || c.OriginalAmountCents != 5 || !reflect.DeepEqual(c.Rule, d.Earns.Earner.Rule) ||
+				*c.PromoCode != code || *c.RecurringIndex != index {
 				t.Errorf("%+v", c)
 			}
 		})
 	}
 }
+
+// The type follows the rate that was applied, whatever the programme's is.
+func TestCommissionHasTheTypeOfItsRate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		override Rate
+		want     CommissionType
+	}{
+		"flat":       {Rate{FlatCents: ref[int64](700)}, Flat},
+		"percentage": {Rate{Bps: ref[int64](0)}, Percentage},
+	} {
+		for _, rules := range []Rules{{Type: Percentage, RateBps: ref[int64](3000)}, {Type: Flat, FlatCents: ref[int64](100)}} {
+			t.Run(name+" in "+string(rules.Type), func(t *testing.T) {
+				in := matching()
+				in.FoundClick.Earner.Rule = RuleSnapshot{Version: 1, Rules: rules, Override: &tc.override}
+				c := NewCommission(NewID[Commission](clickedAt), Conversion{}, Attribute(in), clickedAt)
+				if c.Type != tc.want || !reflect.DeepEqual(Rate{c.RateBps, c.FlatCents}, tc.override) || c.Rule.Source != FromParticipant {
+					t.Errorf("%s, %v bps, %v flat, from %s", c.Type, c.RateBps, c.FlatCents, c.Rule.Source)
+				}
+			})
+		}
+	}
+}
+
+// ref is a pointer to a value of its own.
+func ref[T any](value T) *T { return &value }
 
 func after(t time.Time, days int) *time.Time {
 	t = t.Add(time.Duration(days) * 24 * time.Hour)

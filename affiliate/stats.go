@@ -1,6 +1,9 @@
 package affiliate
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // StatsDelta is what one change adds to the counts of a participant and a link.
 // Amounts are in minor units of Currency; what takes something back is negative.
@@ -40,3 +43,36 @@ type Balance struct {
 	PendingCents  int64
 	PaidCents     int64
 }
+
+// Ratio is conversions per click, rounded to six decimals; nil without clicks.
+func (s Stats) Ratio() *float64 {
+	if s.Clicks == 0 {
+		return nil
+	}
+	ratio := math.Round(float64(s.Conversions)/float64(s.Clicks)*1e6) / 1e6
+	return &ratio
+}
+
+// WholeHours is the period widened to the hours that counts are kept by.
+func (p Period) WholeHours() Period {
+	var wide Period
+	if p.From != nil {
+		from := p.From.UTC().Truncate(time.Hour)
+		wide.From = &from
+	}
+	if p.Before != nil {
+		before := p.Before.UTC().Truncate(time.Hour)
+		if before.Before(*p.Before) {
+			before = before.Add(time.Hour)
+		}
+		wide.Before = &before
+	}
+	return wide
+}
+
+// FoldStats moves what was counted into the sums. It names nothing: what waits
+// is found when the job runs.
+type FoldStats struct{}
+
+// Kind names the job.
+func (FoldStats) Kind() string { return "fold_stats" }

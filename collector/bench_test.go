@@ -33,6 +33,10 @@ func (everybody) ReferralCode(context.Context, affiliate.Scope, string) (*edgev1
 	return &edgev1.ReferralCodeEntry{ProgramId: make([]byte, 16), ParticipantId: make([]byte, 16), Active: true, AttributionWindowDays: 30}, directory.Found
 }
 
+func (everybody) Link(context.Context, string) (*edgev1.LinkEntry, directory.State) {
+	return nil, directory.Absent
+}
+
 func (everybody) SigningKeys(context.Context) (*edgev1.SigningKeys, directory.State) {
 	return nil, directory.Blind
 }

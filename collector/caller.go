@@ -22,7 +22,7 @@ import (
 type standing int
 
 const (
-	// unknown: no key, a malformed one, one that nobody has or had revoked.
+	// unknown: no key, a malformed one, one that nobody has, or one that ended.
 	unknown standing = iota
 	// wrongKind: a genuine credential that may not register clicks.
 	wrongKind
@@ -36,6 +36,8 @@ type caller struct {
 	standing standing
 	identity
 	scope affiliate.Scope
+	// entry is the directory's word on a known key.
+	entry *edgev1.PublicKeyEntry
 }
 
 // identity is what a well-formed key alone says.
@@ -124,16 +126,32 @@ func (c *Collector) identify(ctx context.Context, text string) caller {
 	switch {
 	case state == directory.Blind:
 		who.standing = unverified
-	case state == directory.Found && !entry.Revoked && entry.Mode == edgeMode(who.key.Mode):
+	case state == directory.Found && entry.Mode == edgeMode(who.key.Mode) && c.live(entry):
 		workspace, ok := affiliate.IDFromBytes[affiliate.Workspace](entry.WorkspaceId)
 		if ok {
-			who.standing, who.scope = known, affiliate.Scope{Workspace: workspace, Mode: who.key.Mode}
+			who.standing, who.scope, who.entry = known, affiliate.Scope{Workspace: workspace, Mode: who.key.Mode}, entry
 		}
 		if !remembered {
 			c.known.add(text)
 		}
 	}
 	return who
+}
+
+// live says that a key still counts. A rolled one ends at its instant, whether or
+// not anybody wrote the directory since.
+func (c *Collector) live(entry *edgev1.PublicKeyEntry) bool {
+	return !entry.Revoked && (entry.ExpiresAtMs == 0 || c.now().UnixMilli() < entry.ExpiresAtMs)
+}
+
+// foreign says that the request comes from a page that is none of the
+// workspace's. Servers name no origin; null is that of a page that hides its own.
+func (w caller) foreign(h http.Header) bool {
+	if w.entry == nil || len(w.entry.AllowedOrigins) == 0 {
+		return false
+	}
+	origin := h.Get("Origin")
+	return origin != "" && !affiliate.OriginAllowed(w.entry.AllowedOrigins, origin)
 }
 
 // genuineToken tells an access token of this deployment (403) from garbage

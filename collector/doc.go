@@ -8,10 +8,14 @@
 // Records that arrive while a batch is on its way form the next one: the busier
 // the collector, the larger its batches, and no timer delays anybody.
 //
-// It guarantees that 200 and 201 mean that the click is durable in the sink,
-// and that a click is never turned away because the directory could not be
-// read: a key whose checksum is right is taken unresolved and ingestion
-// resolves it.
+// A short link is the second way in: the same record through the same batches,
+// answered by a redirect that carries the click's id.
+//
+// It guarantees that 200 and 201, and a redirect with a click id, mean that the
+// click is durable in the sink, and that a click is never turned away because
+// the directory could not be read: a key whose checksum is right is taken
+// unresolved and ingestion resolves it. Who follows a link that is known gets to
+// its target, whatever becomes of the click.
 //
 // It does not promise that a click is written once: an answer that was lost, or
 // a 503, may stand for a written click. The click id makes it one row, and a

@@ -1,16 +1,12 @@
 package collector
 
 import (
-	"encoding/hex"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
@@ -23,10 +19,6 @@ const (
 	clicksPath = "/v1/clicks"
 	// maxBody bounds a click (RELIABILITY.md 6.6).
 	maxBody = 8 << 10
-	// blindCookieAge is the cookie's life while the window is not known.
-	blindCookieAge = 30 * 24 * time.Hour
-	// maxCookieAge is what browsers keep at most.
-	maxCookieAge = 400 * 24 * time.Hour
 )
 
 // Header values that every answer shares. net/http only reads them.
@@ -48,13 +40,21 @@ var bodies = sync.Pool{New: func() any { b := make([]byte, maxBody+1); return &b
 func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h[httpedge.RequestIDHeader] = []string{httpedge.RequestID(r, c.mintRequestID)}
-	h["Access-Control-Allow-Origin"] = anyOrigin
-	h["Access-Control-Expose-Headers"] = exposed
+	// People follow links; no page has a reason to read what is behind one.
+	link := strings.HasPrefix(r.URL.Path, linkPath)
+	if !link {
+		h["Access-Control-Allow-Origin"] = anyOrigin
+		h["Access-Control-Expose-Headers"] = exposed
+	}
 	if !c.allowHTTP {
 		h["Strict-Transport-Security"] = hsts
 	}
 	if !httpedge.Secure(r, c.trusted, c.allowHTTP) {
 		c.refuse(w, http.StatusForbidden, affiliate.ReasonHTTPSRequired, httpedge.HTTPSRequiredMessage)
+		return
+	}
+	if link {
+		c.serveLink(w, r)
 		return
 	}
 	switch r.URL.Path {
@@ -90,8 +90,8 @@ func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {
 }
 
 // takeClick is POST /v1/clicks. What needs no credential is refused first (503,
-// 413, 415); then credential, limit, kind of credential, body, code, in this
-// order: 401, 429, 403, 400, 404. An unknown credential counts under its address
+// 413, 415); then credential, limit, kind of credential, origin, body, code, in
+// this order: 401, 429, 403, 403, 400, 404. An unknown credential counts under its address
 // before it is refused.
 func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 	if c.batches.full() {
@@ -130,13 +130,20 @@ func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, tooMany)
 		return
 	}
-	switch {
-	case who.standing == unknown:
+	switch who.standing {
+	case unknown:
 		w.Header()["Www-Authenticate"] = []string{"Bearer"}
 		c.refuse(w, http.StatusUnauthorized, affiliate.ReasonInvalidPublicKey, "A valid public key is required.")
 		return
-	case who.standing == wrongKind:
+	case wrongKind:
 		c.refuse(w, http.StatusForbidden, affiliate.ReasonForbidden, "Clicks are registered with a public key.")
+		return
+	case unverified, known:
+	}
+	foreign := who.foreign(r.Header)
+	switch {
+	case foreign && who.entry.EnforceOrigins:
+		c.refuse(w, http.StatusForbidden, affiliate.ReasonOriginNotAllowed, "Clicks of this origin are not accepted.")
 		return
 	case len(wrong) > 0:
 		c.refuse(w, http.StatusBadRequest, affiliate.ReasonValidation, "The request is invalid.", wrong...)
@@ -153,7 +160,7 @@ func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 			target = entry
 		}
 	}
-	c.write(w, who, target, click, visitor{addr: addr, agent: r.UserAgent()})
+	c.write(w, who, target, click, visitor{addr: addr, agent: r.UserAgent(), foreign: foreign})
 }
 
 // write makes the click durable and answers.
@@ -188,77 +195,13 @@ func (c *Collector) write(w http.ResponseWriter, who caller, target *edgev1.Refe
 	}
 	answer := bodies.Get().(*[]byte)
 	defer bodies.Put(answer)
-	text := appendAnswer((*answer)[:0], entry, who.key.Mode, target, repeated)
+	text := appendAnswer((*answer)[:0], entry, who.key.Mode, target, repeated, now)
 	h := w.Header()
 	h["Content-Type"] = jsonType
 	h["Cache-Control"] = noStore
 	h["X-Content-Type-Options"] = nosniff
 	w.WriteHeader(status)
 	_, _ = w.Write(text)
-}
-
-// appendAnswer prints the answer; its fields stand in this order for ever.
-func appendAnswer(dst []byte, entry *issued, mode affiliate.Mode, target *edgev1.ReferralCodeEntry, repeated bool) []byte {
-	dst = append(dst, `{"click_id":"`...)
-	dst = appendUUID(dst, entry.id.UUID)
-	dst = append(dst, `","program_id":`...)
-	if target == nil {
-		dst = append(dst, "null"...)
-	} else {
-		program, _ := affiliate.IDFromBytes[affiliate.Program](target.ProgramId)
-		dst = append(dst, '"')
-		dst = appendUUID(dst, program.UUID)
-		dst = append(dst, '"')
-	}
-	dst = append(dst, `,"mode":"`...)
-	dst = append(dst, mode...)
-	dst = append(dst, `","recorded":true,"deduplicated":`...)
-	dst = strconv.AppendBool(dst, repeated)
-	dst = append(dst, `,"expires_at":`...)
-	age := blindCookieAge
-	if target == nil {
-		dst = append(dst, `null,"attribution_window_days":null`...)
-	} else {
-		days := int(target.AttributionWindowDays)
-		dst = append(dst, '"')
-		dst = appendMillis(dst, affiliate.WindowEnd(entry.receivedAt, days))
-		dst = append(dst, `","attribution_window_days":`...)
-		dst = strconv.AppendInt(dst, int64(days), 10)
-		age = min(time.Duration(days)*24*time.Hour, maxCookieAge)
-	}
-	dst = append(dst, `,"cookie_max_age":`...)
-	dst = strconv.AppendInt(dst, int64(age/time.Second), 10)
-	dst = append(dst, `,"attribution_model":`...)
-	dst = appendQuoted(dst, target.GetAttributionModel(), target.GetAttributionModel() != "")
-	return append(dst, ",\"discount\":null}\n"...)
-}
-
-func appendUUID(dst []byte, id uuid.UUID) []byte {
-	for i, part := range [][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:]} {
-		if i > 0 {
-			dst = append(dst, '-')
-		}
-		dst = hex.AppendEncode(dst, part)
-	}
-	return dst
-}
-
-// appendMillis prints 2006-01-02T15:04:05.000Z. The time package has a short way
-// for RFC3339 and takes three times as long for any layout of one's own.
-func appendMillis(dst []byte, at time.Time) []byte {
-	dst = at.UTC().AppendFormat(dst, time.RFC3339)
-	ms := at.Nanosecond() / int(time.Millisecond)
-	return append(dst[:len(dst)-len("Z")], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
-}
-
-// appendQuoted prints words that need no escaping, or null.
-func appendQuoted(dst []byte, word string, there bool) []byte {
-	if !there {
-		return append(dst, "null"...)
-	}
-	dst = append(dst, '"')
-	dst = append(dst, word...)
-	return append(dst, '"')
 }
 
 const (
@@ -326,6 +269,8 @@ func (c *Collector) refuse(w http.ResponseWriter, status int, reason affiliate.R
 // unavailable tells the client to come back in one to five seconds, not all of
 // them at the same time.
 func (c *Collector) unavailable(w http.ResponseWriter, message string) {
-	w.Header()["Retry-After"] = []string{strconv.Itoa(1 + rand.IntN(5))}
+	w.Header()["Retry-After"] = retryAfter()
 	c.refuse(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, message)
 }
+
+func retryAfter() []string { return []string{strconv.Itoa(1 + rand.IntN(5))} }

@@ -13,7 +13,7 @@ type metrics struct {
 	rejected                       *prometheus.CounterVec
 	batchClicks, durable           prometheus.Histogram
 	flushErrors                    prometheus.Counter
-	fallbacks                      *prometheus.CounterVec
+	fallbacks, redirects           *prometheus.CounterVec
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -52,8 +52,12 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "tributary_collector_limit_fallbacks_total",
 			Help: "Requests counted by this process alone because Redis did not answer in time, by zone.",
 		}, []string{"zone"}),
+		redirects: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tributary_collector_redirects_total",
+			Help: "Visitors sent to a short link's target: recorded, uncounted (HEAD, prefetch), or without a click because it was limited or not_durable.",
+		}, []string{"outcome"}),
 	}
-	registry.MustRegister(m.accepted, m.repeated, m.unresolved, m.rejected, m.batchClicks, m.durable, m.flushErrors, m.fallbacks)
+	registry.MustRegister(m.accepted, m.repeated, m.unresolved, m.rejected, m.batchClicks, m.durable, m.flushErrors, m.fallbacks, m.redirects)
 	return m
 }
 

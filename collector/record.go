@@ -48,6 +48,7 @@ const (
 	_
 	clickOccurredAtMs
 	clickAttributionWindowDays
+	clickForeignOrigin
 )
 
 // frame appends a marshalled click as one element of ClickBatch.clicks: the
@@ -57,8 +58,9 @@ func frame(dst, click []byte) []byte { return appendBytes(dst, batchClicks, clic
 
 // visitor is what the request itself says about who clicked.
 type visitor struct {
-	addr  netip.Addr
-	agent string
+	addr    netip.Addr
+	agent   string
+	foreign bool // the page is none of the workspace's
 }
 
 // record appends the stream's record of a click, a marshalled edge.v1.Click. Of
@@ -103,7 +105,11 @@ func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, who c
 	if !b.occurredAt.IsZero() {
 		dst = appendNumber(dst, clickOccurredAtMs, b.occurredAt.UnixMilli())
 	}
-	return appendNumber(dst, clickAttributionWindowDays, int64(target.GetAttributionWindowDays()))
+	dst = appendNumber(dst, clickAttributionWindowDays, int64(target.GetAttributionWindowDays()))
+	if from.foreign {
+		dst = appendNumber(dst, clickForeignOrigin, 1)
+	}
+	return dst
 }
 
 // appendBytes appends a field of bytes or text; an empty one is not written.

@@ -63,6 +63,10 @@ func TestARecordIsTheMarshalledMessage(t *testing.T) {
 	nextMonth := message()
 	nextMonth.ReceivedAtMs++
 	nextMonth.IpHash, nextMonth.UaHash = hashed("2026-04", "ip", "\xcb\x00\x71\x09"), hashed("2026-04", "ua", "agent")
+	foreign := message()
+	foreign.ForeignOrigin = true
+	abroad := from
+	abroad.foreign = true
 	sparse := &edgev1.Click{Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ReferralCode: "a", ReceivedAtMs: at.UnixMilli(), Consent: edgev1.Consent_CONSENT_UNKNOWN}
 
 	for _, r := range []struct {
@@ -78,6 +82,7 @@ func TestARecordIsTheMarshalledMessage(t *testing.T) {
 		{"consent denied", denied, at, target, &refused, from},
 		{"next month", nextMonth, at.Add(time.Millisecond), target, whole, from},
 		{"and back", message(), at, target, whole, from},
+		{"foreign origin", foreign, at, target, whole, abroad},
 		{"sparse", sparse, at, &edgev1.ReferralCodeEntry{}, &body{code: "a", consent: affiliate.ConsentUnknown}, visitor{}},
 	} {
 		t.Run(r.name, func(t *testing.T) {

@@ -32,6 +32,7 @@ const shutdownTimeout = 20 * time.Second
 type Directory interface {
 	PublicKey(ctx context.Context, digest [32]byte) (*edgev1.PublicKeyEntry, directory.State)
 	ReferralCode(ctx context.Context, scope affiliate.Scope, code string) (*edgev1.ReferralCodeEntry, directory.State)
+	Link(ctx context.Context, key string) (*edgev1.LinkEntry, directory.State)
 	SigningKeys(ctx context.Context) (*edgev1.SigningKeys, directory.State)
 }
 
@@ -160,7 +161,7 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 	return c, nil
 }
 
-// Handler answers everything under /v1/.
+// Handler answers everything under /v1/ and /r/.
 func (c *Collector) Handler() http.Handler { return c.handler }
 
 // Run serves on listener, over TLS when config is not nil, until ctx ends or

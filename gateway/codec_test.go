@@ -65,24 +65,24 @@ func TestEncode(t *testing.T) {
 		},
 		{
 			"lists and maps are always there, enums null when unspecified",
-			&affiliatev1.ApiKeys{}, `{"mode":null,"publicKey":"","secretKeys":[]}`,
+			&affiliatev1.ApiKeys{}, `{"mode":null,"publicKey":"","secretKeys":[],"publicKeyId":""}`,
 		},
 		{
 			"enum words",
-			&affiliatev1.ApiKeys{Mode: affiliatev1.Mode_MODE_LIVE}, `{"mode":"live","publicKey":"","secretKeys":[]}`,
+			&affiliatev1.ApiKeys{Mode: affiliatev1.Mode_MODE_LIVE}, `{"mode":"live","publicKey":"","secretKeys":[],"publicKeyId":""}`,
 		},
 		{
 			"an enum value of a newer core is null",
-			&affiliatev1.ApiKeys{Mode: 99}, `{"mode":null,"publicKey":"","secretKeys":[]}`,
+			&affiliatev1.ApiKeys{Mode: 99}, `{"mode":null,"publicKey":"","secretKeys":[],"publicKeyId":""}`,
 		},
 		{
 			"words of several parts, optional scalars set to zero",
 			&affiliatev1.CommissionRules{CommissionType: affiliatev1.CommissionType_COMMISSION_TYPE_FLAT, Percentage: ptr(12.5), FlatAmountCents: ptr(int64(0)), AutoApproval: ptr(false), NetBasis: affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING},
-			`{"commissionType":"flat","percentage":12.5,"flatAmountCents":0,"holdPeriodDays":null,"autoApproval":false,"netBasis":"net_of_tax_shipping"}`,
+			`{"commissionType":"flat","percentage":12.5,"flatAmountCents":0,"holdPeriodDays":null,"autoApproval":false,"netBasis":"net_of_tax_shipping","recurring":null,"laterPercentage":null,"minOrderCents":null,"capCents":null,"tiers":[],"products":[],"events":[]}`,
 		},
 		{
 			"timestamps are cut to milliseconds",
-			&affiliatev1.Workspace{CreatedAt: at}, `{"id":"","name":"","currency":"","timezone":"","createdAt":"2026-01-02T03:04:05.006Z"}`,
+			&affiliatev1.Workspace{CreatedAt: at}, `{"id":"","name":"","currency":"","timezone":"","createdAt":"2026-01-02T03:04:05.006Z","allowedOrigins":[],"originPolicy":null,"testMailRedirect":null,"updatedAt":null}`,
 		},
 		{
 			"snake case where json_name says so, exact 64-bit numbers",

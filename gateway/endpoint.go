@@ -69,8 +69,10 @@ func newRoute(r contract.Route) (*route, error) {
 	if made.input, err = protoregistry.GlobalTypes.FindMessageByName(r.RPC.Input().FullName()); err != nil {
 		return nil, err
 	}
-	if _, err = planFor(r.RPC.Output()); err != nil {
-		return nil, err
+	if !r.Download() {
+		if _, err = planFor(r.RPC.Output()); err != nil {
+			return nil, err
+		}
 	}
 	plan, err := planFor(r.RPC.Input())
 	if err != nil {
@@ -128,7 +130,13 @@ func (g *gateway) endpoint(next runtime.HandlerFunc) runtime.HandlerFunc {
 		})
 		c := callFrom(r.Context())
 		c.route = found
-		if found.RPC == nil || g.receive(c, params) {
+		switch {
+		case found.RPC == nil:
+			next(w, r, params)
+		case !g.receive(c, params):
+		case found.Download():
+			g.download(c)
+		default:
 			next(w, r, params)
 		}
 	}

@@ -30,6 +30,9 @@ type refusal struct {
 	message    string
 	violations []affiliate.Violation
 	retryAfter string
+	// beside are further fields of the body: what became of the items of a bulk
+	// request. nil: none.
+	beside proto.Message
 }
 
 // specs holds what each reason answers, from the options of ErrorReason.
@@ -63,6 +66,12 @@ func (g *gateway) refuse(c *call, r refusal) {
 		// RFC 9110 section 15.5.2 demands it of every 401.
 		h.Set("WWW-Authenticate", "Bearer")
 	}
+	if r.beside != nil {
+		if fields, err := appendJSON(nil, r.beside.ProtoReflect()); err == nil {
+			httpedge.WriteErrorWith(c, int(spec.GetHttpStatus()), r.reason, message, fields)
+			return
+		}
+	}
 	httpedge.WriteError(c, int(spec.GetHttpStatus()), r.reason, message, r.violations...)
 }
 
@@ -72,6 +81,9 @@ func (g *gateway) refuseStatus(c *call, err error) {
 	r, ok := refusalOf(st)
 	if !ok {
 		r = g.accident(c, st)
+	}
+	if r.reason == affiliate.ReasonBulkAllFailed {
+		r.beside = resultsOf(st, c.route)
 	}
 	if r.reason == affiliate.ReasonValidation {
 		input := c.route.input.Descriptor()
@@ -110,6 +122,16 @@ func refusalOf(st *status.Status) (refusal, bool) {
 		}
 	}
 	return r, known
+}
+
+// resultsOf finds the answer of the route among a status's details.
+func resultsOf(st *status.Status, r *route) proto.Message {
+	for _, detail := range st.Details() {
+		if m, ok := detail.(proto.Message); ok && m.ProtoReflect().Descriptor().FullName() == r.RPC.Output().FullName() {
+			return m
+		}
+	}
+	return nil
 }
 
 // accident judges a status that nobody of ours explained: the transport's, or a

@@ -60,7 +60,7 @@ func TestEveryRouteReachesItsOwnRPC(t *testing.T) {
 					t.Errorf("%s is %q", field.Name(), got)
 				}
 			}
-			if answer.status != http.StatusNoContent && answer.body != encode(t, emptyReply(route.FullMethod)) {
+			if answer.status != http.StatusNoContent && !route.Download() && answer.body != encode(t, emptyReply(route.FullMethod)) {
 				t.Errorf("body %s", answer.body)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -44,6 +45,10 @@ type fakeCore struct {
 	mu     sync.Mutex
 	calls  []received
 	answer answerFunc
+	// pieces, failure and header are what a download gives.
+	pieces  []string
+	failure error
+	header  metadata.MD
 }
 
 func (f *fakeCore) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
@@ -60,6 +65,29 @@ func (f *fakeCore) intercept(ctx context.Context, request any, info *grpc.UnaryS
 		}
 	}
 	return emptyReply(info.FullMethod), nil
+}
+
+// interceptStream is intercept for downloads: pieces, or one empty piece, and
+// then what answer says.
+func (f *fakeCore) interceptStream(_ any, stream grpc.ServerStream, info *grpc.StreamServerInfo, _ grpc.StreamHandler) error {
+	var request affiliatev1.ExportAuditLogRequest
+	if err := stream.RecvMsg(&request); err != nil {
+		return err
+	}
+	md, _ := metadata.FromIncomingContext(stream.Context())
+	f.mu.Lock()
+	f.calls = append(f.calls, received{info.FullMethod, &request, md.Copy()})
+	pieces, failure, header := f.pieces, f.failure, f.header
+	f.mu.Unlock()
+	if err := stream.SetHeader(header); err != nil {
+		return err
+	}
+	for _, piece := range pieces {
+		if err := stream.SendMsg(&httpbody.HttpBody{ContentType: "text/csv; charset=utf-8", Data: []byte(piece)}); err != nil {
+			return err
+		}
+	}
+	return failure
 }
 
 func emptyReply(method string) proto.Message {
@@ -90,6 +118,9 @@ func (f *fakeCore) register(server grpc.ServiceRegistrar) {
 	affiliatev1.RegisterWorkspaceServiceServer(server, affiliatev1.UnimplementedWorkspaceServiceServer{})
 	affiliatev1.RegisterProgramServiceServer(server, affiliatev1.UnimplementedProgramServiceServer{})
 	affiliatev1.RegisterParticipantServiceServer(server, affiliatev1.UnimplementedParticipantServiceServer{})
+	affiliatev1.RegisterPartnerServiceServer(server, affiliatev1.UnimplementedPartnerServiceServer{})
+	affiliatev1.RegisterLinkServiceServer(server, affiliatev1.UnimplementedLinkServiceServer{})
+	affiliatev1.RegisterPromoCodeServiceServer(server, affiliatev1.UnimplementedPromoCodeServiceServer{})
 	affiliatev1.RegisterConversionServiceServer(server, affiliatev1.UnimplementedConversionServiceServer{})
 	affiliatev1.RegisterCommissionServiceServer(server, affiliatev1.UnimplementedCommissionServiceServer{})
 	affiliatev1.RegisterGateServiceServer(server, affiliatev1.UnimplementedGateServiceServer{})
@@ -125,7 +156,7 @@ func newRig(t *testing.T, answer answerFunc, adjust ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, core: &fakeCore{answer: answer}, log: &syncBuffer{}}
 	listener := bufconn.Listen(1 << 20)
-	r.grpc = grpc.NewServer(grpc.UnaryInterceptor(r.core.intercept), grpc.MaxRecvMsgSize(32<<10))
+	r.grpc = grpc.NewServer(grpc.UnaryInterceptor(r.core.intercept), grpc.StreamInterceptor(r.core.interceptStream), grpc.MaxRecvMsgSize(32<<10))
 	r.core.register(r.grpc)
 	go func() { _ = r.grpc.Serve(listener) }()
 	t.Cleanup(r.grpc.Stop)

@@ -28,6 +28,7 @@ var answered = map[string]string{
 	"ratelimit-policy":    "RateLimit-Policy",
 	"ratelimit":           "RateLimit",
 	"idempotent-replayed": "Idempotent-Replayed",
+	"content-disposition": "Content-Disposition",
 }
 
 func answerHeader(key string) (string, bool) {

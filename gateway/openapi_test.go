@@ -224,6 +224,12 @@ func TestTheDocumentSaysWhatTheCodecPrints(t *testing.T) {
 			continue
 		}
 		operation := d.Paths[route.Path()][strings.ToLower(route.Verb)]
+		if route.Download() {
+			if _, ok := operation.Responses["200"].Content["text/csv"]; !ok {
+				t.Errorf("%s is no CSV", route.Path())
+			}
+			continue
+		}
 		schema := operation.Responses[strconv.Itoa(contract.SuccessStatus(route.FullMethod))].Content["application/json"].Schema
 		d.compare(t, string(route.RPC.Output().Name()), schema, route.RPC.Output(), map[protoreflect.FullName]bool{})
 	}
@@ -246,6 +252,9 @@ func (d document) compare(t *testing.T, where string, schema schemaDoc, desc pro
 		return
 	}
 	seen[desc.FullName()] = true
+	if desc.FullName() == "google.protobuf.Struct" {
+		return // an object of any content
+	}
 	schema = d.resolve(t, schema)
 	if len(schema.Properties) != desc.Fields().Len() || len(schema.Required) != desc.Fields().Len() {
 		t.Errorf("%s: %d properties, %d required, want %d", where, len(schema.Properties), len(schema.Required), desc.Fields().Len())

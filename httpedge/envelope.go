@@ -36,11 +36,27 @@ func WriteError(w http.ResponseWriter, status int, reason affiliate.Reason, mess
 			envelope.Details = append(envelope.Details, Detail(v))
 		}
 	}
+	writeEnvelope(w, envelope, nil)
+}
+
+// WriteErrorWith is WriteError with further fields beside those of the envelope:
+// those of a JSON object that is not empty and shares no name with it.
+func WriteErrorWith(w http.ResponseWriter, status int, reason affiliate.Reason, message string, object []byte) {
+	writeEnvelope(w, Envelope{StatusCode: status, Message: message, Error: http.StatusText(status), Code: reason}, object)
+}
+
+func writeEnvelope(w http.ResponseWriter, envelope Envelope, beside []byte) {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
 	// Strings and ints: Encode cannot fail.
 	_ = encoder.Encode(envelope)
+	if beside != nil {
+		body.Truncate(body.Len() - len("}\n"))
+		body.WriteByte(',')
+		body.Write(bytes.TrimPrefix(beside, []byte("{")))
+		body.WriteByte('\n')
+	}
 
 	h := w.Header()
 	h.Del("Content-Encoding")
@@ -50,6 +66,6 @@ func WriteError(w http.ResponseWriter, status int, reason affiliate.Reason, mess
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Length", strconv.Itoa(body.Len()))
-	w.WriteHeader(status)
+	w.WriteHeader(envelope.StatusCode)
 	_, _ = w.Write(body.Bytes())
 }

@@ -27,7 +27,7 @@ func AnswerBulk[R proto.Message](ctx context.Context, response R, succeeded, fai
 	case failed == 0:
 		return response, nil
 	case succeeded == 0:
-		return none, &bulkFailure{response}
+		return none, &bulkError{response}
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs(httpCode, strconv.Itoa(http.StatusMultiStatus)))
 	return response, nil
@@ -39,14 +39,14 @@ func StatusCode(reason affiliate.Reason) int32 { return specs[reason].GetHttpSta
 // Sentence is the standard sentence of a refusal.
 func Sentence(reason affiliate.Reason) string { return specs[reason].GetMessage() }
 
-// bulkFailure is BULK_ALL_FAILED with what became of each item.
-type bulkFailure struct{ response proto.Message }
+// bulkError is BULK_ALL_FAILED with what became of each item.
+type bulkError struct{ response proto.Message }
 
 // Error names the reason.
-func (*bulkFailure) Error() string { return string(affiliate.ReasonBulkAllFailed) }
+func (*bulkError) Error() string { return string(affiliate.ReasonBulkAllFailed) }
 
 // status carries the results as a detail beside the ErrorInfo.
-func (f *bulkFailure) status() *status.Status {
+func (f *bulkError) status() *status.Status {
 	st := refusalStatus(affiliate.Refuse(affiliate.ReasonBulkAllFailed))
 	with, err := st.WithDetails(protoadapt.MessageV1Of(f.response))
 	if err != nil {

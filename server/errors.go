@@ -45,7 +45,7 @@ func readSpecs() map[affiliate.Reason]*affiliatev1.ErrorSpec {
 func toStatus(err error) *status.Status {
 	var (
 		refusal *affiliate.Error
-		bulk    *bulkFailure
+		bulk    *bulkError
 	)
 	switch {
 	case errors.As(err, &bulk):
@@ -123,7 +123,7 @@ func dependencyLost(err error) bool {
 func isAccident(err error) bool {
 	var (
 		refusal *affiliate.Error
-		bulk    *bulkFailure
+		bulk    *bulkError
 	)
 	if errors.As(err, &refusal) {
 		return refusal.Reason == affiliate.ReasonInternal

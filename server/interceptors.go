@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -53,6 +52,8 @@ type frame struct {
 	log           *slog.Logger
 	now           func() time.Time
 	trusted       []netip.Prefix
+	// links is the chain in one piece.
+	links grpc.UnaryServerInterceptor
 }
 
 func (f *frame) guard(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
@@ -149,7 +150,11 @@ func (f *frame) recover(ctx context.Context, req any, info *grpc.UnaryServerInfo
 }
 
 func (f *frame) setDeadline(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	timeout := callTimeout
+	if ctx.Value(streamKey{}) != nil {
+		timeout = streamTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return next(ctx, req)
 }
@@ -213,17 +218,4 @@ func (f *frame) validate(ctx context.Context, req any, info *grpc.UnaryServerInf
 		return nil, err
 	}
 	return next(ctx, req)
-}
-
-// guardStream lets through the streams that the private port serves besides our
-// methods: health watches and reflection. We have none of our own yet, and one
-// without a policy does not start.
-func (f *frame) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			f.logPanic(stream.Context(), info.FullMethod, p)
-			err = status.Error(codes.Internal, "internal error")
-		}
-	}()
-	return next(srv, stream)
 }

@@ -86,10 +86,11 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	for _, l := range f.chain() {
 		links = append(links, l.intercept)
 	}
+	f.links = chained(links)
 
 	options := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(links...),
-		grpc.ChainStreamInterceptor(f.guardStream),
+		grpc.ChainStreamInterceptor(f.interceptStream),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -101,8 +102,8 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	}
 	channel := (&inprocgrpc.Channel{}).
 		WithCloner(inprocgrpc.CopyFunc(handOver)).
-		WithServerUnaryInterceptor(chained(links)).
-		WithServerStreamInterceptor(f.guardStream)
+		WithServerUnaryInterceptor(f.links).
+		WithServerStreamInterceptor(f.interceptStream)
 	if cfg.Metrics != nil {
 		options = append(options, grpc.StatsHandler(cfg.Metrics))
 		channel = channel.WithServerStatsHandler(cfg.Metrics)

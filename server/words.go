@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"strings"
 	"time"
 
@@ -67,22 +68,111 @@ func Optional[T any](id *affiliate.ID[T]) *string {
 	return &s
 }
 
+// Percentage is a rate in basis points as the contract writes it, in percent.
+func Percentage(bps *int64) *float64 {
+	if bps == nil {
+		return nil
+	}
+	percentage := float64(*bps) / 100
+	return &percentage
+}
+
+// BasisPoints turns a percentage into the integer that all arithmetic uses; ok
+// is false when that would lose something.
+func BasisPoints(percentage float64) (bps int64, ok bool) {
+	rounded := math.Round(percentage * 100)
+	// Written so that NaN fails.
+	if !(math.Abs(percentage*100-rounded) <= 1e-6) || math.Abs(rounded) > affiliate.WholeBps {
+		return 0, false
+	}
+	return int64(rounded), true
+}
+
+// OptionalBasisPoints turns a percentage that may be absent into basis points,
+// and notes under path when it has too many decimals.
+func OptionalBasisPoints(percentage *float64, path string, found *affiliate.Violations) *int64 {
+	if percentage == nil {
+		return nil
+	}
+	bps, ok := BasisPoints(*percentage)
+	if !ok {
+		found.Add(path, "has more than 2 decimals")
+	}
+	return &bps
+}
+
+// Rate converts a rate that may be absent.
+func Rate(r *affiliate.Rate) *affiliatev1.CommissionRate {
+	if r == nil {
+		return nil
+	}
+	return &affiliatev1.CommissionRate{Percentage: Percentage(r.Bps), FlatAmountCents: r.FlatCents}
+}
+
+// RateOf reads the rate that stands at path, and notes when it does not say
+// exactly one of the two. An absent one is nil.
+func RateOf(r *affiliatev1.CommissionRate, path string, found *affiliate.Violations) *affiliate.Rate {
+	if r == nil {
+		return nil
+	}
+	rate := RateFields(r.Percentage, r.FlatAmountCents, path+".", found)
+	rate.Check(path+".", found)
+	return &rate
+}
+
+// RateFields reads a rate from the two fields that a message has for it; the
+// prefix is the message's path with its dot. Whether one of the two is there is
+// left to affiliate.Rate.Check.
+func RateFields(percentage *float64, flatCents *int64, prefix string, found *affiliate.Violations) affiliate.Rate {
+	return affiliate.Rate{Bps: OptionalBasisPoints(percentage, prefix+"percentage", found), FlatCents: flatCents}
+}
+
 // Rules converts commission rules: those in force, and those that a commission
 // keeps.
 func Rules(r affiliate.Rules) *affiliatev1.CommissionRules {
-	hold := int32(r.HoldDays) // #nosec G115 -- at most 180
+	hold, enabled := int32(r.HoldDays), !r.Recurring.Once // #nosec G115 -- at most 180
 	out := &affiliatev1.CommissionRules{
 		CommissionType:  FromWord[affiliatev1.CommissionType](r.Type),
+		Percentage:      Percentage(r.RateBps),
 		FlatAmountCents: r.FlatCents,
 		HoldPeriodDays:  &hold,
 		AutoApproval:    &r.AutoApproval,
 		NetBasis:        FromWord[affiliatev1.NetBasis](r.NetBasis),
+		Recurring: &affiliatev1.Recurring{
+			Enabled: &enabled, MaxMonths: small(r.Recurring.MaxMonths), MaxPayments: small(r.Recurring.MaxPayments),
+		},
+		LaterPercentage: Percentage(r.LaterRateBps),
+		MinOrderCents:   r.MinOrderCents,
+		CapCents:        r.CapCents,
+		Tiers:           make([]*affiliatev1.Tier, len(r.Tiers)),
+		Products:        make([]*affiliatev1.ProductRate, len(r.Products)),
+		Events:          make([]*affiliatev1.EventRate, len(r.Events)),
 	}
-	if r.RateBps != nil {
-		percentage := float64(*r.RateBps) / 100
-		out.Percentage = &percentage
+	for i, tier := range r.Tiers {
+		out.Tiers[i] = &affiliatev1.Tier{
+			MinConversions: tier.MinConversions, MinRevenueCents: tier.MinRevenueCents, Percentage: Percentage(&tier.RateBps),
+		}
+	}
+	for i, product := range r.Products {
+		out.Products[i] = &affiliatev1.ProductRate{
+			ProductId: product.ProductID, Percentage: Percentage(product.Bps), FlatAmountCents: product.FlatCents,
+		}
+	}
+	for i, event := range r.Events {
+		out.Events[i] = &affiliatev1.EventRate{
+			EventType: FromWord[affiliatev1.EventType](event.EventType), Percentage: Percentage(event.Bps), FlatAmountCents: event.FlatCents,
+		}
 	}
 	return out
+}
+
+// small fits a limit that people set into the contract's int32.
+func small(n *int) *int32 {
+	if n == nil {
+		return nil
+	}
+	fits := int32(*n) // #nosec G115 -- at most 1,000
+	return &fits
 }
 
 // defaultPageSize is SPEC.md section 8's.

@@ -35,8 +35,13 @@ import (
 	"github.com/tributary-hq/tributary/server/dispatch"
 	"github.com/tributary-hq/tributary/server/health"
 	"github.com/tributary-hq/tributary/server/ingest"
+	"github.com/tributary-hq/tributary/server/link"
 	"github.com/tributary-hq/tributary/server/participant"
+	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/program"
+	"github.com/tributary-hq/tributary/server/promocode"
+	"github.com/tributary-hq/tributary/server/seal"
+	"github.com/tributary-hq/tributary/server/stats"
 	"github.com/tributary-hq/tributary/server/upkeep"
 	"github.com/tributary-hq/tributary/server/workspace"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -133,6 +138,10 @@ func (c *Core) build() error {
 		Now:     c.now,
 		Log:     c.log,
 	})
+	sealer, err := seal.New(c.cfg.EncryptionKeys)
+	if err != nil {
+		return fmt.Errorf("TRIBUTARY_ENCRYPTION_KEYS: %w", err)
+	}
 	c.health = health.New(
 		health.Probe{Name: "database", Ping: c.store.Ping},
 		health.Probe{Name: "cache", Ping: func(ctx context.Context) error { return c.cache.Ping(ctx).Err() }},
@@ -152,6 +161,11 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.ProgramService_ServiceDesc, Impl: program.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(c.store, c.now)},
+		server.Service{Desc: &affiliatev1.PartnerService_ServiceDesc, Impl: partner.New(partner.Config{
+			Store: c.store, Seal: sealer, LinkHost: c.cfg.LinkURL, Now: c.now,
+		})},
+		server.Service{Desc: &affiliatev1.LinkService_ServiceDesc, Impl: link.New(c.store, c.cfg.LinkURL, c.now)},
+		server.Service{Desc: &affiliatev1.PromoCodeService_ServiceDesc, Impl: promocode.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.ConversionService_ServiceDesc, Impl: conversions},
 		server.Service{Desc: &affiliatev1.CommissionService_ServiceDesc, Impl: commission.New(c.store, c.now)},
 	)
@@ -179,12 +193,13 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	river.AddWorker(registered, c.keeper.Worker())
 	conversions.AddWorkers(registered)
 	river.AddWorker(registered, commission.NewSweepWorker(c.store, c.log, c.now))
+	river.AddWorker(registered, stats.New(c.store, c.log, c.now))
 
 	periodic := []*river.PeriodicJob{river.NewPeriodicJob(
 		river.PeriodicInterval(upkeep.Every),
 		func() (river.JobArgs, *river.InsertOpts) { return affiliate.Upkeep{}, nil },
 		&river.PeriodicJobOpts{ID: affiliate.Upkeep{}.Kind(), RunOnStart: true},
-	), commission.SweepJob()}
+	), commission.SweepJob(), stats.PeriodicJob()}
 	periodic = append(periodic, conversions.PeriodicJobs()...)
 
 	c.jobs, err = c.store.WorkerClient(&river.Config{

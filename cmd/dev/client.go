@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,6 +59,8 @@ type caller struct {
 	credential string
 	// mode is what X-Mode says; empty: not sent.
 	mode string
+	// address is what requests are counted under; empty: seedAddress.
+	address string
 	// say tells the person at the terminal of a wait; nil: nobody is told.
 	say func(format string, args ...any)
 }
@@ -65,6 +68,8 @@ type caller struct {
 func (c caller) as(credential string) caller { c.credential = credential; return c }
 
 func (c caller) in(mode string) caller { c.mode = mode; return c }
+
+func (c caller) from(address string) caller { c.address = address; return c }
 
 // call sends one request, body and answer as JSON where they are not nil. It
 // comes back when told to, as long as ctx lasts.
@@ -111,7 +116,7 @@ func (c caller) try(ctx context.Context, method, path string, body, answer any) 
 	if c.mode != "" {
 		req.Header.Set("X-Mode", c.mode)
 	}
-	req.Header.Set("X-Forwarded-For", seedAddress)
+	req.Header.Set("X-Forwarded-For", cmp.Or(c.address, seedAddress))
 	reply, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err

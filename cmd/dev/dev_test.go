@@ -170,6 +170,20 @@ func (r *running) take(t *testing.T, shell string) {
 	}
 }
 
+// follow runs the calls of a guide as they stand there, twice: a reader may
+// begin anew.
+func (r *running) follow(t *testing.T, dir, guide string) {
+	t.Helper()
+	for range 2 {
+		cmd := exec.Command("bash", "-c", "set -eu -o pipefail\n"+shellOf(t, guide))
+		cmd.Dir = dir
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s\n%s", guide, err, out, r.stderr)
+		}
+	}
+}
+
 func variables(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	values, err := readVariables(filepath.Join(dir, folderName, "env"))
@@ -210,6 +224,9 @@ func TestRunWalkRestartReset(t *testing.T) {
 	}
 	r.take(t, "bash")
 	r.take(t, "sh")
+	for _, guide := range []string{"docs/merchant-guide.md", "docs/partner-guide.md"} {
+		r.follow(t, dir, guide)
+	}
 	metrics := get(t, first["TRIBUTARY_METRICS_URL"]+"/metrics")
 	for _, name := range []string{"tributary_core_", "tributary_ingest_", "tributary_collector_"} {
 		if !strings.Contains(metrics, "\n"+name) {
@@ -251,8 +268,8 @@ func TestRunWalkRestartReset(t *testing.T) {
 		}
 	}
 	r.take(t, "bash")
-	if n := commissions(t, second); n != 3 {
-		t.Errorf("%d commissions after two walks, a restart and a walk", n)
+	if n := commissions(t, second); n != 7 {
+		t.Errorf("%d commissions after two walks, two guides with two sales each, a restart and a walk", n)
 	}
 
 	shutDown(t, second[redisURLName])

@@ -100,3 +100,23 @@ func TestLinksBetweenDocumentsLead(t *testing.T) {
 		}
 	}
 }
+
+// shellOf is every sh block of a guide, in order.
+func shellOf(t *testing.T, guide string) string {
+	t.Helper()
+	var all strings.Builder
+	rest := read(t, guide)
+	for {
+		_, after, found := strings.Cut(rest, "```sh\n")
+		if !found {
+			break
+		}
+		block, following, _ := strings.Cut(after, "```")
+		all.WriteString(block)
+		rest = following
+	}
+	if all.Len() == 0 {
+		t.Fatalf("%s has no calls", guide)
+	}
+	return all.String()
+}

@@ -72,6 +72,9 @@ func serve(
 	ctx context.Context, f *folder, d *databases, open listeners, core settings.Core, edge collector.Config, out io.Writer,
 ) error {
 	core.DatabaseURL, core.URL, edge.RedisURL = d.postgresURL, d.redisURL, d.redisURL
+	if core.LinkURL == "" {
+		core.LinkURL = "http://" + address(open.collector())
+	}
 	if edge.CacheRedisURL == private {
 		edge.CacheRedisURL = d.redisURL
 	}

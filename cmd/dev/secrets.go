@@ -7,14 +7,17 @@ import (
 )
 
 const (
-	jwtKeysName = "TRIBUTARY_JWT_KEYS"
-	hashKeyName = "TRIBUTARY_HASH_KEY"
+	jwtKeysName        = "TRIBUTARY_JWT_KEYS"
+	hashKeyName        = "TRIBUTARY_HASH_KEY"
+	encryptionKeysName = "TRIBUTARY_ENCRYPTION_KEYS"
 
-	hashKeySize = 32
+	hashKeySize       = 32
+	encryptionKeySize = 32
 )
 
-const secretsHeading = `The keys of this development system, made once. Without this file sessions end
-and hashed addresses no longer match; make reset forgets it with the data.
+const secretsHeading = `The keys of this development system, made once. Without this file sessions end,
+hashed addresses no longer match and what is encrypted is lost; make reset
+forgets it with the data.
 `
 
 // loadSecrets returns the keys that the service needs, and makes those that the
@@ -26,8 +29,9 @@ func loadSecrets(path string) (map[string]string, error) {
 	}
 	made := false
 	for name, draw := range map[string]func() string{
-		jwtKeysName: func() string { return "dev:" + randomBase64(ed25519.SeedSize) },
-		hashKeyName: func() string { return randomBase64(hashKeySize) },
+		jwtKeysName:        func() string { return "dev:" + randomBase64(ed25519.SeedSize) },
+		hashKeyName:        func() string { return randomBase64(hashKeySize) },
+		encryptionKeysName: func() string { return "dev:" + randomBase64(encryptionKeySize) },
 	} {
 		if secrets[name] == "" {
 			secrets[name], made = draw(), true
@@ -39,6 +43,7 @@ func loadSecrets(path string) (map[string]string, error) {
 	return secrets, writeVariables(path, secretsHeading, []variable{
 		{jwtKeysName, secrets[jwtKeysName]},
 		{hashKeyName, secrets[hashKeyName]},
+		{encryptionKeysName, secrets[encryptionKeysName]},
 	})
 }
 

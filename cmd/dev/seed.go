@@ -36,11 +36,11 @@ func secretKeyName(mode string) string { return "DEMO_SK_" + strings.ToUpper(mod
 
 // demoNames are the variables of the demo, in the order of the file.
 var demoNames = []string{
-	merchantEmailName, merchantPasswordName, partnerEmailName, partnerPasswordName, programName, referralCodeName,
+	merchantEmailName, merchantPasswordName, partnerEmailName, partnerPasswordName, programName, referralCodeName, clubProgramName,
 	"DEMO_PK_TEST", "DEMO_SK_TEST", "DEMO_PK_LIVE", "DEMO_SK_LIVE",
 }
 
-// demo is a merchant with a programme and a partner in it, made through the
+// demo is a merchant with two programmes and partners in them, made through the
 // public interface like anybody's.
 type demo struct {
 	api, collector caller
@@ -94,7 +94,10 @@ func (d *demo) seed(ctx context.Context) error {
 	if err := d.program(ctx, asMerchant.in(mode)); err != nil {
 		return err
 	}
-	return d.participant(ctx, asMerchant.in(mode), d.api.as(partner.AccessToken).in(mode), partner.User.ID)
+	if err := d.participant(ctx, asMerchant.in(mode), d.api.as(partner.AccessToken).in(mode), partner.User.ID); err != nil {
+		return err
+	}
+	return d.seedClub(ctx, asMerchant.in(mode))
 }
 
 // account logs in with what was kept. Where the database does not know that,

@@ -20,6 +20,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -108,6 +109,12 @@ type Core struct {
 	JWTKeys string `env:"TRIBUTARY_JWT_KEYS,required,notEmpty"`
 	// HashKey keys every stored hash of an address, an e-mail or a customer.
 	HashKey Secret `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
+	// EncryptionKeys is `kid:base64,…`, each of 32 bytes; the first encrypts what
+	// is kept secret at rest, all decrypt.
+	EncryptionKeys string `env:"TRIBUTARY_ENCRYPTION_KEYS,required,notEmpty"`
+	// LinkURL is where collectors answer /r/{key}, as partners see it: scheme and
+	// host. Empty: links have no short URL.
+	LinkURL string `env:"TRIBUTARY_LINK_URL"`
 	Limits
 	CORS
 }
@@ -267,6 +274,9 @@ func (c *Core) check() []error {
 	faults = append(faults, positive("TRIBUTARY_LIMIT_CONVERSIONS", c.Conversions)...)
 	faults = append(faults, positive("TRIBUTARY_LIMIT_AUTH", c.Auth)...)
 	faults = append(faults, positive("TRIBUTARY_LIMIT_GENERAL", c.General)...)
+	if _, ok := affiliate.ParseWebURL(c.LinkURL); c.LinkURL != "" && (!ok || strings.Count(c.LinkURL, "/") != 2) {
+		faults = append(faults, errors.New("TRIBUTARY_LINK_URL: must be scheme and host, like https://go.example.com"))
+	}
 	if (c.GRPCTLSCert == "") != (c.GRPCTLSKey == "") {
 		faults = append(faults, errors.New("TRIBUTARY_GRPC_TLS_CERT and TRIBUTARY_GRPC_TLS_KEY go together"))
 	}

@@ -15,7 +15,7 @@ var hashKey = base64.StdEncoding.EncodeToString(make([]byte, 32))
 func core(more ...string) []string {
 	return append([]string{
 		"TRIBUTARY_DATABASE_URL=postgres://127.0.0.1/x", "TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_JWT_KEYS=k:x",
-		"TRIBUTARY_HASH_KEY=" + hashKey, "PATH=/bin",
+		"TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_ENCRYPTION_KEYS=k:x", "PATH=/bin",
 	}, more...)
 }
 
@@ -43,6 +43,7 @@ func TestEveryFaultIsNamedAtOnceAndNoValueShown(t *testing.T) {
 		"TRIBUTARY_REDIS_URL=redis://:hunter2@host", "TRIBUTARY_HASH_KEY=c2VjcmV0", "TRIBUTARY_LIMIT_AUTH=0", "TRIBUTARY_LIMIT_GENERAL=hunter2",
 		"TRIBUTARY_TRUSTED_PROXIES=everywhere", "TRIBUTARY_TLS_CERT=/c.pem", "TRIBUTARY_STREAM_SHARDS=65", "TRIBUTARY_GRPC_TLS_CA=/ca.pem",
 		"TRIBUTARY_JWT_KEYS_FILE=/does/not/exist", "TRIBUTARY_CLICK_STREAM_REDIS=cluster",
+		"TRIBUTARY_LINK_URL=https://go.example.com/path",
 	})
 	if err == nil {
 		t.Fatal("taken")
@@ -50,6 +51,7 @@ func TestEveryFaultIsNamedAtOnceAndNoValueShown(t *testing.T) {
 	for _, name := range []string{
 		"TRIBUTARY_DATABASE_URL", "TRIBUTARY_HASH_KEY", "TRIBUTARY_LIMIT_AUTH", "TRIBUTARY_LIMIT_GENERAL: invalid syntax", "TRIBUTARY_TRUSTED_PROXIES",
 		"TRIBUTARY_TLS_KEY", "TRIBUTARY_STREAM_SHARDS", "TRIBUTARY_CLICK_STREAM_REDIS", "TRIBUTARY_GRPC_TLS_CA", "TRIBUTARY_JWT_KEYS_FILE",
+		"TRIBUTARY_ENCRYPTION_KEYS", "TRIBUTARY_LINK_URL",
 	} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in:\n%v", name, err)

@@ -27,13 +27,21 @@ func (s *Service) respond(user affiliate.User, member *affiliate.Member, session
 	}
 	if member != nil {
 		resp.User.Role = server.FromWord[affiliatev1.Role](member.Role)
-		resp.Workspace = &affiliatev1.Workspace{
-			Id:        member.Workspace.ID.String(),
-			Name:      member.Workspace.Name,
-			Currency:  member.Workspace.Currency,
-			Timezone:  member.Workspace.Timezone,
-			CreatedAt: server.Timestamp(member.Workspace.CreatedAt),
-		}
+		resp.Workspace = workspace(member.Workspace)
 	}
 	return resp, nil
+}
+
+func workspace(w affiliate.Workspace) *affiliatev1.Workspace {
+	return &affiliatev1.Workspace{
+		Id:               w.ID.String(),
+		Name:             w.Name,
+		Currency:         w.Currency,
+		Timezone:         w.Timezone,
+		AllowedOrigins:   w.AllowedOrigins,
+		OriginPolicy:     server.FromWord[affiliatev1.OriginPolicy](w.OriginPolicy),
+		TestMailRedirect: w.TestMailRedirect,
+		CreatedAt:        server.Timestamp(w.CreatedAt),
+		UpdatedAt:        server.Timestamp(w.UpdatedAt),
+	}
 }

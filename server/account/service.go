@@ -5,8 +5,8 @@
 // reads on every request, so ending it ends them.
 //
 // It guarantees that an unknown address and a wrong password cannot be told
-// apart by answer or by time, and that no clear-text password or token is
-// stored or logged. It does not verify that an address belongs to its owner.
+// apart by answer or by time, that an invitation makes one member however often
+// it is accepted, and that no clear-text password or token is stored or logged. It does not verify that an address belongs to its owner.
 package account
 
 import (
@@ -23,6 +23,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // Failed logins on one address (DECISIONS.md section 11): after freeFailures in
@@ -95,11 +96,15 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 	}
 	member := &affiliate.Member{
 		Workspace: affiliate.Workspace{
-			ID:        affiliate.NewID[affiliate.Workspace](user.CreatedAt),
-			Name:      req.GetWorkspaceName(),
-			Currency:  defaultCurrency,
-			Timezone:  defaultTimezone,
-			CreatedAt: user.CreatedAt,
+			ID:             affiliate.NewID[affiliate.Workspace](user.CreatedAt),
+			Name:           req.GetWorkspaceName(),
+			Currency:       defaultCurrency,
+			Timezone:       defaultTimezone,
+			AllowedOrigins: []string{},
+			OriginPolicy:   affiliate.ObserveOrigins,
+			Version:        1,
+			CreatedAt:      user.CreatedAt,
+			UpdatedAt:      user.CreatedAt,
 		},
 		Role: affiliate.RoleOwner,
 	}
@@ -108,7 +113,7 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 		keys = append(keys, publicKey(member.Workspace.ID, mode, user.CreatedAt))
 	}
 	session, token := newSession(user)
-	if err := s.store.CreateMerchant(ctx, user, hash, *member, keys, session, token.digest()); err != nil {
+	if err := s.store.CreateMerchant(ctx, user, hash, *member, keys, session, token.digest(), server.ActorFrom(ctx)); err != nil {
 		return nil, err
 	}
 	return s.respond(user, member, session.ID, token)
@@ -122,7 +127,7 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 	}
 	user.Country = req.Country
 	session, token := newSession(user)
-	if err := s.store.CreatePartner(ctx, user, hash, session, token.digest()); err != nil {
+	if err := s.store.CreatePartner(ctx, user, hash, session, token.digest(), server.ActorFrom(ctx)); err != nil {
 		return nil, err
 	}
 	return s.respond(user, nil, session.ID, token)
@@ -141,6 +146,30 @@ func (s *Service) newUser(ctx context.Context, kind affiliate.AccountKind, email
 		Name:      name,
 		CreatedAt: now,
 	}, hash, nil
+}
+
+// AcceptInvite makes the invited member and a session. The invitation says which
+// address and role; the token is what proves it.
+func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInviteRequest) (*affiliatev1.SessionResponse, error) {
+	digest := affiliate.DigestInviteToken(req.GetToken())
+	// Asked twice, so that a guess does not cost us the hashing of a password.
+	open, err := s.store.MemberInviteOpen(ctx, digest, s.now().UTC().Truncate(time.Millisecond))
+	if err != nil {
+		return nil, err
+	}
+	if !open {
+		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	user, hash, err := s.newUser(ctx, affiliate.Merchant, "", req.GetPassword(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	session, token := newSession(user)
+	account, err := s.store.AcceptMemberInvite(ctx, digest, user, hash, session, token.digest(), server.ActorFrom(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return s.respond(account.User, account.Member, session.ID, token)
 }
 
 func publicKey(workspace affiliate.WorkspaceID, mode affiliate.Mode, now time.Time) affiliate.NewAPIKey {

@@ -99,7 +99,7 @@ func TestRegisterMakesAWorkspaceWithItsPublicKeys(t *testing.T) {
 	if n := f.count(t, `select count(*) from users where password_hash like '$argon2id$v=19$m=19456,t=2,p=1$%'`); n != 1 {
 		t.Error("the password is not stored as argon2id")
 	}
-	if n := f.count(t, `select count(*) from audit_log where action = 'workspace.create'`); n != 1 {
+	if n := f.count(t, `select count(*) from audit_log where action = 'workspace.create' and actor = $1`, resp.User.Id); n != 1 {
 		t.Error("no audit line")
 	}
 }
@@ -117,6 +117,9 @@ func TestAnAddressHasOneAccountOfEachKind(t *testing.T) {
 	partner, err := f.RegisterPartner(t.Context(), &affiliatev1.RegisterPartnerRequest{Email: "ada@example.com", Password: password, Name: "Ada"})
 	if err != nil || partner.Workspace != nil || partner.User.Kind != affiliatev1.AccountKind_ACCOUNT_KIND_PARTNER {
 		t.Errorf("partner: %v, %v", partner, err)
+	}
+	if n := f.count(t, `select count(*) from account_audit_log where action = 'account.create' and user_id = $1`, partner.User.Id); n != 1 {
+		t.Error("no audit line")
 	}
 }
 

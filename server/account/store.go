@@ -10,12 +10,23 @@ import (
 
 // Store keeps accounts and sessions.
 type Store interface {
-	// CreateMerchant refuses with EMAIL_TAKEN.
+	// CreateMerchant refuses with EMAIL_TAKEN. The user is who did it, from where
+	// by says.
 	CreateMerchant(ctx context.Context, user affiliate.User, passwordHash string, member affiliate.Member,
-		keys []affiliate.NewAPIKey, session affiliate.Session, refresh [sha256.Size]byte) error
-	// CreatePartner refuses with EMAIL_TAKEN.
+		keys []affiliate.NewAPIKey, session affiliate.Session, refresh [sha256.Size]byte, by affiliate.Actor) error
+	// CreatePartner refuses with EMAIL_TAKEN. The user is who did it, from where by
+	// says.
 	CreatePartner(ctx context.Context, user affiliate.User, passwordHash string,
-		session affiliate.Session, refresh [sha256.Size]byte) error
+		session affiliate.Session, refresh [sha256.Size]byte, by affiliate.Actor) error
+	// MemberInviteOpen reports whether a token can be accepted.
+	MemberInviteOpen(ctx context.Context, digest [sha256.Size]byte, now time.Time) (bool, error)
+	// AcceptMemberInvite spends a token and makes the user, whose address the
+	// invitation tells, a member with a session. An account of the address without
+	// a workspace takes the user's place and gets its name and password, and loses
+	// its sessions. The user is who did it, from where by says. Errors: NOT_FOUND
+	// for a token that cannot be accepted, EMAIL_TAKEN.
+	AcceptMemberInvite(ctx context.Context, digest [sha256.Size]byte, user affiliate.User, passwordHash string,
+		session affiliate.Session, refresh [sha256.Size]byte, by affiliate.Actor) (affiliate.Account, error)
 	// Account finds an account by kind and lower-case address.
 	Account(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, ok bool, err error)
 	// NoteLogin notes a try as failed and then counts the subject's other failures

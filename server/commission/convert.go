@@ -1,6 +1,7 @@
 package commission
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -79,10 +80,7 @@ func (r reader) detail(c affiliate.CommissionDetail, at time.Time) *affiliatev1.
 	full := &affiliatev1.Commission{
 		OverrideReason: c.OverrideReason,
 		OverrideBy:     server.Optional(c.OverrideBy),
-		RuleSnapshot: &affiliatev1.RuleSnapshot{
-			Version: int32(c.Rule.Version), // counts what people change by hand
-			Rules:   server.Rules(c.Rule.Rules),
-		},
+		RuleSnapshot:   ruleSnapshot(c.Rule),
 		Attribution: &affiliatev1.CommissionAttribution{
 			DecisionId:  c.Decision.String(),
 			Method:      c.Attribution.Method,
@@ -104,6 +102,20 @@ func (r reader) detail(c affiliate.CommissionDetail, at time.Time) *affiliatev1.
 	}
 	copyShared(full.ProtoReflect(), r.item(c.CommissionItem, at).ProtoReflect())
 	return full
+}
+
+func ruleSnapshot(rule affiliate.RuleSnapshot) *affiliatev1.RuleSnapshot {
+	out := &affiliatev1.RuleSnapshot{
+		Version:            int32(rule.Version), // counts what people change by hand
+		Rules:              server.Rules(rule.Rules),
+		CommissionOverride: server.Rate(rule.Override),
+		// Before anything else could give a rate, the programme did.
+		Source: string(cmp.Or(rule.Source, affiliate.FromProgram)),
+	}
+	if group := rule.Group; group != nil {
+		out.GroupId, out.GroupName, out.GroupRate = server.Optional(&group.ID), &group.Name, server.Rate(&group.Rate)
+	}
+	return out
 }
 
 // copyShared takes over every field of a list item: the full record has the

@@ -87,7 +87,7 @@ type merchant struct {
 func (w *world) merchant(mode affiliate.Mode) *merchant {
 	w.t.Helper()
 	m := &merchant{w: w, scope: affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now()), Mode: mode}}
-	w.row("workspaces", map[string]any{"id": m.scope.Workspace, "name": "W", "currency": "EUR", "timezone": "UTC", "created_at": w.now()})
+	w.row("workspaces", map[string]any{"id": m.scope.Workspace, "name": "W", "currency": "EUR", "timezone": "UTC", "created_at": w.now(), "updated_at": w.now()})
 	m.user = affiliate.NewID[affiliate.User](w.now())
 	m.program = m.newProgram("Alpha")
 	return m
@@ -135,6 +135,7 @@ func (m *merchant) partner(program affiliate.ProgramID, name, email string) part
 	m.w.row("users", map[string]any{"id": p.user, "kind": "partner", "email": email, "password_hash": "x", "name": name, "created_at": now})
 	m.w.row("participants", map[string]any{
 		"workspace_id": m.scope.Workspace, "id": p.participant, "program_id": program, "mode": m.scope.Mode, "partner_id": p.user,
+		"partner_name": name, "partner_email": email,
 		"status": "approved", "referral_code": p.participant.String(), "application_answers": "{}",
 		"applied_at": now, "created_at": now, "updated_at": now,
 	})

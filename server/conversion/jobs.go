@@ -85,13 +85,16 @@ func (s *Service) AttributeAwaited(ctx context.Context, args affiliate.Attribute
 // attributeLate ends one conversion's wait, with a new decision where there is
 // anything new to say.
 func (s *Service) attributeLate(ctx context.Context, c affiliate.AwaitedConversion, found *affiliate.FoundClick) error {
-	inputs := inputsOf(c.Conversion)
-	inputs.FoundClick = found
-	if c.Attributed || inputs.OtherMode() {
+	if c.Attributed || found.Mode != c.Scope.Mode {
 		return s.store.ForgetAwaited(ctx, c.Conversion)
 	}
-	d, commission := decide(c.Conversion, inputs, &c.Decision, s.now())
-	_, err := s.store.Reattribute(ctx, c.Conversion, d, commission)
+	inputs := inputsOf(c.Conversion)
+	inputs.FoundClick = found
+	_, err := s.store.Reattribute(ctx, c, inputs, func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+		// It is too late to refuse: a promo code of the other mode is unknown.
+		d, commission := decide(c.Conversion, found, s.now())
+		return d, commission, nil
+	})
 	return err
 }
 

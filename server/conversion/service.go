@@ -1,22 +1,26 @@
 // Package conversion takes what merchants' servers report and says at once to
 // whom it is attributed and what it earns.
 //
-//	report ─▶ check ─▶ find the click ─▶ affiliate.Attribute ─▶ one transaction: conversion, decision,
-//	                     │                                      commission, events and their job
+//	report ─▶ check ─▶ find the click ─▶ one transaction: lock customer and promo code ─▶ affiliate.Attribute ─▶
+//	                     │                                conversion, decision, commission, redemption, binding,
+//	                     │                                counts, events and their job
 //	                     │ Postgres, a short wait, the stream's tail
-//	                     └─ unknown: the conversion is kept unattributed and its click awaited ──┐
+//	                     └─ unknown: the conversion is kept and its click awaited ───────────────┐
 //	                                                                                             │ the click arrives
-//	                           decided anew, once, with its commission and its events ◀─────────┘
+//	         decided anew, once, with all that follows, unless another signal attributed it ◀────┘
 //
 // It guarantees that of any number of reports of one external id exactly one is
 // recorded, that everything a conversion causes commits with it, that a click
 // whose registration was acknowledged before the report is found, and that one
-// that arrives up to a day later is attributed exactly once.
+// that arrives up to a day later is attributed exactly once. Conversions that
+// name one customer or one promo code are decided one after the other, so that a
+// code is never redeemed too often, the first attributed event alone binds, and
+// no two payments have one number.
 //
 // It does not promise that a report whose answer was lost has not been recorded:
 // the client repeats it, and 201 and 409 are both right then. Facts about the
 // programme and the participant are those of the moment in which they were read,
-// just before the transaction.
+// for a click just before the transaction.
 package conversion
 
 import (
@@ -84,27 +88,55 @@ func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportC
 		}
 		inputs.FoundClick = found
 	}
-	if inputs.OtherMode() {
-		return nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
-	}
-	d, commission := decide(c, inputs, nil, now)
-
 	var awaitUntil *time.Time
 	if c.Click != nil && inputs.FoundClick == nil && s.lookup.mayArrive(*c.Click) {
 		until := now.Add(awaitedFor)
 		awaitUntil = &until
 	}
-	if err := s.store.RecordConversion(ctx, c, d, commission, awaitUntil); err != nil {
+	d, commission, err := s.store.RecordConversion(ctx, c, inputs, awaitUntil,
+		func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+			if found.OtherMode() {
+				return affiliate.Decision{}, nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
+			}
+			d, commission := decide(c, found, now)
+			return d, commission, nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	return responseOf(c, d, commission), nil
+}
+
+// ReattributeConversion gives a conversion to another participant by hand.
+func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.ReattributeConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
+	id, ok := affiliate.ParseID[affiliate.Conversion](req.GetConversionId())
+	if !ok {
+		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	to, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
+	if !ok {
+		return nil, affiliate.Invalid("participant_id", "must be a UUID")
+	}
+	now, by := s.now(), server.ActorFrom(ctx)
+	c, d, commission, err := s.store.ReattributeByHand(ctx, server.PrincipalFrom(ctx).Scope(), id, to, req.GetReason(), now, by,
+		func(c affiliate.Conversion, found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission) {
+			inputs := inputsOf(c)
+			inputs.Assigned, inputs.Customer = found.Assigned, found.Customer
+			d, commission := decide(c, inputs, now)
+			d.DecidedBy = by.User
+			return d, commission
+		})
+	if err != nil {
 		return nil, err
 	}
 	return responseOf(c, d, commission), nil
 }
 
 // decide attributes a conversion and makes the commission that it earns, if any.
-func decide(c affiliate.Conversion, in affiliate.AttributionInputs, supersedes *affiliate.DecisionID, now time.Time) (affiliate.Decision, *affiliate.Commission) {
+func decide(c affiliate.Conversion, in affiliate.AttributionInputs, now time.Time) (affiliate.Decision, *affiliate.Commission) {
 	d := affiliate.Attribute(in)
 	d.ID = affiliate.NewID[affiliate.Decision](now)
-	d.Conversion, d.DecidedAt, d.Supersedes = c.ID, now, supersedes
+	d.Conversion, d.DecidedAt = c.ID, now
 	if d.Earns == nil {
 		return d, nil
 	}
@@ -116,5 +148,6 @@ func inputsOf(c affiliate.Conversion) affiliate.AttributionInputs {
 	return affiliate.AttributionInputs{
 		Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale,
 		Click: c.Click, PromoCode: c.PromoCode,
+		IsRecurring: c.IsRecurring, ProductIDs: c.ProductIDs, LineItems: c.LineItems,
 	}
 }

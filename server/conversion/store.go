@@ -13,15 +13,33 @@ type Store interface {
 	FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error)
 	// FindEarner finds what a click of the tail leads to; nil: there is none.
 	FindEarner(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID) (*affiliate.Earner, error)
-	// RecordConversion stores everything about a new conversion, or nothing and
-	// refuses with CONVERSION_DUPLICATE.
-	RecordConversion(ctx context.Context, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission, awaitUntil *time.Time) error
+	// RecordConversion completes the inputs with the promo code and the customer,
+	// asks decide, and stores everything that follows; or it stores nothing, and
+	// refuses as decide did or with CONVERSION_DUPLICATE. decide may be asked more
+	// than once.
+	RecordConversion(
+		ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs, awaitUntil *time.Time,
+		decide func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error),
+	) (affiliate.Decision, *affiliate.Commission, error)
+	// ReattributeByHand gives a conversion to a participant. decide is asked with
+	// the stored conversion, and with the participant and the customer; it may be
+	// asked more than once. Errors: NOT_FOUND, VALIDATION_ERROR,
+	// PARTICIPANT_ERASED, COMMISSION_TERMINAL.
+	ReattributeByHand(
+		ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID, to affiliate.ParticipantID, reason string,
+		at time.Time, by affiliate.Actor,
+		decide func(c affiliate.Conversion, found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission),
+	) (affiliate.Conversion, affiliate.Decision, *affiliate.Commission, error)
 
 	// AwaitedConversions reads up to limit conversions that wait for a click.
 	AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.AwaitedConversion, error)
-	// Reattribute puts a decision in the place of the one that it supersedes and
-	// ends the wait; false: that one is no longer in force, and nothing was stored.
-	Reattribute(ctx context.Context, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) (bool, error)
+	// Reattribute decides anew, as RecordConversion does, and ends the wait; false:
+	// the decision that the conversion was read with is no longer in force, and
+	// nothing was stored.
+	Reattribute(
+		ctx context.Context, c affiliate.AwaitedConversion, in affiliate.AttributionInputs,
+		decide func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error),
+	) (bool, error)
 	// ForgetAwaited ends a conversion's wait.
 	ForgetAwaited(ctx context.Context, c affiliate.Conversion) error
 	// ArrivedClicks gives those of up to limit awaited clicks after a cursor that

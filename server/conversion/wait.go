@@ -81,7 +81,8 @@ func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID,
 		return nil, err
 	}
 	return &affiliate.FoundClick{
-		Mode: click.Scope.Mode, ReceivedAt: click.ReceivedAt, ExpiresAt: click.ExpiresAt, Earner: *earner,
+		Mode: click.Scope.Mode, ReceivedAt: click.ReceivedAt, ExpiresAt: click.ExpiresAt,
+		Link: click.Link, Earner: *earner,
 	}, nil
 }
 

@@ -69,7 +69,7 @@ func (w *world) exec(sql string, args ...any) {
 
 func (w *world) newWorkspace() affiliate.WorkspaceID {
 	id := affiliate.NewID[affiliate.Workspace](w.now())
-	w.exec(`insert into workspaces (id, name, currency, timezone, created_at) values ($1, 'Shop', 'EUR', 'UTC', $2)`, id, w.now())
+	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Shop', 'EUR', 'UTC', $2, $2)`, id, w.now())
 	return id
 }
 
@@ -88,9 +88,14 @@ func (w *world) newParticipant(scope affiliate.Scope, program affiliate.ProgramI
 	id, user := affiliate.NewID[affiliate.Participant](w.now()), affiliate.NewID[affiliate.User](w.now())
 	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1::uuid, 'partner', $1::text, '', 'Pat', $2)`, user, w.now())
 	w.exec(`
-		insert into participants (workspace_id, id, program_id, mode, partner_id, status, referral_code, application_answers, applied_at, created_at, updated_at)
-		values ($1, $2::uuid, $3, $4, $5, 'approved', $2::text, '{}', $6, $6, $6)`,
+		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
+		values ($1, $2::uuid, $3, $4, $5::uuid, 'Pat', $5::text, 'approved', $2::text, '{}', $6, $6, $6)`,
 		scope.Workspace, id, program, scope.Mode, user, w.now())
+	w.exec(`insert into participant_totals (workspace_id, participant_id, program_id) values ($1, $2, $3)`, scope.Workspace, id, program)
+	w.exec(`
+		insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, is_default, created_at, updated_at)
+		values ($1, $2, $3, $4::uuid, $5, $4::text, $6, true, $7, $7)`,
+		scope.Workspace, affiliate.NewID[affiliate.Link](w.now()), program, id, scope.Mode, affiliate.NewShortKey(), w.now())
 	return id, user
 }
 

@@ -53,11 +53,12 @@ func (k *Keeper[R, B]) Sync(ctx context.Context, job affiliate.SyncDirectory) er
 	return k.syncKeys(ctx, job.Workspace)
 }
 
-// syncProgram goes by pages, as a programme may have any number of codes.
+// syncProgram goes by pages, as a programme may have any number of codes. Every
+// link has a code, so links come with them.
 func (k *Keeper[R, B]) syncProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) error {
 	after := ""
 	return k.codes(ctx, func() ([]affiliate.ReferralTarget, error) {
-		page, err := k.source.ProgramReferralTargets(ctx, workspace, program, after, pageSize)
+		page, err := k.source.ProgramReferralTargets(ctx, workspace, program, k.cfg.Now(), after, pageSize)
 		if len(page) > 0 {
 			after = page[len(page)-1].Code
 		}
@@ -72,12 +73,17 @@ func (k *Keeper[R, B]) syncParticipant(ctx context.Context, workspace affiliate.
 	if err != nil {
 		return err
 	}
-	targets, err := k.source.ParticipantReferralTargets(ctx, workspace, participant)
+	targets, err := k.source.ParticipantReferralTargets(ctx, workspace, participant, k.cfg.Now())
 	if err != nil {
 		return err
 	}
 	for _, target := range targets {
 		if err := k.sink.PutReferralCode(ctx, version, target.Scope, target.Code, codeEntry(target)); err != nil {
+			return err
+		}
+	}
+	for target := range eachLink(targets) {
+		if err := k.sink.PutLink(ctx, version, target.Link.Key, linkEntry(target)); err != nil {
 			return err
 		}
 	}

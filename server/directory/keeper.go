@@ -1,5 +1,5 @@
 // Package directory keeps the edge directory right: what collectors know of
-// public keys, referral codes and signing keys without a database.
+// public keys, referral codes, short links and signing keys without a database.
 //
 //	change ─commit─▶ job SyncDirectory ─▶ Worker ──┐
 //	                                               ├─▶ Sink (set if newer)
@@ -37,7 +37,8 @@ const (
 	// defaultSweep bounds the life of an error that no job mends: a job that was
 	// given up, a write that Redis forgot when it fell over, a key that expired.
 	defaultSweep = time.Hour
-	// pageSize is how many entries are read and written at a time.
+	// pageSize is how many keys, or codes with their links, are read and written at
+	// a time.
 	pageSize = 1000
 )
 
@@ -169,9 +170,10 @@ func (k *Keeper[R, B]) fill(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			for _, key = range keys {
-				if digest, ok := digestOf(key); ok {
-					batch.PutPublicKey(version, digest, k.keyEntry(key))
+			for _, target := range keys {
+				key = target.APIKey
+				if digest, ok := digestOf(target); ok {
+					batch.PutPublicKey(version, digest, k.keyEntry(target))
 				}
 			}
 			more = len(keys) == pageSize
@@ -183,7 +185,7 @@ func (k *Keeper[R, B]) fill(ctx context.Context) error {
 	}
 	var target affiliate.ReferralTarget
 	return k.codes(ctx, func() ([]affiliate.ReferralTarget, error) {
-		page, err := k.source.ReferralTargetsAfter(ctx, target, pageSize)
+		page, err := k.source.ReferralTargetsAfter(ctx, target, k.cfg.Now(), pageSize)
 		if len(page) > 0 {
 			target = page[len(page)-1]
 		}
@@ -191,7 +193,7 @@ func (k *Keeper[R, B]) fill(ctx context.Context) error {
 	})
 }
 
-// codes writes the pages that next reads, until one is short.
+// codes writes the pages that next reads, with their links, until one is short.
 func (k *Keeper[R, B]) codes(ctx context.Context, next func() ([]affiliate.ReferralTarget, error)) error {
 	for more := true; more; {
 		err := k.page(ctx, func(version int64, batch B) error {
@@ -201,6 +203,9 @@ func (k *Keeper[R, B]) codes(ctx context.Context, next func() ([]affiliate.Refer
 			}
 			for _, target := range targets {
 				batch.PutReferralCode(version, target.Scope, target.Code, codeEntry(target))
+			}
+			for target := range eachLink(targets) {
+				batch.PutLink(version, target.Link.Key, linkEntry(target))
 			}
 			more = len(targets) == pageSize
 			return nil
@@ -223,41 +228,4 @@ func (k *Keeper[R, B]) page(ctx context.Context, read func(version int64, batch 
 		return err
 	}
 	return batch.Flush(ctx)
-}
-
-// digestOf is the key under which a public key is looked up. What is no
-// well-formed key cannot be looked up: collectors refuse it by its checksum.
-func digestOf(key affiliate.APIKey) (digest [32]byte, ok bool) {
-	parsed, ok := affiliate.ParseKey(key.PublicText)
-	if !ok {
-		return digest, false
-	}
-	return parsed.Digest(), true
-}
-
-func (k *Keeper[R, B]) keyEntry(key affiliate.APIKey) *edgev1.PublicKeyEntry {
-	return &edgev1.PublicKeyEntry{
-		WorkspaceId: key.Scope.Workspace.UUID[:],
-		Mode:        modes[key.Scope.Mode],
-		Revoked:     !key.Live(k.cfg.Now()),
-	}
-}
-
-var modes = map[affiliate.Mode]edgev1.Mode{
-	affiliate.ModeTest: edgev1.Mode_MODE_TEST,
-	affiliate.ModeLive: edgev1.Mode_MODE_LIVE,
-}
-
-func codeEntry(target affiliate.ReferralTarget) *edgev1.ReferralCodeEntry {
-	entry := &edgev1.ReferralCodeEntry{
-		ProgramId:             target.Program.UUID[:],
-		ParticipantId:         target.Participant.UUID[:],
-		Active:                target.Active,
-		AttributionWindowDays: int32(target.WindowDays), //nolint:gosec // at most 365
-		AttributionModel:      string(target.Model),
-	}
-	if !target.Link.ID.IsZero() {
-		entry.LinkId = target.Link.ID.UUID[:]
-	}
-	return entry
 }

@@ -3,6 +3,7 @@ package directory_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -57,12 +58,12 @@ func newWorld(t *testing.T, redisURL string) *world {
 	w := &world{t: t, db: db, store: store, client: client, writer: edge.NewWriter(client), now: time.Now().UTC().Truncate(time.Millisecond)}
 	w.user = affiliate.NewID[affiliate.User](w.now)
 	w.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive}
-	w.exec(`insert into workspaces values ($1, 'Shop', 'EUR', 'UTC', $2)`, w.scope.Workspace, w.now)
+	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Shop', 'EUR', 'UTC', $2, $2)`, w.scope.Workspace, w.now)
 	page := "https://a.example"
 	w.program = affiliate.NewID[affiliate.Program](w.now)
 	if _, err := store.CreateProgram(t.Context(), affiliate.Program{
-		ID: w.program, Scope: w.scope, Name: "P", Status: affiliate.ProgramActive, WebsiteURL: &page, AllowedDomains: []string{},
-		WindowDays: 14, Model: affiliate.FirstClick, LinkParam: "via", IsPublic: true, Rules: affiliate.DefaultRules(), RulesVersion: 1,
+		ID: w.program, Scope: w.scope, Name: "P", Status: affiliate.ProgramActive, WebsiteURL: &page, AllowedDomains: []string{"a.example"},
+		WindowDays: 14, Model: affiliate.FirstClick, Precedence: affiliate.ClickFirst, FraudPolicy: affiliate.FraudFlag, LinkParam: "via", IsPublic: true, Rules: affiliate.DefaultRules(), RulesVersion: 1,
 		CreatedAt: w.now, UpdatedAt: w.now,
 	}, affiliate.Actor{User: &w.user}); err != nil {
 		t.Fatal(err)
@@ -152,9 +153,16 @@ func TestKeepFillsAndRefillsTheDirectory(t *testing.T) {
 	participant := w.join("jane")
 	live, revoked := w.key(), w.key()
 	w.exec(`update api_keys set revoked_at = $2 where public_text = $1`, revoked.Reveal(), w.now)
-	// More than two pages.
-	w.exec(`insert into referral_codes (workspace_id, mode, code, program_id, participant_id, created_at)
-		select $1, $2, 'code-' || n, $3, $4, $5 from generate_series(1, 2500) n`, w.scope.Workspace, w.scope.Mode, w.program, participant.ID, w.now)
+	// More than two pages, each code with a link of its own.
+	w.exec(`
+		with made as (
+			insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, destination_url, is_default, created_at, updated_at)
+			select $1, gen_random_uuid(), $3, $4, $2, 'code-' || n, 'key' || lpad(n::text, 7, '0'), 'https://a.example/' || n, false, $5, $5
+			from generate_series(1, 2500) n
+			returning id, code
+		)
+		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
+		select $1, $2, code, $3, $4, id, $5 from made`, w.scope.Workspace, w.scope.Mode, w.program, participant.ID, w.now)
 	w.keep(w.config())
 
 	for _, occasion := range []string{"an empty directory", "a lost one"} {
@@ -162,11 +170,21 @@ func TestKeepFillsAndRefillsTheDirectory(t *testing.T) {
 		for _, code := range []string{"jane", "JANE", "code-1", "code-2500"} {
 			entry, state := w.code(code)
 			if state != edge.Found || !entry.Active || entry.AttributionWindowDays != 14 || entry.AttributionModel != "first_click" ||
-				string(entry.ProgramId) != string(w.program.UUID[:]) || string(entry.ParticipantId) != string(participant.ID.UUID[:]) || len(entry.LinkId) != 0 {
+				string(entry.ProgramId) != string(w.program.UUID[:]) || string(entry.ParticipantId) != string(participant.ID.UUID[:]) || len(entry.LinkId) != 16 {
 				t.Errorf("%s: %s is %v, %v", occasion, code, entry, state)
 			}
 		}
 		reader := edge.NewReader(w.client, time.Now)
+		for _, n := range []string{"1", "1000", "2500"} {
+			entry, state := reader.Link(t.Context(), "key"+strings.Repeat("0", 7-len(n))+n)
+			if state != edge.Found || !entry.Active || entry.TargetUrl != "https://a.example/"+n+"?via=code-"+n || entry.ReferralCode != "code-"+n ||
+				entry.Mode != edgev1.Mode_MODE_LIVE || string(entry.WorkspaceId) != string(w.scope.Workspace.UUID[:]) || entry.AttributionWindowDays != 14 {
+				t.Errorf("%s: link %s is %v, %v", occasion, n, entry, state)
+			}
+		}
+		if _, state := reader.Link(t.Context(), "key0002501"); state != edge.Absent {
+			t.Errorf("%s: an unknown link is %v", occasion, state)
+		}
 		if _, state := w.code("unknown"); state != edge.Absent {
 			t.Errorf("%s: an unknown code is %v", occasion, state)
 		}

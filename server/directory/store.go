@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
@@ -13,26 +14,29 @@ type Source interface {
 	// DirectoryVersion takes the number of a write, before its state is read.
 	DirectoryVersion(ctx context.Context) (int64, error)
 	// WorkspacePublicKeys reads a workspace's public keys, ended ones too.
-	WorkspacePublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.APIKey, error)
+	WorkspacePublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.PublicKeyTarget, error)
 	// PublicKeysAfter reads on through everybody's, from the zero key.
-	PublicKeysAfter(ctx context.Context, after affiliate.APIKey, limit int) ([]affiliate.APIKey, error)
-	// ParticipantReferralTargets reads the codes of one participant.
-	ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID) ([]affiliate.ReferralTarget, error)
+	PublicKeysAfter(ctx context.Context, after affiliate.APIKey, limit int) ([]affiliate.PublicKeyTarget, error)
+	// ParticipantReferralTargets reads the codes of one participant. As for the
+	// others, at is when its promo codes have to be usable.
+	ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID, at time.Time) ([]affiliate.ReferralTarget, error)
 	// ProgramReferralTargets reads on through a programme's codes, from the empty
 	// one.
-	ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, after string, limit int) ([]affiliate.ReferralTarget, error)
+	ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, at time.Time, after string, limit int) ([]affiliate.ReferralTarget, error)
 	// ReferralTargetsAfter reads on through everybody's codes, from the zero
 	// target.
-	ReferralTargetsAfter(ctx context.Context, after affiliate.ReferralTarget, limit int) ([]affiliate.ReferralTarget, error)
+	ReferralTargetsAfter(ctx context.Context, after affiliate.ReferralTarget, at time.Time, limit int) ([]affiliate.ReferralTarget, error)
 }
 
 // Sink is the directory. A write whose version is not above the stored one
 // changes nothing. R names an attempt at filling the whole of it, B collects
 // writes: both are the sink's own.
 type Sink[R any, B Batch] interface {
-	// PutPublicKey and PutReferralCode write one entry and tell the edge of it.
+	// PutPublicKey, PutReferralCode and PutLink write one entry and tell the edge
+	// of it.
 	PutPublicKey(ctx context.Context, version int64, digest [32]byte, entry *edgev1.PublicKeyEntry) error
 	PutReferralCode(ctx context.Context, version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry) error
+	PutLink(ctx context.Context, version int64, key string, entry *edgev1.LinkEntry) error
 	// Batch starts an empty batch.
 	Batch() B
 	// Complete reports whether the marker is there.
@@ -47,6 +51,7 @@ type Sink[R any, B Batch] interface {
 type Batch interface {
 	PutPublicKey(version int64, digest [32]byte, entry *edgev1.PublicKeyEntry)
 	PutReferralCode(version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry)
+	PutLink(version int64, key string, entry *edgev1.LinkEntry)
 	PutSigningKeys(version int64, keys *edgev1.SigningKeys)
 	Flush(ctx context.Context) error
 }

@@ -127,6 +127,8 @@ func fromEdge(edge *edgev1.Click) (record, error) {
 		UAHash:    edge.UaHash,
 		IsBot:     edge.IsBot,
 		BotReason: edge.BotReason,
+
+		ForeignOrigin: edge.ForeignOrigin,
 	}
 	if edge.OccurredAtMs != 0 {
 		at := time.UnixMilli(edge.OccurredAtMs).UTC()

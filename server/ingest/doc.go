@@ -33,8 +33,8 @@ import (
 // cannot succeed. Every other error means that the store could not be reached,
 // and that nothing or everything was stored.
 type Store interface {
-	// StoreClicks stores all or none. Clicks that are there already are left as
-	// they are.
+	// StoreClicks stores all or none, and counts what was not there before but
+	// clicks of bots. Clicks that are there already are left as they are.
 	StoreClicks(ctx context.Context, clicks []affiliate.Click) error
 	// ResolveClicks finds what the sources lead to, one answer for each, in their
 	// order.

@@ -107,6 +107,10 @@ func TestStreamToTableExactlyOnce(t *testing.T) {
 	if clicks != entries*perEntry || distinct != clicks || letters != 1 {
 		t.Errorf("%d rows of %d clicks, %d letters", clicks, distinct, letters)
 	}
+	var counted int64
+	if err := conn.QueryRow(t.Context(), `select coalesce(sum(clicks), 0) from stats_deltas where workspace_id = $1`, workspace).Scan(&counted); err != nil || counted != entries*perEntry {
+		t.Errorf("%d of %d clicks counted, %v", counted, entries*perEntry, err)
+	}
 	if pending, err := client.XPending(t.Context(), clickstream.Key(0), clickstream.Group).Result(); err != nil || pending.Count != 0 {
 		t.Errorf("%+v %v", pending, err)
 	}

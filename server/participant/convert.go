@@ -1,24 +1,29 @@
 package participant
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
-// toProto is the participant as a member of the given role sees it; a partner,
-// who has none, sees what is theirs.
+// toPartner is the participant as the partner sees it: without what the merchant
+// keeps for itself.
+func toPartner(p affiliate.Participant) *affiliatev1.Participant {
+	p.Note, p.Tags, p.Group = nil, nil, nil
+	return toProto(p, "")
+}
+
+// toProto is the participant as a member of the given role sees it.
 func toProto(p affiliate.Participant, role affiliate.Role) *affiliatev1.Participant {
-	email := p.PartnerEmail
-	if role == affiliate.RoleViewer {
-		email = affiliate.MaskEmail(email)
-	}
 	return &affiliatev1.Participant{
 		Id:                 p.ID.String(),
 		ProgramId:          p.Program.String(),
 		PartnerId:          p.Partner.String(),
 		PartnerName:        p.PartnerName,
-		PartnerEmail:       email,
+		PartnerEmail:       emailFor(role, p.PartnerEmail),
 		Status:             server.FromWord[affiliatev1.ParticipantStatus](p.Status),
 		ReferralCode:       p.ReferralCode,
 		ApplicationAnswers: p.Answers,
@@ -32,5 +37,71 @@ func toProto(p affiliate.Participant, role affiliate.Role) *affiliatev1.Particip
 		ErasedAt:           server.OptionalTimestamp(p.ErasedAt),
 		CreatedAt:          server.Timestamp(p.CreatedAt),
 		UpdatedAt:          server.Timestamp(p.UpdatedAt),
+		GroupId:            server.Optional(p.Group),
+		CommissionOverride: server.Rate(p.Override),
+		Tags:               p.Tags,
+		Note:               p.Note,
+		Clicks:             p.Stats.Clicks,
+		Conversions:        p.Stats.Conversions,
+		RevenueCents:       p.Stats.RevenueCents,
+		CommissionCents:    p.Stats.CommissionCents,
+		BalanceCents:       p.Stats.BalanceCents,
 	}
+}
+
+func emailFor(role affiliate.Role, email string) string {
+	if role == affiliate.RoleViewer {
+		return affiliate.MaskEmail(email)
+	}
+	return email
+}
+
+// patchOf is the update as its mask words it. Mask and values have been checked.
+func patchOf(req *affiliatev1.UpdateParticipantRequest) affiliate.ParticipantPatch {
+	var (
+		patch   affiliate.ParticipantPatch
+		checked affiliate.Violations
+	)
+	for _, path := range req.GetUpdateMask().GetPaths() {
+		switch path {
+		case "note":
+			patch.Note = affiliate.Change[string]{Given: true, Value: req.Note}
+		case "tags":
+			patch.Tags = affiliate.Set(distinct(req.GetTags()))
+		case "group_id":
+			patch.Group = affiliate.Clear[affiliate.GroupID]()
+			if id, ok := affiliate.ParseID[affiliate.Group](req.GetGroupId()); ok {
+				patch.Group = affiliate.Set(id)
+			}
+		case "referral_code":
+			patch.ReferralCode = affiliate.Set(affiliate.FoldCode(req.GetReferralCode()))
+		default:
+			patch.Override = affiliate.Change[affiliate.Rate]{Given: true, Value: server.RateOf(overrideOf(req), overrideField, &checked)}
+		}
+	}
+	return patch
+}
+
+// overrideOf is the rate that replaces the one there is, as a whole, whichever
+// part of it the mask names; nil clears it.
+func overrideOf(req *affiliatev1.UpdateParticipantRequest) *affiliatev1.CommissionRate {
+	override := req.GetCommissionOverride()
+	inPart := slices.ContainsFunc(req.GetUpdateMask().GetPaths(), func(path string) bool {
+		return strings.HasPrefix(path, overrideField+".")
+	})
+	if override == nil && inPart {
+		return &affiliatev1.CommissionRate{}
+	}
+	return override
+}
+
+// distinct gives each tag once, trimmed, in the order given.
+func distinct(tags []string) []string {
+	kept := make([]string, 0, len(tags))
+	for _, tag := range tags {
+		if tag = strings.TrimSpace(tag); !slices.Contains(kept, tag) {
+			kept = append(kept, tag)
+		}
+	}
+	return kept
 }

@@ -4,11 +4,14 @@
 //	apply ──▶ pending ──approve──▶ approved ◀──reinstate── suspended
 //	  │          └──reject──▶ rejected ──approve──▲ │            ▲
 //	  └──(the programme approves by itself)───────┘ └──suspend───┘
+//	invite ──accept──▶ approved
 //
 // It guarantees that a partner is in a programme at most once, that a referral
 // code belongs to one participant of a workspace and mode, and that a move
 // happens only from a status that leads there: of any number of callers at a
-// time one succeeds and the others are told why not.
+// time one succeeds and the others are told why not. What a merchant notes about
+// a partner (note, tags, group) the partner never sees, and who sees e-mail
+// addresses masked cannot search for them either.
 //
 // It does not promise that the edge knows a new code with the answer: the
 // directory follows a moment after the commit.
@@ -17,8 +20,6 @@ package participant
 import (
 	"context"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -39,23 +40,6 @@ func New(store Store, now func() time.Time) *Service { return &Service{store: st
 // at is the instant of a change: UTC, to the millisecond, as the API shows it.
 func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// Check reports what is wrong with a request by itself.
-func (s *Service) Check(req proto.Message) affiliate.Violations {
-	var found affiliate.Violations
-	switch req := req.(type) {
-	case *affiliatev1.ApplyRequest:
-		if affiliate.ReservedCode(req.GetReferralCode()) {
-			found.Add("referral_code", "is reserved")
-		}
-	case *affiliatev1.ListParticipantsRequest:
-		// A number without a name, which only gRPC can carry.
-		if status := req.GetStatus(); status != 0 && server.Word(status) == "" {
-			found.Add("status", "has no such value")
-		}
-	}
-	return found
-}
-
 // Apply asks to join an active, public programme. A partner has no workspace;
 // the mode is what X-Mode says.
 func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*affiliatev1.Participant, error) {
@@ -75,10 +59,10 @@ func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*af
 	if err != nil {
 		return nil, err
 	}
-	return toProto(p, caller.Role), nil
+	return toPartner(p), nil
 }
 
-// ListParticipants pages through a programme's participants, newest first.
+// ListParticipants pages through a programme's participants.
 func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListParticipantsRequest) (*affiliatev1.ListParticipantsResponse, error) {
 	program, err := programID(req)
 	if err != nil {
@@ -86,8 +70,22 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 	}
 	page := server.PageOf(req)
 	caller := server.PrincipalFrom(ctx)
-	status := affiliate.ParticipantStatus(server.Word(req.GetStatus()))
-	participants, total, err := s.store.ListParticipants(ctx, caller.Scope(), program, status, page)
+	filter := affiliate.ParticipantFilter{
+		Status:     affiliate.ParticipantStatus(server.Word(req.GetStatus())),
+		Search:     req.GetSearch(),
+		HideEmails: caller.Role == affiliate.RoleViewer,
+	}
+	if group, ok := affiliate.ParseID[affiliate.Group](req.GetGroupId()); ok {
+		filter.Group = &group
+	}
+	order := affiliate.ParticipantOrder{
+		By:        affiliate.ParticipantSort(req.GetSortBy()),
+		Ascending: req.GetSortOrder() == affiliatev1.SortOrder_SORT_ORDER_ASC,
+	}
+	if order.By == "" {
+		order.By = affiliate.ParticipantsByAge
+	}
+	participants, total, err := s.store.ListParticipants(ctx, caller.Scope(), program, filter, order, page)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +107,20 @@ func (s *Service) GetParticipant(ctx context.Context, req *affiliatev1.GetPartic
 	}
 	caller := server.PrincipalFrom(ctx)
 	p, err := s.store.Participant(ctx, caller.Scope(), program, id)
+	if err != nil {
+		return nil, err
+	}
+	return toProto(p, caller.Role), nil
+}
+
+// UpdateParticipant changes what the mask names.
+func (s *Service) UpdateParticipant(ctx context.Context, req *affiliatev1.UpdateParticipantRequest) (*affiliatev1.Participant, error) {
+	program, id, err := ids(req)
+	if err != nil {
+		return nil, err
+	}
+	caller := server.PrincipalFrom(ctx)
+	p, err := s.store.UpdateParticipant(ctx, caller.Scope(), program, id, patchOf(req), s.at(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,9 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, db: db, store: store, now: time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC)}
 	w.service = participant.New(store, func() time.Time { return w.now })
 	w.user, w.workspace = affiliate.NewID[affiliate.User](w.now), affiliate.NewID[affiliate.Workspace](w.now)
-	w.exec(`insert into workspaces values ($1, 'Shop', 'EUR', 'UTC', $2)`, w.workspace, w.now)
+	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Shop', 'EUR', 'UTC', $2, $2)`, w.workspace, w.now)
+	// An invitation names the user who made it.
+	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'merchant', 'owner@example.com', '', 'Owner', $2)`, w.user, w.now)
 	w.program = w.newProgram()
 	return w
 }
@@ -78,6 +80,7 @@ func (w *world) newProgram() affiliate.ProgramID {
 	_, err := w.store.CreateProgram(w.t.Context(), affiliate.Program{
 		ID: id, Scope: affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive}, Name: "P", Status: affiliate.ProgramActive,
 		WebsiteURL: &page, AllowedDomains: []string{}, WindowDays: 30, Model: affiliate.LastClick, LinkParam: "via", IsPublic: true,
+		Precedence: affiliate.DefaultPrecedence, FraudPolicy: affiliate.DefaultFraudPolicy,
 		Rules: affiliate.DefaultRules(), RulesVersion: 1, CreatedAt: w.now, UpdatedAt: w.now,
 	}, affiliate.Actor{User: &w.user})
 	if err != nil {
@@ -151,6 +154,23 @@ func (w *world) events() (types []string) {
 	return types
 }
 
+// checkCounts compares the lengths that are kept with the lists.
+func (w *world) checkCounts() {
+	w.t.Helper()
+	const differ = `
+		select count(*) from (
+			select program_id, 'participants.' || status as what, count(*) as n from participants group by 1, 2
+			union all
+			select program_id, 'links', count(*) from links where deleted_at is null group by 1
+		) truth full join (
+			select program_id, what, sum(n) as n from list_counts group by 1, 2 having sum(n) <> 0
+		) kept using (program_id, what)
+		where truth.n is distinct from kept.n`
+	if n := w.count(differ); n != 0 {
+		w.t.Errorf("%d lists have another length than what is kept", n)
+	}
+}
+
 func expect(t *testing.T, err error, reason affiliate.Reason) {
 	t.Helper()
 	_ = refused(t, err, reason)
@@ -189,11 +209,16 @@ func TestApply(t *testing.T) {
 	if got := w.events(); !slices.Equal(got, []string{"participant.applied"}) {
 		t.Errorf("events %v", got)
 	}
-	if w.count(`select count(*) from referral_codes where code = 'jane-doe' and mode = 'live' and participant_id = $1 and program_id = $2 and link_id is null`, p.Id, w.program) != 1 ||
+	if w.count(`
+		select count(*) from referral_codes r join links l on l.workspace_id = r.workspace_id and l.id = r.link_id
+		where r.code = 'jane-doe' and r.mode = 'live' and r.participant_id = $1 and r.program_id = $2 and l.participant_id = $1 and l.program_id = $2
+			and l.mode = 'live' and l.code = r.code and l.is_default and l.destination_url is null`, p.Id, w.program) != 1 ||
+		w.count(`select count(*) from participant_totals where participant_id = $1 and program_id = $2 and clicks = 0`, p.Id, w.program) != 1 ||
 		w.count(`select count(*) from audit_log where action = 'participant.apply' and resource_id = $1 and actor = $2`, p.Id, partner.String()) != 1 ||
 		w.count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, p.Id) != 1 {
-		t.Error("code, audit log or job is missing")
+		t.Error("code, link, totals, audit log or job is missing")
 	}
+	w.checkCounts()
 }
 
 func TestApplyIsApprovedWhereTheProgramSaysSo(t *testing.T) {
@@ -309,6 +334,7 @@ func TestOfParallelApplicationsForOneCodeOneSucceeds(t *testing.T) {
 	for i := range partners {
 		partners[i] = w.partner("Jane")
 	}
+	defer w.checkCounts()
 	w.parallel(func(i int) error {
 		_, err := w.apply(partners[i], func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("summer") })
 		return err
@@ -322,7 +348,13 @@ func TestOfParallelApplicationsForOneCodeOneSucceeds(t *testing.T) {
 // are to be refused with reason.
 func (w *world) parallel(run func(i int) error, reason affiliate.Reason) {
 	w.t.Helper()
-	errs := make([]error, 100)
+	w.oneOf(100, run, reason)
+}
+
+// oneOf is parallel for another number than a hundred.
+func (w *world) oneOf(n int, run func(i int) error, reason affiliate.Reason) {
+	w.t.Helper()
+	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() { errs[i] = run(i) })

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 
@@ -29,6 +30,10 @@ func toProto(p affiliate.Program) *affiliatev1.Program {
 		CommissionRules:       server.Rules(p.Rules),
 		RulesVersion:          int32(p.RulesVersion), //nolint:gosec // counts what people change by hand
 		TermsUrl:              p.TermsURL,
+		SignalPrecedence:      server.FromWord[affiliatev1.SignalPrecedence](p.Precedence),
+		MinPayoutCents:        p.MinPayoutCents,
+		PayoutTermDays:        int32(p.PayoutTermDays), //nolint:gosec // at most 365
+		FraudPolicy:           server.FromWord[affiliatev1.FraudPolicy](p.FraudPolicy),
 		CreatedAt:             server.Timestamp(p.CreatedAt),
 		UpdatedAt:             server.Timestamp(p.UpdatedAt),
 	}
@@ -37,7 +42,8 @@ func toProto(p affiliate.Program) *affiliatev1.Program {
 // newProgram is a draft with its defaults; currency and slug may be left to the
 // store.
 func newProgram(req *affiliatev1.CreateProgramRequest) (affiliate.Program, error) {
-	rules, wrong := firstRules(req.GetCommissionRules())
+	var wrong affiliate.Violations
+	rules := firstRules(req.GetCommissionRules(), &wrong)
 	if err := wrong.Err(); err != nil {
 		return affiliate.Program{}, err
 	}
@@ -52,19 +58,20 @@ func newProgram(req *affiliatev1.CreateProgramRequest) (affiliate.Program, error
 		LandingURL:          req.LandingUrl,
 		Currency:            currency,
 		WindowDays:          affiliate.DefaultWindowDays,
-		Model:               affiliate.DefaultModel,
+		Model:               cmp.Or(affiliate.AttributionModel(server.Word(req.GetAttributionModel())), affiliate.DefaultModel),
+		Precedence:          cmp.Or(affiliate.SignalPrecedence(server.Word(req.GetSignalPrecedence())), affiliate.DefaultPrecedence),
 		LinkParam:           affiliate.DefaultLinkParam,
 		AutoApprovePartners: req.GetAutoApprovePartners(),
 		IsPublic:            req.IsPublic == nil || req.GetIsPublic(),
 		Rules:               rules,
 		RulesVersion:        1,
+		MinPayoutCents:      req.GetMinPayoutCents(),
+		PayoutTermDays:      int(req.GetPayoutTermDays()),
+		FraudPolicy:         cmp.Or(affiliate.FraudPolicy(server.Word(req.GetFraudPolicy())), affiliate.DefaultFraudPolicy),
 		TermsURL:            req.TermsUrl,
 	}
 	if req.AttributionWindowDays != nil {
 		p.WindowDays = int(req.GetAttributionWindowDays())
-	}
-	if model := server.Word(req.GetAttributionModel()); model != "" {
-		p.Model = affiliate.AttributionModel(model)
 	}
 	if req.LinkParam != nil {
 		p.LinkParam = req.GetLinkParam()
@@ -75,68 +82,6 @@ func newProgram(req *affiliatev1.CreateProgramRequest) (affiliate.Program, error
 		}
 	}
 	return p, nil
-}
-
-// firstRules are the defaults with what the request says instead. The amount
-// that is given tells the type; a type that is given demands its amount, since
-// nobody who chose one by name wants a number of ours.
-func firstRules(req *affiliatev1.CommissionRules) (affiliate.Rules, affiliate.Violations) {
-	if req == nil {
-		return affiliate.DefaultRules(), nil
-	}
-	patch := rulesChanges(req, func(path string) bool { return given(req, path) })
-	if !patch.Type.Given && patch.FlatCents.Given && !patch.RateBps.Given {
-		patch.Type = affiliate.Set(affiliate.Flat)
-	}
-	rules, wrong := affiliate.DefaultRules().Patch(patch)
-	if patch.Type.Given && rules.Type == affiliate.Percentage && !patch.RateBps.Given {
-		wrong.Add("commission_rules.percentage", "is required when commission_type is percentage")
-	}
-	return rules, wrong
-}
-
-// given reports whether a message holds a field, where the unspecified value of
-// an enum counts as absent.
-func given(req *affiliatev1.CommissionRules, name string) bool {
-	m := req.ProtoReflect()
-	for field := range m.Range {
-		if string(field.Name()) == name {
-			return true
-		}
-	}
-	return false
-}
-
-// rulesChanges makes changes of the fields that named reports; a named field
-// that the message does not hold is cleared.
-func rulesChanges(req *affiliatev1.CommissionRules, named func(field string) bool) affiliate.RulesPatch {
-	var patch affiliate.RulesPatch
-	if req == nil {
-		req = &affiliatev1.CommissionRules{}
-	}
-	if named("commission_type") {
-		patch.Type = word[affiliate.CommissionType](server.Word(req.GetCommissionType()))
-	}
-	if named("percentage") {
-		patch.RateBps.Given = true
-		if req.Percentage != nil {
-			bps, _ := basisPoints(req.GetPercentage())
-			patch.RateBps = affiliate.Set(bps)
-		}
-	}
-	if named("flat_amount_cents") {
-		patch.FlatCents = optional(req.FlatAmountCents)
-	}
-	if named("hold_period_days") {
-		patch.HoldDays = number(req.HoldPeriodDays)
-	}
-	if named("auto_approval") {
-		patch.AutoApproval = optional(req.AutoApproval)
-	}
-	if named("net_basis") {
-		patch.NetBasis = word[affiliate.NetBasis](server.Word(req.GetNetBasis()))
-	}
-	return patch
 }
 
 // patchOf is the update as its mask words it. The mask has been checked.
@@ -169,21 +114,17 @@ func patchOf(req *affiliatev1.UpdateProgramRequest) affiliate.ProgramPatch {
 			patch.IsPublic = optional(req.IsPublic)
 		case "terms_url":
 			patch.TermsURL = optional(req.TermsUrl)
+		case "signal_precedence":
+			patch.Precedence = word[affiliate.SignalPrecedence](server.Word(req.GetSignalPrecedence()))
+		case "min_payout_cents":
+			patch.MinPayoutCents = optional(req.MinPayoutCents)
+		case "payout_term_days":
+			patch.PayoutTermDays = number(req.PayoutTermDays)
+		case "fraud_policy":
+			patch.FraudPolicy = word[affiliate.FraudPolicy](server.Word(req.GetFraudPolicy()))
 		}
 	}
 	patch.Rules = rulesPatchOf(req.GetCommissionRules(), paths)
-	return patch
-}
-
-// rulesPatchOf reads the part of the mask about commission_rules. The path of
-// the whole object merges what the object holds, or, without an object, goes
-// back to the defaults.
-func rulesPatchOf(rules *affiliatev1.CommissionRules, paths []string) affiliate.RulesPatch {
-	whole := slices.Contains(paths, rulesField)
-	patch := rulesChanges(rules, func(field string) bool {
-		return slices.Contains(paths, rulesField+"."+field) || whole && rules != nil && given(rules, field)
-	})
-	patch.Reset = whole && rules == nil
 	return patch
 }
 
@@ -206,13 +147,13 @@ func word[W ~string](text string) affiliate.Change[W] {
 	return affiliate.Set(W(text))
 }
 
-// foldDomains gives each host once, in lower case, in the order given. What is
-// no host name has been refused before.
+// foldDomains gives each domain once, in lower case, in the order given. What is
+// no domain has been refused before.
 func foldDomains(domains []string) []string {
 	folded := make([]string, 0, len(domains))
 	for _, domain := range domains {
-		if host, ok := affiliate.ParseDomain(domain); ok && !slices.Contains(folded, host) {
-			folded = append(folded, host)
+		if domain, ok := affiliate.ParseAllowedDomain(domain); ok && !slices.Contains(folded, domain) {
+			folded = append(folded, domain)
 		}
 	}
 	return folded

@@ -1,4 +1,5 @@
-// Package program serves a merchant's programmes.
+// Package program serves a merchant's programmes, the versions of their rules,
+// and their groups of partners.
 //
 //	draft ──▶ active ◀──▶ paused
 //	  └─────────┴───────────┴──▶ archived
@@ -6,7 +7,8 @@
 // It guarantees that a move happens only from a status that leads there, that a
 // patch changes exactly the fields that its mask names, and that commission
 // rules are never changed in place: what differs becomes the next version, and
-// commissions keep the one that made them.
+// commissions keep the one that made them. A group is deleted only when nobody is
+// in it.
 //
 // It does not promise that the edge turns clicks of a paused programme away at
 // once: the directory follows a moment after the commit.
@@ -96,6 +98,32 @@ func (s *Service) PauseProgram(ctx context.Context, req *affiliatev1.PauseProgra
 // ArchiveProgram ends a programme for good.
 func (s *Service) ArchiveProgram(ctx context.Context, req *affiliatev1.ArchiveProgramRequest) (*affiliatev1.Program, error) {
 	return s.move(ctx, req, affiliate.ProgramArchived)
+}
+
+// ListProgramRules pages through every version of the rules, newest first.
+func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListProgramRulesRequest) (*affiliatev1.ListProgramRulesResponse, error) {
+	id, err := programID(req)
+	if err != nil {
+		return nil, err
+	}
+	page := server.PageOf(req)
+	versions, total, err := s.store.ProgramRules(ctx, server.PrincipalFrom(ctx).Scope(), id, page)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]*affiliatev1.ProgramRules, len(versions))
+	for i, v := range versions {
+		data[i] = &affiliatev1.ProgramRules{
+			Version: int32(v.Version), //nolint:gosec // counts what people change by hand
+			Rules:   server.Rules(v.Rules),
+			At:      server.Timestamp(v.At),
+			By:      v.By.String(),
+		}
+	}
+	return &affiliatev1.ListProgramRulesResponse{
+		Data: data, Total: total,
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+	}, nil
 }
 
 func (s *Service) move(ctx context.Context, req named, to affiliate.ProgramStatus) (*affiliatev1.Program, error) {

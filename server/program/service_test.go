@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) newWorkspace(currency string) affiliate.WorkspaceID {
 	w.t.Helper()
 	id := affiliate.NewID[affiliate.Workspace](w.now)
-	w.exec(`insert into workspaces values ($1, 'Shop', $2, 'UTC', $3)`, id, currency, w.now)
+	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Shop', $2, 'UTC', $3, $3)`, id, currency, w.now)
 	return id
 }
 
@@ -154,8 +154,10 @@ func TestCreateFillsInTheDefaults(t *testing.T) {
 		CommissionRules: &affiliatev1.CommissionRules{
 			CommissionType: affiliatev1.CommissionType_COMMISSION_TYPE_PERCENTAGE, Percentage: proto.Float64(20),
 			HoldPeriodDays: proto.Int32(30), AutoApproval: proto.Bool(true), NetBasis: affiliatev1.NetBasis_NET_BASIS_GROSS,
+			Recurring: &affiliatev1.Recurring{Enabled: proto.Bool(true)},
 		},
 		RulesVersion: 1, CreatedAt: at, UpdatedAt: at,
+		SignalPrecedence: affiliatev1.SignalPrecedence_SIGNAL_PRECEDENCE_CLICK_FIRST, FraudPolicy: affiliatev1.FraudPolicy_FRAUD_POLICY_FLAG,
 	}
 	if !proto.Equal(p, want) {
 		t.Errorf("created %v\n   want %v", p, want)
@@ -174,14 +176,20 @@ func TestCreateTakesWhatIsGiven(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{
 		Name: "P", Slug: proto.String("own"), Description: proto.String("D"), LandingUrl: proto.String("http://land.example"),
-		AllowedDomains: []string{"A.example", "b.example", "a.EXAMPLE"}, Currency: proto.String("jpy"), AttributionWindowDays: proto.Int32(365),
+		AllowedDomains: []string{"A.example", "*.B.example", "a.EXAMPLE", "*.b.example"}, Currency: proto.String("jpy"), AttributionWindowDays: proto.Int32(365),
 		AttributionModel: affiliatev1.AttributionModel_ATTRIBUTION_MODEL_FIRST_CLICK, LinkParam: proto.String("ref"),
 		AutoApprovePartners: proto.Bool(true), IsPublic: proto.Bool(false), TermsUrl: proto.String("https://a.example/terms"),
+		SignalPrecedence: affiliatev1.SignalPrecedence_SIGNAL_PRECEDENCE_PROMO_CODE_FIRST, MinPayoutCents: proto.Int64(2500),
+		PayoutTermDays: proto.Int32(14), FraudPolicy: affiliatev1.FraudPolicy_FRAUD_POLICY_OFF,
 		CommissionRules: &affiliatev1.CommissionRules{FlatAmountCents: proto.Int64(500), HoldPeriodDays: proto.Int32(0), AutoApproval: proto.Bool(false), NetBasis: affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING_FEES},
 	})
 	if p.Slug != "own" || p.GetDescription() != "D" || p.Currency != "JPY" || p.AttributionWindowDays != 365 || p.LinkParam != "ref" ||
 		p.AttributionModel != affiliatev1.AttributionModel_ATTRIBUTION_MODEL_FIRST_CLICK || !p.AutoApprovePartners || p.IsPublic ||
-		!slices.Equal(p.AllowedDomains, []string{"a.example", "b.example"}) || p.GetTermsUrl() == "" || p.GetLandingUrl() == "" {
+		!slices.Equal(p.AllowedDomains, []string{"a.example", "*.b.example"}) || p.GetTermsUrl() == "" || p.GetLandingUrl() == "" {
+		t.Errorf("created %v", p)
+	}
+	if p.SignalPrecedence != affiliatev1.SignalPrecedence_SIGNAL_PRECEDENCE_PROMO_CODE_FIRST || p.MinPayoutCents != 2500 ||
+		p.PayoutTermDays != 14 || p.FraudPolicy != affiliatev1.FraudPolicy_FRAUD_POLICY_OFF {
 		t.Errorf("created %v", p)
 	}
 	rules := p.CommissionRules

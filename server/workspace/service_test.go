@@ -1,103 +1,241 @@
 package workspace_test
 
 import (
-	"context"
-	"errors"
-	"sync"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/workspace"
-	"github.com/tributary-hq/tributary/storage/postgres"
-	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestSecretKeys(t *testing.T) {
-	url := pgtest.New(t)
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: url})
-	if err != nil {
-		t.Fatal(err)
+const (
+	observe = affiliatev1.OriginPolicy_ORIGIN_POLICY_OBSERVE
+	enforce = affiliatev1.OriginPolicy_ORIGIN_POLICY_ENFORCE
+)
+
+func (w *world) update(req *affiliatev1.UpdateWorkspaceRequest, paths ...string) (*affiliatev1.Workspace, error) {
+	w.t.Helper()
+	req = proto.CloneOf(req)
+	req.UpdateMask = &fieldmaskpb.FieldMask{Paths: paths}
+	if found := w.service.Check(req); found != nil {
+		w.t.Fatalf("check: %v", found)
 	}
-	defer store.Close()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	now := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
-	clock := func() time.Time { return now }
-	ws := affiliate.NewID[affiliate.Workspace](now)
-	if _, err := conn.Exec(t.Context(), `insert into workspaces values ($1, 'Shop', 'USD', 'UTC', $2)`, ws, now); err != nil {
-		t.Fatal(err)
-	}
-	service := workspace.New(store, clock)
-	as := func(mode affiliate.Mode) context.Context {
-		return server.WithPrincipal(t.Context(), server.Principal{
-			Kind: server.MerchantToken, User: affiliate.NewID[affiliate.User](now), Workspace: ws, Role: affiliate.RoleOwner, Mode: mode,
+	return w.service.UpdateWorkspace(w.asOwner(), req)
+}
+
+func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
+	w := newWorld(t)
+	type req = affiliatev1.UpdateWorkspaceRequest
+	for _, tc := range []struct {
+		name   string
+		req    *req
+		paths  []string
+		change func(*affiliatev1.Workspace)
+		synced int
+	}{
+		{"nothing", &req{}, nil, func(*affiliatev1.Workspace) {}, 0},
+		{"name", &req{Name: "New"}, []string{"name"}, func(p *affiliatev1.Workspace) { p.Name = "New" }, 0},
+		{"the same name", &req{Name: "Full"}, []string{"name"}, func(*affiliatev1.Workspace) {}, 0},
+		{
+			"a field outside the mask", &req{Name: "New", Currency: "EUR"},
+			[]string{"currency"},
+			func(p *affiliatev1.Workspace) { p.Currency = "EUR" },
+			0,
+		},
+		{
+			"currency and timezone", &req{Currency: "jpy", Timezone: "Asia/Tokyo"},
+			[]string{"currency", "timezone"},
+			func(p *affiliatev1.Workspace) { p.Currency, p.Timezone = "JPY", "Asia/Tokyo" },
+			0,
+		},
+		{
+			"origins replaced", &req{AllowedOrigins: []string{"HTTPS://Shop.example:443", "http://localhost:3000", "https://shop.example", "https://*.B.example"}},
+			[]string{"allowed_origins"},
+			func(p *affiliatev1.Workspace) {
+				p.AllowedOrigins = []string{"https://shop.example", "http://localhost:3000", "https://*.b.example"}
+			},
+			1,
+		},
+		{
+			"the same origins", &req{AllowedOrigins: []string{"https://A.example:443"}},
+			[]string{"allowed_origins"},
+			func(*affiliatev1.Workspace) {},
+			0,
+		},
+		{"policy cleared", &req{}, []string{"origin_policy"}, func(p *affiliatev1.Workspace) { p.OriginPolicy = observe }, 1},
+		{
+			"both cleared", &req{},
+			[]string{"origin_policy", "allowed_origins"},
+			func(p *affiliatev1.Workspace) { p.OriginPolicy, p.AllowedOrigins = observe, nil },
+			1,
+		},
+		{
+			"redirect set", &req{TestMailRedirect: proto.String("QA+1@Shop.example")},
+			[]string{"test_mail_redirect"},
+			func(p *affiliatev1.Workspace) { p.TestMailRedirect = proto.String("qa+1@shop.example") },
+			0,
+		},
+		{"redirect cleared", &req{}, []string{"test_mail_redirect"}, func(p *affiliatev1.Workspace) { p.TestMailRedirect = nil }, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w.t = t
+			w.exec(`update workspaces set name = 'Full', currency = 'USD', timezone = 'UTC', version = 1, updated_at = created_at,
+				allowed_origins = '{https://a.example}', origin_policy = 'enforce', test_mail_redirect = 'mail@a.example'`)
+			w.exec(`delete from river.river_job`)
+			lines := w.lines("workspace.update")
+			before, err := w.service.GetWorkspace(w.asOwner(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := proto.CloneOf(before)
+			tc.change(want)
+			changes := 0
+			if !proto.Equal(want, before) {
+				changes = 1
+			}
+			got, err := w.update(tc.req, tc.paths...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if later := got.UpdatedAt.AsTime().After(before.UpdatedAt.AsTime()); later != (changes == 1) {
+				t.Errorf("updated at %v, was %v", got.UpdatedAt.AsTime(), before.UpdatedAt.AsTime())
+			}
+			want.UpdatedAt = got.UpdatedAt
+			if !proto.Equal(got, want) {
+				t.Errorf("got  %v\nwant %v", got, want)
+			}
+			if read, err := w.service.GetWorkspace(w.asOwner(), nil); err != nil || !proto.Equal(read, got) {
+				t.Errorf("read %v, %v", read, err)
+			}
+			if n := w.lines("workspace.update") - lines; n != changes {
+				t.Errorf("%d lines in the audit log", n)
+			}
+			if n := w.count(`select version - 1 from workspaces`); n != changes {
+				t.Errorf("%d versions", n)
+			}
+			if n := w.jobs(); n != tc.synced {
+				t.Errorf("%d jobs for the edge", n)
+			}
 		})
 	}
+}
 
-	created, err := service.CreateApiKey(as(affiliate.ModeTest), &affiliatev1.CreateApiKeyRequest{
-		Name: "server", ExpiresAt: timestamppb.New(now.Add(time.Hour)),
-	})
-	if err != nil {
+func TestEnforcingNeedsAnOrigin(t *testing.T) {
+	w := newWorld(t)
+	wantViolation := func(err error) {
+		t.Helper()
+		w.wantReason(err, affiliate.ReasonValidation)
+		var refusal *affiliate.Error
+		if !asError(err, &refusal) || len(refusal.Violations) != 1 || refusal.Violations[0].Field != "origin_policy" {
+			t.Errorf("got %v", err)
+		}
+	}
+	_, err := w.update(&affiliatev1.UpdateWorkspaceRequest{OriginPolicy: enforce}, "origin_policy")
+	wantViolation(err)
+	if _, err := w.update(&affiliatev1.UpdateWorkspaceRequest{OriginPolicy: enforce, AllowedOrigins: []string{"https://a.example"}}, "origin_policy", "allowed_origins"); err != nil {
 		t.Fatal(err)
 	}
-	key, ok := affiliate.ParseKey(created.SecretKey)
-	if !ok || key.Kind != affiliate.SecretKey || key.Mode != affiliate.ModeTest || created.Prefix != "sk_test_" || created.Last4 != key.Last4() {
-		t.Fatalf("created %v", created)
+	_, err = w.update(&affiliatev1.UpdateWorkspaceRequest{}, "allowed_origins")
+	wantViolation(err)
+	if got, err := w.service.GetWorkspace(w.asOwner(), nil); err != nil || !slices.Equal(got.AllowedOrigins, []string{"https://a.example"}) || got.OriginPolicy != enforce {
+		t.Errorf("left %v, %v", got, err)
 	}
-	var found int
-	if err := conn.QueryRow(t.Context(), `select count(*) from api_keys k where k::text like '%' || $1 || '%'`, created.SecretKey[8:]).Scan(&found); err != nil || found != 0 {
-		t.Errorf("the secret is in the table: %d, %v", found, err)
-	}
+}
 
-	live, ok, err := store.LiveKey(t.Context(), key.Digest(), now)
-	if err != nil || !ok || live.Scope != (affiliate.Scope{Workspace: ws, Mode: affiliate.ModeTest}) {
-		t.Fatalf("live key %v, %v, %v", live, ok, err)
+func TestCheckNamesTheFieldAtFault(t *testing.T) {
+	w := newWorld(t)
+	mask := func(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
+	type update = affiliatev1.UpdateWorkspaceRequest
+	for name, tc := range map[string]struct {
+		req  proto.Message
+		want []string
+	}{
+		"no mask, no field":   {&update{}, nil},
+		"a field, no mask":    {&update{Name: "N"}, []string{"update_mask"}},
+		"no such field":       {&update{UpdateMask: mask("version")}, []string{"update_mask"}},
+		"the mask itself":     {&update{UpdateMask: mask("update_mask")}, []string{"update_mask"}},
+		"required cleared":    {&update{UpdateMask: mask("name", "currency", "timezone")}, []string{"name", "currency", "timezone"}},
+		"no currency":         {&update{UpdateMask: mask("currency"), Currency: "XXX"}, []string{"currency"}},
+		"no zone":             {&update{UpdateMask: mask("timezone"), Timezone: "Mars/Olympus"}, []string{"timezone"}},
+		"the server's zone":   {&update{UpdateMask: mask("timezone"), Timezone: "Local"}, []string{"timezone"}},
+		"a file for a zone":   {&update{UpdateMask: mask("timezone"), Timezone: "../../etc/passwd"}, []string{"timezone"}},
+		"one of two origins":  {&update{UpdateMask: mask("allowed_origins"), AllowedOrigins: []string{"https://a.example", "a.example"}}, []string{"allowed_origins[1]"}},
+		"no bare address":     {&update{UpdateMask: mask("test_mail_redirect"), TestMailRedirect: proto.String("QA <qa@a.example>")}, []string{"test_mail_redirect"}},
+		"all right":           {&update{UpdateMask: mask("timezone", "currency"), Timezone: "Europe/Berlin", Currency: "EUR"}, nil},
+		"invite no address":   {&affiliatev1.CreateInviteRequest{Email: "<a@b.example>"}, []string{"email"}},
+		"invite":              {&affiliatev1.CreateInviteRequest{Email: "a@b.example"}, nil},
+		"a period backwards":  {&affiliatev1.ListAuditLogRequest{DateFrom: proto.String("2026-02-02"), DateTo: proto.String("2026-02-01")}, []string{"date_from"}},
+		"an export's period":  {&affiliatev1.ExportAuditLogRequest{DateTo: proto.String("yesterday")}, []string{"date_to"}},
+		"an export's zone":    {&affiliatev1.ExportAuditLogRequest{Timezone: proto.String("Nowhere")}, []string{"timezone"}},
+		"a list without":      {&affiliatev1.ListAuditLogRequest{}, nil},
+		"what has no rule":    {&affiliatev1.GetApiKeysRequest{}, nil},
+		"a key without end":   {&affiliatev1.CreateApiKeyRequest{Name: "N"}, nil},
+		"a member's new role": {&affiliatev1.UpdateMemberRequest{MemberId: "x"}, nil},
+	} {
+		var fields []string
+		for _, v := range w.service.Check(tc.req) {
+			fields = append(fields, v.Field)
+		}
+		if !slices.Equal(fields, tc.want) {
+			t.Errorf("%s: %v, want %v", name, fields, tc.want)
+		}
 	}
-	keys, err := service.GetApiKeys(as(affiliate.ModeTest), nil)
-	if err != nil || len(keys.SecretKeys) != 1 || keys.SecretKeys[0].LastUsedAt.AsTime() != now.Truncate(time.Minute) {
-		t.Errorf("listed %v, %v", keys, err)
-	}
-	if other, err := service.GetApiKeys(as(affiliate.ModeLive), nil); err != nil || len(other.SecretKeys) != 0 {
-		t.Errorf("the other mode lists %v, %v", other, err)
-	}
-	now = now.Add(time.Hour)
-	if _, ok, _ := store.LiveKey(t.Context(), key.Digest(), now); ok {
-		t.Error("the key outlived its end")
-	}
-	if v := service.Check(&affiliatev1.CreateApiKeyRequest{ExpiresAt: timestamppb.New(now)}); len(v) != 1 || v[0].Field != "expires_at" {
-		t.Errorf("born expired: %v", v)
-	}
+}
 
-	// The expired one does not count; 20 ask at once for the ten places.
-	var wg sync.WaitGroup
-	results := make(chan error, 20)
-	for range cap(results) {
-		wg.Go(func() {
-			_, err := service.CreateApiKey(as(affiliate.ModeTest), &affiliatev1.CreateApiKeyRequest{Name: "many"})
-			results <- err
-		})
+func TestPatchesAtTheSameTimeAllCount(t *testing.T) {
+	w := newWorld(t)
+	paths := []string{"name", "currency", "timezone", "test_mail_redirect"}
+	errs := make(chan error, len(paths))
+	for _, path := range paths {
+		go func() {
+			req := &affiliatev1.UpdateWorkspaceRequest{
+				Name: "New", Currency: "EUR", Timezone: "Europe/Berlin", TestMailRedirect: proto.String("a@b.example"),
+				UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{path}},
+			}
+			_, err := w.service.UpdateWorkspace(w.asOwner(), req)
+			errs <- err
+		}()
 	}
-	wg.Wait()
-	close(results)
-	made := 0
-	for err := range results {
-		switch {
-		case err == nil:
-			made++
-		case !errors.Is(err, affiliate.Refuse(affiliate.ReasonAPIKeyLimitExceeded)):
+	for range paths {
+		if err := <-errs; err != nil {
 			t.Error(err)
 		}
 	}
-	if made != affiliate.MaxSecretKeys {
-		t.Errorf("%d keys made, want %d", made, affiliate.MaxSecretKeys)
+	got, err := w.service.GetWorkspace(w.asOwner(), nil)
+	if err != nil || got.Name != "New" || got.Currency != "EUR" || got.Timezone != "Europe/Berlin" || got.GetTestMailRedirect() != "a@b.example" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if n := w.count(`select version from workspaces where id = $1`, w.id); n != 1+len(paths) {
+		t.Errorf("version %d", n)
+	}
+	if n := w.lines("workspace.update"); n != len(paths) {
+		t.Errorf("%d lines", n)
+	}
+}
+
+func TestAnotherWorkspaceIsOutOfReach(t *testing.T) {
+	w := newWorld(t)
+	w.now = w.now.Add(time.Minute)
+	mine, owner := w.id, w.owner
+	other := w.workspace()
+	w.id = other
+	stranger := w.member(affiliate.RoleManager, "stranger@shop.example")
+	w.id = mine
+	_, err := w.service.UpdateMember(w.asOwner(), &affiliatev1.UpdateMemberRequest{MemberId: stranger.String(), Role: affiliatev1.Role_ROLE_ADMIN})
+	w.wantReason(err, affiliate.ReasonNotFound)
+	_, err = w.service.RemoveMember(w.asOwner(), &affiliatev1.RemoveMemberRequest{MemberId: stranger.String()})
+	w.wantReason(err, affiliate.ReasonNotFound)
+	_, err = w.service.TransferOwnership(w.asOwner(), &affiliatev1.TransferOwnershipRequest{MemberId: stranger.String()})
+	w.wantReason(err, affiliate.ReasonNotFound)
+	if w.roleOf(owner) != affiliate.RoleOwner {
+		t.Error("the owner lost the workspace")
+	}
+	w.id = other
+	if w.roleOf(stranger) != affiliate.RoleManager {
+		t.Error("another workspace's member was touched")
 	}
 }

@@ -1,5 +1,6 @@
-// Package directory is the edge's view of public keys, referral codes and
-// signing keys: what a collector needs to answer a click without a database.
+// Package directory is the edge's view of public keys, referral codes, short
+// links and signing keys: what a collector needs to answer a click without a
+// database.
 //
 //	core (Postgres is the truth) ── Writer ──▶ Redis ──▶ Reader (30 s cache) ── collectors
 //	                                  └─ publishes what changed ─▶ ┘
@@ -57,11 +58,18 @@ func appendReferralCodeKey(dst []byte, scope affiliate.Scope, code string) []byt
 	return append(dst, affiliate.FoldCode(code)...)
 }
 
+func appendLinkKey(dst []byte, key string) []byte {
+	dst = append(dst, keyPrefix+"link:"...)
+	return append(dst, key...)
+}
+
 func publicKeyKey(digest [32]byte) string { return string(appendPublicKeyKey(nil, digest)) }
 
 func referralCodeKey(scope affiliate.Scope, code string) string {
 	return string(appendReferralCodeKey(nil, scope, code))
 }
+
+func linkKey(key string) string { return string(appendLinkKey(nil, key)) }
 
 // A stored value is nineteen decimal digits of version, one flag and the
 // protobuf. Digits, because Lua's numbers cannot hold an int64 whole.

@@ -63,6 +63,12 @@ func (r *Reader) ReferralCode(ctx context.Context, scope affiliate.Scope, code s
 	return lookup[edgev1.ReferralCodeEntry](ctx, r, appendReferralCodeKey(space[:0], scope, code))
 }
 
+// Link looks up where a short link leads; upper and lower case differ.
+func (r *Reader) Link(ctx context.Context, key string) (*edgev1.LinkEntry, State) {
+	var space [keySpace]byte
+	return lookup[edgev1.LinkEntry](ctx, r, appendLinkKey(space[:0], key))
+}
+
 // SigningKeys looks up the public halves of the access token keys.
 func (r *Reader) SigningKeys(ctx context.Context) (*edgev1.SigningKeys, State) {
 	return lookup[edgev1.SigningKeys](ctx, r, []byte(signingKey))

@@ -70,6 +70,16 @@ func (w *Writer) DeleteReferralCode(ctx context.Context, version int64, scope af
 	return w.put(ctx, version, referralCodeKey(scope, code), nil)
 }
 
+// PutLink says where a short link leads. Its key is unique over the deployment.
+func (w *Writer) PutLink(ctx context.Context, version int64, key string, entry *edgev1.LinkEntry) error {
+	return w.put(ctx, version, linkKey(key), entry)
+}
+
+// DeleteLink says that a short link leads nowhere.
+func (w *Writer) DeleteLink(ctx context.Context, version int64, key string) error {
+	return w.put(ctx, version, linkKey(key), nil)
+}
+
 // PutSigningKeys publishes the public halves of the access token keys.
 func (w *Writer) PutSigningKeys(ctx context.Context, version int64, keys *edgev1.SigningKeys) error {
 	return w.put(ctx, version, signingKey, keys)
@@ -159,6 +169,16 @@ func (b *Batch) PutReferralCode(version int64, scope affiliate.Scope, code strin
 // DeleteReferralCode is Writer.DeleteReferralCode, later.
 func (b *Batch) DeleteReferralCode(version int64, scope affiliate.Scope, code string) {
 	b.add(version, referralCodeKey(scope, code), nil)
+}
+
+// PutLink is Writer.PutLink, later.
+func (b *Batch) PutLink(version int64, key string, entry *edgev1.LinkEntry) {
+	b.add(version, linkKey(key), entry)
+}
+
+// DeleteLink is Writer.DeleteLink, later.
+func (b *Batch) DeleteLink(version int64, key string) {
+	b.add(version, linkKey(key), nil)
 }
 
 // PutSigningKeys is Writer.PutSigningKeys, later.

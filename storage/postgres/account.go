@@ -12,25 +12,20 @@ import (
 )
 
 // CreateMerchant makes a merchant with a workspace, its public keys and a
-// session.
+// session. The merchant is who did it, from where by says.
 func (s *Store) CreateMerchant(ctx context.Context, user affiliate.User, passwordHash string, member affiliate.Member,
-	keys []affiliate.NewAPIKey, session affiliate.Session, refresh [sha256.Size]byte,
+	keys []affiliate.NewAPIKey, session affiliate.Session, refresh [sha256.Size]byte, by affiliate.Actor,
 ) error {
-	const insertWorkspace = `
-		insert into workspaces (id, name, currency, timezone, created_at)
-		values ($1, $2, $3, $4, $5)`
-	const insertMember = `
-		insert into members (workspace_id, user_id, role, created_at)
-		values ($1, $2, $3, $4)`
+	by.User = &user.ID
 	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := insertUser(ctx, tx, user, passwordHash); err != nil {
 			return err
 		}
 		w := member.Workspace
-		if _, err := tx.Exec(ctx, insertWorkspace, w.ID, w.Name, w.Currency, w.Timezone, w.CreatedAt); err != nil {
+		if err := insertWorkspace(ctx, tx, w); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, insertMember, w.ID, user.ID, member.Role, user.CreatedAt); err != nil {
+		if err := insertMember(ctx, tx, w.ID, user.ID, member.Role, user.CreatedAt); err != nil {
 			return err
 		}
 		for _, key := range keys {
@@ -42,7 +37,7 @@ func (s *Store) CreateMerchant(ctx context.Context, user affiliate.User, passwor
 			return err
 		}
 		if err := record(ctx, tx, audit{
-			Workspace: w.ID, Actor: affiliate.Actor{User: &user.ID}, At: user.CreatedAt,
+			Workspace: w.ID, Actor: by, At: user.CreatedAt,
 			Action: "workspace.create", ResourceType: "workspace", ResourceID: w.ID,
 			After: map[string]string{"name": w.Name},
 		}); err != nil {
@@ -52,15 +47,19 @@ func (s *Store) CreateMerchant(ctx context.Context, user affiliate.User, passwor
 	})
 }
 
-// CreatePartner makes a partner with a session.
+// CreatePartner makes a partner with a session. The partner is who did it, from
+// where by says.
 func (s *Store) CreatePartner(ctx context.Context, user affiliate.User, passwordHash string,
-	session affiliate.Session, refresh [sha256.Size]byte,
+	session affiliate.Session, refresh [sha256.Size]byte, by affiliate.Actor,
 ) error {
 	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := insertUser(ctx, tx, user, passwordHash); err != nil {
 			return err
 		}
-		return insertSession(ctx, tx, session, refresh)
+		if err := insertSession(ctx, tx, session, refresh); err != nil {
+			return err
+		}
+		return recordAccount(ctx, tx, user.ID, "account.create", user.CreatedAt, by, nil, map[string]string{"name": user.Name})
 	})
 }
 
@@ -93,31 +92,42 @@ func insertRefreshToken(ctx context.Context, tx pgx.Tx, digest [sha256.Size]byte
 const (
 	accountColumns = `
 		u.id, u.kind, u.email, u.password_hash, u.name, u.country, u.created_at,
-		m.role, w.id, w.name, w.currency, w.timezone, w.created_at`
+		m.role, w.id, w.name, w.currency, w.timezone, w.allowed_origins, w.origin_policy, w.test_mail_redirect,
+		w.version, w.created_at, w.updated_at`
 	accountJoins = `
 		left join members m on m.user_id = u.id
 		left join workspaces w on w.id = m.workspace_id`
 )
 
-func scanAccount(row pgx.Row, more ...any) (affiliate.Account, error) {
+func scanAccount(row pgx.Row) (affiliate.Account, error) {
 	var (
 		a         affiliate.Account
 		role      *affiliate.Role
-		workspace *affiliate.WorkspaceID
-		name      *string
-		currency  *string
-		timezone  *string
-		created   *time.Time
+		workspace struct {
+			ID               *affiliate.WorkspaceID
+			Name             *string
+			Currency         *string
+			Timezone         *string
+			AllowedOrigins   []string
+			OriginPolicy     *affiliate.OriginPolicy
+			TestMailRedirect *string
+			Version          *int
+			CreatedAt        *time.Time
+			UpdatedAt        *time.Time
+		}
 	)
-	err := row.Scan(append([]any{
+	w := &workspace
+	err := row.Scan(
 		&a.User.ID, &a.User.Kind, &a.User.Email, &a.PasswordHash, &a.User.Name, &a.User.Country, &a.User.CreatedAt,
-		&role, &workspace, &name, &currency, &timezone, &created,
-	}, more...)...)
-	if err == nil && workspace != nil {
+		&role, &w.ID, &w.Name, &w.Currency, &w.Timezone, &w.AllowedOrigins, &w.OriginPolicy, &w.TestMailRedirect,
+		&w.Version, &w.CreatedAt, &w.UpdatedAt)
+	if err == nil && w.ID != nil {
 		a.Member = &affiliate.Member{
 			Role: *role,
 			Workspace: affiliate.Workspace{
-				ID: *workspace, Name: *name, Currency: *currency, Timezone: *timezone, CreatedAt: *created,
+				ID: *w.ID, Name: *w.Name, Currency: *w.Currency, Timezone: *w.Timezone,
+				AllowedOrigins: w.AllowedOrigins, OriginPolicy: *w.OriginPolicy, TestMailRedirect: w.TestMailRedirect,
+				Version: *w.Version, CreatedAt: w.CreatedAt.UTC(), UpdatedAt: w.UpdatedAt.UTC(),
 			},
 		}
 	}
@@ -188,6 +198,7 @@ func (s *Store) RotateRefreshToken(ctx context.Context, spent, fresh [sha256.Siz
 		where t.digest = $1 and t.used_at is null and s.id = t.session_id
 		  and s.revoked_at is null and s.idle_expires_at > $2 and s.expires_at > $2
 		  and u.erased_at is null and ($3::text is null or u.kind = $3)
+		  and (u.kind = 'partner' or exists (select from members m where m.user_id = u.id))
 		returning s.id`
 	const revokeFamily = `
 		update sessions s set revoked_at = $2

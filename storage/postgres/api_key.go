@@ -35,12 +35,13 @@ type keyRow struct {
 	CreatedAt  time.Time
 	LastUsedAt *time.Time
 	ExpiresAt  *time.Time
+	RolledAt   *time.Time
 }
 
 func (r keyRow) key(scope affiliate.Scope) affiliate.APIKey {
 	key := affiliate.APIKey{
 		ID: r.ID, Scope: scope, Kind: r.Kind, Name: r.Name, Prefix: r.Prefix, Last4: r.Last4,
-		CreatedAt: r.CreatedAt, LastUsedAt: r.LastUsedAt, ExpiresAt: r.ExpiresAt,
+		CreatedAt: r.CreatedAt.UTC(), LastUsedAt: optionalUTC(r.LastUsedAt), ExpiresAt: optionalUTC(r.ExpiresAt), RolledAt: optionalUTC(r.RolledAt),
 	}
 	if r.PublicText != nil {
 		key.PublicText = *r.PublicText
@@ -48,11 +49,13 @@ func (r keyRow) key(scope affiliate.Scope) affiliate.APIKey {
 	return key
 }
 
+const keyColumns = `id, kind, name, public_text, prefix, last4, created_at, last_used_at, expires_at, rolled_at`
+
 // APIKeys lists the keys of a mode that open something at now, newest first.
-// The public key is among them.
+// The public key is among them, and a rolled one in its grace as well.
 func (s *Store) APIKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error) {
 	const query = `
-		select id, kind, name, public_text, prefix, last4, created_at, last_used_at, expires_at
+		select ` + keyColumns + `
 		from api_keys
 		where workspace_id = $1 and mode = $2 and revoked_at is null and (expires_at is null or expires_at > $3)
 		order by created_at desc, id desc`
@@ -66,34 +69,125 @@ func (s *Store) APIKeys(ctx context.Context, scope affiliate.Scope, now time.Tim
 	})
 }
 
-// CreateSecretKey stores a secret key unless the mode has its ten already. The
-// workspace row is locked, so that parallel creations take turns at counting.
-func (s *Store) CreateSecretKey(ctx context.Context, key affiliate.NewAPIKey, actor affiliate.Actor) error {
-	// Not FOR UPDATE: every insert in the workspace holds a key share lock on it.
-	const lock = `select from workspaces where id = $1 for no key update`
+// refuseFullKeyring refuses one more secret key beside the ten that a mode may
+// have. The workspace is locked, so that parallel creations take turns at
+// counting.
+func refuseFullKeyring(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, now time.Time) error {
 	const count = `
 		select count(*) from api_keys
 		where workspace_id = $1 and mode = $2 and kind = 'secret'
 		  and revoked_at is null and (expires_at is null or expires_at > $3)`
+	var active int
+	if err := tx.QueryRow(ctx, count, scope.Workspace, scope.Mode, now).Scan(&active); err != nil {
+		return err
+	}
+	if active >= affiliate.MaxSecretKeys {
+		return affiliate.Refuse(affiliate.ReasonAPIKeyLimitExceeded)
+	}
+	return nil
+}
+
+// CreateSecretKey stores a secret key unless the mode has its ten already.
+func (s *Store) CreateSecretKey(ctx context.Context, key affiliate.NewAPIKey, actor affiliate.Actor) error {
 	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lock, key.Scope.Workspace); err != nil {
+		if err := lockWorkspace(ctx, tx, key.Scope.Workspace); err != nil {
 			return err
 		}
-		var active int
-		if err := tx.QueryRow(ctx, count, key.Scope.Workspace, key.Scope.Mode, key.CreatedAt).Scan(&active); err != nil {
+		if err := refuseFullKeyring(ctx, tx, key.Scope, key.CreatedAt); err != nil {
 			return err
-		}
-		if active >= affiliate.MaxSecretKeys {
-			return affiliate.Refuse(affiliate.ReasonAPIKeyLimitExceeded)
 		}
 		if err := insertKey(ctx, tx, key); err != nil {
 			return err
 		}
-		return record(ctx, tx, audit{
-			Workspace: key.Scope.Workspace, Mode: &key.Scope.Mode, Actor: actor, At: key.CreatedAt,
-			Action: "api_key.create", ResourceType: "api_key", ResourceID: key.ID,
-			After: map[string]string{"name": key.Name, "prefix": key.Prefix, "last4": key.Last4},
-		})
+		return record(ctx, tx, keyAudit(key.APIKey, "api_key.create", key.CreatedAt, actor, nil, keyObject(key.APIKey)))
+	})
+}
+
+// keyObject is a key as the audit log shows it.
+func keyObject(key affiliate.APIKey) map[string]string {
+	return map[string]string{"name": key.Name, "prefix": key.Prefix, "last4": key.Last4}
+}
+
+func keyAudit(key affiliate.APIKey, action string, at time.Time, by affiliate.Actor, before, after any) audit {
+	return audit{
+		Workspace: key.Scope.Workspace, Mode: &key.Scope.Mode, Actor: by, At: at,
+		Action: action, ResourceType: "api_key", ResourceID: key.ID, Before: before, After: after,
+	}
+}
+
+// RollKey stores a successor, of the same kind, name and end as the key that it
+// replaces; the old one works until the grace is over, or stops at once without
+// one. Errors: NOT_FOUND for a key that opens nothing or has a successor,
+// API_KEY_LIMIT_EXCEEDED.
+func (s *Store) RollKey(ctx context.Context, id affiliate.APIKeyID, successor affiliate.NewAPIKey, grace time.Duration, by affiliate.Actor) (affiliate.APIKey, error) {
+	const lock = `
+		select ` + keyColumns + `
+		from api_keys
+		where workspace_id = $1 and mode = $2 and id = $3 and kind = $4
+		  and revoked_at is null and (expires_at is null or expires_at > $5) and rolled_at is null
+		for no key update`
+	const end = `
+		update api_keys set rolled_at = $4, expires_at = $5, revoked_at = $6
+		where workspace_id = $1 and mode = $2 and id = $3`
+	scope, at := successor.Scope, successor.CreatedAt
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := lockWorkspace(ctx, tx, scope.Workspace); err != nil {
+			return err
+		}
+		row, err := oneRow[keyRow](tx.Query(ctx, lock, scope.Workspace, scope.Mode, id, successor.Kind, at))
+		if err != nil {
+			return err
+		}
+		old := row.key(scope)
+		successor.Name, successor.ExpiresAt = old.Name, old.ExpiresAt
+		is := keyObject(successor.APIKey)
+		is["successor"] = successor.ID.String()
+		if until := at.Add(grace); grace <= 0 {
+			old.RevokedAt = &at
+			is["revoked_at"] = affiliate.FormatTime(at)
+		} else {
+			if old.ExpiresAt == nil || until.Before(*old.ExpiresAt) {
+				old.ExpiresAt = &until
+			}
+			is["expires_at"] = affiliate.FormatTime(*old.ExpiresAt)
+		}
+		if _, err := tx.Exec(ctx, end, scope.Workspace, scope.Mode, id, at, old.ExpiresAt, old.RevokedAt); err != nil {
+			return err
+		}
+		if successor.Kind == affiliate.SecretKey {
+			if err := refuseFullKeyring(ctx, tx, scope, at); err != nil {
+				return err
+			}
+		}
+		if err := insertKey(ctx, tx, successor); err != nil {
+			return err
+		}
+		if err := record(ctx, tx, keyAudit(old, "api_key.roll", at, by, keyObject(old), is)); err != nil {
+			return err
+		}
+		if successor.Kind != affiliate.PublicKey {
+			return nil
+		}
+		return s.enqueue(ctx, tx, affiliate.SyncDirectory{Workspace: scope.Workspace})
+	})
+	return successor.APIKey, err
+}
+
+// RevokeSecretKey stops a secret key. Errors: NOT_FOUND for one that opens
+// nothing, and for a public key.
+func (s *Store) RevokeSecretKey(ctx context.Context, scope affiliate.Scope, id affiliate.APIKeyID, at time.Time, by affiliate.Actor) error {
+	const revoke = `
+		update api_keys set revoked_at = $4
+		where workspace_id = $1 and mode = $2 and id = $3 and kind = 'secret'
+		  and revoked_at is null and (expires_at is null or expires_at > $4)
+		returning ` + keyColumns
+	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		row, err := oneRow[keyRow](tx.Query(ctx, revoke, scope.Workspace, scope.Mode, id, at))
+		if err != nil {
+			return err
+		}
+		key := row.key(scope)
+		return record(ctx, tx, keyAudit(key, "api_key.revoke", at, by, keyObject(key), nil))
 	})
 }
 

@@ -13,9 +13,7 @@ import (
 // AwaitedConversions reads conversions that wait for a click, oldest id first.
 func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.AwaitedConversion, error) {
 	const read = `
-		select c.id, c.mode, c.external_transaction_id, c.event_type, c.amount_cents, coalesce(c.currency, '') as currency,
-			c.tax_cents, c.shipping_cents, c.fee_cents, c.discount_cents, c.occurred_at, c.created_at, c.source, c.status,
-			c.refunded_amount_cents, c.click_id, c.promo_code, c.customer_ref, c.version, c.decision_id, c.attributed
+		select ` + conversionColumns + `
 		from awaited_clicks a
 		join conversions c on c.workspace_id = a.workspace_id and c.mode = a.mode and c.id = a.conversion_id
 		where a.workspace_id = $1 and a.click_id = $2
@@ -26,44 +24,8 @@ func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.Work
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.AwaitedConversion, error) {
-		type awaitedRow struct {
-			ID                    affiliate.ConversionID
-			Mode                  affiliate.Mode
-			ExternalTransactionID string
-			EventType             affiliate.EventType
-			AmountCents           int64
-			Currency              string
-			TaxCents              int64
-			ShippingCents         int64
-			FeeCents              int64
-			DiscountCents         int64
-			OccurredAt            time.Time
-			CreatedAt             time.Time
-			Source                affiliate.ConversionSource
-			Status                affiliate.ConversionStatus
-			RefundedAmountCents   int64
-			ClickID               *affiliate.ClickID
-			PromoCode             *string
-			CustomerRef           *string
-			Version               int
-			DecisionID            affiliate.DecisionID
-			Attributed            bool
-		}
-		r, err := pgx.RowToStructByName[awaitedRow](row)
-		return affiliate.AwaitedConversion{
-			Conversion: affiliate.Conversion{
-				ID: r.ID, Scope: affiliate.Scope{Workspace: workspace, Mode: r.Mode},
-				ExternalTransactionID: r.ExternalTransactionID, EventType: r.EventType,
-				Sale: affiliate.Sale{
-					Paid:     affiliate.Money{Cents: r.AmountCents, Currency: r.Currency},
-					TaxCents: r.TaxCents, ShippingCents: r.ShippingCents, FeeCents: r.FeeCents,
-				},
-				DiscountCents: r.DiscountCents, OccurredAt: r.OccurredAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
-				Source: r.Source, Status: r.Status, RefundedAmountCents: r.RefundedAmountCents,
-				Click: r.ClickID, PromoCode: r.PromoCode, CustomerRef: r.CustomerRef, Version: r.Version,
-			},
-			Decision: r.DecisionID, Attributed: r.Attributed,
-		}, err
+		c, err := scanConversion(row)
+		return affiliate.AwaitedConversion{Conversion: c.Conversion, Decision: c.Decision, Attributed: c.Attributed}, err
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -47,13 +48,14 @@ var clickColumns = []string{
 	"workspace_id", "id", "clicked_at", "mode", "program_id", "participant_id", "link_id", "referral_code",
 	"received_at", "expires_at", "created_at", "occurred_at", "landing_url", "referrer_domain",
 	"utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "sub_id", "consent", "language", "screen",
-	"ip_hash", "ip_prefix", "ua_hash", "is_bot", "bot_reason",
+	"ip_hash", "ip_prefix", "ua_hash", "is_bot", "bot_reason", "foreign_origin",
 }
 
 // StoreClicks stores all clicks or none, and leaves those that are there as
-// they are. Clicks that conversions are waiting for get their job in the same
-// transaction. It copies straight into the table, which is as fast as Postgres
-// goes; only when one of them is there already does it take the slower way.
+// they are. What it adds to the counts, and the jobs of conversions that are
+// waiting for one of the clicks, commit with it. It copies straight into the
+// table, which is as fast as Postgres goes; only when one of them is there
+// already does it take the slower way.
 func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error {
 	if len(clicks) == 0 {
 		return nil
@@ -62,21 +64,36 @@ func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error
 		if err := copyClicks(ctx, tx, "clicks", clicks); err != nil {
 			return err
 		}
-		return s.wakeAwaiting(ctx, tx, clicks)
+		return s.clicksStored(ctx, tx, clicks, clicks)
 	})
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation {
 		err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-			if err := mergeClicks(ctx, tx, clicks); err != nil {
+			stored, err := mergeClicks(ctx, tx, clicks)
+			if err != nil {
 				return err
 			}
-			return s.wakeAwaiting(ctx, tx, clicks)
+			return s.clicksStored(ctx, tx, clicks, stored)
 		})
 	}
 	if err != nil {
 		return fmt.Errorf("clicks: %w", dataError(err))
 	}
 	return nil
+}
+
+// clicksStored does in one round trip what follows from clicks, of which those
+// in stored were not there before.
+func (s *Store) clicksStored(ctx context.Context, tx pgx.Tx, clicks, stored []affiliate.Click) error {
+	const anyAwaited = `select exists (select from awaited_clicks)`
+	batch := &pgx.Batch{}
+	queueClickCounts(batch, stored)
+	var awaited bool
+	batch.Queue(anyAwaited).QueryRow(func(row pgx.Row) error { return row.Scan(&awaited) })
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil || !awaited {
+		return err
+	}
+	return s.wakeAwaiting(ctx, tx, clicks)
 }
 
 func copyClicks(ctx context.Context, tx pgx.Tx, table string, clicks []affiliate.Click) error {
@@ -89,7 +106,7 @@ func copyClicks(ctx context.Context, tx pgx.Tx, table string, clicks []affiliate
 			c.ReceivedAt, c.ExpiresAt, c.CreatedAt, c.OccurredAt, pgText(c.LandingURL), pgText(c.ReferrerDomain),
 			pgText(c.UTM.Source), pgText(c.UTM.Medium), pgText(c.UTM.Campaign), pgText(c.UTM.Term), pgText(c.UTM.Content),
 			pgText(c.SubID), string(c.Consent), pgText(c.Language), pgText(c.Screen),
-			c.IPHash, pgText(c.IPPrefix), c.UAHash, c.IsBot, pgText(c.BotReason))
+			c.IPHash, pgText(c.IPPrefix), c.UAHash, c.IsBot, pgText(c.BotReason), c.ForeignOrigin)
 		return row, nil
 	}))
 	return err
@@ -99,35 +116,92 @@ func copyClicks(ctx context.Context, tx pgx.Tx, table string, clicks []affiliate
 func pgUUID(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: u != uuid.Nil} }
 func pgText(s string) pgtype.Text    { return pgtype.Text{String: s, Valid: s != ""} }
 
-func mergeClicks(ctx context.Context, tx pgx.Tx, clicks []affiliate.Click) error {
+// mergeClicks stores what is not there yet, and gives of it what is counted.
+func mergeClicks(ctx context.Context, tx pgx.Tx, clicks []affiliate.Click) ([]affiliate.Click, error) {
 	const stage = `create temporary table clicks_incoming (like clicks) on commit drop`
 	if _, err := tx.Exec(ctx, stage); err != nil {
-		return err
+		return nil, err
 	}
 	if err := copyClicks(ctx, tx, "clicks_incoming", clicks); err != nil {
-		return err
+		return nil, err
 	}
 	columns := strings.Join(clickColumns, ", ")
 	merge := `
 		insert into clicks (` + columns + `)
 		select ` + columns + ` from clicks_incoming
-		on conflict (workspace_id, id, clicked_at) do nothing`
-	_, err := tx.Exec(ctx, merge)
-	return err
+		on conflict (workspace_id, id, clicked_at) do nothing
+		returning workspace_id, mode, program_id, participant_id, link_id, received_at, is_bot`
+	rows, err := tx.Query(ctx, merge)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Click, error) {
+		var c affiliate.Click
+		var link *affiliate.LinkID
+		err := row.Scan(&c.Scope.Workspace, &c.Scope.Mode, &c.Program, &c.Participant, &link, &c.ReceivedAt, &c.IsBot)
+		if link != nil {
+			c.Link = *link
+		}
+		return c, err
+	})
 }
+
+// queueClickCounts adds clicks, but for those of bots, to the counts of their
+// participants and links in the hours of their receipt: one delta for each.
+func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
+	const insert = `
+		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
+		select workspace_id, id, mode, program_id, participant_id, link_id, hour, '', clicks
+		from unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[], $7::timestamptz[], $8::bigint[])
+			as d (workspace_id, id, mode, program_id, participant_id, link_id, hour, clicks)`
+	type counted struct {
+		scope       affiliate.Scope
+		program     affiliate.ProgramID
+		participant affiliate.ParticipantID
+		link        affiliate.LinkID
+		hour        int64 // Unix seconds: a time.Time compares its location, too
+	}
+	const hour = int64(time.Hour / time.Second)
+	counts := make(map[counted]int64)
+	for n := range clicks {
+		if c := &clicks[n]; !c.IsBot {
+			received := c.ReceivedAt.Unix()
+			counts[counted{c.Scope, c.Program, c.Participant, c.Link, received - received%hour}]++
+		}
+	}
+	if len(counts) == 0 {
+		return
+	}
+	var (
+		workspaces, ids, programs, participants, links = uuids(counts), uuids(counts), uuids(counts), uuids(counts), uuids(counts)
+		modes                                          = make([]string, 0, len(counts))
+		hours                                          = make([]time.Time, 0, len(counts))
+		numbers                                        = make([]int64, 0, len(counts))
+	)
+	for c, number := range counts {
+		at := time.Unix(c.hour, 0).UTC()
+		workspaces = append(workspaces, pgUUID(c.scope.Workspace.UUID))
+		ids = append(ids, pgUUID(affiliate.NewID[affiliate.StatsDelta](at).UUID))
+		modes = append(modes, string(c.scope.Mode))
+		programs = append(programs, pgUUID(c.program.UUID))
+		participants = append(participants, pgUUID(c.participant.UUID))
+		links = append(links, pgUUID(c.link.UUID))
+		hours = append(hours, at)
+		numbers = append(numbers, number)
+	}
+	batch.Queue(insert, workspaces, ids, modes, programs, participants, links, hours, numbers)
+}
+
+// uuids is room for one id per key of a map.
+func uuids[K comparable, V any](of map[K]V) []pgtype.UUID { return make([]pgtype.UUID, 0, len(of)) }
 
 // wakeAwaiting gives every conversion that named one of these clicks too early
 // its job. One index probe per click.
 func (s *Store) wakeAwaiting(ctx context.Context, tx pgx.Tx, clicks []affiliate.Click) error {
-	const anyAwaited = `select exists (select from awaited_clicks)`
 	const awaited = `
 		select distinct a.workspace_id, a.click_id
 		from unnest($1::uuid[], $2::uuid[]) as c (workspace_id, click_id)
 		join awaited_clicks a on a.workspace_id = c.workspace_id and a.click_id = c.click_id`
-	var some bool
-	if err := tx.QueryRow(ctx, anyAwaited).Scan(&some); err != nil || !some {
-		return err
-	}
 	workspaces, ids := make([]pgtype.UUID, len(clicks)), make([]pgtype.UUID, len(clicks))
 	for n := range clicks {
 		workspaces[n], ids[n] = pgUUID(clicks[n].Scope.Workspace.UUID), pgUUID(clicks[n].ID.UUID)
@@ -152,11 +226,12 @@ func (s *Store) wakeAwaiting(ctx context.Context, tx pgx.Tx, clicks []affiliate.
 // statement on clicks that cannot name them.
 func (s *Store) ResolveClicks(ctx context.Context, sources []affiliate.ClickSource) ([]affiliate.ClickResolution, error) {
 	const resolve = `
-		select k.workspace_id, k.mode, p.id, r.participant_id, r.link_id, p.attribution_window_days
+		select k.workspace_id, k.mode, p.id, r.participant_id, l.id, p.attribution_window_days
 		from unnest($1::bytea[], $2::text[]) with ordinality as s (digest, code, n)
 		left join api_keys k on k.digest = s.digest and k.kind = 'public' and k.revoked_at is null
 		left join referral_codes r on r.workspace_id = k.workspace_id and r.mode = k.mode and r.code = s.code
 		left join programs p on p.workspace_id = r.workspace_id and p.id = r.program_id and p.status = 'active'
+		left join links l on l.workspace_id = r.workspace_id and l.id = r.link_id and l.deleted_at is null
 		order by s.n`
 	digests, codes := make([][]byte, len(sources)), make([]string, len(sources))
 	for n := range sources {
@@ -176,7 +251,7 @@ func (s *Store) ResolveClicks(ctx context.Context, sources []affiliate.ClickSour
 		switch {
 		case !workspace.Valid:
 			return affiliate.ClickResolution{Dead: affiliate.ClickKeyUnknown}, nil
-		case !program.Valid:
+		case !program.Valid || !link.Valid:
 			return affiliate.ClickResolution{Dead: affiliate.ClickCodeUnknown}, nil
 		}
 		return affiliate.ClickResolution{Target: affiliate.ClickTarget{

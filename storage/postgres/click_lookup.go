@@ -11,48 +11,89 @@ import (
 )
 
 // earnerColumns are an affiliate.Earner, from programs p and participants t.
+// What a participant has brought is read for rules with tiers alone: it is the
+// sums and the deltas that are not in them yet, seen by one snapshot.
 const earnerColumns = `
 	p.id as program_id, p.name as program_name, p.status as program_status, p.currency,
-	p.attribution_model as model, p.rules, p.rules_version,
-	t.id as participant_id, t.partner_id, t.status as participant_status, t.erased_at is not null as erased`
+	p.attribution_model as model, p.signal_precedence as precedence, p.attribution_window_days as window_days,
+	p.rules, p.rules_version,
+	t.id as participant_id, t.partner_id, t.status as participant_status, t.erased_at is not null as erased,
+	t.override_rate_bps, t.override_flat_amount_cents,
+	(
+		select jsonb_build_object('id', g.id, 'name', g.name, 'rate_bps', g.rate_bps, 'flat_amount_cents', g.flat_amount_cents)
+		from groups g where g.workspace_id = t.workspace_id and g.id = t.group_id
+	) as "group",
+	case when p.rules ? 'tiers' then (
+		select array[coalesce(sum(n.conversions), 0), coalesce(sum(n.revenue_cents), 0)]::bigint[]
+		from (
+			select s.conversions, s.revenue_cents
+			from participant_totals s
+			where s.workspace_id = t.workspace_id and s.participant_id = t.id
+			union all
+			select d.conversions, case when d.currency = p.currency then d.revenue_cents else 0 end
+			from stats_deltas d
+			where d.workspace_id = t.workspace_id and d.participant_id = t.id and d.mode = t.mode
+		) as n
+	) end as brought`
+
+// earnerOfX joins programs p and participants t to a row x that names both. Each
+// is one probe of its key, whatever the statistics say: a limited lateral keeps
+// the planner from merging with all of a workspace's rows.
+const earnerOfX = `
+	cross join lateral (
+		select p.* from programs p where p.workspace_id = x.workspace_id and p.id = x.program_id and p.mode = x.mode limit 1) as p
+	cross join lateral (
+		select t.* from participants t where t.workspace_id = x.workspace_id and t.id = x.participant_id and t.mode = x.mode limit 1) as t`
 
 type earnerRow struct {
-	ProgramID         affiliate.ProgramID
-	ProgramName       string
-	ProgramStatus     affiliate.ProgramStatus
-	Currency          string
-	Model             affiliate.AttributionModel
-	Rules             affiliate.Rules
-	RulesVersion      int
-	ParticipantID     affiliate.ParticipantID
-	PartnerID         affiliate.UserID
-	ParticipantStatus affiliate.ParticipantStatus
-	Erased            bool
+	ProgramID               affiliate.ProgramID
+	ProgramName             string
+	ProgramStatus           affiliate.ProgramStatus
+	Currency                string
+	Model                   affiliate.AttributionModel
+	Precedence              affiliate.SignalPrecedence
+	WindowDays              int
+	Rules                   affiliate.Rules
+	RulesVersion            int
+	ParticipantID           affiliate.ParticipantID
+	PartnerID               affiliate.UserID
+	ParticipantStatus       affiliate.ParticipantStatus
+	Erased                  bool
+	OverrideRateBps         *int64
+	OverrideFlatAmountCents *int64
+	Group                   *affiliate.GroupRate
+	Brought                 []int64 // conversions and revenue; nil without tiers
 }
 
 func (r earnerRow) earner() affiliate.Earner {
-	return affiliate.Earner{
+	earner := affiliate.Earner{
 		Program: r.ProgramID, ProgramName: r.ProgramName, ProgramStatus: r.ProgramStatus,
-		Currency: r.Currency, Model: r.Model,
-		Rule:        affiliate.RuleSnapshot{Version: r.RulesVersion, Rules: r.Rules},
+		Currency: r.Currency, Model: r.Model, Precedence: r.Precedence, WindowDays: r.WindowDays,
+		Rule:        affiliate.RuleSnapshot{Version: r.RulesVersion, Rules: r.Rules, Group: r.Group},
 		Participant: r.ParticipantID, Partner: r.PartnerID,
 		ParticipantStatus: r.ParticipantStatus, ParticipantErased: r.Erased,
 	}
+	if r.OverrideRateBps != nil || r.OverrideFlatAmountCents != nil {
+		earner.Rule.Override = &affiliate.Rate{Bps: r.OverrideRateBps, FlatCents: r.OverrideFlatAmountCents}
+	}
+	if len(r.Brought) == 2 {
+		earner.Brought = affiliate.Brought{Conversions: r.Brought[0], RevenueCents: r.Brought[1]}
+	}
+	return earner
 }
 
 // findClick reads one partition: clicked_at is the time inside the id. The mode
 // is asked for and not filtered by, because a signal of the other mode has to
-// be told from an unknown one. The programme and the participant are one probe
-// of their key each, whatever the statistics say: a limited lateral keeps the
-// planner from merging with all of a workspace's rows.
+// be told from an unknown one. A click from before links were kept belongs to
+// the default one.
 const findClick = `
-	select c.mode, c.received_at, c.expires_at, ` + earnerColumns + `
-	from clicks c
-	cross join lateral (
-		select p.* from programs p where p.workspace_id = c.workspace_id and p.id = c.program_id and p.mode = c.mode limit 1) as p
-	cross join lateral (
-		select t.* from participants t where t.workspace_id = c.workspace_id and t.id = c.participant_id and t.mode = c.mode limit 1) as t
-	where c.workspace_id = $1 and c.id = $2 and c.clicked_at = $3`
+	select x.mode, x.received_at, x.expires_at,
+		coalesce(x.link_id, (
+			select l.id from links l
+			where l.workspace_id = t.workspace_id and l.mode = t.mode and l.participant_id = t.id and l.is_default
+		)) as link_id, ` + earnerColumns + `
+	from clicks x` + earnerOfX + `
+	where x.workspace_id = $1 and x.id = $2 and x.clicked_at = $3`
 
 // FindClick finds a workspace's click, in either mode, with everything that a
 // decision about it needs, in one round trip. nil: there is none.
@@ -70,6 +111,7 @@ func (s *Store) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, 
 		Mode       affiliate.Mode
 		ReceivedAt time.Time
 		ExpiresAt  time.Time
+		LinkID     affiliate.LinkID
 		earnerRow
 	}
 	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[clickRow])
@@ -80,7 +122,8 @@ func (s *Store) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, 
 		return nil, err
 	}
 	return &affiliate.FoundClick{
-		Mode: row.Mode, ReceivedAt: row.ReceivedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(), Earner: row.earner(),
+		Mode: row.Mode, ReceivedAt: row.ReceivedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+		Link: row.LinkID, Earner: row.earner(),
 	}, nil
 }
 

@@ -14,9 +14,13 @@ const SelectDue = selectDue
 // MoveStatements are the guarded UPDATEs.
 var MoveStatements = moveStatements
 
-// InsertCommission is insertCommission in a transaction of its own.
+// InsertCommission is queueCommission in a transaction of its own.
 func (s *Store) InsertCommission(ctx context.Context, c affiliate.Commission, actor affiliate.Actor) error {
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error { return insertCommission(ctx, tx, c, actor) })
+	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		batch := &pgx.Batch{}
+		queueCommission(batch, c, actor, nil)
+		return tx.SendBatch(ctx, batch).Close()
+	})
 }
 
 // CommissionListSQL are the statements of a list with their arguments.

@@ -48,7 +48,7 @@ func (s *Store) MoveCommission(ctx context.Context, t affiliate.CommissionTransi
 // the row as it is once its lock is held, so that the guards judge the state
 // that the UPDATE changes, whatever a rival did meanwhile. Arguments: scope,
 // programme and id, the statuses from which and to which, now, actor, reason,
-// code.
+// code, and what the history notes.
 const (
 	moveHead = `
 		with before as (
@@ -67,7 +67,7 @@ const (
 			returning c.*, b.status as status_before, b.needs_review as needs_review_before, b.review_reasons as review_reasons_before
 		), noted as (
 			insert into commission_history (workspace_id, commission_id, seq, at, actor, from_status, to_status, amount_cents, reason)
-			select workspace_id, id, version, $7, $8, status_before, status, amount_cents, $9 from moved
+			select workspace_id, id, version, $7, $8, status_before, status, amount_cents, $11 from moved
 		)
 		select ` + commissionColumns + `, c.status_before, c.needs_review_before, c.review_reasons_before from moved c`
 
@@ -84,44 +84,27 @@ const (
 						and p.status = 'approved' and p.erased_at is null)`
 )
 
-// moveStatements are the guarded UPDATEs. Each uses all ten arguments, whose
-// types Postgres would not know otherwise.
+// moveStatements are the guarded UPDATEs. Each uses all arguments, whose types
+// Postgres would not know otherwise.
 var moveStatements = map[affiliate.CommissionMove]string{
-	affiliate.MoveApprove: moveHead + moveSet + setApproved + moveWhere + holdOver + usesCode + moveTail,
+	affiliate.MoveApprove: moveHead + moveSet + setApproved + moveWhere + holdOver + usesReasons + moveTail,
 	// A row that somebody works on is left for the next sweep.
-	affiliate.MoveAutoApprove: moveHead + ` skip locked` + moveSet + setApproved + moveWhere + isDue + usesCode + moveTail,
+	affiliate.MoveAutoApprove: moveHead + ` skip locked` + moveSet + setApproved + moveWhere + isDue + usesReasons + moveTail,
 	affiliate.MoveReject:      moveHead + moveSet + setRejected + moveWhere + moveTail,
 }
 
-// usesCode mentions the code where a move has none.
-const usesCode = ` and $10::text is null`
+// usesReasons mentions reason and code where a move sets neither.
+const usesReasons = ` and ($9::text is null or true) and $10::text is null`
 
-// transition is the one way in which a commission changes its status: a guarded
-// UPDATE with its line of history, its event with the job that takes it on and,
-// when a person did it, its line in the audit log. It reports false, and has
-// done nothing, when the guards let no row through.
+// transition makes a move and tells of it: its event with the job that takes it
+// on and, when a person did it, its line in the audit log. It reports false, and
+// has done nothing, when the guards let no row through.
 func (s *Store) transition(ctx context.Context, tx pgx.Tx, t affiliate.CommissionTransition) (made bool, err error) {
-	type row struct {
-		affiliate.Commission
-		StatusBefore        affiliate.CommissionStatus
-		NeedsReviewBefore   bool
-		ReviewReasonsBefore []string
+	moved, err := moveCommission(ctx, tx, t, t.Reason)
+	if err != nil || moved == nil {
+		return false, err
 	}
-	rows, _ := tx.Query(ctx, moveStatements[t.Move], t.Scope.Workspace, t.Scope.Mode, t.Program, t.Commission,
-		t.Move.From(), t.Move.To(), t.At, t.Actor.String(), t.Reason, t.Code)
-	moved, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[row])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("%s commission: %w", t.Move, err)
-	}
-	after := moved.Commission
-	after.Scope = t.Scope
-	before := after
-	before.Status, before.NeedsReview, before.ReviewReasons = moved.StatusBefore, moved.NeedsReviewBefore, moved.ReviewReasonsBefore
-
-	if err := s.publish(ctx, tx, affiliate.CommissionEvent(t.Move.Event(), t.At, &before, after)); err != nil {
+	if err := s.publish(ctx, tx, moved.event(t)); err != nil {
 		return false, err
 	}
 	if t.Actor.User == nil && t.Actor.Key == nil {
@@ -130,7 +113,47 @@ func (s *Store) transition(ctx context.Context, tx pgx.Tx, t affiliate.Commissio
 	return true, record(ctx, tx, audit{
 		Workspace: t.Scope.Workspace, Mode: &t.Scope.Mode, Actor: t.Actor, At: t.At,
 		Action: "commission." + string(t.Move), ResourceType: "commission", ResourceID: t.Commission,
-		Before: auditedOf(before), After: auditedOf(after),
+		Before: auditedOf(moved.before), After: auditedOf(moved.after),
+	})
+}
+
+// movedCommission is a commission around a move.
+type movedCommission struct{ before, after affiliate.Commission }
+
+func (m movedCommission) event(t affiliate.CommissionTransition) affiliate.Event {
+	return affiliate.CommissionEvent(t.Move.Event(), t.At, &m.before, m.after)
+}
+
+// moveCommission is the one way in which a commission changes its status: a
+// guarded UPDATE with its line of history, which notes a reason of its own, and
+// with what it takes from the counts. Its event is the caller's. nil: the guards
+// let no row through, and nothing was done.
+func moveCommission(ctx context.Context, tx pgx.Tx, t affiliate.CommissionTransition, note *string) (*movedCommission, error) {
+	type row struct {
+		affiliate.Commission
+		StatusBefore        affiliate.CommissionStatus
+		NeedsReviewBefore   bool
+		ReviewReasonsBefore []string
+	}
+	rows, _ := tx.Query(ctx, moveStatements[t.Move], t.Scope.Workspace, t.Scope.Mode, t.Program, t.Commission,
+		t.Move.From(), t.Move.To(), t.At, t.Actor.String(), t.Reason, t.Code, note)
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[row])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s commission: %w", t.Move, err)
+	}
+	m := movedCommission{before: found.Commission, after: found.Commission}
+	m.before.Scope, m.after.Scope = t.Scope, t.Scope
+	m.before.Status, m.before.NeedsReview, m.before.ReviewReasons = found.StatusBefore, found.NeedsReviewBefore, found.ReviewReasonsBefore
+	if m.after.Status != affiliate.CommissionRejected {
+		return &m, nil
+	}
+	// Hours that were reported already stay as they are: it counts in this one.
+	return &m, addDeltas(ctx, tx, affiliate.StatsDelta{
+		Scope: t.Scope, Program: m.after.Program, Participant: m.after.Participant, At: t.At,
+		Currency: m.after.Currency, CommissionCents: -m.after.AmountCents,
 	})
 }
 

@@ -35,8 +35,8 @@ func newLargeCommissionWorld(t *testing.T) *commissionWorld {
 				'last_click', 'via', true, true, '{}', 1, $4, $4
 			from generate_series(1, 10) n on conflict do nothing`, workspace, program, mode, w.now)
 		w.exec(`
-			insert into participants (workspace_id, id, program_id, mode, partner_id, status, referral_code, application_answers, applied_at, created_at, updated_at)
-			select $1, gen_random_uuid(), $2, $3, id, 'approved', id::text, '{}', $4, $4, $4 from users`, workspace, program, mode, w.now)
+			insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
+			select $1, gen_random_uuid(), $2, $3, id, name, email, 'approved', id::text, '{}', $4, $4, $4 from users`, workspace, program, mode, w.now)
 		w.exec(`
 			with p as (
 				select array_agg(id) as ids, array_agg(partner_id) as partners,
@@ -230,7 +230,7 @@ func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 	w.checkPlan("sweep", w.plan(postgres.SelectDue, w.now, time.Time{}, affiliate.CommissionID{}, 1000),
 		[]string{"commissions_due"}, scans)
 	for move, sql := range postgres.MoveStatements {
-		plan := w.plan(sql, w.scope.Workspace, w.scope.Mode, w.program, affiliate.CommissionID{}, move.From(), move.To(), w.now, "system", nil, nil)
+		plan := w.plan(sql, w.scope.Workspace, w.scope.Mode, w.program, affiliate.CommissionID{}, move.From(), move.To(), w.now, "system", nil, nil, nil)
 		w.checkPlan(string(move), plan, []string{"Update on commissions", "Index Scan using commissions_pkey on commissions"}, scans)
 	}
 }

@@ -43,7 +43,7 @@ func newCommissionWorld(t *testing.T) *commissionWorld {
 	t.Cleanup(func() { _ = w.owner.Close(context.Background()) })
 	w.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive}
 	w.program = affiliate.NewID[affiliate.Program](w.now)
-	w.row("workspaces", map[string]any{"id": w.scope.Workspace, "name": "W", "currency": "EUR", "timezone": "UTC", "created_at": w.now})
+	w.row("workspaces", map[string]any{"id": w.scope.Workspace, "name": "W", "currency": "EUR", "timezone": "UTC", "created_at": w.now, "updated_at": w.now})
 	w.row("programs", map[string]any{
 		"workspace_id": w.scope.Workspace, "id": w.program, "mode": "live", "name": "Prog", "slug": "prog", "status": "active",
 		"allowed_domains": []string{}, "currency": "EUR", "attribution_window_days": 30, "attribution_model": "last_click",
@@ -90,7 +90,8 @@ func (w *commissionWorld) participant(standing affiliate.ParticipantStatus, eras
 		erasedAt = &w.now
 	}
 	w.row("participants", map[string]any{
-		"workspace_id": w.scope.Workspace, "id": id, "program_id": w.program, "mode": w.scope.Mode, "partner_id": user, "status": standing,
+		"workspace_id": w.scope.Workspace, "id": id, "program_id": w.program, "mode": w.scope.Mode, "partner_id": user,
+		"partner_name": "Paula", "partner_email": user.String() + "@example.com", "status": standing,
 		"referral_code": id.String(), "application_answers": "{}", "applied_at": w.now, "created_at": w.now, "updated_at": w.now, "erased_at": erasedAt,
 	})
 	return id, user

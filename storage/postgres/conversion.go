@@ -3,10 +3,12 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -20,9 +22,9 @@ const insertConversion = `
 		refunded_amount_cents, attributed, reason_code, decision_id, program_id, participant_id,
 		click_id, promo_code, customer_ref, customer_email_hash, customer_email_domain, subscription_id,
 		product_ids, line_items, is_recurring, sub_id, metadata, customer_ip_hash, customer_ua_hash,
-		fraud_score, fraud_signals, version)
+		fraud_score, fraud_signals, version, link_id, recurring_index)
 	values ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-		$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37)
+		$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39)
 	on conflict (workspace_id, mode, external_transaction_id) do nothing`
 
 // insertDecision stores a decision only when its conversion names it as the one
@@ -31,26 +33,52 @@ const insertConversion = `
 const insertDecision = `
 	insert into attribution_decisions (
 		workspace_id, id, conversion_id, mode, attributed, method, reason_code, explanation, engine_version,
-		program_id, participant_id, click_id, clicked_at, expires_at, trace, supersedes, decided_at)
-	select c.workspace_id, c.decision_id, c.id, c.mode, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17
+		program_id, participant_id, click_id, clicked_at, expires_at, trace, supersedes, decided_at, decided_by)
+	select c.workspace_id, c.decision_id, c.id, c.mode, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18
 	from conversions c
 	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and c.decision_id = $4`
 
-// RecordConversion stores a conversion with its decision and, when it earns one,
-// its commission, and tells the world. With awaitUntil its click is awaited
-// until then. CONVERSION_DUPLICATE: the external id is taken; nothing was stored.
+// supersede puts a decision in the place of the one that is in force, and does
+// nothing when that is another one by now.
+const supersede = `
+	update conversions
+	set decision_id = $5, attributed = $6, reason_code = $7, program_id = $8, participant_id = $9, link_id = $10,
+		recurring_index = $11, version = version + 1
+	where workspace_id = $1 and mode = $2 and id = $3 and decision_id = $4
+	returning version`
+
+// errSuperseded takes back all that came with a decision that came too late.
+var errSuperseded = errors.New("another decision is in force")
+
+// Decide makes a decision of what was found, and the commission that it earns,
+// if any. It may refuse, and may be asked more than once.
+type Decide = func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error)
+
+// RecordConversion decides about a conversion, stores it with the decision, the
+// commission that it earns and all that follows, and tells the world. The inputs
+// come with everything but the promo code and the customer, which are found
+// here, under a lock that lasts until all is stored. With awaitUntil the
+// conversion's click is awaited until then. Errors: what decide refuses;
+// CONVERSION_DUPLICATE, when the external id is taken. Nothing is stored then.
 func (s *Store) RecordConversion(
-	ctx context.Context, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission, awaitUntil *time.Time,
-) error {
+	ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs, awaitUntil *time.Time, decide Decide,
+) (d affiliate.Decision, commission *affiliate.Commission, err error) {
 	lineItems, err := optionalList(c.LineItems)
 	if err != nil {
-		return err
+		return d, nil, err
 	}
-	fraud, err := json.Marshal(d.Fraud)
-	if err != nil {
-		return err
-	}
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		found, err := lockSignals(ctx, tx, c, in)
+		if err != nil {
+			return err
+		}
+		if d, commission, err = decide(found); err != nil {
+			return err
+		}
+		fraud, err := json.Marshal(d.Fraud)
+		if err != nil {
+			return err
+		}
 		batch := &pgx.Batch{}
 		batch.Queue(insertConversion,
 			c.Scope.Workspace, c.ID, c.Scope.Mode, c.ExternalTransactionID, c.EventType, c.Sale.Paid.Cents, c.Sale.Paid.Currency,
@@ -58,7 +86,8 @@ func (s *Store) RecordConversion(
 			c.RefundedAmountCents, d.Attributed, d.Reason, d.ID, d.Program, d.Participant,
 			c.Click, c.PromoCode, c.CustomerRef, c.CustomerEmailHash, c.CustomerEmailDomain, c.SubscriptionID,
 			nonNil(c.ProductIDs), lineItems, c.IsRecurring, c.SubID, c.Metadata, c.CustomerIPHash, c.CustomerUAHash,
-			fraudScore(d.Fraud), fraud, c.Version)
+			fraudScore(d.Fraud), fraud, c.Version, d.Link, d.RecurringIndex).
+			Exec(func(tag pgconn.CommandTag) error { return unlessNone(tag, nil, affiliate.ReasonConversionDuplicate) })
 		if err := queueDecision(batch, c.Scope, d); err != nil {
 			return err
 		}
@@ -70,66 +99,159 @@ func (s *Store) RecordConversion(
 				where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and c.decision_id = $4`
 			batch.Queue(await, c.Scope.Workspace, c.Scope.Mode, c.ID, d.ID, *awaitUntil)
 		}
-		inserted, err := sendGuarded(ctx, tx, batch)
-		if err != nil {
+		queueOutcome(batch, c, found, d, commission)
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("conversion: %w", err)
 		}
-		if !inserted {
-			return affiliate.Refuse(affiliate.ReasonConversionDuplicate)
+		if err := s.publish(ctx, tx, outcomeEvents(c.Event(affiliate.EventConversionCreated, d, c.CreatedAt), commission)...); err != nil {
+			return err
 		}
-		return s.announce(ctx, tx, c.Event(affiliate.EventConversionCreated, d, c.CreatedAt), commission)
+		return s.syncUsedUp(ctx, tx, c.Scope, found, d)
 	})
+	return d, commission, err
 }
 
-// Reattribute puts a new decision in force in place of the one it supersedes,
-// with the commission that it earns, and ends the wait for the conversion's
-// click. false: another decision is in force by now; nothing was stored.
-func (s *Store) Reattribute(ctx context.Context, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) (bool, error) {
-	const supersede = `
-		update conversions
-		set decision_id = $5, attributed = $6, reason_code = $7, program_id = $8, participant_id = $9, version = version + 1
-		where workspace_id = $1 and mode = $2 and id = $3 and decision_id = $4`
-	done := false
+// Reattribute decides anew about a conversion whose click has arrived, puts the
+// decision in force in place of the one it was read with, with all that follows,
+// and ends the wait. false: another decision is in force by now; nothing was
+// stored.
+func (s *Store) Reattribute(ctx context.Context, c affiliate.AwaitedConversion, in affiliate.AttributionInputs, decide Decide) (bool, error) {
 	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		found, err := lockSignals(ctx, tx, c.Conversion, in)
+		if err != nil {
+			return err
+		}
+		d, commission, err := decide(found)
+		if err != nil {
+			return err
+		}
+		d.Supersedes = &c.Decision
+		after := c.Conversion
 		batch := &pgx.Batch{}
-		batch.Queue(supersede, c.Scope.Workspace, c.Scope.Mode, c.ID, d.Supersedes,
-			d.ID, d.Attributed, d.Reason, d.Program, d.Participant)
-		if err := queueDecision(batch, c.Scope, d); err != nil {
+		if err := queueSupersede(batch, &after, d); err != nil {
 			return err
 		}
 		batch.Queue(forgetAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
-		superseded, err := sendGuarded(ctx, tx, batch)
-		if err != nil {
+		queueOutcome(batch, c.Conversion, found, d, commission)
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("reattribution: %w", err)
 		}
-		done = superseded
-		if !superseded || !d.Attributed {
+		if !d.Attributed {
 			// A better reason for not being attributed is no news to anybody.
 			return nil
 		}
-		const version = `select version from conversions where workspace_id = $1 and mode = $2 and id = $3`
-		if err := tx.QueryRow(ctx, version, c.Scope.Workspace, c.Scope.Mode, c.ID).Scan(&c.Version); err != nil {
+		event := after.Event(affiliate.EventConversionReattributed, d, d.DecidedAt)
+		if err := s.publish(ctx, tx, outcomeEvents(event, commission)...); err != nil {
 			return err
 		}
-		return s.announce(ctx, tx, c.Event(affiliate.EventConversionReattributed, d, d.DecidedAt), commission)
+		return s.syncUsedUp(ctx, tx, c.Scope, found, d)
 	})
-	return done, err
+	if errors.Is(err, errSuperseded) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
-// announce writes the commission that a decision earned and all events of it,
-// the conversion's first.
-func (s *Store) announce(ctx context.Context, tx pgx.Tx, event affiliate.Event, commission *affiliate.Commission) error {
+// queueSupersede guards the rest of its batch: errSuperseded. It gives the
+// conversion its new version.
+func queueSupersede(batch *pgx.Batch, c *affiliate.Conversion, d affiliate.Decision) error {
+	batch.Queue(supersede, c.Scope.Workspace, c.Scope.Mode, c.ID, d.Supersedes,
+		d.ID, d.Attributed, d.Reason, d.Program, d.Participant, d.Link, d.RecurringIndex).
+		QueryRow(func(row pgx.Row) error {
+			err := row.Scan(&c.Version)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return errSuperseded
+			}
+			return err
+		})
+	return queueDecision(batch, c.Scope, d)
+}
+
+// queueOutcome adds what a decision by signals causes beside the conversion
+// itself: the commission, the redemption, the binding, and the counts.
+func queueOutcome(batch *pgx.Batch, c affiliate.Conversion, in affiliate.AttributionInputs, d affiliate.Decision, commission *affiliate.Commission) {
+	if commission != nil {
+		queueCommission(batch, *commission, affiliate.System, nil)
+	}
+	if d.Redeems != nil {
+		queueRedemption(batch, c.Scope, *d.Redeems)
+	}
+	if !d.Attributed {
+		return
+	}
+	if c.CustomerRef != nil {
+		if in.Customer.Binding == nil {
+			earner := winnerOf(in, d)
+			queueBinding(batch, c, c.OccurredAt, affiliate.WindowEnd(c.OccurredAt, earner.WindowDays), earner)
+		}
+		if d.RecurringIndex != nil {
+			batch.Queue(countPayment, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, d.Program, c.OccurredAt)
+		}
+	}
+	queueDeltas(batch, broughtBy(c, d, commission)...)
+}
+
+// winnerOf is whom a decision attributes to.
+func winnerOf(in affiliate.AttributionInputs, d affiliate.Decision) affiliate.Earner {
+	switch *d.Method {
+	case affiliate.ByClick:
+		return in.FoundClick.Earner
+	case affiliate.ByPromoCode:
+		return in.FoundPromoCode.Earner
+	case affiliate.ByCustomer:
+		return in.Customer.Binding.Earner
+	case affiliate.ByHand:
+		return *in.Assigned
+	}
+	panic("postgres: nobody is found by " + string(*d.Method))
+}
+
+// broughtBy is what an attributed conversion adds to the counts of its
+// participant and link. What it earns is a delta of its own only where that is
+// in another currency.
+func broughtBy(c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) []affiliate.StatsDelta {
+	brought := affiliate.StatsDelta{
+		Scope: c.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: d.DecidedAt, Conversions: 1,
+	}
+	if c.EventType == affiliate.Signup {
+		brought.Signups = 1
+	}
+	if c.EventType.Priced() {
+		brought.Currency, brought.RevenueCents = c.Sale.Paid.Currency, c.Sale.Paid.Cents
+	}
+	switch {
+	case commission == nil:
+		return []affiliate.StatsDelta{brought}
+	case brought.Currency == "" || brought.Currency == commission.Currency:
+		brought.Currency, brought.CommissionCents = commission.Currency, commission.AmountCents
+		return []affiliate.StatsDelta{brought}
+	}
+	earned := affiliate.StatsDelta{
+		Scope: c.Scope, Program: *d.Program, Participant: *d.Participant, At: d.DecidedAt,
+		Currency: commission.Currency, CommissionCents: commission.AmountCents,
+	}
+	return []affiliate.StatsDelta{brought, earned}
+}
+
+// outcomeEvents are the conversion's event and those of what it earns.
+func outcomeEvents(event affiliate.Event, commission *affiliate.Commission) []affiliate.Event {
 	events := []affiliate.Event{event}
 	if commission != nil {
-		if err := insertCommission(ctx, tx, *commission, affiliate.System); err != nil {
-			return err
-		}
 		events = append(events, affiliate.CommissionEvent(affiliate.EventCommissionCreated, commission.CreatedAt, nil, *commission))
 		if commission.Status == affiliate.CommissionApproved {
 			events = append(events, affiliate.CommissionEvent(affiliate.EventCommissionApproved, commission.CreatedAt, nil, *commission))
 		}
 	}
-	return s.publish(ctx, tx, events...)
+	return events
+}
+
+// syncUsedUp tells the edge of a code that has just been used up, which must
+// not be offered any longer.
+func (s *Store) syncUsedUp(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, in affiliate.AttributionInputs, d affiliate.Decision) error {
+	if !usedUp(in, d) {
+		return nil
+	}
+	return s.enqueue(ctx, tx, affiliate.SyncDirectory{Workspace: scope.Workspace, Participant: &in.FoundPromoCode.Earner.Participant})
 }
 
 func queueDecision(batch *pgx.Batch, scope affiliate.Scope, d affiliate.Decision) error {
@@ -139,19 +261,8 @@ func queueDecision(batch *pgx.Batch, scope affiliate.Scope, d affiliate.Decision
 	}
 	batch.Queue(insertDecision, scope.Workspace, scope.Mode, d.Conversion, d.ID,
 		d.Attributed, d.Method, d.Reason, d.Explanation, d.EngineVersion,
-		d.Program, d.Participant, d.Click, d.ClickedAt, d.ExpiresAt, trace, d.Supersedes, d.DecidedAt)
+		d.Program, d.Participant, d.Click, d.ClickedAt, d.ExpiresAt, trace, d.Supersedes, d.DecidedAt, d.DecidedBy)
 	return nil
-}
-
-// sendGuarded sends a batch in one round trip and reports whether its first
-// statement, the guard of all the others, touched a row.
-func sendGuarded(ctx context.Context, tx pgx.Tx, batch *pgx.Batch) (touched bool, err error) {
-	results := tx.SendBatch(ctx, batch)
-	tag, err := results.Exec()
-	if closed := results.Close(); err == nil {
-		err = closed
-	}
-	return tag.RowsAffected() > 0, err
 }
 
 func fraudScore(signals []affiliate.FraudSignal) int {

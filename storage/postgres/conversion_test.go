@@ -27,6 +27,7 @@ type sales struct {
 	scope       affiliate.Scope
 	program     affiliate.ProgramID
 	participant affiliate.ParticipantID
+	link        affiliate.LinkID // the participant's default one
 }
 
 // salesDay is in the middle of the day whose partition the tests look at.
@@ -45,9 +46,10 @@ func newSales(t *testing.T) *sales {
 		scope:       affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](salesDay), Mode: affiliate.ModeTest},
 		program:     affiliate.NewID[affiliate.Program](salesDay),
 		participant: affiliate.NewID[affiliate.Participant](salesDay),
+		link:        affiliate.NewID[affiliate.Link](salesDay),
 	}
 	s.exec(`select ensure_click_partitions('2026-03-01', '2026-03-20')`)
-	s.exec(`insert into workspaces (id, name, currency, timezone, created_at) values ($1, 'Shop', 'EUR', 'UTC', $2)`, s.scope.Workspace, salesDay)
+	s.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Shop', 'EUR', 'UTC', $2, $2)`, s.scope.Workspace, salesDay)
 	s.exec(`
 		insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
 			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
@@ -57,9 +59,13 @@ func newSales(t *testing.T) *sales {
 	partner := affiliate.NewID[affiliate.User](salesDay)
 	s.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'partner', 'pat@example.com', '', 'Pat', $2)`, partner, salesDay)
 	s.exec(`
-		insert into participants (workspace_id, id, program_id, mode, partner_id, status, referral_code, application_answers, applied_at, created_at, updated_at)
-		values ($1, $2, $3, $4, $5, 'approved', 'pat', '{}', $6, $6, $6)`,
+		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
+		values ($1, $2, $3, $4, $5, 'Pat', 'pat@example.com', 'approved', 'pat', '{}', $6, $6, $6)`,
 		s.scope.Workspace, s.participant, s.program, s.scope.Mode, partner, salesDay)
+	s.exec(`
+		insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, is_default, created_at, updated_at)
+		values ($1, $2, $3, $4, $5, 'pat', $6, true, $7, $7)`,
+		s.scope.Workspace, s.link, s.program, s.participant, s.scope.Mode, affiliate.NewShortKey(), salesDay)
 	return s
 }
 
@@ -101,16 +107,29 @@ func (s *sales) record(external string, click affiliate.ClickID) error {
 		OccurredAt: salesDay, CreatedAt: salesDay, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded,
 		Click: &click, Version: 1,
 	}
-	d := affiliate.Attribute(affiliate.AttributionInputs{
+	in := affiliate.AttributionInputs{
 		Mode: s.scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale, Click: &click, FoundClick: found,
-	})
-	d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.Decision](salesDay), c.ID, salesDay
-	if d.Earns == nil {
-		until := salesDay.Add(24 * time.Hour)
-		return s.store.RecordConversion(s.Context(), c, d, nil, &until)
 	}
-	commission := affiliate.NewCommission(affiliate.NewID[affiliate.Commission](salesDay), c, d, salesDay)
-	return s.store.RecordConversion(s.Context(), c, d, &commission, nil)
+	var until *time.Time
+	if found == nil {
+		day := salesDay.Add(24 * time.Hour)
+		until = &day
+	}
+	_, _, err = s.store.RecordConversion(s.Context(), c, in, until, decideAt(c, salesDay))
+	return err
+}
+
+// decideAt decides as the service does.
+func decideAt(c affiliate.Conversion, at time.Time) postgres.Decide {
+	return func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+		d := affiliate.Attribute(in)
+		d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.Decision](at), c.ID, at
+		if d.Earns == nil {
+			return d, nil, nil
+		}
+		commission := affiliate.NewCommission(affiliate.NewID[affiliate.Commission](at), c, d, at)
+		return d, &commission, nil
+	}
 }
 
 func TestFindClickGivesEverythingThatADecisionNeeds(t *testing.T) {
@@ -122,7 +141,7 @@ func TestFindClickGivesEverythingThatADecisionNeeds(t *testing.T) {
 	}
 	e := found.Earner
 	if found.Mode != affiliate.ModeTest || !found.ReceivedAt.Equal(salesDay) || !found.ExpiresAt.Equal(affiliate.WindowEnd(salesDay, 30)) ||
-		e.Program != s.program || e.ProgramName != "Spring" || e.ProgramStatus != affiliate.ProgramActive || e.Currency != "EUR" ||
+		found.Link != s.link || e.Precedence != affiliate.ClickFirst || e.WindowDays != 30 || e.Program != s.program || e.ProgramName != "Spring" || e.ProgramStatus != affiliate.ProgramActive || e.Currency != "EUR" ||
 		e.Model != affiliate.FirstClick || e.Rule.Version != 4 || *e.Rule.Rules.RateBps != 3000 || e.Rule.Rules.NetBasis != affiliate.NetOfTax ||
 		e.Participant != s.participant || e.ParticipantStatus != affiliate.ParticipantApproved || e.ParticipantErased || e.Partner.IsZero() {
 		t.Errorf("%+v", found)
@@ -237,8 +256,8 @@ func (s *sales) manyParticipants(n int) {
 			insert into users (id, kind, email, password_hash, name, created_at)
 			select gen_random_uuid(), 'partner', n || '@example.com', '', 'Pat', $4 from generate_series(1, $5) as n
 			returning id)
-		insert into participants (workspace_id, id, program_id, mode, partner_id, status, referral_code, application_answers, applied_at, created_at, updated_at)
-		select $1, gen_random_uuid(), $2, $3, id, 'approved', id::text, '{}', $4, $4, $4 from people`,
+		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
+		select $1, gen_random_uuid(), $2, $3, id, 'Pat', id::text, 'approved', id::text, '{}', $4, $4, $4 from people`,
 		s.scope.Workspace, s.program, s.scope.Mode, salesDay, n)
 }
 
@@ -277,7 +296,7 @@ func TestRecordConversionIsAllOrNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := s.everything()
-	if !slices.Equal(before, []int{1, 1, 1, 1, 2, 0}) {
+	if !slices.Equal(before, []int{1, 1, 1, 1, 2, 0, 1}) {
 		t.Fatalf("stored %v", before)
 	}
 
@@ -292,11 +311,13 @@ func TestRecordConversionIsAllOrNothing(t *testing.T) {
 		ID: affiliate.NewID[affiliate.Conversion](salesDay), Scope: s.scope, ExternalTransactionID: "order-2", EventType: affiliate.Purchase,
 		OccurredAt: salesDay, CreatedAt: salesDay, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, Click: &click, Version: 1,
 	}
-	d := affiliate.Attribute(affiliate.AttributionInputs{Mode: s.scope.Mode, EventType: c.EventType, OccurredAt: salesDay, Click: &click, FoundClick: found})
-	d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.Decision](salesDay), c.ID, salesDay
-	commission := affiliate.NewCommission(affiliate.NewID[affiliate.Commission](salesDay), c, d, salesDay)
-	commission.AmountCents = commission.OriginalAmountCents + 1
-	if err := s.store.RecordConversion(t.Context(), c, d, &commission, nil); err == nil {
+	in := affiliate.AttributionInputs{Mode: s.scope.Mode, EventType: c.EventType, OccurredAt: salesDay, Click: &click, FoundClick: found}
+	impossible := func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+		d, commission, err := decideAt(c, salesDay)(in)
+		commission.AmountCents = commission.OriginalAmountCents + 1
+		return d, commission, err
+	}
+	if _, _, err := s.store.RecordConversion(t.Context(), c, in, nil, impossible); err == nil {
 		t.Error("an impossible commission was stored")
 	}
 	if after := s.everything(); !slices.Equal(after, before) {
@@ -307,7 +328,7 @@ func TestRecordConversionIsAllOrNothing(t *testing.T) {
 // everything counts what a conversion can leave behind.
 func (s *sales) everything() (counts []int) {
 	s.Helper()
-	for _, table := range []string{"conversions", "attribution_decisions", "commissions", "commission_history", "events", "awaited_clicks"} {
+	for _, table := range []string{"conversions", "attribution_decisions", "commissions", "commission_history", "events", "awaited_clicks", "stats_deltas"} {
 		counts = append(counts, s.count(table))
 	}
 	return counts
@@ -333,9 +354,10 @@ func TestReattributeLosesAgainstAnotherDecision(t *testing.T) {
 		supersedes affiliate.DecisionID
 		done       bool
 	}{{stale, false}, {w.Decision, true}, {w.Decision, false}} {
-		d := affiliate.Attribute(affiliate.AttributionInputs{Mode: s.scope.Mode, Click: &click})
-		d.ID, d.Conversion, d.DecidedAt, d.Supersedes = affiliate.NewID[affiliate.Decision](salesDay), w.ID, salesDay, &tc.supersedes
-		if done, err := s.store.Reattribute(t.Context(), w.Conversion, d, nil); err != nil || done != tc.done {
+		read := w
+		read.Decision = tc.supersedes
+		in := affiliate.AttributionInputs{Mode: s.scope.Mode, Click: &click}
+		if done, err := s.store.Reattribute(t.Context(), read, in, decideAt(w.Conversion, salesDay)); err != nil || done != tc.done {
 			t.Errorf("%v, %v; want %v", done, err, tc.done)
 		}
 	}

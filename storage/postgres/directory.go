@@ -21,71 +21,105 @@ func (s *Store) DirectoryVersion(ctx context.Context) (int64, error) {
 	return version, err
 }
 
-const directoryKeyColumns = `k.workspace_id, k.id, k.mode, k.name, k.public_text, k.prefix, k.last4, k.created_at, k.expires_at, k.revoked_at`
+// The page of keys is cut out before it is joined with the workspaces.
+const (
+	selectDirectoryKeys = `
+		select k.workspace_id, k.id, k.mode, k.name, k.public_text, k.prefix, k.last4, k.created_at, k.expires_at, k.revoked_at,
+			w.allowed_origins, w.origin_policy = 'enforce' as enforce_origins
+		from (
+			select workspace_id, id, mode, name, public_text, prefix, last4, created_at, expires_at, revoked_at
+			from api_keys`
+	ofTheirWorkspaces = `
+		) k
+		join workspaces w on w.id = k.workspace_id
+		order by k.workspace_id, k.id`
+)
 
 type directoryKeyRow struct {
-	WorkspaceID affiliate.WorkspaceID `db:"workspace_id"`
-	ID          affiliate.APIKeyID    `db:"id"`
-	Mode        affiliate.Mode        `db:"mode"`
-	Name        string                `db:"name"`
-	PublicText  string                `db:"public_text"`
-	Prefix      string                `db:"prefix"`
-	Last4       string                `db:"last4"`
-	CreatedAt   time.Time             `db:"created_at"`
-	ExpiresAt   *time.Time            `db:"expires_at"`
-	RevokedAt   *time.Time            `db:"revoked_at"`
+	WorkspaceID    affiliate.WorkspaceID `db:"workspace_id"`
+	ID             affiliate.APIKeyID    `db:"id"`
+	Mode           affiliate.Mode        `db:"mode"`
+	Name           string                `db:"name"`
+	PublicText     string                `db:"public_text"`
+	Prefix         string                `db:"prefix"`
+	Last4          string                `db:"last4"`
+	CreatedAt      time.Time             `db:"created_at"`
+	ExpiresAt      *time.Time            `db:"expires_at"`
+	RevokedAt      *time.Time            `db:"revoked_at"`
+	AllowedOrigins []string              `db:"allowed_origins"`
+	EnforceOrigins bool                  `db:"enforce_origins"`
 }
 
 // WorkspacePublicKeys reads all public keys of a workspace, ended ones too.
-func (s *Store) WorkspacePublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.APIKey, error) {
-	const query = `
-		select ` + directoryKeyColumns + `
-		from api_keys k
-		where k.workspace_id = $1 and k.kind = 'public'
-		order by k.id`
+func (s *Store) WorkspacePublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.PublicKeyTarget, error) {
+	const query = selectDirectoryKeys + `
+			where workspace_id = $1 and kind = 'public'` + ofTheirWorkspaces
 	return s.directoryKeys(ctx, query, workspace)
 }
 
-const publicKeysAfter = `
-	select ` + directoryKeyColumns + `
-	from api_keys k
-	where (k.workspace_id, k.id) > ($1, $2) and k.kind = 'public'
-	order by k.workspace_id, k.id
-	limit $3`
+const publicKeysAfter = selectDirectoryKeys + `
+			where (workspace_id, id) > ($1, $2) and kind = 'public'
+			order by workspace_id, id
+			limit $3` + ofTheirWorkspaces
 
 // PublicKeysAfter reads the next public keys of the deployment, ended ones too;
 // the zero key stands before the first.
-func (s *Store) PublicKeysAfter(ctx context.Context, after affiliate.APIKey, limit int) ([]affiliate.APIKey, error) {
+func (s *Store) PublicKeysAfter(ctx context.Context, after affiliate.APIKey, limit int) ([]affiliate.PublicKeyTarget, error) {
 	return s.directoryKeys(ctx, publicKeysAfter, after.Scope.Workspace, after.ID, limit)
 }
 
-func (s *Store) directoryKeys(ctx context.Context, query string, args ...any) ([]affiliate.APIKey, error) {
+func (s *Store) directoryKeys(ctx context.Context, query string, args ...any) ([]affiliate.PublicKeyTarget, error) {
 	rows, err := s.pool.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.APIKey, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PublicKeyTarget, error) {
 		r, err := pgx.RowToStructByName[directoryKeyRow](row)
-		return affiliate.APIKey{
-			ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Kind: affiliate.PublicKey,
-			Name: r.Name, PublicText: r.PublicText, Prefix: r.Prefix, Last4: r.Last4,
-			CreatedAt: r.CreatedAt.UTC(), ExpiresAt: optionalUTC(r.ExpiresAt), RevokedAt: optionalUTC(r.RevokedAt),
+		return affiliate.PublicKeyTarget{
+			APIKey: affiliate.APIKey{
+				ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Kind: affiliate.PublicKey,
+				Name: r.Name, PublicText: r.PublicText, Prefix: r.Prefix, Last4: r.Last4,
+				CreatedAt: r.CreatedAt.UTC(), ExpiresAt: optionalUTC(r.ExpiresAt), RevokedAt: optionalUTC(r.RevokedAt),
+			},
+			AllowedOrigins: r.AllowedOrigins, EnforceOrigins: r.EnforceOrigins,
 		}, err
 	})
 }
 
-// The page of codes is cut out before it is joined with the programmes, so that
-// no plan joins all that is left to sort it for one page.
+// The page of codes is cut out before it is joined, so that no plan joins all
+// that is left to sort it for one page. Each participant's promo codes are read
+// from the newest on, once per page, however many codes lead to it.
 const (
 	selectReferralTargets = `
-		select r.workspace_id, r.mode, r.code, r.program_id, r.participant_id, r.link_id,
-			p.status = 'active' as active, p.attribution_window_days, p.attribution_model
-		from (
+		with page as materialized (
 			select workspace_id, mode, code, program_id, participant_id, link_id
 			from referral_codes`
-	ofTheirPrograms = `
-		) r
+	withTheirLinks = `
+		), offers as (
+			select h.workspace_id, h.participant_id, d.code, d.discount_type, d.discount_value, d.currency, d.expires_at
+			from (select distinct workspace_id, participant_id from page) h
+			cross join lateral (
+				select c.code, c.discount_type, c.discount_value, c.currency, c.expires_at
+				from promo_codes c
+				where c.workspace_id = h.workspace_id and c.participant_id = h.participant_id
+					and c.active and (c.expires_at is null or c.expires_at >= $1)
+					and (c.max_redemptions is null or c.redemptions < c.max_redemptions)
+				order by c.created_at desc, c.id desc
+				limit 1
+			) d
+		)
+		select r.workspace_id, r.mode, r.code, r.program_id, r.participant_id,
+			p.status = 'active' and l.deleted_at is null as active, p.attribution_window_days, p.attribution_model,
+			p.allowed_domains, p.link_param, coalesce(p.landing_url, p.website_url, '') as page,
+			r.link_id, l.short_key, l.code as link_code, l.destination_url, coalesce(l.sub_id, '') as sub_id,
+			coalesce(l.utm_source, '') as utm_source, coalesce(l.utm_medium, '') as utm_medium,
+			coalesce(l.utm_campaign, '') as utm_campaign, coalesce(l.utm_term, '') as utm_term,
+			coalesce(l.utm_content, '') as utm_content,
+			o.code as promo_code, o.discount_type, o.discount_value, o.currency, o.expires_at
+		from page r
 		join programs p on p.workspace_id = r.workspace_id and p.id = r.program_id
+		join links l on l.workspace_id = r.workspace_id and l.id = r.link_id
+		left join offers o on o.workspace_id = r.workspace_id and o.participant_id = r.participant_id
 		order by r.workspace_id, r.mode, r.code`
 )
 
@@ -95,43 +129,92 @@ type referralTargetRow struct {
 	Code                  string                     `db:"code"`
 	ProgramID             affiliate.ProgramID        `db:"program_id"`
 	ParticipantID         affiliate.ParticipantID    `db:"participant_id"`
-	LinkID                *affiliate.LinkID          `db:"link_id"`
 	Active                bool                       `db:"active"`
 	AttributionWindowDays int                        `db:"attribution_window_days"`
 	AttributionModel      affiliate.AttributionModel `db:"attribution_model"`
+	AllowedDomains        []string                   `db:"allowed_domains"`
+	LinkParam             string                     `db:"link_param"`
+	Page                  string                     `db:"page"`
+	LinkID                affiliate.LinkID           `db:"link_id"`
+	ShortKey              string                     `db:"short_key"`
+	LinkCode              string                     `db:"link_code"`
+	DestinationURL        *string                    `db:"destination_url"`
+	SubID                 string                     `db:"sub_id"`
+	UTMSource             string                     `db:"utm_source"`
+	UTMMedium             string                     `db:"utm_medium"`
+	UTMCampaign           string                     `db:"utm_campaign"`
+	UTMTerm               string                     `db:"utm_term"`
+	UTMContent            string                     `db:"utm_content"`
+	PromoCode             *string                    `db:"promo_code"`
+	DiscountType          *affiliate.DiscountType    `db:"discount_type"`
+	DiscountValue         *int64                     `db:"discount_value"`
+	Currency              *string                    `db:"currency"`
+	ExpiresAt             *time.Time                 `db:"expires_at"`
+}
+
+func (r referralTargetRow) target() affiliate.ReferralTarget {
+	utm := affiliate.UTM{Source: r.UTMSource, Medium: r.UTMMedium, Campaign: r.UTMCampaign, Term: r.UTMTerm, Content: r.UTMContent}
+	target := affiliate.ReferralTarget{
+		Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Code: r.Code,
+		Program: r.ProgramID, Participant: r.ParticipantID,
+		Active: r.Active, WindowDays: r.AttributionWindowDays, Model: r.AttributionModel,
+		Link: affiliate.ShortLink{ID: r.LinkID, Key: r.ShortKey, Code: r.LinkCode, SubID: r.SubID, UTM: utm},
+	}
+	if r.DestinationURL == nil || stillAllowed(r.AllowedDomains, *r.DestinationURL) {
+		target.Link.TargetURL = affiliate.Link{
+			Code: r.LinkCode, Destination: r.DestinationURL, SubID: r.SubID, UTM: utm, Page: r.Page, Param: r.LinkParam,
+		}.URL()
+	}
+	if r.PromoCode != nil {
+		target.Discount = &affiliate.Discount{
+			PromoCode: *r.PromoCode, Type: *r.DiscountType, Value: *r.DiscountValue, ExpiresAt: optionalUTC(r.ExpiresAt),
+		}
+		if r.Currency != nil {
+			target.Discount.Currency = *r.Currency
+		}
+	}
+	return target
+}
+
+// stillAllowed judges a destination once more: the domains may have changed
+// since it was stored.
+func stillAllowed(domains []string, destination string) bool {
+	host, ok := affiliate.ParseWebURL(destination)
+	return ok && affiliate.AllowedHost(domains, host)
 }
 
 // ParticipantReferralTargets reads the codes of one participant, which are as
-// few as its links.
-func (s *Store) ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID) ([]affiliate.ReferralTarget, error) {
-	const query = selectReferralTargets + `
-			where workspace_id = $1 and participant_id = $2` + ofTheirPrograms
-	return s.referralTargets(ctx, query, workspace, participant)
+// few as its links. Promo codes count that can be used at the given instant.
+func (s *Store) ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID, at time.Time) ([]affiliate.ReferralTarget, error) {
+	return s.referralTargets(ctx, participantReferralTargets, at, workspace, participant)
 }
+
+const participantReferralTargets = selectReferralTargets + `
+			where workspace_id = $2 and participant_id = $3` + withTheirLinks
 
 // The programme's mode lets the primary key give the order where one programme
 // has most of a workspace's codes.
 const programReferralTargets = selectReferralTargets + `
-			where workspace_id = $1 and program_id = $2 and code > $3
-				and mode = (select mode from programs where workspace_id = $1 and id = $2)
+			where workspace_id = $2 and program_id = $3 and code > $4
+				and mode = (select mode from programs where workspace_id = $2 and id = $3)
 			order by code
-			limit $4` + ofTheirPrograms
+			limit $5` + withTheirLinks
 
 // ProgramReferralTargets reads the next codes of one programme; the empty code
 // stands before the first.
-func (s *Store) ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, after string, limit int) ([]affiliate.ReferralTarget, error) {
-	return s.referralTargets(ctx, programReferralTargets, workspace, program, after, limit)
+func (s *Store) ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, at time.Time, after string, limit int) ([]affiliate.ReferralTarget, error) {
+	return s.referralTargets(ctx, programReferralTargets, at, workspace, program, after, limit)
 }
 
 const referralTargetsAfter = selectReferralTargets + `
-			where (workspace_id, mode, code) > ($1, $2, $3)
+			where (workspace_id, mode, code) > ($2, $3, $4)
 			order by workspace_id, mode, code
-			limit $4` + ofTheirPrograms
+			limit $5` + withTheirLinks
 
 // ReferralTargetsAfter reads the next codes of the deployment; the zero target
 // stands before the first.
-func (s *Store) ReferralTargetsAfter(ctx context.Context, after affiliate.ReferralTarget, limit int) ([]affiliate.ReferralTarget, error) {
-	return s.referralTargets(ctx, referralTargetsAfter, after.Scope.Workspace, after.Scope.Mode, after.Code, limit)
+func (s *Store) ReferralTargetsAfter(ctx context.Context, after affiliate.ReferralTarget, at time.Time, limit int) ([]affiliate.ReferralTarget, error) {
+	return s.referralTargets(ctx, referralTargetsAfter, at, after.Scope.Workspace, after.Scope.Mode, after.Code, limit)
 }
 
 func (s *Store) referralTargets(ctx context.Context, query string, args ...any) ([]affiliate.ReferralTarget, error) {
@@ -141,14 +224,6 @@ func (s *Store) referralTargets(ctx context.Context, query string, args ...any) 
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.ReferralTarget, error) {
 		r, err := pgx.RowToStructByName[referralTargetRow](row)
-		target := affiliate.ReferralTarget{
-			Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Code: r.Code,
-			Program: r.ProgramID, Participant: r.ParticipantID,
-			Active: r.Active, WindowDays: r.AttributionWindowDays, Model: r.AttributionModel,
-		}
-		if r.LinkID != nil {
-			target.Link.ID = *r.LinkID
-		}
-		return target, err
+		return r.target(), err
 	})
 }

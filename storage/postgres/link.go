@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -20,23 +22,259 @@ func insertLink(ctx context.Context, tx pgx.Tx, l affiliate.Link) (affiliate.Lin
 			@is_default, @version, @created_at, @updated_at)
 		on conflict (short_key) do nothing`
 	const totals = `insert into link_totals (workspace_id, link_id) values ($1, $2)`
-	taken := affiliate.Refuse(affiliate.ReasonNotFound)
-	for {
+	for drawn := false; !drawn; {
 		l.ShortKey = affiliate.NewShortKey()
-		tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
-			"workspace": l.Scope.Workspace, "id": l.ID, "program": l.Program, "participant": l.Participant,
-			"mode": l.Scope.Mode, "code": l.Code, "key": l.ShortKey, "destination": l.Destination, "sub_id": l.SubID,
-			"source": l.UTM.Source, "medium": l.UTM.Medium, "campaign": l.UTM.Campaign, "term": l.UTM.Term, "content": l.UTM.Content,
-			"is_default": l.IsDefault, "version": l.Version, "created_at": l.CreatedAt, "updated_at": l.UpdatedAt,
-		})
-		if err := unlessNone(tag, err, affiliate.ReasonNotFound); errors.Is(err, taken) {
-			continue
-		} else if err != nil {
-			return l, err
+		tag, err := tx.Exec(ctx, insert, linkArgs(l))
+		if err != nil {
+			return l, fmt.Errorf("link: %w", err)
 		}
-		if _, err := tx.Exec(ctx, totals, l.Scope.Workspace, l.ID); err != nil {
-			return l, err
-		}
-		return l, changeCounts(ctx, tx, l.Scope.Workspace, l.Program, countChange{What: countOfLinks, ID: l.ID.UUID, N: 1})
+		drawn = tag.RowsAffected() == 1
 	}
+	if _, err := tx.Exec(ctx, totals, l.Scope.Workspace, l.ID); err != nil {
+		return l, fmt.Errorf("link totals: %w", err)
+	}
+	return l, changeCounts(ctx, tx, l.Scope.Workspace, l.Program, countChange{What: countOfLinks, ID: l.ID.UUID, N: 1})
+}
+
+func linkArgs(l affiliate.Link) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"workspace": l.Scope.Workspace, "id": l.ID, "program": l.Program, "participant": l.Participant,
+		"mode": l.Scope.Mode, "code": l.Code, "key": l.ShortKey, "destination": l.Destination, "sub_id": l.SubID,
+		"source": l.UTM.Source, "medium": l.UTM.Medium, "campaign": l.UTM.Campaign, "term": l.UTM.Term, "content": l.UTM.Content,
+		"is_default": l.IsDefault, "version": l.Version, "created_at": l.CreatedAt, "updated_at": l.UpdatedAt,
+	}
+}
+
+// CreateLink stores a participant's link besides its default one; an empty Code
+// is made from the participant's. Errors: NOT_FOUND for the programme,
+// VALIDATION_ERROR for participant and destination, PROGRAM_STATE_INVALID,
+// PARTICIPANT_ERASED, LINK_LIMIT_EXCEEDED, REFERRAL_CODE_TAKEN.
+func (s *Store) CreateLink(ctx context.Context, l affiliate.Link, by affiliate.Actor) (affiliate.Link, error) {
+	var created affiliate.Link
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		created = l
+		created.Version, created.UpdatedAt = 1, l.CreatedAt
+		program, err := holdProgram(ctx, tx, l.Scope, l.Program)
+		if err != nil {
+			return err
+		}
+		if err := unlessArchived(program); err != nil {
+			return err
+		}
+		if err := l.CheckDestination(program.AllowedDomains); err != nil {
+			return err
+		}
+		participantCode, err := recipient(ctx, tx, l.Scope, l.Program, l.Participant)
+		if err != nil {
+			return err
+		}
+		if err := roomForLink(ctx, tx, l.Scope, l.Participant); err != nil {
+			return err
+		}
+		if created.Code, err = takeLinkCode(ctx, tx, created, participantCode); err != nil {
+			return err
+		}
+		if _, err := insertLink(ctx, tx, created); err != nil {
+			return err
+		}
+		if created, err = readLink(ctx, tx, l.Scope, l.Program, l.ID); err != nil {
+			return err
+		}
+		event := affiliate.NewEvent(l.Scope, affiliate.EventLinkCreated, l.CreatedAt, created.Object(), nil)
+		return s.linkChanged(ctx, tx, created, "link.create", l.CreatedAt, by, nil, created.Object(), event)
+	})
+	return created, err
+}
+
+// holdProgram reads a programme, which stays as it is until the transaction ends.
+// Errors: NOT_FOUND.
+func holdProgram(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+	return readProgram(ctx, tx, selectProgram+` for share`, scope, id)
+}
+
+// unlessArchived refuses what an archived programme does not take any more.
+func unlessArchived(p affiliate.Program) error {
+	if p.Status != affiliate.ProgramArchived {
+		return nil
+	}
+	refused := affiliate.Refuse(affiliate.ReasonProgramStateInvalid)
+	refused.Metadata = map[string]string{"status": string(p.Status)}
+	return refused
+}
+
+// recipient holds the participant who is to get something, so that what is
+// counted of it stays counted, and returns its code. Errors: VALIDATION_ERROR,
+// PARTICIPANT_ERASED.
+func recipient(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (code string, err error) {
+	// Not FOR UPDATE: clicks and conversions hold key share locks on the row.
+	const hold = `
+		select referral_code, erased_at from participants
+		where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4
+		for no key update`
+	var erasedAt *time.Time
+	err = tx.QueryRow(ctx, hold, scope.Workspace, scope.Mode, program, id).Scan(&code, &erasedAt)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return "", affiliate.Invalid("participant_id", "is no participant of the programme")
+	case err == nil && erasedAt != nil:
+		return "", affiliate.Refuse(affiliate.ReasonParticipantErased)
+	}
+	return code, err
+}
+
+// holdOwner holds the participant that has what is about to change; owner finds
+// it. All changes of a participant's links and promo codes meet here, one at a
+// time. Errors: NOT_FOUND, PARTICIPANT_ERASED.
+func holdOwner(ctx context.Context, tx pgx.Tx, owner string, args pgx.NamedArgs) error {
+	hold := `
+		select erased_at from participants
+		where workspace_id = @workspace and mode = @mode and program_id = @program and id = (` + owner + `)
+		for no key update`
+	var erasedAt *time.Time
+	err := tx.QueryRow(ctx, hold, args).Scan(&erasedAt)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	case err == nil && erasedAt != nil:
+		return affiliate.Refuse(affiliate.ReasonParticipantErased)
+	}
+	return err
+}
+
+// roomForLink counts what a participant may have MaxLinks of.
+func roomForLink(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, participant affiliate.ParticipantID) error {
+	const count = `
+		select count(*) from links
+		where workspace_id = $1 and mode = $2 and participant_id = $3 and deleted_at is null and not is_default`
+	var n int
+	if err := tx.QueryRow(ctx, count, scope.Workspace, scope.Mode, participant).Scan(&n); err != nil {
+		return err
+	}
+	if n >= affiliate.MaxLinks {
+		return affiliate.Refuse(affiliate.ReasonLinkLimitExceeded)
+	}
+	return nil
+}
+
+// takeLinkCode takes the code that the link has, or the first free one of those
+// that are made for it. The primary key decides between all who want a code.
+func takeLinkCode(ctx context.Context, tx pgx.Tx, l affiliate.Link, participantCode string) (string, error) {
+	const take = `
+		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
+		values ($1, $2, $3, $4, $5, $6, $7)
+		on conflict (workspace_id, mode, code) do nothing`
+	taken := func(code string) (bool, error) {
+		tag, err := tx.Exec(ctx, take, l.Scope.Workspace, l.Scope.Mode, code, l.Program, l.Participant, l.ID, l.CreatedAt)
+		return tag.RowsAffected() == 0, err
+	}
+	if l.Code != "" {
+		lost, err := taken(l.Code)
+		if err == nil && lost {
+			err = affiliate.Refuse(affiliate.ReasonReferralCodeTaken)
+		}
+		return l.Code, err
+	}
+	for code := range affiliate.LinkCodes(participantCode) {
+		if lost, err := taken(code); err != nil || !lost {
+			return code, err
+		}
+	}
+	panic("postgres: the codes of a link never end")
+}
+
+const ownerOfLink = `
+	select participant_id from links
+	where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id and deleted_at is null`
+
+// UpdateLink changes what the patch names; a patch that changes nothing leaves
+// no trace. Errors: NOT_FOUND, PARTICIPANT_ERASED, PROGRAM_STATE_INVALID,
+// VALIDATION_ERROR for the destination.
+func (s *Store) UpdateLink(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID, patch affiliate.LinkPatch, at time.Time, by affiliate.Actor,
+) (affiliate.Link, error) {
+	const update = `
+		update links
+		set destination_url = @destination, sub_id = nullif(@sub_id, ''), utm_source = nullif(@source, ''),
+			utm_medium = nullif(@medium, ''), utm_campaign = nullif(@campaign, ''), utm_term = nullif(@term, ''),
+			utm_content = nullif(@content, ''), version = @version, updated_at = @updated_at
+		where workspace_id = @workspace and mode = @mode and id = @id`
+	var after affiliate.Link
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		in, err := holdProgram(ctx, tx, scope, program)
+		if err != nil {
+			return err
+		}
+		if err := holdOwner(ctx, tx, ownerOfLink, linkID(scope, program, id)); err != nil {
+			return err
+		}
+		if err := unlessArchived(in); err != nil {
+			return err
+		}
+		before, err := readLink(ctx, tx, scope, program, id)
+		if err != nil {
+			return err
+		}
+		if after, err = before.Patch(patch, in.AllowedDomains); err != nil {
+			return err
+		}
+		was, is, err := affiliate.Changed(before.Object(), after.Object())
+		if err != nil || was == nil {
+			return err
+		}
+		after.Version, after.UpdatedAt = before.Version+1, at
+		if _, err := tx.Exec(ctx, update, linkArgs(after)); err != nil {
+			return err
+		}
+		event := affiliate.NewEvent(scope, affiliate.EventLinkUpdated, at, after.Object(), was)
+		return s.linkChanged(ctx, tx, after, "link.update", at, by, was, is, event)
+	})
+	return after, err
+}
+
+// DeleteLink ends a link; its code stays taken. Errors: NOT_FOUND,
+// PARTICIPANT_ERASED, VALIDATION_ERROR for a default link.
+func (s *Store) DeleteLink(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID, at time.Time, by affiliate.Actor,
+) error {
+	const end = `
+		update links set deleted_at = $4, version = version + 1, updated_at = $4
+		where workspace_id = $1 and mode = $2 and id = $3 and deleted_at is null`
+	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := holdOwner(ctx, tx, ownerOfLink, linkID(scope, program, id)); err != nil {
+			return err
+		}
+		l, err := readLink(ctx, tx, scope, program, id)
+		if err != nil {
+			return err
+		}
+		if l.IsDefault {
+			return affiliate.Invalid("link_id", "is the default link, which stays as long as the participant")
+		}
+		if _, err := tx.Exec(ctx, end, scope.Workspace, scope.Mode, id, at); err != nil {
+			return err
+		}
+		change := countChange{What: countOfLinks, ID: id.UUID, N: -1}
+		if err := changeCounts(ctx, tx, scope.Workspace, program, change); err != nil {
+			return err
+		}
+		return s.linkChanged(ctx, tx, l, "link.delete", at, by, l.Object(), nil)
+	})
+}
+
+// linkChanged writes what follows from a change: the audit log's line, the
+// events, and the job that takes it to the edge.
+func (s *Store) linkChanged(
+	ctx context.Context, tx pgx.Tx, l affiliate.Link, action string, at time.Time, by affiliate.Actor, was, is any, events ...affiliate.Event,
+) error {
+	err := record(ctx, tx, audit{
+		Workspace: l.Scope.Workspace, Mode: &l.Scope.Mode, Actor: by, At: at,
+		Action: action, ResourceType: "link", ResourceID: l.ID, Before: was, After: is,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.publish(ctx, tx, events...); err != nil {
+		return err
+	}
+	return s.enqueue(ctx, tx, affiliate.SyncDirectory{Workspace: l.Scope.Workspace, Participant: &l.Participant})
 }

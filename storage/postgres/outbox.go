@@ -78,7 +78,7 @@ func record(ctx context.Context, tx pgx.Tx, line audit) error {
 	const insert = `
 		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id, before, after, ip_prefix, request_id)
 		values ($1, $2, $3, $4, $5, $6, $7, $8::uuid, $9, $10, nullif($11, ''), nullif($12, ''))`
-	id := affiliate.NewID[struct{}](line.At)
+	id := affiliate.NewID[affiliate.AuditEntry](line.At)
 	_, err = tx.Exec(ctx, insert, line.Workspace, id, line.Mode, line.At, line.Actor.String(), line.Action,
 		line.ResourceType, line.ResourceID.String(), before, after, line.Actor.AddressPrefix, line.Actor.RequestID)
 	if err != nil {

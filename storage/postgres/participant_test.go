@@ -63,8 +63,8 @@ func TestApplicationOutlivesAnUndoneOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := earlier.Exec(t.Context(), `
-		insert into participants (workspace_id, id, program_id, mode, partner_id, status, referral_code, application_answers, applied_at, created_at, updated_at)
-		values ($1, gen_random_uuid(), $2, 'live', $3, 'pending', 'jane', '{}', $4, $4, $4)`, w.scope.Workspace, p.ID, partner, w.now); err != nil {
+		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
+		values ($1, gen_random_uuid(), $2, 'live', $3, 'Jane', 'jane@example.com', 'pending', 'jane', '{}', $4, $4, $4)`, w.scope.Workspace, p.ID, partner, w.now); err != nil {
 		t.Fatal(err)
 	}
 	result := make(chan error, 1)

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,7 +14,8 @@ import (
 const programColumns = `
 	p.id, p.mode, p.name, p.slug, p.description, p.status, p.website_url, p.allowed_domains, p.landing_url,
 	p.currency, p.attribution_window_days, p.attribution_model, p.link_param, p.auto_approve_partners,
-	p.is_public, p.rules, p.rules_version, p.terms_url, p.version, p.created_at, p.updated_at, p.workspace_id`
+	p.is_public, p.rules, p.rules_version, p.signal_precedence, p.min_payout_cents, p.payout_term_days, p.fraud_policy,
+	p.terms_url, p.version, p.created_at, p.updated_at, p.workspace_id`
 
 type programRow struct {
 	ID                    affiliate.ProgramID        `db:"id"`
@@ -36,6 +36,10 @@ type programRow struct {
 	IsPublic              bool                       `db:"is_public"`
 	Rules                 affiliate.Rules            `db:"rules"`
 	RulesVersion          int                        `db:"rules_version"`
+	SignalPrecedence      affiliate.SignalPrecedence `db:"signal_precedence"`
+	MinPayoutCents        int64                      `db:"min_payout_cents"`
+	PayoutTermDays        int                        `db:"payout_term_days"`
+	FraudPolicy           affiliate.FraudPolicy      `db:"fraud_policy"`
 	TermsURL              *string                    `db:"terms_url"`
 	Version               int                        `db:"version"`
 	CreatedAt             time.Time                  `db:"created_at"`
@@ -61,6 +65,10 @@ func (r programRow) program() affiliate.Program {
 		IsPublic:            r.IsPublic,
 		Rules:               r.Rules,
 		RulesVersion:        r.RulesVersion,
+		Precedence:          r.SignalPrecedence,
+		MinPayoutCents:      r.MinPayoutCents,
+		PayoutTermDays:      r.PayoutTermDays,
+		FraudPolicy:         r.FraudPolicy,
 		TermsURL:            r.TermsURL,
 		Version:             r.Version,
 		CreatedAt:           r.CreatedAt.UTC(),
@@ -75,7 +83,8 @@ func programArgs(p affiliate.Program) pgx.NamedArgs {
 		"website_url": p.WebsiteURL, "allowed_domains": p.AllowedDomains, "landing_url": p.LandingURL,
 		"currency": p.Currency, "window_days": p.WindowDays, "model": p.Model, "link_param": p.LinkParam,
 		"auto_approve_partners": p.AutoApprovePartners, "is_public": p.IsPublic,
-		"rules": p.Rules, "rules_version": p.RulesVersion, "terms_url": p.TermsURL, "version": p.Version,
+		"rules": p.Rules, "rules_version": p.RulesVersion, "precedence": p.Precedence, "min_payout_cents": p.MinPayoutCents,
+		"payout_term_days": p.PayoutTermDays, "fraud_policy": p.FraudPolicy, "terms_url": p.TermsURL, "version": p.Version,
 		"created_at": p.CreatedAt, "updated_at": p.UpdatedAt,
 	}
 }
@@ -86,10 +95,12 @@ func (s *Store) CreateProgram(ctx context.Context, p affiliate.Program, by affil
 	const insert = `
 		insert into programs (workspace_id, id, mode, name, slug, description, status, website_url, allowed_domains,
 			landing_url, currency, attribution_window_days, attribution_model, link_param, auto_approve_partners,
-			is_public, rules, rules_version, terms_url, version, created_at, updated_at)
+			is_public, rules, rules_version, signal_precedence, min_payout_cents, payout_term_days, fraud_policy,
+			terms_url, version, created_at, updated_at)
 		values (@workspace, @id, @mode, @name, @slug, @description, @status, @website_url, @allowed_domains,
 			@landing_url, @currency, @window_days, @model, @link_param, @auto_approve_partners,
-			@is_public, @rules, @rules_version, @terms_url, @version, @created_at, @updated_at)`
+			@is_public, @rules, @rules_version, @precedence, @min_payout_cents, @payout_term_days, @fraud_policy,
+			@terms_url, @version, @created_at, @updated_at)`
 	created := p
 	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		created = p
@@ -158,17 +169,6 @@ func freeSlug(ctx context.Context, tx pgx.Tx, p affiliate.Program) (string, erro
 		candidates = candidates[:0]
 	}
 	panic("postgres: the slugs of a name never end")
-}
-
-// insertRules keeps the version of the rules that comes into force at at.
-func insertRules(ctx context.Context, tx pgx.Tx, p affiliate.Program, at time.Time, by affiliate.Actor) error {
-	const insert = `
-		insert into program_rules (workspace_id, program_id, version, rules, at, by)
-		values ($1, $2, $3, $4, $5, $6)`
-	if _, err := tx.Exec(ctx, insert, p.Scope.Workspace, p.ID, p.RulesVersion, p.Rules, at, by.User); err != nil {
-		return fmt.Errorf("rules version %d: %w", p.RulesVersion, err)
-	}
-	return nil
 }
 
 func programAudit(p affiliate.Program, action string, at time.Time, by affiliate.Actor, before, after any) audit {
@@ -242,8 +242,9 @@ func (s *Store) UpdateProgram(
 		set name = @name, slug = @slug, description = @description, website_url = @website_url,
 			allowed_domains = @allowed_domains, landing_url = @landing_url, attribution_window_days = @window_days,
 			attribution_model = @model, link_param = @link_param, auto_approve_partners = @auto_approve_partners,
-			is_public = @is_public, rules = @rules, rules_version = @rules_version, terms_url = @terms_url,
-			version = @version, updated_at = @updated_at
+			is_public = @is_public, rules = @rules, rules_version = @rules_version, signal_precedence = @precedence,
+			min_payout_cents = @min_payout_cents, payout_term_days = @payout_term_days, fraud_policy = @fraud_policy,
+			terms_url = @terms_url, version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
 	var after affiliate.Program
 	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -349,8 +350,13 @@ func refuseProgramMove(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id
 	case p.Status.MoveTo(to) && !p.HasDestination():
 		return affiliate.Invalid("website_url", "a programme needs website_url or landing_url to be active")
 	}
+	return programStateInvalid(p.Status)
+}
+
+// programStateInvalid refuses what a programme in a status does not allow.
+func programStateInvalid(status affiliate.ProgramStatus) error {
 	refused := affiliate.Refuse(affiliate.ReasonProgramStateInvalid)
-	refused.Metadata = map[string]string{"status": string(p.Status)}
+	refused.Metadata = map[string]string{"status": string(status)}
 	return refused
 }
 

@@ -40,7 +40,7 @@ func newProgramWorld(t *testing.T) *programWorld {
 	t.Cleanup(func() { _ = w.owner.Close(context.Background()) })
 	w.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive}
 	w.user = affiliate.NewID[affiliate.User](w.now)
-	w.exec(`insert into workspaces values ($1, 'W', 'EUR', 'UTC', $2)`, w.scope.Workspace, w.now)
+	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'W', 'EUR', 'UTC', $2, $2)`, w.scope.Workspace, w.now)
 	return w
 }
 
@@ -57,6 +57,7 @@ func (w *programWorld) program(status affiliate.ProgramStatus) affiliate.Program
 	p, err := w.store.CreateProgram(w.t.Context(), affiliate.Program{
 		ID: affiliate.NewID[affiliate.Program](w.now), Scope: w.scope, Name: "P", Status: status, WebsiteURL: &page,
 		AllowedDomains: []string{}, WindowDays: 14, Model: affiliate.FirstClick, LinkParam: "via", IsPublic: true,
+		Precedence: affiliate.DefaultPrecedence, FraudPolicy: affiliate.DefaultFraudPolicy,
 		Rules: affiliate.DefaultRules(), RulesVersion: 1, CreatedAt: w.now, UpdatedAt: w.now,
 	}, affiliate.Actor{User: &w.user})
 	if err != nil {
@@ -73,15 +74,18 @@ func (w *programWorld) crowd(p affiliate.Program, n int) {
 		with made as (
 			insert into users (id, kind, email, password_hash, name, created_at)
 			select gen_random_uuid(), 'partner', gen_random_uuid()::text, '', 'Jane ' || n, $1 from generate_series(1, $2::int) n
-			returning id
+			returning id, name, email
 		), joined as (
-			insert into participants (workspace_id, id, program_id, mode, partner_id, status, referral_code, application_answers, applied_at, created_at, updated_at)
-			select $3, gen_random_uuid(), $4, $5, id, case when random() < 0.1 then 'approved' else 'pending' end, id::text, '{}', $1, $1 + random() * interval '90 days', $1
+			insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
+			select $3, gen_random_uuid(), $4, $5, id, name, email, case when random() < 0.1 then 'approved' else 'pending' end, id::text, '{}', $1, $1 + random() * interval '90 days', $1
 			from made
 			returning id, referral_code
+		), counted as (
+			insert into participant_totals (workspace_id, participant_id, program_id, clicks, conversions, revenue_cents, commission_cents)
+			select $3, id, $4, n * 3, n, n * 1000, n * 100 from (select id, floor(greatest(random() * 1000 - 900, 0)) as n from joined) as joined
 		)
-		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, created_at)
-		select $3, $5, referral_code, $4, id, $1 from joined`,
+		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
+		select $3, $5, referral_code, $4, id, gen_random_uuid(), $1 from joined`,
 		w.now, n, p.Scope.Workspace, p.ID, p.Scope.Mode)
 }
 
@@ -98,7 +102,7 @@ func (w *programWorld) plan(sql string, args ...any) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestProgramAndParticipantListsUseTheirIndexes(t *testing.T) {
+func TestProgramListsUseTheirIndexes(t *testing.T) {
 	w := newProgramWorld(t)
 	p := w.program(affiliate.ProgramActive)
 	for range 30 {
@@ -121,9 +125,6 @@ func TestProgramAndParticipantListsUseTheirIndexes(t *testing.T) {
 		from generate_series(1, 3000) n`, w.scope.Workspace, w.now)
 	w.exec(`analyze`)
 
-	args := pgx.NamedArgs{
-		"workspace": w.scope.Workspace, "mode": w.scope.Mode, "program": p.ID, "status": "approved", "limit": 20, "offset": 40,
-	}
 	anyStatus := pgx.NamedArgs{"workspace": w.scope.Workspace, "mode": w.scope.Mode, "status": "", "limit": 20, "offset": 0}
 	for name, tc := range map[string]struct {
 		sql    string
@@ -131,14 +132,11 @@ func TestProgramAndParticipantListsUseTheirIndexes(t *testing.T) {
 		index  string
 		sorted bool // the index has the order
 	}{
-		"programmes":                         {postgres.ListProgramsSQL, []any{anyStatus}, "programs_by_age", true},
-		"number of programmes":               {postgres.CountProgramsSQL, []any{anyStatus}, "programs_", false},
-		"participants":                       {postgres.ListParticipantsSQL, []any{args}, "participants_by_age", true},
-		"participants in a status":           {postgres.ListParticipantsStatusSQL, []any{args}, "participants_by_status", true},
-		"number of participants in a status": {postgres.CountInStatusSQL, []any{args}, "participants_by_status", false},
-		"all codes, page by page":            {postgres.TargetsAfterSQL, []any{w.scope.Workspace, w.scope.Mode, "0", 100}, "referral_codes_pkey", false},
-		"a programme's codes, page by page":  {postgres.ProgramTargetsSQL, []any{w.scope.Workspace, small.ID, "0", 100}, "referral_codes_by_program", false},
-		"all keys, page by page":             {postgres.PublicKeysAfterSQL, []any{w.scope.Workspace, affiliate.APIKeyID{}, 100}, "api_keys_pkey", true},
+		"programmes":                        {postgres.ListProgramsSQL, []any{anyStatus}, "programs_by_age", true},
+		"number of programmes":              {postgres.CountProgramsSQL, []any{anyStatus}, "programs_", false},
+		"all codes, page by page":           {postgres.TargetsAfterSQL, []any{w.now, w.scope.Workspace, w.scope.Mode, "0", 100}, "referral_codes_pkey", false},
+		"a programme's codes, page by page": {postgres.ProgramTargetsSQL, []any{w.now, w.scope.Workspace, small.ID, "0", 100}, "referral_codes_by_program", false},
+		"all keys, page by page":            {postgres.PublicKeysAfterSQL, []any{w.scope.Workspace, affiliate.APIKeyID{}, 100}, "api_keys_pkey", true},
 	} {
 		plan := w.plan(tc.sql, tc.args...)
 		if !strings.Contains(plan, tc.index) || tc.sorted && strings.Contains(plan, "Sort Key") {

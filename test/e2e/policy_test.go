@@ -25,6 +25,7 @@ var (
 	badKey       = outcome{http.StatusUnauthorized, "INVALID_API_KEY"}
 	forbidden    = outcome{http.StatusForbidden, "FORBIDDEN"}
 	notFound     = outcome{http.StatusNotFound, "NOT_FOUND"}
+	allFailed    = outcome{http.StatusUnprocessableEntity, "BULK_ALL_FAILED"}
 )
 
 // Who may call (SPEC.md sections 4 and 5).
@@ -37,19 +38,25 @@ const (
 
 // Rows of the role matrix (DECISIONS.md section 11).
 const (
-	readDashboards = "read all dashboards"
-	runPrograms    = "programmes, partners, links, codes"
-	review         = "approve / reject / override / review"
-	manageKeys     = "webhooks, API keys, processor"
+	readDashboards  = "read all dashboards"
+	runPrograms     = "programmes, partners, links, codes"
+	review          = "approve / reject / override / review"
+	manageKeys      = "webhooks, API keys, processor"
+	manageWorkspace = "members, settings"
+	exportPersonal  = "exports of personal data, participant and buyer erasure"
+	ownWorkspace    = "account erasure, ownership"
 )
 
 var allRoles = []string{"owner", "admin", "manager", "finance", "developer", "viewer"}
 
 var matrix = map[string][]string{
-	readDashboards: allRoles,
-	runPrograms:    {"owner", "admin", "manager"},
-	review:         {"owner", "admin", "manager", "finance"},
-	manageKeys:     {"owner", "admin", "developer"},
+	readDashboards:  allRoles,
+	runPrograms:     {"owner", "admin", "manager"},
+	review:          {"owner", "admin", "manager", "finance"},
+	manageKeys:      {"owner", "admin", "developer"},
+	manageWorkspace: {"owner", "admin"},
+	exportPersonal:  {"owner", "admin"},
+	ownWorkspace:    {"owner"},
 }
 
 // rule says what an RPC demands, and what it answers to an admitted caller who
@@ -58,9 +65,16 @@ type rule struct {
 	who      string
 	action   string
 	admitted outcome
-	// foreign answers for another workspace's ids where that is not 404.
+	// foreign answers for ids of another workspace or mode where that is not 404.
 	foreign outcome
+	// body is what gets such ids as far as being looked up; nil: none is needed.
+	body object
+	// modeless things belong to both modes of their workspace.
+	modeless bool
 }
+
+// anyIDs is the body of a bulk request about things that are nowhere.
+var anyIDs = object{"participantIds": []string{"00000000-0000-7000-8000-000000000000"}}
 
 var contract = map[string]rule{
 	"CheckLiveness":  {who: anyone, admitted: ok},
@@ -74,33 +88,95 @@ var contract = map[string]rule{
 	"RefreshPartnerSession":  {who: anyone, admitted: invalid},
 	"RefreshSession":         {who: anyone, admitted: invalid},
 	"Logout":                 {who: anyone, admitted: invalid},
+	"AcceptInvite":           {who: anyone, admitted: invalid},
+
+	"GetWorkspace":      {who: merchants, action: readDashboards, admitted: ok},
+	"UpdateWorkspace":   {who: merchants, action: manageWorkspace, admitted: ok},
+	"ListMembers":       {who: merchants, action: readDashboards, admitted: ok},
+	"UpdateMember":      {who: merchants, action: manageWorkspace, admitted: invalid, body: object{"role": "viewer"}, modeless: true},
+	"RemoveMember":      {who: merchants, action: manageWorkspace, admitted: notFound, modeless: true},
+	"TransferOwnership": {who: merchants, action: ownWorkspace, admitted: invalid},
+	"ListInvites":       {who: merchants, action: manageWorkspace, admitted: ok},
+	"CreateInvite":      {who: merchants, action: manageWorkspace, admitted: invalid},
+	"RevokeInvite":      {who: merchants, action: manageWorkspace, admitted: notFound, modeless: true},
+	"ListAuditLog":      {who: merchants, action: manageWorkspace, admitted: ok},
+	"ExportAuditLog":    {who: merchants, action: exportPersonal, admitted: ok},
 
 	"GetApiKeys":   {who: merchants, action: readDashboards, admitted: ok},
 	"CreateApiKey": {who: merchants, action: manageKeys, admitted: invalid},
+	"RollApiKey":   {who: merchants, action: manageKeys, admitted: notFound},
+	"RevokeApiKey": {who: merchants, action: manageKeys, admitted: notFound},
 
-	"CreateProgram":   {who: merchants, action: runPrograms, admitted: invalid},
-	"ListPrograms":    {who: merchants, action: readDashboards, admitted: ok},
-	"GetProgram":      {who: merchants, action: readDashboards, admitted: notFound},
-	"UpdateProgram":   {who: merchants, action: runPrograms, admitted: notFound},
-	"ActivateProgram": {who: merchants, action: runPrograms, admitted: notFound},
-	"PauseProgram":    {who: merchants, action: runPrograms, admitted: notFound},
-	"ArchiveProgram":  {who: merchants, action: runPrograms, admitted: notFound},
+	"CreateProgram":    {who: merchants, action: runPrograms, admitted: invalid},
+	"ListPrograms":     {who: merchants, action: readDashboards, admitted: ok},
+	"GetProgram":       {who: merchants, action: readDashboards, admitted: notFound},
+	"UpdateProgram":    {who: merchants, action: runPrograms, admitted: notFound},
+	"ActivateProgram":  {who: merchants, action: runPrograms, admitted: notFound},
+	"PauseProgram":     {who: merchants, action: runPrograms, admitted: notFound},
+	"ArchiveProgram":   {who: merchants, action: runPrograms, admitted: notFound},
+	"ListProgramRules": {who: merchants, action: readDashboards, admitted: notFound},
+	"ListGroups":       {who: merchants, action: readDashboards, admitted: notFound},
+	"CreateGroup":      {who: merchants, action: runPrograms, admitted: invalid, body: object{"name": "Best", "percentage": 30}},
+	"UpdateGroup":      {who: merchants, action: runPrograms, admitted: notFound},
+	"DeleteGroup":      {who: merchants, action: runPrograms, admitted: notFound},
 
-	"Apply":                {who: partners, admitted: notFound},
-	"ListParticipants":     {who: merchants, action: readDashboards, admitted: notFound},
-	"GetParticipant":       {who: merchants, action: readDashboards, admitted: notFound},
-	"ApproveParticipant":   {who: merchants, action: runPrograms, admitted: notFound},
-	"RejectParticipant":    {who: merchants, action: runPrograms, admitted: notFound},
-	"SuspendParticipant":   {who: merchants, action: runPrograms, admitted: notFound},
-	"ReinstateParticipant": {who: merchants, action: runPrograms, admitted: notFound},
+	"Apply":                   {who: partners, admitted: notFound},
+	"ListParticipants":        {who: merchants, action: readDashboards, admitted: notFound},
+	"GetParticipant":          {who: merchants, action: readDashboards, admitted: notFound},
+	"ApproveParticipant":      {who: merchants, action: runPrograms, admitted: notFound},
+	"RejectParticipant":       {who: merchants, action: runPrograms, admitted: notFound},
+	"SuspendParticipant":      {who: merchants, action: runPrograms, admitted: notFound},
+	"ReinstateParticipant":    {who: merchants, action: runPrograms, admitted: notFound},
+	"AcceptParticipantInvite": {who: partners, admitted: invalid},
+	"UpdateParticipant":       {who: merchants, action: runPrograms, admitted: notFound},
+	"BulkApproveParticipants": {who: merchants, action: runPrograms, admitted: invalid, body: anyIDs, foreign: allFailed},
+	"BulkRejectParticipants":  {who: merchants, action: runPrograms, admitted: invalid, body: anyIDs, foreign: allFailed},
+	"InviteParticipant":       {who: merchants, action: runPrograms, admitted: invalid, body: object{"email": "somebody@example.com"}},
+	"ListParticipantInvites":  {who: merchants, action: readDashboards, admitted: notFound},
+	"RevokeParticipantInvite": {who: merchants, action: runPrograms, admitted: notFound},
 
-	"ReportConversion": {who: secretKeys, admitted: invalid},
+	"ListPartnerPrograms":    {who: partners, admitted: ok},
+	"GetPartnerProgram":      {who: partners, admitted: notFound},
+	"ListPartnerCommissions": {who: partners, admitted: ok},
+	"GetPartnerBalances":     {who: partners, admitted: ok},
+	"GetPartnerSummary":      {who: partners, admitted: ok},
+	"GetPartnerProfile":      {who: partners, admitted: ok},
+	"UpdatePartnerProfile":   {who: partners, admitted: ok},
+	"SetPayoutMethod":        {who: partners, admitted: invalid},
+
+	"ListLinks":         {who: merchants, action: readDashboards, admitted: notFound},
+	"CreateLink":        {who: merchants, action: runPrograms, admitted: invalid, body: object{"participantId": "00000000-0000-7000-8000-000000000000", "destinationUrl": "https://shop.example/"}},
+	"GetLink":           {who: merchants, action: readDashboards, admitted: notFound},
+	"UpdateLink":        {who: merchants, action: runPrograms, admitted: notFound},
+	"DeleteLink":        {who: merchants, action: runPrograms, admitted: notFound},
+	"ListPartnerLinks":  {who: partners, admitted: ok},
+	"CreatePartnerLink": {who: partners, admitted: invalid},
+	"UpdatePartnerLink": {who: partners, admitted: notFound},
+	"DeletePartnerLink": {who: partners, admitted: notFound},
+
+	"ListPromoCodes":        {who: merchants, action: readDashboards, admitted: notFound},
+	"CreatePromoCode":       {who: merchants, action: runPrograms, admitted: invalid, body: object{"participantId": "00000000-0000-7000-8000-000000000000", "code": "SAVE", "discountType": "percentage", "discountValue": 10}},
+	"GetPromoCode":          {who: merchants, action: readDashboards, admitted: notFound},
+	"UpdatePromoCode":       {who: merchants, action: runPrograms, admitted: notFound},
+	"DeletePromoCode":       {who: merchants, action: runPrograms, admitted: notFound},
+	"ListPartnerPromoCodes": {who: partners, admitted: ok},
+
+	"ReportConversion":      {who: secretKeys, admitted: invalid},
+	"ReattributeConversion": {who: merchants, action: review, admitted: invalid, body: object{"participantId": "00000000-0000-7000-8000-000000000000", "reason": "Mistaken"}},
 
 	"ListCommissions":        {who: merchants, action: readDashboards, admitted: ok},
 	"ListProgramCommissions": {who: merchants, action: readDashboards, admitted: notFound, foreign: forbidden},
 	"GetCommission":          {who: merchants, action: readDashboards, admitted: notFound},
 	"ApproveCommission":      {who: merchants, action: review, admitted: notFound},
 	"RejectCommission":       {who: merchants, action: review, admitted: notFound},
+}
+
+// sent is the body, as a request takes it.
+func (r rule) sent() any {
+	if r.body == nil {
+		return nil
+	}
+	return r.body
 }
 
 // refusal is what the route says to a caller whose credential is missing or bad.

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -205,4 +206,16 @@ func (sys *system) withDatabase(t *testing.T, do func(*pgx.Conn) error) {
 	if err := do(conn); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// wantDenied wants the database to refuse a statement for want of a privilege.
+func (sys *system) wantDenied(t *testing.T, sql string) {
+	t.Helper()
+	sys.withDatabase(t, func(conn *pgx.Conn) error {
+		_, err := conn.PgConn().Exec(t.Context(), sql).ReadAll()
+		if err == nil || !strings.Contains(err.Error(), "permission denied") {
+			t.Errorf("%s: %v", sql, err)
+		}
+		return nil
+	})
 }

@@ -29,6 +29,7 @@ func (b *bench) startCore(ctx context.Context, on *database) (*process, error) {
 		"TRIBUTARY_METRICS_LISTEN=" + addresses[2],
 		"TRIBUTARY_ALLOW_HTTP=true",
 		"TRIBUTARY_JWT_KEYS=load:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
+		"TRIBUTARY_ENCRYPTION_KEYS=load:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32)),
 		"TRIBUTARY_HASH_KEY=" + hashKey,
 		"TRIBUTARY_LIMIT_CONVERSIONS=" + limit,
 		"TRIBUTARY_LIMIT_AUTH=" + limit,

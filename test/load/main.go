@@ -3,7 +3,7 @@
 // yardstick does that carries the same weight and nothing else.
 //
 //	make bench                                 everything, some four minutes
-//	make bench PARTS='collector conversions'   some of collector, ingestion, conversions, gateway
+//	make bench PARTS='collector conversions'   some of collector, ingestion, conversions, gateway, lists
 //
 // It needs a Postgres and a Redis of its own, both durable, in
 // TRIBUTARY_TEST_DATABASE_URL and TRIBUTARY_TEST_REDIS_URL, as tools/withservers
@@ -24,6 +24,8 @@
 //     pgbench with the same statements that one conversion causes.
 //   - gateway: a route that does not touch the database; the yardstick is
 //     net/http with encoding/json.
+//   - lists: a page or a search in a workspace with a hundred times as many
+//     participants and links as another has; the yardstick is the other.
 //
 // How to read it. A row's two sides take turns in short rounds and its ratio is
 // the median of the rounds' ratios, because a shared machine drifts by a quarter
@@ -73,6 +75,7 @@ var parts = []part{
 	{"ingestion", measureIngestion},
 	{"conversions", measureConversions},
 	{"gateway", measureGateway},
+	{"lists", measureLists},
 }
 
 // bench is one run.

@@ -247,7 +247,8 @@ type ReattributeConversionRequest struct {
 	ConversionId string                 `protobuf:"bytes,1,opt,name=conversion_id,json=conversionId,proto3" json:"conversion_id,omitempty"`
 	// Another participant of the workspace and mode.
 	ParticipantId string `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// 1 to 500 characters; kept in the decision and the audit log.
+	// 1 to 500 characters; kept in the audit log and in the histories of the
+	// commissions that end and begin.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -569,8 +569,8 @@ type Tier struct {
 	MinConversions *int64 `protobuf:"varint,1,opt,name=min_conversions,json=minConversions,proto3,oneof" json:"min_conversions,omitempty"`
 	// Their revenue in the programme's currency, minor units.
 	MinRevenueCents *int64 `protobuf:"varint,2,opt,name=min_revenue_cents,json=minRevenueCents,proto3,oneof" json:"min_revenue_cents,omitempty"`
-	// 0 to 100, at most 2 decimals.
-	Percentage    float64 `protobuf:"fixed64,3,opt,name=percentage,proto3" json:"percentage,omitempty"`
+	// Required; 0 to 100, at most 2 decimals.
+	Percentage    *float64 `protobuf:"fixed64,3,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -620,8 +620,8 @@ func (x *Tier) GetMinRevenueCents() int64 {
 }
 
 func (x *Tier) GetPercentage() float64 {
-	if x != nil {
-		return x.Percentage
+	if x != nil && x.Percentage != nil {
+		return *x.Percentage
 	}
 	return 0
 }
@@ -2455,15 +2455,16 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\n" +
 	"\b_enabledB\r\n" +
 	"\v_max_monthsB\x0f\n" +
-	"\r_max_payments\"\xea\x01\n" +
+	"\r_max_payments\"\xfe\x01\n" +
 	"\x04Tier\x12<\n" +
 	"\x0fmin_conversions\x18\x01 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x00R\x0eminConversions\x88\x01\x01\x12A\n" +
-	"\x11min_revenue_cents\x18\x02 \x01(\x03B\x10\xfaB\r\"\v\x18\x80\x80\x9a\xa6\xea\xaf\xe3\x01(\x00H\x01R\x0fminRevenueCents\x88\x01\x01\x127\n" +
+	"\x11min_revenue_cents\x18\x02 \x01(\x03B\x10\xfaB\r\"\v\x18\x80\x80\x9a\xa6\xea\xaf\xe3\x01(\x00H\x01R\x0fminRevenueCents\x88\x01\x01\x12<\n" +
 	"\n" +
-	"percentage\x18\x03 \x01(\x01B\x17\xfaB\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00R\n" +
-	"percentageB\x12\n" +
+	"percentage\x18\x03 \x01(\x01B\x17\xfaB\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00H\x02R\n" +
+	"percentage\x88\x01\x01B\x12\n" +
 	"\x10_min_conversionsB\x14\n" +
-	"\x12_min_revenue_cents\"\xdc\x01\n" +
+	"\x12_min_revenue_centsB\r\n" +
+	"\v_percentage\"\xdc\x01\n" +
 	"\vProductRate\x12)\n" +
 	"\n" +
 	"product_id\x18\x01 \x01(\tB\n" +

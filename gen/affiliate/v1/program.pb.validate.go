@@ -551,17 +551,6 @@ func (m *Tier) validate(all bool) error {
 
 	var errors []error
 
-	if val := m.GetPercentage(); val < 0 || val > 100 {
-		err := TierValidationError{
-			field:  "Percentage",
-			reason: "value must be inside range [0, 100]",
-		}
-		if !all {
-			return err
-		}
-		errors = append(errors, err)
-	}
-
 	if m.MinConversions != nil {
 
 		if val := m.GetMinConversions(); val < 0 || val > 1000000000000 {
@@ -583,6 +572,21 @@ func (m *Tier) validate(all bool) error {
 			err := TierValidationError{
 				field:  "MinRevenueCents",
 				reason: "value must be inside range [0, 1000000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Percentage != nil {
+
+		if val := m.GetPercentage(); val < 0 || val > 100 {
+			err := TierValidationError{
+				field:  "Percentage",
+				reason: "value must be inside range [0, 100]",
 			}
 			if !all {
 				return err

@@ -13,6 +13,9 @@ alter table workspaces
 update workspaces set updated_at = created_at;
 alter table workspaces alter column updated_at set not null;
 
+-- A key is rolled once; it works on to the end of its grace, expires_at.
+alter table api_keys add column rolled_at timestamptz;
+
 -- Invitations of members. A used or revoked one stays.
 create table member_invites (
   workspace_id uuid not null references workspaces (id),
@@ -121,6 +124,7 @@ create table participant_invites (
   foreign key (workspace_id, program_id) references programs (workspace_id, id),
   foreign key (workspace_id, group_id) references groups (workspace_id, id)
 );
+create unique index participant_invites_email on participant_invites (workspace_id, program_id, email) where ended_at is null;
 create index participant_invites_open on participant_invites (workspace_id, program_id, created_at desc, id desc) where ended_at is null;
 create index participant_invites_by_group on participant_invites (workspace_id, group_id) where group_id is not null;
 
@@ -163,6 +167,9 @@ update referral_codes r set link_id = l.id
 from links l
 where l.workspace_id = r.workspace_id and l.participant_id = r.participant_id and l.is_default and r.link_id is null;
 alter table referral_codes alter column link_id set not null;
+-- Codes are searched by prefix.
+drop index referral_codes_by_program;
+create index referral_codes_by_program on referral_codes (workspace_id, program_id, code text_pattern_ops);
 
 create table promo_codes (
   workspace_id      uuid not null,
@@ -190,6 +197,8 @@ create table promo_codes (
 create unique index promo_codes_code on promo_codes (workspace_id, mode, code text_pattern_ops);
 create index promo_codes_by_age on promo_codes (workspace_id, program_id, created_at desc, id desc);
 create index promo_codes_by_participant on promo_codes (workspace_id, participant_id, created_at desc, id desc);
+create index promo_codes_by_code on promo_codes (workspace_id, program_id, code text_pattern_ops);
+create index promo_codes_by_active on promo_codes (workspace_id, mode, program_id, active, created_at desc, id desc);
 
 -- A merchant's customers, as far as they were reported: a row is locked while a
 -- conversion of the customer is decided. The first attributed event binds.
@@ -238,6 +247,7 @@ create table stats_deltas (
   primary key (workspace_id, id)
 );
 create index stats_deltas_by_participant on stats_deltas (workspace_id, participant_id);
+create index stats_deltas_by_link on stats_deltas (workspace_id, link_id);
 
 -- Since ever, per participant; amounts in the programme's currency only.
 create table participant_totals (
@@ -256,8 +266,22 @@ create index participant_totals_by_clicks on participant_totals (workspace_id, p
 create index participant_totals_by_conversions on participant_totals (workspace_id, program_id, conversions desc, participant_id desc);
 create index participant_totals_by_revenue on participant_totals (workspace_id, program_id, revenue_cents desc, participant_id desc);
 create index participant_totals_by_commission on participant_totals (workspace_id, program_id, commission_cents desc, participant_id desc);
-insert into participant_totals (workspace_id, participant_id, program_id)
-select workspace_id, id, program_id from participants;
+-- The other way round, ties still fall to the newest, which no index gives
+-- backwards; most of a large programme ties at zero.
+create index participant_totals_by_clicks_up on participant_totals (workspace_id, program_id, clicks, participant_id desc);
+create index participant_totals_by_conversions_up on participant_totals (workspace_id, program_id, conversions, participant_id desc);
+create index participant_totals_by_revenue_up on participant_totals (workspace_id, program_id, revenue_cents, participant_id desc);
+create index participant_totals_by_commission_up on participant_totals (workspace_id, program_id, commission_cents, participant_id desc);
+insert into participant_totals (workspace_id, participant_id, program_id, clicks, signups, conversions, revenue_cents, commission_cents)
+select t.workspace_id, t.id, t.program_id,
+  (select count(*) from clicks c where c.workspace_id = t.workspace_id and c.participant_id = t.id and not c.is_bot),
+  (select count(*) from conversions c where c.workspace_id = t.workspace_id and c.participant_id = t.id and c.event_type = 'signup'),
+  (select count(*) from conversions c where c.workspace_id = t.workspace_id and c.participant_id = t.id),
+  (select coalesce(sum(c.amount_cents), 0) from conversions c
+   where c.workspace_id = t.workspace_id and c.participant_id = t.id and c.event_type in ('purchase', 'renewal') and c.currency = p.currency),
+  (select coalesce(sum(c.amount_cents), 0) from commissions c
+   where c.workspace_id = t.workspace_id and c.participant_id = t.id and c.status <> 'rejected' and c.currency = p.currency)
+from participants t join programs p on p.workspace_id = t.workspace_id and p.id = t.program_id;
 
 create table link_totals (
   workspace_id uuid not null,
@@ -267,6 +291,7 @@ create table link_totals (
   primary key (workspace_id, link_id),
   foreign key (workspace_id, link_id) references links (workspace_id, id)
 );
+insert into link_totals (workspace_id, link_id) select workspace_id, id from links;
 
 -- Per hour, participant and currency.
 create table stats_hours (
@@ -304,6 +329,7 @@ alter table clicks add column foreign_origin boolean not null default false;
 -- What a partner has approved and not been paid, per currency.
 create index commissions_payable on commissions (workspace_id, participant_id, currency) include (amount_cents) where status = 'approved';
 create index commissions_by_partner on commissions (partner_id, mode, created_at desc, id desc);
+create index commissions_by_partner_status on commissions (partner_id, mode, status, created_at desc, id desc) include (currency, amount_cents);
 
 alter table conversions add column link_id uuid, add column recurring_index integer;
 create index conversions_by_customer on conversions (workspace_id, mode, customer_ref) where customer_ref is not null;

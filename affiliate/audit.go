@@ -1,0 +1,47 @@
+package affiliate
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// AuditID identifies a line of the audit log.
+type AuditID = ID[AuditEntry]
+
+// AuditEntry is a line of the audit log: who changed what of a workspace. It is
+// never changed itself.
+type AuditEntry struct {
+	ID   AuditID
+	Mode *Mode // nil: of the workspace as a whole
+	At   time.Time
+	// Actor is a user's id, a key's id, or system. ActorName is the name of the
+	// two, as it is now; nil for system and for who is gone.
+	Actor        string
+	ActorName    *string
+	Action       string // noun.verb
+	ResourceType string
+	ResourceID   uuid.UUID
+	// Before and After are the changed parts of the resource, JSON; nil where there
+	// was none.
+	Before json.RawMessage
+	After  json.RawMessage
+	// IPPrefix is the shortened client address (/24 or /48); nil for system.
+	IPPrefix  *string
+	RequestID *string
+}
+
+// AuditFilter narrows the audit log. The zero value of each field narrows
+// nothing; what is given has to hold all at once.
+type AuditFilter struct {
+	Actor string
+	// Action is a whole one, or a noun followed by .* for all of the noun's.
+	Action       string
+	ResourceType string
+	ResourceID   *uuid.UUID
+	At           Period
+}
+
+// MaxAuditTotal is how far the total of the audit log is counted.
+const MaxAuditTotal = 10_000

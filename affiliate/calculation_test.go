@@ -1,0 +1,350 @@
+package affiliate
+
+import (
+	"math/big"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// exactly is the amount of a calculation without caps, done by hand: by what its
+// parts say, in rational numbers, rounded half up at the end.
+func exactly(calc Calculation, unpriced bool) int64 {
+	if len(calc.Parts) == 0 {
+		if calc.FlatCents != nil {
+			return *calc.FlatCents
+		}
+		return roundedQuotient(calc.BaseAmountCents, *calc.RateBps, WholeBps).Int64()
+	}
+	whole := new(big.Rat)
+	for _, part := range calc.Parts {
+		whole.Add(whole, big.NewRat(part.AmountCents, 1))
+	}
+	sum, flats, orderPaid := new(big.Rat), int64(0), false
+	for _, part := range calc.Parts {
+		switch {
+		case part.LeftOut:
+		case part.FlatCents != nil && part.Source == FromProduct:
+			flats += *part.FlatCents * part.Quantity
+		case part.FlatCents != nil:
+			if !orderPaid {
+				flats += *part.FlatCents
+			}
+			orderPaid = true
+		case !unpriced:
+			weight := big.NewRat(1, int64(len(calc.Parts)))
+			if whole.Sign() > 0 {
+				weight = new(big.Rat).Quo(big.NewRat(part.AmountCents, 1), whole)
+			}
+			share := new(big.Rat).Mul(weight, big.NewRat(calc.BaseAmountCents, 1))
+			sum.Add(sum, share.Mul(share, big.NewRat(*part.RateBps, WholeBps)))
+		}
+	}
+	// Half up: the floor of (2n + d) ÷ 2d.
+	double := new(big.Int).Lsh(sum.Num(), 1)
+	rounded := double.Add(double, sum.Denom())
+	return rounded.Quo(rounded, new(big.Int).Lsh(sum.Denom(), 1)).Int64() + flats
+}
+
+func TestLawsOfCalculation(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in, e := worlds().Draw(t, "inputs"), earners().Draw(t, "earner")
+		calc := e.calculate(in, in.recurringIndex(e.Program))
+		unpriced, oneCurrency := in.Sale.Paid.Currency == "", calc.Currency == in.Sale.Paid.Currency
+		most := e.Rule.Rules.CapCents
+
+		want := exactly(calc, unpriced)
+		if most != nil && calc.Currency == e.Currency {
+			if calc.CappedAtOrderCap != (want > *most) {
+				t.Fatalf("capped at %d: %+v", *most, calc)
+			}
+			want = min(want, *most)
+		}
+		if oneCurrency {
+			want = min(want, calc.BaseAmountCents)
+		}
+		switch {
+		case calc.AmountCents != want:
+			t.Fatalf("%d instead of %d: %+v", calc.AmountCents, want, calc)
+		case calc.AmountCents < 0:
+			t.Fatalf("negative: %+v", calc)
+		case oneCurrency && calc.AmountCents > calc.BaseAmountCents:
+			t.Fatalf("above its base: %+v", calc)
+		case most != nil && calc.Currency == e.Currency && calc.AmountCents > *most:
+			t.Fatalf("above the cap of %d: %+v", *most, calc)
+		case (calc.RateBps == nil) == (calc.FlatCents == nil), calc.RateBps != nil != (calc.Type() == Percentage):
+			t.Fatalf("%s: %+v", calc.Type(), calc)
+		case calc.RateBps != nil && (*calc.RateBps < 0 || *calc.RateBps > WholeBps):
+			t.Fatalf("no rate: %+v", calc)
+		case calc.Currency != e.Currency && (calc.Currency != in.Sale.Paid.Currency || calc.Type() != Percentage):
+			t.Fatalf("in the wrong currency: %+v", calc)
+		case slices.Contains(calc.ReviewReasons, ReviewFXRateMissing) != (!unpriced && in.Sale.Paid.Currency != e.Currency):
+			t.Fatalf("flagged wrongly: %+v", calc)
+		}
+		mixed := false
+		for _, part := range calc.Parts {
+			mixed = mixed || part.Source != calc.Parts[0].Source
+			if part.LeftOut != (part.FlatCents != nil && calc.Currency != e.Currency) {
+				t.Fatalf("left out wrongly: %+v", calc)
+			}
+		}
+		if mixed != (calc.Source == FromMixed) {
+			t.Fatalf("mixed %v: %+v", mixed, calc)
+		}
+	})
+}
+
+// raised has every rate higher by as much, so that equal ones stay equal.
+func raised(e Earner, moreBps, moreCents int64) Earner {
+	raise := func(r Rate) Rate {
+		if r.Bps != nil {
+			r.Bps = ref(*r.Bps + moreBps)
+		}
+		if r.FlatCents != nil {
+			r.FlatCents = ref(*r.FlatCents + moreCents)
+		}
+		return r
+	}
+	if e.Rule.Override != nil {
+		e.Rule.Override = ref(raise(*e.Rule.Override))
+	}
+	if e.Rule.Group != nil {
+		e.Rule.Group = &GroupRate{Rate: raise(e.Rule.Group.Rate)}
+	}
+	r := &e.Rule.Rules
+	own := raise(Rate{r.RateBps, r.FlatCents})
+	r.RateBps, r.FlatCents = own.Bps, own.FlatCents
+	r.LaterRateBps = raise(Rate{Bps: r.LaterRateBps}).Bps
+	r.Tiers, r.Products, r.Events = slices.Clone(r.Tiers), slices.Clone(r.Products), slices.Clone(r.Events)
+	for i := range r.Tiers {
+		r.Tiers[i].RateBps += moreBps
+	}
+	for i := range r.Products {
+		r.Products[i].Rate = raise(r.Products[i].Rate)
+	}
+	for i := range r.Events {
+		r.Events[i].Rate = raise(r.Events[i].Rate)
+	}
+	return e
+}
+
+func TestCommissionGrowsWithTheRate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in, e := worlds().Draw(t, "inputs"), earners().Draw(t, "earner")
+		more := raised(e, rapid.Int64Range(0, WholeBps/2).Draw(t, "more bps"), rapid.Int64Range(0, 10_000).Draw(t, "more cents"))
+		index := in.recurringIndex(e.Program)
+		before, after := e.calculate(in, index), more.calculate(in, index)
+		if after.AmountCents < before.AmountCents || after.Source != before.Source {
+			t.Fatalf("%+v\nbut for more %+v", before, after)
+		}
+	})
+}
+
+func TestLinesByExample(t *testing.T) {
+	const usd = "USD"
+	products := []ProductRate{{"book", bps(1000)}, {"film", bps(5000)}, {"cup", flat(150)}}
+	percent := Rules{Type: Percentage, RateBps: ref[int64](2000), NetBasis: Gross, Products: products}
+	fixed := Rules{Type: Flat, FlatCents: ref[int64](700), NetBasis: Gross, Products: products}
+	capped := percent
+	capped.CapCents = ref[int64](1_000)
+	net := percent
+	net.NetBasis = NetOfTax
+	for name, tc := range map[string]struct {
+		rules    Rules
+		sale     Sale
+		items    []LineItem
+		amount   int64
+		kind     CommissionType
+		rate     int64 // basis points or minor units, by kind
+		source   RateSource
+		currency string
+		parts    int
+	}{
+		"weighted by amount": {
+			percent,
+			Sale{Paid: Money{10_000, "EUR"}},
+			[]LineItem{{"book", 1, 7_500}, {"film", 1, 2_500}},
+			2_000, Percentage, 2_000, FromProduct, "EUR", 2,
+		},
+		"weights, not amounts, decide": { // the lines come to half of what was paid
+			percent,
+			Sale{Paid: Money{10_000, "EUR"}},
+			[]LineItem{{"book", 1, 3_750}, {"film", 1, 1_250}},
+			2_000, Percentage, 2_000, FromProduct, "EUR", 2,
+		},
+		"of the net base": {
+			net,
+			Sale{Paid: Money{10_000, "EUR"}, TaxCents: 2_000},
+			[]LineItem{{"book", 1, 7_500}, {"film", 1, 2_500}},
+			1_600, Percentage, 2_000, FromProduct, "EUR", 2,
+		},
+		"a line without a rate of its own": {
+			percent,
+			Sale{Paid: Money{10_000, "EUR"}},
+			[]LineItem{{"book", 1, 5_000}, {"other", 1, 5_000}},
+			1_500, Percentage, 1_500, FromMixed, "EUR", 2,
+		},
+		"no line with a rate of its own": {
+			percent,
+			Sale{Paid: Money{10_000, "EUR"}},
+			[]LineItem{{"other", 1, 5_000}, {"another", 1, 5_000}},
+			2_000, Percentage, 2_000, FromProgram, "EUR", 0,
+		},
+		"rounded once, not by line": { // 0.5 + 0.5, and not 1 + 1
+			percent,
+			Sale{Paid: Money{10, "EUR"}},
+			[]LineItem{{"book", 1, 5}, {"book", 1, 5}},
+			1, Percentage, 1_000, FromProduct, "EUR", 2,
+		},
+		"lines of nothing weigh the same": {
+			percent,
+			Sale{Paid: Money{10_000, "EUR"}},
+			[]LineItem{{"book", 1, 0}, {"film", 7, 0}},
+			3_000, Percentage, 3_000, FromProduct, "EUR", 2,
+		},
+		"flat for each unit": {
+			percent,
+			Sale{Paid: Money{10_000, "EUR"}},
+			[]LineItem{{"cup", 3, 5_000}, {"cup", 1, 5_000}},
+			600, Flat, 600, FromProduct, "EUR", 2,
+		},
+		"flat order beside flat products": { // 150 × 2 + 700 once
+			fixed,
+			Sale{Paid: Money{10_000, "EUR"}},
+			[]LineItem{{"cup", 2, 2_000}, {"other", 5, 4_000}, {"another", 1, 4_000}},
+			1_000, Flat, 1_000, FromMixed, "EUR", 3,
+		},
+		"flat product beside a percentage": { // 150 × 2 + 10 percent of four fifths
+			percent,
+			Sale{Paid: Money{10_000, "EUR"}},
+			[]LineItem{{"cup", 2, 2_000}, {"book", 1, 8_000}},
+			1_100, Percentage, 1_100, FromProduct, "EUR", 2,
+		},
+		"above the base": {
+			percent,
+			Sale{Paid: Money{100, "EUR"}},
+			[]LineItem{{"cup", 2, 50}, {"book", 1, 50}},
+			100, Percentage, WholeBps, FromProduct, "EUR", 2,
+		},
+		"above the cap": { // the rate is what it was before
+			capped,
+			Sale{Paid: Money{10_000, "EUR"}},
+			[]LineItem{{"film", 1, 5_000}, {"other", 1, 5_000}},
+			1_000, Percentage, 3_500, FromMixed, "EUR", 2,
+		},
+		"another currency, percentages": {
+			capped,
+			Sale{Paid: Money{10_000, usd}},
+			[]LineItem{{"book", 1, 5_000}, {"film", 1, 5_000}},
+			3_000, Percentage, 3_000, FromProduct, usd, 2,
+		},
+		"another currency, flat": {
+			capped,
+			Sale{Paid: Money{100, usd}},
+			[]LineItem{{"cup", 5, 100}},
+			750, Flat, 750, FromProduct, "EUR", 1,
+		},
+		"another currency, both": { // euros are not added to dollars
+			percent,
+			Sale{Paid: Money{10_000, usd}},
+			[]LineItem{{"cup", 5, 5_000}, {"book", 1, 5_000}},
+			500, Percentage, 500, FromProduct, usd, 2,
+		},
+		"nothing to take a share of": {
+			percent,
+			Sale{Paid: Money{0, "EUR"}},
+			[]LineItem{{"book", 1, 0}, {"film", 1, 0}},
+			0, Percentage, 0, FromProduct, "EUR", 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calc := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: tc.rules}}.calculate(
+				AttributionInputs{EventType: Purchase, Sale: tc.sale, LineItems: tc.items}, nil)
+			rate := Rate{FlatCents: &tc.rate}
+			if tc.kind == Percentage {
+				rate = Rate{Bps: &tc.rate}
+			}
+			if calc.AmountCents != tc.amount || calc.Type() != tc.kind || !reflect.DeepEqual(Rate{calc.RateBps, calc.FlatCents}, rate) ||
+				calc.Source != tc.source || calc.Currency != tc.currency || len(calc.Parts) != tc.parts {
+				t.Errorf("%+v", calc)
+			}
+		})
+	}
+}
+
+func TestPartsShowEveryLine(t *testing.T) {
+	rules := Rules{Type: Percentage, RateBps: ref[int64](2000), NetBasis: Gross, Products: []ProductRate{{"cup", flat(150)}}}
+	calc := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}.calculate(AttributionInputs{
+		EventType: Purchase, Sale: Sale{Paid: Money{10_000, "USD"}}, LineItems: []LineItem{{"cup", 2, 3_000}, {"other", 1, 7_000}},
+	}, nil)
+	want := []CalculationPart{
+		{ProductID: "cup", AmountCents: 3_000, Quantity: 2, FlatCents: ref[int64](150), Source: FromProduct, LeftOut: true},
+		{ProductID: "other", AmountCents: 7_000, Quantity: 1, RateBps: ref[int64](2000), Source: FromProgram},
+	}
+	if !reflect.DeepEqual(calc.Parts, want) {
+		t.Errorf("%+v", calc.Parts)
+	}
+}
+
+func TestLargestOrdersStayWithinTheirBounds(t *testing.T) {
+	lines := make([]LineItem, 100)
+	for i := range lines {
+		lines[i] = LineItem{[]string{"book", "cup"}[i%2], 1_000_000, MaxAmountCents}
+	}
+	for name, tc := range map[string]struct {
+		book, cup Rate
+		currency  string
+		want      int64
+	}{
+		"percentages":               {bps(WholeBps), bps(WholeBps), "EUR", MaxAmountCents},
+		"flat":                      {flat(MaxAmountCents), flat(MaxAmountCents), "EUR", MaxAmountCents},
+		"flat, nothing to compare":  {flat(MaxAmountCents), flat(MaxAmountCents), "USD", MaxAmountCents},
+		"flat, more than fits":      {flat(1 << 62), flat(1 << 62), "USD", MaxAmountCents},
+		"both":                      {bps(WholeBps), flat(MaxAmountCents), "EUR", MaxAmountCents},
+		"both, nothing to compare":  {bps(WholeBps), flat(MaxAmountCents), "USD", MaxAmountCents / 2},
+		"flat, an event of no sale": {flat(MaxAmountCents), flat(MaxAmountCents), "", MaxAmountCents},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rules := Rules{Type: Percentage, RateBps: ref[int64](0), NetBasis: Gross, Products: []ProductRate{{"book", tc.book}, {"cup", tc.cup}}}
+			in := AttributionInputs{EventType: Purchase, LineItems: lines}
+			if tc.currency != "" {
+				in.Sale.Paid = Money{MaxAmountCents, tc.currency}
+			}
+			if calc := (Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}).calculate(in, nil); calc.AmountCents != tc.want {
+				t.Errorf("%+v", calc)
+			}
+		})
+	}
+}
+
+func TestCapsByExample(t *testing.T) {
+	for name, tc := range map[string]struct {
+		most      int64
+		rate      Rate
+		sale      Money
+		amount    int64
+		orderCap  bool
+		atTheBase bool
+	}{
+		"below the cap":         {3_001, bps(3000), Money{10_000, "EUR"}, 3_000, false, false},
+		"at the cap":            {3_000, bps(3000), Money{10_000, "EUR"}, 3_000, false, false},
+		"above the cap":         {2_999, bps(3000), Money{10_000, "EUR"}, 2_999, true, false},
+		"a flat amount":         {900, flat(1_000), Money{10_000, "EUR"}, 900, true, false},
+		"cap, then base":        {900, flat(1_000), Money{500, "EUR"}, 500, true, true},
+		"base alone":            {1_000, flat(1_000), Money{500, "EUR"}, 500, false, true},
+		"of nothing":            {0, bps(3000), Money{10_000, "EUR"}, 0, true, false},
+		"in another currency":   {100, bps(3000), Money{10_000, "USD"}, 3_000, false, false},
+		"flat for another one":  {100, flat(1_000), Money{500, "USD"}, 100, true, false},
+		"flat without a price ": {100, flat(1_000), Money{}, 100, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule := RuleSnapshot{Override: &tc.rate, Rules: Rules{Type: Percentage, RateBps: ref[int64](0), NetBasis: Gross, CapCents: &tc.most}}
+			calc := Earner{Currency: "EUR", Rule: rule}.calculate(AttributionInputs{EventType: Purchase, Sale: Sale{Paid: tc.sale}}, nil)
+			if calc.AmountCents != tc.amount || calc.CappedAtOrderCap != tc.orderCap || calc.CappedAtBase != tc.atTheBase {
+				t.Errorf("%+v", calc)
+			}
+		})
+	}
+}

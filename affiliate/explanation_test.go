@@ -1,0 +1,184 @@
+package affiliate
+
+import (
+	"testing"
+	"time"
+)
+
+// by are inputs that each kind of signal wins.
+func by(method Method) AttributionInputs {
+	in := everySignal()
+	switch method {
+	case ByClick:
+		in.PromoCode, in.FoundPromoCode, in.Customer.Binding = nil, nil, nil
+	case ByPromoCode:
+		in.Click, in.FoundClick, in.Customer.Binding = nil, nil, nil
+	case ByCustomer:
+		in.Click, in.FoundClick, in.PromoCode, in.FoundPromoCode = nil, nil, nil, nil
+	case ByHand:
+		in.Assigned = ref(in.FoundClick.Earner)
+	}
+	in.Customer.Payments = map[ProgramID]CustomerPayments{in.winner(method).Program: {1, clickedAt.AddDate(0, -2, 0)}}
+	return in
+}
+
+func (in AttributionInputs) winner(method Method) *Earner {
+	switch method {
+	case ByPromoCode:
+		return &in.FoundPromoCode.Earner
+	case ByCustomer:
+		return &in.Customer.Binding.Earner
+	case ByHand:
+		return in.Assigned
+	default:
+		return &in.FoundClick.Earner
+	}
+}
+
+func TestExplanationsOfWhatIsCredited(t *testing.T) {
+	const event = "The purchase on 1 March 2026 at 13:00:00.000 UTC"
+	credited := map[Method]string{
+		ByClick:     event + " is credited to the partner whose link was clicked on 1 March 2026 at 12:00:00.000 UTC",
+		ByPromoCode: event + ` is credited to the partner whose promo code "spring10" was used`,
+		ByCustomer:  event + " is credited to the partner who brought the customer on 28 February 2026 at 12:00:00.000 UTC",
+		ByHand:      event + ` has been assigned by hand to a partner of programme "Spring"`,
+	}
+	earning := map[Method]string{
+		ByClick:     `. It lies within the attribution window of programme "Spring", which ends on 31 March 2026 at 12:00:00.000 UTC.`,
+		ByPromoCode: `. The promo code belongs to programme "Spring".`,
+		ByCustomer:  `. In programme "Spring" a customer's later events are credited to the partner who brought the customer.`,
+		ByHand:      ".",
+	}
+	for name, tc := range map[string]struct {
+		change  func(*Earner)
+		because string // empty: it earns
+	}{
+		"earns":               {func(*Earner) {}, ""},
+		"suspended":           {func(e *Earner) { e.ParticipantStatus = ParticipantSuspended }, `the partner's participation in programme "Spring" is suspended`},
+		"event not paid for":  {func(e *Earner) { e.Rule.Rules.Events = []EventRate{{EventType: Lead}} }, `programme "Spring" pays for leads only`},
+		"below the minimum":   {func(e *Earner) { e.Rule.Rules.MinOrderCents = ref[int64](10_001) }, `programme "Spring" pays for orders of at least 100.01 EUR only, and this one was 100.00 EUR`},
+		"first payment only":  {func(e *Earner) { e.Rule.Rules.Recurring.Once = true }, `programme "Spring" pays for a customer's first payment only`},
+		"payments used up":    {func(e *Earner) { e.Rule.Rules.Recurring.MaxPayments = ref(1) }, `programme "Spring" pays for a customer's first payment only, and this was number 2`},
+		"months are over":     {func(e *Earner) { e.Rule.Rules.Recurring.MaxMonths = ref(1) }, `programme "Spring" pays for a customer's first month only, which ended on 1 February 2026 at 12:00:00.000 UTC`},
+		"a second month left": {func(e *Earner) { e.Rule.Rules.Recurring.MaxMonths = ref(3) }, ""},
+	} {
+		for method, start := range credited {
+			t.Run(name+" by "+string(method), func(t *testing.T) {
+				in := by(method)
+				tc.change(in.winner(method))
+				want := start + earning[method]
+				if tc.because != "" {
+					want = start + ", but earns no commission, because " + tc.because + "."
+				}
+				if got := Attribute(in).Explanation; got != want {
+					t.Errorf("\n got %s\nwant %s", got, want)
+				}
+			})
+		}
+	}
+}
+
+func TestExplanationsOfWhatIsNotCredited(t *testing.T) {
+	const start = "The purchase on 1 March 2026 at 13:00:00.000 UTC is not credited to a partner, because "
+	for name, tc := range map[string]struct {
+		method Method
+		change func(*AttributionInputs)
+		want   string
+	}{
+		"click after the event": {
+			ByClick, func(in *AttributionInputs) { in.FoundClick.ReceivedAt = clickedAt.Add(2 * time.Hour) },
+			"the click was later: on 1 March 2026 at 14:00:00.000 UTC.",
+		},
+		"click expired": {
+			ByClick, func(in *AttributionInputs) { in.FoundClick.ExpiresAt = clickedAt.Add(time.Minute) },
+			`it lies after the attribution window of programme "Spring": the click was on 1 March 2026 at 12:00:00.000 UTC and its window ended on 1 March 2026 at 12:01:00.000 UTC.`,
+		},
+		"promo code unknown": {
+			ByPromoCode, func(in *AttributionInputs) { in.FoundPromoCode = nil },
+			`no programme has the promo code "spring10".`,
+		},
+		"promo code inactive": {
+			ByPromoCode, func(in *AttributionInputs) { in.FoundPromoCode.Active = false },
+			`the promo code "spring10" is not active.`,
+		},
+		"promo code over": {
+			ByPromoCode, func(in *AttributionInputs) { in.FoundPromoCode.ExpiresAt = &clickedAt },
+			`the promo code "spring10" was valid until 1 March 2026 at 12:00:00.000 UTC only.`,
+		},
+		"promo code used up": {
+			ByPromoCode, func(in *AttributionInputs) { in.FoundPromoCode.MaxRedemptions = ref[int64](0) },
+			`the promo code "spring10" has been used as often as it may be.`,
+		},
+		"programme paused, by promo code": {
+			ByPromoCode, func(in *AttributionInputs) { in.FoundPromoCode.Earner.ProgramStatus = ProgramPaused },
+			`programme "Spring" is not active.`,
+		},
+		"programme paused, by customer": {
+			ByCustomer, func(in *AttributionInputs) { in.Customer.Binding.Earner.ProgramStatus = ProgramPaused },
+			`programme "Spring" is not active.`,
+		},
+		"partner erased, by hand": {
+			ByHand, func(in *AttributionInputs) { in.Assigned.ParticipantErased = true },
+			"the partner's data has been erased.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := by(tc.method)
+			tc.change(&in)
+			if got := Attribute(in).Explanation; got != start+tc.want {
+				t.Errorf("\n got %s\nwant %s", got, start+tc.want)
+			}
+		})
+	}
+}
+
+func TestExplanationSaysWhatBecameOfTheOtherSignals(t *testing.T) {
+	const won = `The purchase on 1 March 2026 at 13:00:00.000 UTC is credited to the partner whose promo code "spring10" was used. ` +
+		`The promo code belongs to programme "Spring".`
+	for name, tc := range map[string]struct {
+		change func(*AttributionInputs)
+		want   string
+	}{
+		"click outranked": {
+			func(in *AttributionInputs) { in.FoundClick.Earner.Precedence = PromoCodeFirst },
+			won + " The click that was reported with it ranks lower. An earlier event of the customer ranks lower.",
+		},
+		"click unknown, customer's partner erased": {
+			func(in *AttributionInputs) { in.FoundClick, in.Customer.Binding.Earner.ParticipantErased = nil, true },
+			won + " The click that was reported with it has not been recorded here. An earlier event of the customer could not be used.",
+		},
+		"click expired, nothing else": {
+			func(in *AttributionInputs) { in.FoundClick.ExpiresAt, in.Customer = clickedAt, nil },
+			won + " The click that was reported with it lies outside its attribution window.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := everySignal()
+			tc.change(&in)
+			if got := Attribute(in).Explanation; got != tc.want {
+				t.Errorf("\n got %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestCustomersStayWithTheirPartnerPastTheWindow(t *testing.T) {
+	in := by(ByCustomer)
+	in.Customer.Binding.WindowEndsAt = in.OccurredAt.Add(-time.Millisecond)
+	const want = "The purchase on 1 March 2026 at 13:00:00.000 UTC is credited to the partner who brought the customer on 28 February 2026 at 12:00:00.000 UTC. " +
+		`The attribution window ended on 1 March 2026 at 12:59:59.999 UTC, but in programme "Spring" a customer's later events are credited to the partner who brought the customer.`
+	if got := Attribute(in).Explanation; got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+}
+
+func TestSpokenMoneyHasTheDecimalsOfItsCurrency(t *testing.T) {
+	for want, money := range map[string]Money{
+		"0.00 EUR": {0, "EUR"}, "0.05 EUR": {5, "EUR"}, "49.00 EUR": {4_900, "EUR"}, "1234567.89 USD": {123_456_789, "USD"},
+		"4900 JPY": {4_900, "JPY"}, "0 JPY": {0, "JPY"}, "4.900 KWD": {4_900, "KWD"}, "0.001 KWD": {1, "KWD"},
+	} {
+		if got := spokenMoney(money); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package affiliate
+
+import (
+	"encoding/json"
+	"errors"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestAllowedDestination(t *testing.T) {
+	domains := []string{"shop.example", "*.brand.example", "xn--mnchen-3ya.example"}
+	for destination, want := range map[string]bool{
+		"https://shop.example":                                    true,
+		"http://shop.example/a?b=c#d":                             true,
+		"HTTPS://SHOP.EXAMPLE/Page":                               true,
+		"https://shop.example:8443/":                              true,
+		"https://www.brand.example/":                              true,
+		"https://a.b.brand.example/":                              true,
+		"https://xn--mnchen-3ya.example/":                         true,
+		"https://shop.example/?to=https://evil.example":           true,
+		"https://shop.example#@evil.example":                      true,
+		"https://shop.example?@evil.example":                      true,
+		"https://brand.example/":                                  false,
+		"https://evilbrand.example/":                              false,
+		"https://www.shop.example/":                               false,
+		"https://evil.example/":                                   false,
+		"https://shop.example.evil.example/":                      false,
+		"https://evilshop.example/":                               false,
+		"https://www.brand.example.evil.example/":                 false,
+		"https://shop.example@evil.example/":                      false,
+		"https://shop.example:443@evil.example/":                  false,
+		"https://user@shop.example/":                              false,
+		"https://user:password@shop.example/":                     false,
+		"https://@shop.example/":                                  false,
+		`https://evil.example\@shop.example/`:                     false,
+		`https://shop.example\.evil.example/`:                     false,
+		`https:\\shop.example`:                                    false,
+		"https://evil.example\\.shop.example":                     false,
+		"//shop.example/":                                         false,
+		"///shop.example/":                                        false,
+		"https:///shop.example/":                                  false,
+		"https:/shop.example/":                                    false,
+		"https:shop.example/":                                     false,
+		"/page":                                                   false,
+		"shop.example":                                            false,
+		"":                                                        false,
+		"javascript:alert(1)":                                     false,
+		"javascript://shop.example/%0Aalert(1)":                   false,
+		"data:text/html,shop.example":                             false,
+		"ftp://shop.example/":                                     false,
+		"https://shop.example./":                                  false,
+		"https://shop.example:0/":                                 false,
+		"https://shop.example:99999/":                             false,
+		"https://shop.example:80:80/":                             false,
+		"https://münchen.example/":                                false,
+		"https://shop.example%2eevil.example/":                    false,
+		"https://shop.example%00.evil.example/":                   false,
+		"https://shop.example\u3002evil.example/":                 false,
+		"https://shop%E3%80%82example/":                           false,
+		"https://[::1]/":                                          false,
+		"https://*.brand.example/":                                false,
+		" https://shop.example/":                                  false,
+		"https://shop.example/ x":                                 false,
+		"https://shop.example/\r\nLocation: https://evil.example": false,
+		"https://evil.example\t.shop.example/":                    false,
+		"https://shop.example\x00.evil.example/":                  false,
+	} {
+		if got := AllowedDestination(domains, destination); got != want {
+			t.Errorf("%q: allowed %v, want %v", destination, got, want)
+		}
+	}
+	if AllowedDestination(nil, "https://shop.example") || AllowedHost([]string{"*."}, "shop.example") {
+		t.Error("without domains nothing is allowed")
+	}
+}
+
+func TestWithParams(t *testing.T) {
+	params := []Param{{"via", "jane"}, {"sub_id", ""}, {"utm_source", "a b&c=d#e"}, {"via", "again"}}
+	const set = "via=jane&utm_source=a+b%26c%3Dd%23e"
+	for in, want := range map[string]string{
+		"https://shop.example":                          "https://shop.example?" + set,
+		"https://shop.example/":                         "https://shop.example/?" + set,
+		"https://shop.example/p?":                       "https://shop.example/p?" + set,
+		"https://shop.example/p#part":                   "https://shop.example/p?" + set + "#part",
+		"https://shop.example/p#":                       "https://shop.example/p?" + set + "#",
+		"https://shop.example/p?a=1&b#x?y=z#w":          "https://shop.example/p?a=1&b&" + set + "#x?y=z#w",
+		"https://shop.example/p?via=old&a=1&via=older":  "https://shop.example/p?a=1&" + set,
+		"https://shop.example/p?%76ia=old&sub_id=keep":  "https://shop.example/p?sub_id=keep&" + set,
+		"https://shop.example/p?utm_source&&x=%zz&%zz":  "https://shop.example/p?x=%zz&%zz&" + set,
+		"https://shop.example/p?q=a%20b+c;d&VIA=1":      "https://shop.example/p?q=a%20b+c;d&VIA=1&" + set,
+		"https://shop.example/%7Ejane/ä?to=https://x/?": "https://shop.example/%7Ejane/ä?to=https://x/?&" + set,
+	} {
+		if got := WithParams(in, params); got != want {
+			t.Errorf("WithParams(%q)\n got %s\nwant %s", in, got, want)
+		}
+	}
+	if got := WithParams("https://shop.example/?a=1&#f", nil); got != "https://shop.example/?a=1#f" {
+		t.Errorf("nothing set: %s", got)
+	}
+}
+
+// checkWithParams holds WithParams to its promise on a destination that was let
+// in: it leads to the same place, and says exactly what it is told to say.
+func checkWithParams(t interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}, destination string, params []Param,
+) {
+	t.Helper()
+	host, ok := ParseWebURL(destination)
+	if !ok {
+		return
+	}
+	result := WithParams(destination, params)
+	before, err := url.Parse(destination)
+	if err != nil {
+		t.Fatalf("%q: %v", destination, err)
+	}
+	after, err := url.Parse(result)
+	if err != nil {
+		t.Fatalf("%q became %q: %v", destination, result, err)
+	}
+	if same, ok := ParseWebURL(result); !ok || same != host || after.Host != before.Host || after.Scheme != before.Scheme {
+		t.Fatalf("%q became %q, which leads elsewhere", destination, result)
+	}
+	if after.EscapedPath() != before.EscapedPath() || after.EscapedFragment() != before.EscapedFragment() {
+		t.Fatalf("%q became %q: path or fragment changed", destination, result)
+	}
+	want := map[string]string{}
+	for _, p := range params {
+		if _, named := want[p.Name]; !named && p.Value != "" {
+			want[p.Name] = p.Value
+		}
+	}
+	got := map[string]string{}
+	var kept []string
+	for part := range strings.SplitSeq(after.RawQuery, "&") {
+		name, value, _ := strings.Cut(part, "=")
+		decoded, err := url.QueryUnescape(name)
+		if _, ours := want[decoded]; err != nil || !ours {
+			if part != "" {
+				kept = append(kept, part)
+			}
+			continue
+		}
+		if _, twice := got[decoded]; twice {
+			t.Fatalf("%q became %q: %s is set twice", destination, result, decoded)
+		}
+		if got[decoded], err = url.QueryUnescape(value); err != nil {
+			t.Fatalf("%q became %q: %v", destination, result, err)
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%q became %q: set %v, want %v", destination, result, got, want)
+	}
+	for name, value := range want {
+		if got[name] != value {
+			t.Fatalf("%q became %q: %s is %q, want %q", destination, result, name, got[name], value)
+		}
+	}
+	var others []string
+	for part := range strings.SplitSeq(before.RawQuery, "&") {
+		name, _, _ := strings.Cut(part, "=")
+		decoded, err := url.QueryUnescape(name)
+		if _, ours := want[decoded]; part != "" && (err != nil || !ours) {
+			others = append(others, part)
+		}
+	}
+	if !slices.Equal(kept, others) {
+		t.Fatalf("%q became %q: it said %v besides, and says %v", destination, result, others, kept)
+	}
+	if again := WithParams(result, params); again != result {
+		t.Fatalf("%q became %q and then %q", destination, result, again)
+	}
+}
+
+func TestWithParamsKeepsThePlaceAndSetsExactlyTheParameters(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOfN(rapid.SampledFrom([]rune("ab1=&?#/%;+:@. \\\"<>[]é\u2028😀")), 0, 12, -1)
+		destination := "https://" + rapid.SampledFrom([]string{"a.example", "B.Example:8080", "xn--a-b.example"}).Draw(t, "host")
+		destination += rapid.SampledFrom([]string{"", "/", "/p", "?", "#", "/p?via=old&x=y"}).Draw(t, "start") + text.Draw(t, "rest")
+		names := rapid.SampledFrom([]string{"via", "sub_id", "utm_source", "a", "A", "a=b", "x y", "é"})
+		params := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Param {
+			return Param{names.Draw(t, "name"), text.Draw(t, "value")}
+		}), 0, 6).Draw(t, "params")
+		checkWithParams(t, destination, params)
+	})
+}
+
+func FuzzWithParams(f *testing.F) {
+	for _, seed := range []string{
+		"https://a.example", "http://A.example:80/%2f?via=1&via=2#via=3", "https://a.example?;&=&%&via", "https://a.example/?a#?b#c",
+	} {
+		f.Add(seed, "via", "jane", "sub id", "ä&=#?")
+	}
+	f.Fuzz(func(t *testing.T, destination, name, value, otherName, otherValue string) {
+		checkWithParams(t, destination, []Param{{name, value}, {otherName, otherValue}})
+	})
+}
+
+func TestLinkURL(t *testing.T) {
+	own := "https://shop.example/sale?via=x&utm_medium=mail&utm_term=kept#top"
+	link := Link{Code: "jane-9", Param: "via", Page: "https://shop.example/", SubID: "post 1", UTM: UTM{Medium: "blog", Campaign: "may"}}
+	if got, want := link.URL(), "https://shop.example/?via=jane-9&sub_id=post+1&utm_medium=blog&utm_campaign=may"; got != want {
+		t.Errorf("the programme's page: %s, want %s", got, want)
+	}
+	link.Destination = &own
+	if got, want := link.URL(), "https://shop.example/sale?utm_term=kept&via=jane-9&sub_id=post+1&utm_medium=blog&utm_campaign=may#top"; got != want {
+		t.Errorf("a page of its own: %s, want %s", got, want)
+	}
+	if got := (Link{Code: "jane", Param: "via"}).URL(); got != "" {
+		t.Errorf("without a page: %q", got)
+	}
+	// A programme may name the code's parameter like one of ours; the code earns.
+	link = Link{Code: "jane", Param: SubIDParam, Page: "https://shop.example", SubID: "x"}
+	if got := link.URL(); got != "https://shop.example?sub_id=jane" {
+		t.Errorf("one name for two: %s", got)
+	}
+}
+
+func TestLinkPatch(t *testing.T) {
+	page := "https://shop.example/a"
+	link := Link{Destination: &page, SubID: "s", UTM: UTM{Source: "a", Medium: "b"}}
+	domains := []string{"shop.example"}
+	patched, err := link.Patch(LinkPatch{SubID: Clear[string](), UTM: UTMPatch{Source: Set("c"), Term: Set("d")}}, domains)
+	if err != nil || patched.SubID != "" || patched.UTM != (UTM{Source: "c", Medium: "b", Term: "d"}) || patched.Destination != &page {
+		t.Errorf("merged: %+v, %v", patched, err)
+	}
+	if patched, err = link.Patch(LinkPatch{UTM: UTMPatch{Reset: true}}, nil); err != nil || patched.UTM != (UTM{}) || patched.SubID != "s" {
+		t.Errorf("cleared: %+v, %v", patched, err)
+	}
+	for name, change := range map[string]Change[string]{
+		"another host": Set("https://evil.example"), "no URL": Set("shop.example"), "nothing": Clear[string](),
+	} {
+		_, err := link.Patch(LinkPatch{Destination: change}, domains)
+		var refused *Error
+		if !errors.As(err, &refused) || refused.Reason != ReasonValidation || refused.Violations[0].Field != "destination_url" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	link.IsDefault = true
+	if patched, err = link.Patch(LinkPatch{Destination: Clear[string]()}, nil); err != nil || patched.Destination != nil {
+		t.Errorf("the default link goes back to the programme's page: %+v, %v", patched, err)
+	}
+}
+
+func TestLinkCodesAreUsableAndGoOn(t *testing.T) {
+	usable := regexp.MustCompile(`^[a-z0-9_-]{3,50}$`)
+	for _, participant := range []string{"abc", "jane-doe", strings.Repeat("x", MaxReferralCode)} {
+		codes := first(200, LinkCodes(participant))
+		for i, code := range codes {
+			if !usable.MatchString(code) || !strings.HasPrefix(code, participant[:min(len(participant), 41)]) || ReservedCode(code) {
+				t.Errorf("%d of %s: %q", i, participant, code)
+			}
+		}
+		if len(participant)+4 <= MaxReferralCode && !regexp.MustCompile(`^`+participant+`-[a-z0-9]{3}$`).MatchString(codes[0]) {
+			t.Errorf("%s: begins with %q", participant, codes[0])
+		}
+		slices.Sort(codes)
+		if n := len(slices.Compact(codes)); n < 150 {
+			t.Errorf("%s: only %d of 200 differ", participant, n)
+		}
+	}
+}
+
+func TestLinkObject(t *testing.T) {
+	page := "https://shop.example/a"
+	link := Link{Code: "jane-9", Destination: &page, SubID: "s", UTM: UTM{Source: "mail"}, Version: 3}
+	text, err := json.Marshal(link.Object())
+	const zero = `"00000000-0000-0000-0000-000000000000"`
+	want := `{"id":` + zero + `,"program_id":` + zero + `,"participant_id":` + zero + `,"code":"jane-9","destination_url":"https://shop.example/a",` +
+		`"sub_id":"s","utm":{"source":"mail","medium":null,"campaign":null,"term":null,"content":null},"is_default":false,"version":3}`
+	if err != nil || string(text) != want {
+		t.Errorf("%s, %v\nwant %s", text, err, want)
+	}
+}

@@ -1,0 +1,161 @@
+package affiliate_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+func TestParsePayoutAccount(t *testing.T) {
+	text := func(s string) *string { return &s }
+	const holder = "Jane Doe"
+	for _, tc := range []struct {
+		method          affiliate.PayoutMethod
+		account, holder *string
+		parsed, hint    string
+		wrong           string // fields
+	}{
+		{"manual", nil, nil, "", "", ""},
+		{"store_credit", nil, nil, "", "", ""},
+		{"manual", text("a@example.com"), nil, "", "", "account"},
+		{"store_credit", text("x"), text(holder), "", "", "account account_holder"},
+
+		{"paypal", text("pay@example.com"), nil, "pay@example.com", "p***@example.com", ""},
+		{"wise", text("a@example.com"), text(holder), "a@example.com", "a***@example.com", ""},
+		{"paypal", nil, nil, "", "", "account"},
+		{"wise", text("no address"), nil, "", "", "account"},
+		{"paypal", text("Jane <jane@example.com>"), nil, "", "", "account"},
+
+		{"bank_transfer", text("DE89370400440532013000"), text(holder), "DE89370400440532013000", "••••3000", ""},
+		{"bank_transfer", text("de89 3704\u00a00044 0532 0130 00"), text(holder), "DE89370400440532013000", "••••3000", ""},
+		{"bank_transfer", text("GB82 WEST 1234 5698 7654 32"), text(holder), "GB82WEST12345698765432", "••••5432", ""},
+		{"bank_transfer", text("MT84 MALT 0110 0001 2345 MTLC AST0 01S"), text(holder), "MT84MALT011000012345MTLCAST001S", "••••001S", ""},
+		{"bank_transfer", text("NO9386011117947"), text(holder), "NO9386011117947", "••••7947", ""},
+		{"bank_transfer", text("DE89370400440532013001"), text(holder), "", "", "account"},
+		{"bank_transfer", text("DE98370400440532013000"), text(holder), "", "", "account"},
+		{"bank_transfer", text("GB82 WEST 1234 5698 7654 23"), text(holder), "", "", "account"},
+		// Two letters and two digits, and yet too short for an IBAN.
+		{"bank_transfer", text("AB12-345/6 7"), text(holder), "AB12-345/6 7", "••••/6 7", ""},
+		{"bank_transfer", text("000123456"), text(holder), "000123456", "••••3456", ""},
+		{"bank_transfer", text("12345"), text(holder), "12345", "••••45", ""},
+		{"bank_transfer", text("1234"), text(holder), "1234", "••••34", ""},
+		{"bank_transfer", text("123"), text(holder), "", "", "account"},
+		{"bank_transfer", text(strings.Repeat("1", 64)), text(holder), strings.Repeat("1", 64), "••••1111", ""},
+		{"bank_transfer", text(strings.Repeat("1", 65)), text(holder), "", "", "account"},
+		{"bank_transfer", text("1234;5678"), text(holder), "", "", "account"},
+		{"bank_transfer", text("１２３４"), text(holder), "", "", "account"},
+		{"bank_transfer", text("000123456"), nil, "", "", "account_holder"},
+		{"bank_transfer", nil, nil, "", "", "account account_holder"},
+
+		{"stripe_connect", nil, nil, "", "", "method"},
+		{"external", nil, nil, "", "", "method"},
+		{"", nil, nil, "", "", "method"},
+	} {
+		name := fmt.Sprint(tc.method, tc.account, tc.holder)
+		if tc.account != nil {
+			name = string(tc.method) + " " + *tc.account
+		}
+		parsed, wrong := affiliate.ParsePayoutAccount(tc.method, tc.account, tc.holder)
+		var fields []string
+		for _, v := range wrong {
+			fields = append(fields, v.Field)
+		}
+		if got := strings.Join(fields, " "); got != tc.wrong {
+			t.Errorf("%s: wrong are %q, want %q", name, got, tc.wrong)
+		}
+		if tc.wrong != "" {
+			continue
+		}
+		hint := ""
+		if h := parsed.Hint(); h != nil {
+			hint = *h
+		}
+		if parsed.Account != tc.parsed || hint != tc.hint || (parsed.Holder != "") != (tc.holder != nil) {
+			t.Errorf("%s: %q with the hint %q, holder %q", name, parsed.Account, hint, parsed.Holder)
+		}
+		if printed := fmt.Sprintf("%v %+v %#v %s", parsed, parsed, parsed, parsed); tc.parsed != "" && strings.Contains(printed, tc.parsed) {
+			t.Errorf("%s prints itself: %s", name, printed)
+		}
+	}
+}
+
+// One changed digit, and two that are swapped, are what people mistype.
+func TestIBANFindsMistypedDigits(t *testing.T) {
+	const iban, holder = "DE89370400440532013000", "Jane"
+	refused := func(s string) bool {
+		h := holder
+		_, wrong := affiliate.ParsePayoutAccount(affiliate.PayoutBankTransfer, &s, &h)
+		return wrong != nil
+	}
+	for i := 2; i < len(iban); i++ {
+		for digit := byte('0'); digit <= '9'; digit++ {
+			if changed := iban[:i] + string(digit) + iban[i+1:]; changed != iban && !refused(changed) {
+				t.Errorf("%s is taken", changed)
+			}
+		}
+		if i+1 < len(iban) && iban[i] != iban[i+1] {
+			if swapped := iban[:i] + iban[i+1:i+2] + iban[i:i+1] + iban[i+2:]; !refused(swapped) {
+				t.Errorf("%s is taken", swapped)
+			}
+		}
+	}
+}
+
+func TestProfilePatch(t *testing.T) {
+	company := "Acme"
+	before := affiliate.PartnerProfile{Name: "Jane", CompanyName: &company}
+	same, err := before.Patch(affiliate.PartnerProfilePatch{})
+	if err != nil || same != before {
+		t.Errorf("nothing: %+v, %v", same, err)
+	}
+	changed, err := before.Patch(affiliate.PartnerProfilePatch{Country: affiliate.Set("DE"), CompanyName: affiliate.Clear[string]()})
+	if err != nil || changed.Name != "Jane" || *changed.Country != "DE" || changed.CompanyName != nil {
+		t.Errorf("changed: %+v, %v", changed, err)
+	}
+	for _, name := range []affiliate.Change[string]{affiliate.Clear[string](), affiliate.Set("")} {
+		if _, err := before.Patch(affiliate.PartnerProfilePatch{Name: name}); err == nil {
+			t.Error("the name was cleared")
+		}
+	}
+}
+
+func TestConversionsPerClick(t *testing.T) {
+	for _, tc := range []struct {
+		clicks, conversions int64
+		want                float64
+	}{{1, 0, 0}, {3, 1, 0.333333}, {3, 2, 0.666667}, {1, 2, 2}, {8, 1, 0.125}, {1e12, 1, 0}} {
+		got := affiliate.Stats{Clicks: tc.clicks, Conversions: tc.conversions}.Ratio()
+		if got == nil || *got != tc.want {
+			t.Errorf("%d of %d: %v", tc.conversions, tc.clicks, got)
+		}
+	}
+	if (affiliate.Stats{Conversions: 3}).Ratio() != nil {
+		t.Error("a ratio without clicks")
+	}
+}
+
+func TestPeriodsWidenToWholeHours(t *testing.T) {
+	at := func(s string) *time.Time {
+		parsed, err := time.Parse(time.RFC3339Nano, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &parsed
+	}
+	for _, tc := range []struct{ from, before, wideFrom, wideBefore string }{
+		{"2026-01-02T03:00:00Z", "2026-01-02T04:00:00Z", "2026-01-02T03:00:00Z", "2026-01-02T04:00:00Z"},
+		{"2026-01-02T03:59:59.999Z", "2026-01-02T04:00:00.001Z", "2026-01-02T03:00:00Z", "2026-01-02T05:00:00Z"},
+		{"2026-01-02T00:00:00+05:30", "2026-01-03T00:00:00+05:30", "2026-01-01T18:00:00Z", "2026-01-02T19:00:00Z"},
+	} {
+		wide := affiliate.Period{From: at(tc.from), Before: at(tc.before)}.WholeHours()
+		if !wide.From.Equal(*at(tc.wideFrom)) || !wide.Before.Equal(*at(tc.wideBefore)) {
+			t.Errorf("%s to %s is %v to %v", tc.from, tc.before, wide.From, wide.Before)
+		}
+	}
+	if open := (affiliate.Period{}).WholeHours(); open.From != nil || open.Before != nil {
+		t.Error("an open bound was closed")
+	}
+}

@@ -1,0 +1,277 @@
+package affiliate
+
+import (
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func bps(n int64) Rate  { return Rate{Bps: &n} }
+func flat(n int64) Rate { return Rate{FlatCents: &n} }
+
+// everyLevel has a rate at each level: 1 percent, 2 percent and so on.
+func everyLevel() Earner {
+	return Earner{
+		Currency: "EUR",
+		Rule: RuleSnapshot{
+			Override: ref(bps(100)),
+			Group:    &GroupRate{Rate: bps(300)},
+			Rules: Rules{
+				Type: Percentage, RateBps: ref[int64](700), NetBasis: Gross,
+				Products:     []ProductRate{{"book", bps(200)}},
+				Tiers:        []Tier{{MinConversions: ref[int64](0), RateBps: 400}},
+				Events:       []EventRate{{Renewal, bps(500)}, {EventType: Purchase}},
+				LaterRateBps: ref[int64](600),
+			},
+		},
+	}
+}
+
+func TestMostSpecificRateApplies(t *testing.T) {
+	e := everyLevel()
+	in := AttributionInputs{
+		EventType: Renewal, Sale: Sale{Paid: Money{10_000, "EUR"}}, IsRecurring: true, ProductIDs: []string{"book"},
+	}
+	for i, level := range []struct {
+		source RateSource
+		remove func()
+	}{
+		{FromParticipant, func() { e.Rule.Override = nil }},
+		{FromProduct, func() { e.Rule.Rules.Products = nil }},
+		{FromGroup, func() { e.Rule.Group = nil }},
+		{FromTier, func() { e.Rule.Rules.Tiers = nil }},
+		{FromEvent, func() { e.Rule.Rules.Events = []EventRate{{EventType: Renewal}} }},
+		{FromLater, func() { e.Rule.Rules.LaterRateBps = nil }},
+		{FromProgram, func() {}},
+	} {
+		calc := e.calculate(in, nil)
+		if want := int64(i+1) * 100; calc.Source != level.source || calc.AmountCents != want || *calc.RateBps != want || calc.Parts != nil {
+			t.Errorf("%s: %+v", level.source, calc)
+		}
+		level.remove()
+	}
+}
+
+// The levels that are there, the most specific first, are drawn; the first that
+// can pay has to decide, whatever stands behind it.
+func TestMostSpecificRateThatCanPayDecides(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type level struct {
+			source RateSource
+			rate   Rate
+		}
+		var levels []level
+		add := func(source RateSource, rate *Rate) *Rate {
+			if rate != nil {
+				levels = append(levels, level{source, *rate})
+			}
+			return rate
+		}
+		percentages := rapid.Map(rapid.Int64Range(0, WholeBps), bps)
+		e := Earner{Currency: "EUR"}
+		e.Rule.Override = add(FromParticipant, maybe(t, rates(), "override"))
+		if product := add(FromProduct, maybe(t, rates(), "product")); product != nil {
+			e.Rule.Rules.Products = []ProductRate{{"song", flat(1)}, {"book", *product}}
+		}
+		if group := add(FromGroup, maybe(t, rates(), "group")); group != nil {
+			e.Rule.Group = &GroupRate{Rate: *group}
+		}
+		if tier := add(FromTier, maybe(t, percentages, "tier")); tier != nil {
+			e.Rule.Rules.Tiers = []Tier{{MinRevenueCents: ref[int64](0), RateBps: *tier.Bps}}
+		}
+		if event := add(FromEvent, maybe(t, rates(), "event")); event != nil {
+			e.Rule.Rules.Events = []EventRate{{Purchase, bps(1)}, {Renewal, *event}}
+		}
+		if later := add(FromLater, maybe(t, percentages, "later")); later != nil {
+			e.Rule.Rules.LaterRateBps = later.Bps
+		}
+		own := rates().Draw(t, "own")
+		add(FromProgram, &own)
+		e.Rule.Rules.Type, e.Rule.Rules.RateBps, e.Rule.Rules.FlatCents = Percentage, own.Bps, own.FlatCents
+		if own.FlatCents != nil {
+			e.Rule.Rules.Type = Flat
+		}
+
+		in := AttributionInputs{EventType: Renewal, ProductIDs: []string{"book", "book"}}
+		want := levels[0]
+		if rapid.Bool().Draw(t, "priced") {
+			in.Sale.Paid = Money{MaxAmountCents, "EUR"}
+		} else {
+			for i := len(levels) - 1; i >= 0; i-- {
+				if levels[i].rate.FlatCents != nil {
+					want = levels[i]
+				}
+			}
+		}
+		calc := e.calculate(in, nil)
+		if calc.Source != want.source || !reflect.DeepEqual(Rate{calc.RateBps, calc.FlatCents}, want.rate) {
+			t.Fatalf("%+v instead of %+v", calc, want)
+		}
+		if amount := deref(want.rate.FlatCents) + Share(in.Sale.Paid.Cents, deref(want.rate.Bps)); calc.AmountCents != amount {
+			t.Fatalf("%d instead of %d", calc.AmountCents, amount)
+		}
+	})
+}
+
+func TestEventsWithoutAPriceEarnFlatAmounts(t *testing.T) {
+	signups := func(own Rate) []EventRate { return []EventRate{{Signup, own}} }
+	for name, tc := range map[string]struct {
+		rule   RuleSnapshot
+		items  []LineItem
+		source RateSource
+		amount int64
+		kind   CommissionType
+	}{
+		"of the event": {
+			RuleSnapshot{Rules: Rules{Type: Percentage, RateBps: ref[int64](1000), Events: signups(flat(500))}},
+			nil, FromEvent, 500, Flat,
+		},
+		"behind a percentage of the participant": {
+			RuleSnapshot{Override: ref(bps(5000)), Rules: Rules{Type: Flat, FlatCents: ref[int64](300)}},
+			nil, FromProgram, 300, Flat,
+		},
+		"behind a percentage of the event": {
+			RuleSnapshot{Rules: Rules{Type: Flat, FlatCents: ref[int64](300), Events: signups(bps(1000))}},
+			nil, FromProgram, 300, Flat,
+		},
+		"no flat amount anywhere": {
+			RuleSnapshot{Override: ref(bps(5000)), Rules: Rules{Type: Percentage, RateBps: ref[int64](1000)}},
+			nil, FromParticipant, 0, Percentage,
+		},
+		"of a product, behind a percentage of the participant": {
+			RuleSnapshot{Override: ref(bps(5000)), Rules: Rules{
+				Type: Percentage, RateBps: ref[int64](1000), Products: []ProductRate{{"book", flat(200)}},
+			}},
+			[]LineItem{{"book", 3, 0}},
+			FromProduct, 600, Flat,
+		},
+		"behind a percentage of a product": {
+			RuleSnapshot{Rules: Rules{Type: Flat, FlatCents: ref[int64](300), Products: []ProductRate{{"book", bps(200)}}}},
+			[]LineItem{{"book", 3, 0}, {"film", 1, 0}},
+			FromProgram, 300, Flat,
+		},
+		"of one product, beside a percentage of another": {
+			RuleSnapshot{Rules: Rules{
+				Type: Percentage, RateBps: ref[int64](1000), Products: []ProductRate{{"book", bps(200)}, {"film", flat(70)}},
+			}},
+			[]LineItem{{"book", 3, 0}, {"film", 2, 0}},
+			FromProduct, 140, Percentage,
+		},
+		"never above the cap": {
+			RuleSnapshot{Rules: Rules{Type: Flat, FlatCents: ref[int64](300), CapCents: ref[int64](250)}},
+			nil, FromProgram, 250, Flat,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calc := Earner{Currency: "EUR", Rule: tc.rule}.calculate(AttributionInputs{EventType: Signup, LineItems: tc.items}, nil)
+			if calc.Source != tc.source || calc.AmountCents != tc.amount || calc.Type() != tc.kind || calc.Currency != "EUR" || len(calc.ReviewReasons) > 0 ||
+				(calc.Parts != nil) != (tc.source == FromProduct) {
+				t.Errorf("%+v", calc)
+			}
+		})
+	}
+}
+
+func TestProductsWithoutLinesDecideOnlyTogether(t *testing.T) {
+	rules := Rules{Type: Percentage, RateBps: ref[int64](1000), NetBasis: Gross, Products: []ProductRate{
+		{"book", bps(500)}, {"film", bps(500)}, {"song", bps(600)}, {"cup", flat(250)}, {"mug", flat(250)},
+	}}
+	for name, tc := range map[string]struct {
+		products []string
+		source   RateSource
+		amount   int64
+	}{
+		"none":                    {nil, FromProgram, 1_000},
+		"one":                     {[]string{"book"}, FromProduct, 500},
+		"one twice":               {[]string{"book", "book"}, FromProduct, 500},
+		"two of the same rate":    {[]string{"book", "film"}, FromProduct, 500},
+		"two of different rates":  {[]string{"book", "song"}, FromProgram, 1_000},
+		"one without a rate":      {[]string{"book", "other"}, FromProgram, 1_000},
+		"the first without":       {[]string{"other", "book"}, FromProgram, 1_000},
+		"flat is paid once":       {[]string{"cup", "mug"}, FromProduct, 250},
+		"a flat and a percentage": {[]string{"cup", "book"}, FromProgram, 1_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := AttributionInputs{EventType: Purchase, Sale: Sale{Paid: Money{10_000, "EUR"}}, ProductIDs: tc.products}
+			calc := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}.calculate(in, nil)
+			if calc.Source != tc.source || calc.AmountCents != tc.amount || calc.Parts != nil {
+				t.Errorf("%+v", calc)
+			}
+		})
+	}
+}
+
+// Lines say more than a list of products does.
+func TestLinesOutrankTheListOfProducts(t *testing.T) {
+	rules := Rules{Type: Percentage, RateBps: ref[int64](1000), NetBasis: Gross, Products: []ProductRate{{"book", bps(500)}}}
+	in := AttributionInputs{
+		EventType: Purchase, Sale: Sale{Paid: Money{10_000, "EUR"}}, ProductIDs: []string{"book"}, LineItems: []LineItem{{"other", 1, 10_000}},
+	}
+	if calc := (Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}).calculate(in, nil); calc.Source != FromProgram || calc.AmountCents != 1_000 {
+		t.Errorf("%+v", calc)
+	}
+}
+
+func TestTiersBeginAtTheirThreshold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		byRevenue := rapid.Bool().Draw(t, "by revenue")
+		low := rapid.Int64Range(1, 1_000_000).Draw(t, "low")
+		high := low + rapid.Int64Range(2, 1_000_000).Draw(t, "more")
+		tier := func(threshold, rate int64) Tier {
+			if byRevenue {
+				return Tier{MinRevenueCents: &threshold, RateBps: rate}
+			}
+			return Tier{MinConversions: &threshold, RateBps: rate}
+		}
+		rules := Rules{Type: Percentage, RateBps: ref[int64](100), NetBasis: Gross, Tiers: []Tier{tier(low, 200), tier(high, 300)}}
+		for _, tc := range []struct {
+			brought, rate int64
+			source        RateSource
+		}{
+			{0, 100, FromProgram},
+			{low - 1, 100, FromProgram},
+			{low, 200, FromTier},
+			{low + 1, 200, FromTier},
+			{high - 1, 200, FromTier},
+			{high, 300, FromTier},
+			{high + 1, 300, FromTier},
+		} {
+			// What the thresholds do not ask for must not count.
+			brought := Brought{Conversions: tc.brought, RevenueCents: 10 * high}
+			if byRevenue {
+				brought = Brought{Conversions: 10 * high, RevenueCents: tc.brought}
+			}
+			e := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}, Brought: brought}
+			calc := e.calculate(AttributionInputs{EventType: Purchase, Sale: Sale{Paid: Money{10_000, "EUR"}}}, nil)
+			if *calc.RateBps != tc.rate || calc.Source != tc.source || *calc.Brought != brought {
+				t.Fatalf("%d brought, thresholds %d and %d: %+v", tc.brought, low, high, calc)
+			}
+		}
+	})
+}
+
+func TestLaterRateBeginsWithTheSecondPayment(t *testing.T) {
+	for name, tc := range map[string]struct {
+		in    AttributionInputs
+		index *int
+		later bool
+	}{
+		"first payment":                  {AttributionInputs{EventType: Purchase, Customer: &FoundCustomer{}}, ref(1), false},
+		"second payment":                 {AttributionInputs{EventType: Purchase, Customer: &FoundCustomer{}}, ref(2), true},
+		"first one known, a renewal":     {AttributionInputs{EventType: Renewal, Customer: &FoundCustomer{}, IsRecurring: true}, ref(1), false},
+		"renewal of nobody":              {AttributionInputs{EventType: Renewal}, nil, true},
+		"recurring purchase of nobody":   {AttributionInputs{EventType: Purchase, IsRecurring: true}, nil, true},
+		"purchase of nobody":             {AttributionInputs{EventType: Purchase}, nil, false},
+		"no payment of a known customer": {AttributionInputs{EventType: Custom, Customer: &FoundCustomer{}, IsRecurring: true}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.in.Sale.Paid = Money{10_000, "EUR"}
+			rules := Rules{Type: Flat, FlatCents: ref[int64](900), NetBasis: Gross, LaterRateBps: ref[int64](500)}
+			calc := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}.calculate(tc.in, tc.index)
+			if later := calc.Source == FromLater; later != tc.later || later && calc.AmountCents != 500 || !later && calc.AmountCents != 900 {
+				t.Errorf("%+v", calc)
+			}
+		})
+	}
+}

@@ -1,0 +1,179 @@
+package affiliate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestAddMonthsKeepsToTheCalendar(t *testing.T) {
+	for _, tc := range []struct {
+		from   string
+		months int
+		want   string
+	}{
+		{"2026-01-15T10:30:00.123Z", 1, "2026-02-15T10:30:00.123Z"},
+		{"2026-01-31T23:59:59.999Z", 1, "2026-02-28T23:59:59.999Z"},
+		{"2028-01-31T00:00:00.000Z", 1, "2028-02-29T00:00:00.000Z"},
+		{"2028-02-29T00:00:00.000Z", 12, "2029-02-28T00:00:00.000Z"},
+		{"2026-03-31T08:00:00.000Z", 1, "2026-04-30T08:00:00.000Z"},
+		{"2026-08-31T08:00:00.000Z", 6, "2027-02-28T08:00:00.000Z"},
+		{"2026-12-31T08:00:00.000Z", 120, "2036-12-31T08:00:00.000Z"},
+	} {
+		from, err := time.Parse(time.RFC3339, tc.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := FormatTime(addMonths(from, tc.months)); got != tc.want {
+			t.Errorf("%s and %d months are %s, want %s", tc.from, tc.months, got, tc.want)
+		}
+	}
+}
+
+func TestAddMonthsNeverLeavesTheMonth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		from := clickedAt.Add(time.Duration(rapid.Int64Range(0, 5*365*24).Draw(t, "hours")) * time.Hour)
+		months := rapid.IntRange(1, 120).Draw(t, "months")
+		got := addMonths(from, months)
+		passed := (got.Year()-from.Year())*12 + int(got.Month()-from.Month())
+		if passed != months || got.Day() > from.Day() || got.Hour() != from.Hour() {
+			t.Fatalf("%s and %d months are %s", from, months, got)
+		}
+		if got.Day() < from.Day() && got.AddDate(0, 0, 1).Day() != 1 {
+			t.Fatalf("%s and %d months are %s, which is not the month's last day", from, months, got)
+		}
+	})
+}
+
+func TestRecurringBounds(t *testing.T) {
+	first := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
+	monthEnd := time.Date(2026, 2, 28, 9, 0, 0, 0, time.UTC)
+	once, three, month := Recurring{Once: true}, Recurring{MaxPayments: ref(3)}, Recurring{MaxMonths: ref(1)}
+	for name, tc := range map[string]struct {
+		bounds    Recurring
+		paid      *int // nil: no customer was named
+		event     EventType
+		recurring bool
+		at        time.Time
+		failed    string
+		says      string
+	}{
+		"no bound, payment 100":           {Recurring{}, ref(99), Renewal, true, monthEnd, "", ""},
+		"once, first payment":             {once, ref(0), Purchase, false, monthEnd, "", ""},
+		"once, first payment known":       {once, ref(0), Renewal, true, monthEnd, "", ""},
+		"once, second payment":            {once, ref(1), Purchase, false, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
+		"once, no payment":                {once, ref(1), Signup, false, monthEnd, "", ""},
+		"once, a purchase of nobody":      {once, nil, Purchase, false, monthEnd, "", ""},
+		"once, a renewal of nobody":       {once, nil, Renewal, false, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
+		"once, recurring, of nobody":      {once, nil, Purchase, true, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
+		"three, third":                    {three, ref(2), Renewal, true, monthEnd, "", ""},
+		"three, fourth":                   {three, ref(3), Renewal, true, monthEnd, "rules.max_payments", "pays for a customer's first 3 payments only, and this was number 4"},
+		"three, of nobody":                {three, nil, Renewal, true, monthEnd, "", ""},
+		"three, no payment":               {three, ref(9), Signup, true, monthEnd, "", ""},
+		"one, second":                     {Recurring{MaxPayments: ref(1)}, ref(1), Renewal, true, monthEnd, "rules.max_payments", "first payment only, and this was number 2"},
+		"month, first payment":            {month, ref(0), Purchase, false, monthEnd.AddDate(1, 0, 0), "", ""},
+		"month, a millisecond before":     {month, ref(1), Renewal, true, monthEnd.Add(-time.Millisecond), "", ""},
+		"month, at that very instant":     {month, ref(1), Renewal, true, monthEnd, "", ""},
+		"month, a millisecond after":      {month, ref(1), Renewal, true, monthEnd.Add(time.Millisecond), "rules.max_months", "first month only, which ended on 28 February 2026 at 09:00:00.000 UTC"},
+		"two months, after one":           {Recurring{MaxMonths: ref(2)}, ref(1), Renewal, true, monthEnd.Add(time.Hour), "", ""},
+		"two months, after both":          {Recurring{MaxMonths: ref(2)}, ref(1), Renewal, true, first.AddDate(0, 3, 0), "rules.max_months", "first 2 months only, which ended on 31 March 2026"},
+		"month, of nobody":                {month, nil, Renewal, true, monthEnd.AddDate(1, 0, 0), "", ""},
+		"month, no payment":               {month, ref(1), Signup, false, monthEnd.AddDate(1, 0, 0), "", ""},
+		"both, the payments first":        {Recurring{MaxPayments: ref(1), MaxMonths: ref(1)}, ref(1), Renewal, true, monthEnd.AddDate(1, 0, 0), "rules.max_payments", "number 2"},
+		"both, the months alone reached ": {Recurring{MaxPayments: ref(2), MaxMonths: ref(1)}, ref(1), Renewal, true, monthEnd.AddDate(1, 0, 0), "rules.max_months", "first month only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := matching()
+			in.EventType, in.IsRecurring, in.OccurredAt = tc.event, tc.recurring, tc.at
+			in.FoundClick.ReceivedAt, in.FoundClick.ExpiresAt = tc.at, tc.at
+			earner := &in.FoundClick.Earner
+			earner.Rule.Rules.Recurring = tc.bounds
+			earner.Rule.Rules.Events = []EventRate{{EventType: Purchase}, {EventType: Renewal}, {EventType: Signup}}
+			if tc.paid != nil {
+				in.Customer = &FoundCustomer{Payments: map[ProgramID]CustomerPayments{NewID[Program](clickedAt): {50, first}}}
+				if *tc.paid > 0 {
+					in.Customer.Payments[earner.Program] = CustomerPayments{*tc.paid, first}
+				}
+			}
+			d := Attribute(in)
+			want := WhyClickMatched
+			if tc.failed != "" {
+				want = WhyRecurringLimitReached
+			}
+			if d.Reason != want || !d.Attributed || (d.Earns != nil) != (tc.failed == "") || firstFailure(d.Steps) != tc.failed {
+				t.Fatalf("%s, failed at %q", d.Reason, firstFailure(d.Steps))
+			}
+			if !strings.Contains(d.Explanation, tc.says) {
+				t.Errorf("the explanation is %q", d.Explanation)
+			}
+			index := d.RecurringIndex
+			if counts := tc.paid != nil && tc.event.Priced(); counts != (index != nil) || counts && *index != *tc.paid+1 {
+				t.Errorf("payment %v", index)
+			}
+		})
+	}
+}
+
+func TestOrdersBelowTheMinimumEarnNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		sale  Sale
+		event EventType
+		earns bool
+	}{
+		"below":               {Sale{Paid: Money{4_999, "EUR"}}, Purchase, false},
+		"at the minimum":      {Sale{Paid: Money{5_000, "EUR"}}, Purchase, true},
+		"above":               {Sale{Paid: Money{5_001, "EUR"}}, Purchase, true},
+		"below without taxes": {Sale{Paid: Money{5_000, "EUR"}, TaxCents: 900}, Purchase, true},
+		"another currency":    {Sale{Paid: Money{1, "USD"}}, Purchase, true},
+		"no order":            {Sale{}, Signup, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := matching()
+			in.Sale, in.EventType = tc.sale, tc.event
+			rules := &in.FoundClick.Earner.Rule.Rules
+			rules.MinOrderCents, rules.NetBasis = ref[int64](5_000), NetOfTax
+			rules.Events = []EventRate{{EventType: Purchase}, {Signup, flat(300)}}
+			d := Attribute(in)
+			if !d.Attributed || (d.Earns != nil) != tc.earns {
+				t.Fatalf("%s, earns %+v", d.Reason, d.Earns)
+			}
+			if !tc.earns && (d.Reason != WhyRuleNotApplicable || firstFailure(d.Steps) != "rules.order_large_enough" ||
+				!strings.Contains(d.Explanation, "orders of at least 50.00 EUR only, and this one was 49.99 EUR")) {
+				t.Errorf("%s, failed at %q: %q", d.Reason, firstFailure(d.Steps), d.Explanation)
+			}
+		})
+	}
+}
+
+func TestRulesPayForTheirEvents(t *testing.T) {
+	for name, tc := range map[string]struct {
+		events []EventRate
+		pays   []EventType
+		says   string
+	}{
+		"no list":     {nil, []EventType{Purchase, Renewal}, "pays for purchases and renewals only"},
+		"one event":   {[]EventRate{{EventType: Trial}}, []EventType{Trial}, "pays for trials only"},
+		"some events": {[]EventRate{{EventType: Purchase}, {Lead, flat(1)}, {Custom, flat(1)}}, []EventType{Purchase, Lead, Custom}, "pays for purchases, leads and custom events only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, event := range allEvents {
+				in := matching()
+				in.EventType = event
+				in.FoundClick.Earner.Rule.Rules.Events = tc.events
+				d := Attribute(in)
+				pays := false
+				for _, e := range tc.pays {
+					pays = pays || e == event
+				}
+				if (d.Earns != nil) != pays || (d.Reason == WhyRuleNotApplicable) == pays {
+					t.Errorf("%s: %s", event, d.Reason)
+				}
+				if !pays && !strings.Contains(d.Explanation, tc.says) {
+					t.Errorf("%s: %q", event, d.Explanation)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,247 @@
+package affiliate
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func genChange[T any](t *rapid.T, name string, value *rapid.Generator[T]) Change[T] {
+	switch rapid.IntRange(0, 2).Draw(t, name) {
+	case 0:
+		return Change[T]{}
+	case 1:
+		return Clear[T]()
+	}
+	return Set(value.Draw(t, name+" value"))
+}
+
+func genRulesPatch(t *rapid.T) RulesPatch {
+	return RulesPatch{
+		Reset:        rapid.Bool().Draw(t, "reset"),
+		Type:         genChange(t, "type", rapid.SampledFrom([]CommissionType{Percentage, Flat})),
+		RateBps:      genChange(t, "rate", rapid.Int64Range(0, WholeBps)),
+		FlatCents:    genChange(t, "flat", rapid.Int64Range(0, MaxAmountCents)),
+		HoldDays:     genChange(t, "hold", rapid.IntRange(0, 180)),
+		AutoApproval: genChange(t, "auto", rapid.Bool()),
+		NetBasis:     genChange(t, "basis", rapid.SampledFrom([]NetBasis{Gross, NetOfTax})),
+		Recurring: RecurringPatch{
+			Reset:       rapid.Bool().Draw(t, "reset recurring"),
+			Once:        genChange(t, "once", rapid.Bool()),
+			MaxMonths:   genChange(t, "months", rapid.IntRange(1, 120)),
+			MaxPayments: genChange(t, "payments", rapid.IntRange(1, 1000)),
+		},
+		LaterRateBps:  genChange(t, "later", rapid.Int64Range(0, WholeBps)),
+		MinOrderCents: genChange(t, "order", rapid.Int64Range(0, MaxAmountCents)),
+		CapCents:      genChange(t, "cap", rapid.Int64Range(0, MaxAmountCents)),
+		Tiers:         genChange(t, "tiers", rapid.SliceOfN(genTier, 0, 3)),
+		Products:      genChange(t, "products", rapid.SliceOfN(genProduct, 0, 3)),
+		Events:        genChange(t, "events", rapid.SliceOfN(genEvent, 0, 3)),
+	}
+}
+
+// The generators err now and then: both of two, neither, the same one twice.
+var (
+	genAmount = rapid.Ptr(rapid.Int64Range(0, 4), true)
+	genRate   = rapid.Custom(func(t *rapid.T) Rate { return Rate{genAmount.Draw(t, "bps"), genAmount.Draw(t, "cents")} })
+	genTier   = rapid.Custom(func(t *rapid.T) Tier {
+		return Tier{genAmount.Draw(t, "conversions"), genAmount.Draw(t, "revenue"), rapid.Int64Range(0, WholeBps).Draw(t, "rate")}
+	})
+	genProduct = rapid.Custom(func(t *rapid.T) ProductRate {
+		return ProductRate{rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "product"), genRate.Draw(t, "rate")}
+	})
+	genEvent = rapid.Custom(func(t *rapid.T) EventRate {
+		return EventRate{rapid.SampledFrom([]EventType{Purchase, Renewal, Signup}).Draw(t, "event"), genRate.Draw(t, "rate")}
+	})
+)
+
+// validLists says again, in other words, what lists of rules must be.
+func validLists(r Rules) bool {
+	conversions, revenue := []int64{}, []int64{}
+	for _, tier := range r.Tiers {
+		if tier.MinConversions != nil {
+			conversions = append(conversions, *tier.MinConversions)
+		}
+		if tier.MinRevenueCents != nil {
+			revenue = append(revenue, *tier.MinRevenueCents)
+		}
+	}
+	one := func(rate Rate) bool { return (rate.Bps == nil) != (rate.FlatCents == nil) }
+	products, events := map[string]bool{}, map[EventType]bool{}
+	for _, product := range r.Products {
+		products[product.ProductID] = true
+		if !one(product.Rate) {
+			return false
+		}
+	}
+	for _, event := range r.Events {
+		events[event.EventType] = true
+		if !one(event.Rate) && event.Rate != (Rate{}) {
+			return false
+		}
+	}
+	distinct := func(thresholds []int64) bool {
+		return slices.IsSorted(thresholds) && len(slices.Compact(slices.Clone(thresholds))) == len(r.Tiers)
+	}
+	return (len(r.Tiers) == 0 || len(revenue) == 0 && distinct(conversions) || len(conversions) == 0 && distinct(revenue)) &&
+		len(products) == len(r.Products) && len(events) == len(r.Events)
+}
+
+// Whatever is patched onto valid rules, what is accepted is valid again, has
+// the amount of its type alone, and stays when it is patched once more.
+func TestRulesStayValidUnderPatches(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rules := DefaultRules()
+		for range rapid.IntRange(1, 4).Draw(t, "patches") {
+			patch := genRulesPatch(t)
+			next, wrong := rules.Patch(patch)
+			if len(wrong) > 0 {
+				continue
+			}
+			if (next.Type == Percentage) != (next.RateBps != nil) || (next.Type == Flat) != (next.FlatCents != nil) {
+				t.Fatalf("%+v onto %+v: %+v", patch, rules, next)
+			}
+			if !validLists(next) || next.Recurring.Once && (next.Recurring.MaxMonths != nil || next.Recurring.MaxPayments != nil) {
+				t.Fatalf("%+v onto %+v: %+v", patch, rules, next)
+			}
+			stored, err := json.Marshal(next)
+			var read Rules
+			if err != nil || json.Unmarshal(stored, &read) != nil || !read.Equal(next) {
+				t.Fatalf("%+v is stored as %s, %v", next, stored, err)
+			}
+			if next.NetBasis == "" || next.HoldDays < 0 || next.HoldDays > 180 {
+				t.Fatalf("%+v onto %+v: %+v", patch, rules, next)
+			}
+			again, wrong := next.Patch(patch)
+			if len(wrong) == 0 && !again.Equal(next) {
+				t.Fatalf("%+v is no fixed point of %+v: %+v", next, patch, again)
+			}
+			rules = next
+		}
+	})
+}
+
+func TestRulesPatches(t *testing.T) {
+	rate, flat := int64(1500), int64(700)
+	percentage := Rules{Type: Percentage, RateBps: &rate, HoldDays: 10, NetBasis: NetOfTax}
+	fixed := Rules{Type: Flat, FlatCents: &flat, HoldDays: 10, NetBasis: NetOfTax}
+	for _, tc := range []struct {
+		name  string
+		from  Rules
+		patch RulesPatch
+		want  func(Rules) Rules
+		wrong string
+	}{
+		{name: "nothing", from: percentage, want: func(r Rules) Rules { return r }},
+		{name: "the rate", from: percentage, patch: RulesPatch{RateBps: Set[int64](1)}, want: func(r Rules) Rules { one := int64(1); r.RateBps = &one; return r }},
+		{name: "to flat", from: percentage, patch: RulesPatch{Type: Set(Flat), FlatCents: Set[int64](700)}, want: func(Rules) Rules { return fixed }},
+		{name: "to flat, rate cleared beside it", from: percentage, patch: RulesPatch{Type: Set(Flat), FlatCents: Set[int64](700), RateBps: Clear[int64]()}, want: func(Rules) Rules { return fixed }},
+		{name: "to flat without amount", from: percentage, patch: RulesPatch{Type: Set(Flat)}, wrong: "commission_rules.flat_amount_cents"},
+		{name: "to flat with a rate", from: percentage, patch: RulesPatch{Type: Set(Flat), FlatCents: Set[int64](700), RateBps: Set[int64](1)}, wrong: "commission_rules.percentage"},
+		{name: "a flat amount onto a percentage", from: percentage, patch: RulesPatch{FlatCents: Set[int64](700)}, wrong: "commission_rules.flat_amount_cents"},
+		{name: "a cleared flat amount onto a percentage", from: percentage, patch: RulesPatch{FlatCents: Clear[int64]()}, want: func(r Rules) Rules { return r }},
+		{name: "rate cleared", from: percentage, patch: RulesPatch{RateBps: Clear[int64]()}, wrong: "commission_rules.percentage"},
+		{name: "to percentage", from: fixed, patch: RulesPatch{Type: Set(Percentage), RateBps: Set[int64](1500)}, want: func(Rules) Rules { return percentage }},
+		{name: "type cleared without a rate", from: fixed, patch: RulesPatch{Type: Clear[CommissionType]()}, wrong: "commission_rules.percentage"},
+		{name: "everything else cleared", from: fixed, patch: RulesPatch{HoldDays: Clear[int](), AutoApproval: Clear[bool](), NetBasis: Clear[NetBasis]()}, want: func(r Rules) Rules {
+			r.HoldDays, r.AutoApproval, r.NetBasis = 30, true, Gross
+			return r
+		}},
+		{name: "reset", from: fixed, patch: RulesPatch{Reset: true}, want: func(Rules) Rules { return DefaultRules() }},
+	} {
+		got, wrong := tc.from.Patch(tc.patch)
+		if tc.wrong != "" {
+			if len(wrong) != 1 || wrong[0].Field != tc.wrong {
+				t.Errorf("%s: violations %v, want %s", tc.name, wrong, tc.wrong)
+			}
+			continue
+		}
+		if want := tc.want(tc.from); len(wrong) > 0 || !got.Equal(want) {
+			t.Errorf("%s: %+v, %v; want %+v", tc.name, got, wrong, want)
+		}
+	}
+}
+
+func TestRecurringPatches(t *testing.T) {
+	twelve, six := 12, 6
+	bounded := Recurring{MaxMonths: &twelve, MaxPayments: &six}
+	const months, payments = "commission_rules.recurring.max_months", "commission_rules.recurring.max_payments"
+	for _, tc := range []struct {
+		name  string
+		from  Recurring
+		patch RecurringPatch
+		want  Recurring
+		wrong []string
+	}{
+		{name: "nothing", from: bounded, want: bounded},
+		{name: "one limit cleared", from: bounded, patch: RecurringPatch{MaxMonths: Clear[int]()}, want: Recurring{MaxPayments: &six}},
+		{name: "one limit set", patch: RecurringPatch{MaxMonths: Set(12)}, want: Recurring{MaxMonths: &twelve}},
+		{name: "reset", from: bounded, patch: RecurringPatch{Reset: true}},
+		{name: "reset, then set", from: bounded, patch: RecurringPatch{Reset: true, MaxPayments: Set(6)}, want: Recurring{MaxPayments: &six}},
+		{name: "off drops the limits", from: bounded, patch: RecurringPatch{Once: Set(true)}, want: Recurring{Once: true}},
+		{name: "off with the limits cleared", from: bounded, patch: RecurringPatch{Once: Set(true), MaxMonths: Clear[int](), MaxPayments: Clear[int]()}, want: Recurring{Once: true}},
+		{name: "off with limits", patch: RecurringPatch{Once: Set(true), MaxMonths: Set(1), MaxPayments: Set(1)}, wrong: []string{months, payments}},
+		{name: "a limit while off", from: Recurring{Once: true}, patch: RecurringPatch{MaxPayments: Set(1)}, wrong: []string{payments}},
+		{name: "on with a limit", from: Recurring{Once: true}, patch: RecurringPatch{Once: Set(false), MaxPayments: Set(6)}, want: Recurring{MaxPayments: &six}},
+		{name: "on by default", from: Recurring{Once: true}, patch: RecurringPatch{Once: Clear[bool]()}},
+	} {
+		rules := DefaultRules()
+		rules.Recurring = tc.from
+		want := rules
+		want.Recurring = tc.want
+		got, wrong := rules.Patch(RulesPatch{Recurring: tc.patch})
+		if !slices.Equal(fields(wrong), tc.wrong) || len(tc.wrong) == 0 && !got.Equal(want) {
+			t.Errorf("%s: %+v, %v", tc.name, got.Recurring, wrong)
+		}
+	}
+}
+
+func fields(found Violations) []string {
+	var names []string
+	for _, v := range found {
+		names = append(names, v.Field)
+	}
+	return names
+}
+
+func TestListsOfRulesAreCheckedElementByElement(t *testing.T) {
+	one, two, three := int64(1), int64(2), int64(3)
+	conversions := func(n *int64) Tier { return Tier{MinConversions: n} }
+	revenue := func(n *int64) Tier { return Tier{MinRevenueCents: n} }
+	percent, fixed := Rate{Bps: &one}, Rate{FlatCents: &one}
+	for _, tc := range []struct {
+		name  string
+		patch RulesPatch
+		wrong []string
+	}{
+		{"tiers in any order", RulesPatch{Tiers: Set([]Tier{conversions(&three), conversions(&one), conversions(&two)})}, nil},
+		{"no threshold, and both", RulesPatch{Tiers: Set([]Tier{{}, {MinConversions: &one, MinRevenueCents: &one}})}, []string{"commission_rules.tiers[0].min_conversions", "commission_rules.tiers[1].min_revenue_cents"}},
+		{"two kinds", RulesPatch{Tiers: Set([]Tier{revenue(&one), conversions(&two), revenue(&two), conversions(&one)})}, []string{"commission_rules.tiers[1].min_conversions", "commission_rules.tiers[3].min_conversions"}},
+		{"a threshold twice", RulesPatch{Tiers: Set([]Tier{revenue(&two), revenue(&one), revenue(&two)})}, []string{"commission_rules.tiers[2].min_revenue_cents"}},
+		{"products", RulesPatch{Products: Set([]ProductRate{{"a", percent}, {"b", fixed}})}, nil},
+		{"a product twice", RulesPatch{Products: Set([]ProductRate{{"a", percent}, {"b", percent}, {"a", fixed}})}, []string{"commission_rules.products[2].product_id"}},
+		{"a product without a rate, and with two", RulesPatch{Products: Set([]ProductRate{{ProductID: "a"}, {"b", Rate{&one, &one}}})}, []string{"commission_rules.products[0].percentage", "commission_rules.products[1].flat_amount_cents"}},
+		{"events", RulesPatch{Events: Set([]EventRate{{EventType: Purchase}, {Signup, fixed}, {Lead, percent}})}, nil},
+		{"an event twice", RulesPatch{Events: Set([]EventRate{{EventType: Purchase}, {Purchase, fixed}})}, []string{"commission_rules.events[1].event_type"}},
+		{"an event with two rates", RulesPatch{Events: Set([]EventRate{{Signup, Rate{&one, &one}}})}, []string{"commission_rules.events[0].flat_amount_cents"}},
+		{
+			"everything at once",
+			RulesPatch{Tiers: Set([]Tier{{}}), Products: Set([]ProductRate{{ProductID: "a"}}), Events: Set([]EventRate{{Signup, Rate{&one, &one}}}), Recurring: RecurringPatch{Once: Set(true), MaxMonths: Set(1)}},
+			[]string{"commission_rules.events[0].flat_amount_cents", "commission_rules.products[0].percentage", "commission_rules.recurring.max_months", "commission_rules.tiers[0].min_conversions"},
+		},
+	} {
+		byItself := fields(tc.patch.Check())
+		got, wrong := DefaultRules().Patch(tc.patch)
+		met := fields(wrong)
+		slices.Sort(byItself)
+		slices.Sort(met)
+		if !slices.Equal(byItself, tc.wrong) || !slices.Equal(met, tc.wrong) {
+			t.Errorf("%s: by itself %v, patched %v, want %v", tc.name, byItself, met, tc.wrong)
+		}
+		if len(wrong) == 0 && !validLists(got) {
+			t.Errorf("%s: %+v", tc.name, got)
+		}
+	}
+}

@@ -1,0 +1,358 @@
+package affiliate
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+)
+
+// everySignal is a purchase with a click, a promo code and a bound customer, each
+// of another participant of one programme; all are eligible.
+func everySignal() AttributionInputs {
+	in := matching()
+	in.FoundClick.Earner.Model = LastClick
+	code, bound := in.FoundClick.Earner, in.FoundClick.Earner
+	code.Participant, bound.Participant = testParticipants[1], testParticipants[2]
+	in.PromoCode = text("spring10")
+	in.FoundPromoCode = &FoundPromoCode{ID: NewID[PromoCode](clickedAt), Mode: ModeTest, Active: true, Earner: code}
+	at := clickedAt.Add(-24 * time.Hour)
+	in.Customer = &FoundCustomer{Binding: &Binding{BoundAt: at, WindowEndsAt: WindowEnd(at, 30), Earner: bound}}
+	return in
+}
+
+func TestSignalsAreJudgedInTheOrderOfTheProgramme(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*AttributionInputs)
+		want   []Method
+	}{
+		"click first": {func(*AttributionInputs) {}, []Method{ByClick, ByPromoCode, ByCustomer}},
+		"promo code first": {
+			func(in *AttributionInputs) { in.FoundClick.Earner.Precedence = PromoCodeFirst },
+			[]Method{ByPromoCode, ByClick, ByCustomer},
+		},
+		"the click's programme says, not the promo code's": {
+			func(in *AttributionInputs) { in.FoundPromoCode.Earner.Precedence = PromoCodeFirst },
+			[]Method{ByClick, ByPromoCode, ByCustomer},
+		},
+		"the promo code's programme says for an unknown click": {
+			func(in *AttributionInputs) { in.FoundClick, in.FoundPromoCode.Earner.Precedence = nil, PromoCodeFirst },
+			[]Method{ByPromoCode, ByClick, ByCustomer},
+		},
+		"the promo code's programme says for a click of the other mode": {
+			func(in *AttributionInputs) {
+				in.FoundClick.Mode, in.FoundPromoCode.Earner.Precedence = ModeLive, PromoCodeFirst
+			},
+			[]Method{ByPromoCode, ByClick, ByCustomer},
+		},
+		"the customer's programme says when the others are unknown": {
+			func(in *AttributionInputs) {
+				in.FoundClick, in.FoundPromoCode, in.Customer.Binding.Earner.Precedence = nil, nil, PromoCodeFirst
+			},
+			[]Method{ByPromoCode, ByClick, ByCustomer},
+		},
+		"nobody says": {
+			func(in *AttributionInputs) { in.FoundClick, in.FoundPromoCode, in.Customer = nil, nil, nil },
+			[]Method{ByClick, ByPromoCode},
+		},
+		"first click: a live binding stands before a later click": {
+			func(in *AttributionInputs) { in.Customer.Binding.Earner.Model = FirstClick },
+			[]Method{ByCustomer, ByClick, ByPromoCode},
+		},
+		"first click, promo code first: before the click all the same": {
+			func(in *AttributionInputs) {
+				in.Customer.Binding.Earner.Model, in.FoundClick.Earner.Precedence = FirstClick, PromoCodeFirst
+			},
+			[]Method{ByPromoCode, ByCustomer, ByClick},
+		},
+		"first click of the click's programme is no matter": {
+			func(in *AttributionInputs) { in.FoundClick.Earner.Model = FirstClick },
+			[]Method{ByClick, ByPromoCode, ByCustomer},
+		},
+		"first click, in the window's last instant": {
+			func(in *AttributionInputs) {
+				in.Customer.Binding.Earner.Model, in.Customer.Binding.WindowEndsAt = FirstClick, in.OccurredAt
+			},
+			[]Method{ByCustomer, ByClick, ByPromoCode},
+		},
+		"first click, the window is over": {
+			func(in *AttributionInputs) {
+				in.Customer.Binding.Earner.Model, in.Customer.Binding.WindowEndsAt = FirstClick, in.OccurredAt.Add(-time.Millisecond)
+			},
+			[]Method{ByClick, ByPromoCode, ByCustomer},
+		},
+		"first click, the click came when the customer was bound": {
+			func(in *AttributionInputs) {
+				in.Customer.Binding.Earner.Model, in.Customer.Binding.BoundAt = FirstClick, in.FoundClick.ReceivedAt
+			},
+			[]Method{ByClick, ByPromoCode, ByCustomer},
+		},
+		"first click, the click is unknown": {
+			func(in *AttributionInputs) { in.Customer.Binding.Earner.Model, in.FoundClick = FirstClick, nil },
+			[]Method{ByClick, ByPromoCode, ByCustomer},
+		},
+		"first click, no click": {
+			func(in *AttributionInputs) {
+				in.Customer.Binding.Earner.Model, in.Click, in.FoundClick = FirstClick, nil, nil
+			},
+			[]Method{ByPromoCode, ByCustomer},
+		},
+		"a customer who is not bound": {
+			func(in *AttributionInputs) { in.Customer.Binding = nil },
+			[]Method{ByClick, ByPromoCode},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := everySignal()
+			tc.change(&in)
+			d := Attribute(in)
+			var got []Method
+			for _, c := range d.Candidates {
+				got = append(got, c.Type)
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("%v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestFirstEligibleSignalWins(t *testing.T) {
+	pause := func(e *Earner) { e.ProgramStatus = ProgramPaused }
+	for name, tc := range map[string]struct {
+		change  func(*AttributionInputs)
+		reason  AttributionReason
+		losers  map[Method]AttributionReason
+		redeems bool
+	}{
+		"click": {
+			func(*AttributionInputs) {},
+			WhyClickMatched,
+			map[Method]AttributionReason{ByPromoCode: whyOutranked, ByCustomer: whyOutranked},
+			true,
+		},
+		"promo code, the click being unknown": {
+			func(in *AttributionInputs) { in.FoundClick = nil },
+			WhyPromoCodeMatched,
+			map[Method]AttributionReason{ByClick: WhyClickUnknown, ByCustomer: whyOutranked},
+			true,
+		},
+		"promo code, the click being of a paused programme": {
+			func(in *AttributionInputs) { pause(&in.FoundClick.Earner) },
+			WhyPromoCodeMatched,
+			map[Method]AttributionReason{ByClick: WhyProgramInactive, ByCustomer: whyOutranked},
+			true,
+		},
+		"customer, click expired and promo code inactive": {
+			func(in *AttributionInputs) {
+				in.FoundClick.ExpiresAt, in.FoundPromoCode.Active = in.OccurredAt.Add(-time.Millisecond), false
+			},
+			WhyCustomerBound,
+			map[Method]AttributionReason{ByClick: WhyClickExpired, ByPromoCode: WhyPromoCodeInactive},
+			false,
+		},
+		"customer, past every window": {
+			func(in *AttributionInputs) {
+				in.Click, in.FoundClick, in.PromoCode, in.FoundPromoCode = nil, nil, nil, nil
+				in.OccurredAt = in.Customer.Binding.WindowEndsAt.AddDate(5, 0, 0)
+			},
+			WhyCustomerBound,
+			map[Method]AttributionReason{},
+			false,
+		},
+		"customer before a later click": {
+			func(in *AttributionInputs) { in.Customer.Binding.Earner.Model = FirstClick },
+			WhyCustomerBound,
+			map[Method]AttributionReason{ByClick: whyOutranked, ByPromoCode: whyOutranked},
+			true,
+		},
+		"none: the first reported says why": {
+			func(in *AttributionInputs) {
+				pause(&in.Customer.Binding.Earner)
+				in.Customer.Binding.Earner.Model = FirstClick
+				in.FoundClick.Earner.ParticipantErased, in.FoundPromoCode = true, nil
+			},
+			WhyParticipantErased,
+			map[Method]AttributionReason{ByCustomer: WhyProgramInactive, ByPromoCode: WhyPromoCodeUnknown},
+			false,
+		},
+		"none: promo code first": {
+			func(in *AttributionInputs) {
+				pause(&in.Customer.Binding.Earner)
+				in.FoundClick, in.FoundPromoCode.Earner.Precedence, in.FoundPromoCode.Active = nil, PromoCodeFirst, false
+			},
+			WhyPromoCodeInactive,
+			map[Method]AttributionReason{ByCustomer: WhyProgramInactive, ByClick: WhyClickUnknown},
+			false,
+		},
+		"none: nothing but a binding": {
+			func(in *AttributionInputs) {
+				in.Click, in.FoundClick, in.PromoCode, in.FoundPromoCode = nil, nil, nil, nil
+				pause(&in.Customer.Binding.Earner)
+			},
+			WhyProgramInactive,
+			map[Method]AttributionReason{},
+			false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := everySignal()
+			tc.change(&in)
+			d := Attribute(in)
+			if d.Reason != tc.reason || (d.Redeems != nil) != tc.redeems {
+				t.Fatalf("%s, redeems %v", d.Reason, d.Redeems)
+			}
+			for _, c := range d.Candidates {
+				why, loses := tc.losers[c.Type]
+				if loses && (c.Eligible || *c.RejectedBecause != why) || !loses && !c.Eligible && *c.RejectedBecause != tc.reason {
+					t.Errorf("%s: eligible %v, %v", c.Type, c.Eligible, c.RejectedBecause)
+				}
+			}
+		})
+	}
+}
+
+func TestPromoCodesAreJudgedAsTheyStoodAtTheEvent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*FoundPromoCode, time.Time)
+		reason AttributionReason
+	}{
+		"active":                     {func(*FoundPromoCode, time.Time) {}, WhyPromoCodeMatched},
+		"inactive":                   {func(c *FoundPromoCode, _ time.Time) { c.Active = false }, WhyPromoCodeInactive},
+		"in its last instant":        {func(c *FoundPromoCode, at time.Time) { c.ExpiresAt = &at }, WhyPromoCodeMatched},
+		"a millisecond after":        {func(c *FoundPromoCode, at time.Time) { c.ExpiresAt = ref(at.Add(-time.Millisecond)) }, WhyPromoCodeInactive},
+		"its last redemption":        {func(c *FoundPromoCode, _ time.Time) { c.MaxRedemptions, c.Redemptions = ref[int64](3), 2 }, WhyPromoCodeMatched},
+		"used up":                    {func(c *FoundPromoCode, _ time.Time) { c.MaxRedemptions, c.Redemptions = ref[int64](3), 3 }, WhyPromoCodeInactive},
+		"of the other mode":          {func(c *FoundPromoCode, _ time.Time) { c.Mode = ModeLive }, WhyPromoCodeUnknown},
+		"of a paused programme":      {func(c *FoundPromoCode, _ time.Time) { c.Earner.ProgramStatus = ProgramPaused }, WhyProgramInactive},
+		"of an erased participant":   {func(c *FoundPromoCode, _ time.Time) { c.Earner.ParticipantErased = true }, WhyParticipantErased},
+		"of a suspended participant": {func(c *FoundPromoCode, _ time.Time) { c.Earner.ParticipantStatus = ParticipantSuspended }, WhyParticipantNotApproved},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := everySignal()
+			in.Click, in.FoundClick, in.Customer = nil, nil, nil
+			tc.change(in.FoundPromoCode, in.OccurredAt)
+			d := Attribute(in)
+			if d.Reason != tc.reason {
+				t.Fatalf("%s: %s", d.Reason, d.Explanation)
+			}
+			if d.Attributed != (d.PromoCode != nil && *d.PromoCode == "spring10" && *d.Method == ByPromoCode) || d.Click != nil || d.Link != nil ||
+				d.ClickedAt != nil || d.ExpiresAt != nil {
+				t.Errorf("%+v", d)
+			}
+			if d.Trace.Program != nil && d.Trace.Program.WindowDays != 30 {
+				t.Errorf("window %d", d.Trace.Program.WindowDays)
+			}
+		})
+	}
+}
+
+func TestSignalsOfTheOtherModeAreAMismatch(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*AttributionInputs)
+		want   bool
+	}{
+		"both of this mode": {func(*AttributionInputs) {}, false},
+		"click":             {func(in *AttributionInputs) { in.FoundClick.Mode = ModeLive }, true},
+		"promo code":        {func(in *AttributionInputs) { in.FoundPromoCode.Mode = ModeLive }, true},
+		"unknown":           {func(in *AttributionInputs) { in.FoundClick, in.FoundPromoCode = nil, nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := everySignal()
+			tc.change(&in)
+			if got := in.OtherMode(); got != tc.want {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}
+
+func TestWhatAPersonAssignsIsNotJudgedBySignals(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change     func(*Earner)
+		reason     AttributionReason
+		attributed bool
+		earns      bool
+	}{
+		"to a participant":              {func(*Earner) {}, WhyReassigned, true, true},
+		"in a paused programme":         {func(e *Earner) { e.ProgramStatus = ProgramPaused }, WhyReassigned, true, true},
+		"in an archived programme":      {func(e *Earner) { e.ProgramStatus = ProgramArchived }, WhyReassigned, true, true},
+		"to a suspended participant":    {func(e *Earner) { e.ParticipantStatus = ParticipantSuspended }, WhyParticipantNotApproved, true, false},
+		"in a programme that pays less": {func(e *Earner) { e.Rule.Rules.Events = []EventRate{{EventType: Lead}} }, WhyRuleNotApplicable, true, false},
+		"to an erased participant":      {func(e *Earner) { e.ParticipantErased = true }, WhyParticipantErased, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := everySignal()
+			earner := in.FoundClick.Earner
+			earner.Participant = testParticipants[0]
+			in.Customer.Payments = map[ProgramID]CustomerPayments{earner.Program: {2, clickedAt}}
+			tc.change(&earner)
+			in.Assigned = &earner
+			d := Attribute(in)
+			if d.Reason != tc.reason || d.Attributed != tc.attributed || (d.Earns != nil) != tc.earns {
+				t.Fatalf("%s, attributed %v, earns %v", d.Reason, d.Attributed, d.Earns)
+			}
+			if d.Click != nil || d.PromoCode != nil || d.Link != nil || d.Redeems != nil || d.ClickedAt != nil {
+				t.Errorf("%+v", d)
+			}
+			if d.Attributed && (*d.Participant != earner.Participant || *d.Method != ByHand || *d.RecurringIndex != 3) {
+				t.Errorf("%s by %s, payment %d", d.Participant, *d.Method, *d.RecurringIndex)
+			}
+			if len(d.Candidates) != 1 || d.Candidates[0].Type != ByHand || *d.Candidates[0].Participant != earner.Participant {
+				t.Errorf("%+v", d.Candidates)
+			}
+			if d.Steps[0].Check != "participant.not_erased" || d.Trace.Program.WindowDays != 30 {
+				t.Errorf("%+v, window %d", d.Steps, d.Trace.Program.WindowDays)
+			}
+		})
+	}
+}
+
+// Decisions outlive an erasure: of the customer a trace holds when it was bound
+// and how often it paid, and nothing by which anybody could find it.
+func TestTraceOfACustomerDoesNotSayWho(t *testing.T) {
+	in := everySignal()
+	in.Click, in.FoundClick, in.PromoCode, in.FoundPromoCode = nil, nil, nil, nil
+	in.Customer.Binding.Earner.WindowDays = 45 // since it was bound
+	d := Attribute(in)
+	b, err := json.Marshal(d.Trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Program    map[string]any   `json:"program"`
+		Candidates []map[string]any `json:"candidates"`
+	}
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	binding := in.Customer.Binding
+	want := []map[string]any{{
+		"type": "customer", "participant_id": binding.Earner.Participant.String(), "at": "2026-02-28T12:00:00Z", "expires_at": "2026-03-30T12:00:00Z",
+		"eligible": true, "rejected_because": nil,
+	}}
+	if !reflect.DeepEqual(got.Candidates, want) {
+		t.Errorf("%v", got.Candidates)
+	}
+	if got.Program["window_days"] != 45.0 {
+		t.Errorf("%v", got.Program)
+	}
+}
+
+func TestTraceKeepsWhereTheRateCameFrom(t *testing.T) {
+	in := matching()
+	group := &GroupRate{ID: NewID[Group](clickedAt), Name: "Friends", Rate: bps(400)}
+	in.FoundClick.Earner.Rule.Override, in.FoundClick.Earner.Rule.Group = ref(flat(250)), group
+	d := Attribute(in)
+	rule := d.Rule
+	if rule.Source != FromParticipant || *rule.Override.FlatCents != 250 || *rule.Group != *group || rule.Version != 2 {
+		t.Errorf("%+v", rule)
+	}
+	if !reflect.DeepEqual(d.Earns.Earner.Rule, *rule) || d.Calculation.Source != FromParticipant {
+		t.Errorf("%+v", d.Earns)
+	}
+	if in.FoundClick.Earner.Rule.Source != "" {
+		t.Error("deciding changed what it decided by")
+	}
+}

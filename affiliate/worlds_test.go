@@ -1,0 +1,188 @@
+package affiliate
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// The programmes and participants among which the laws are tested. They are few,
+// so that signals often lead to the same ones.
+var (
+	testPrograms     = []ProgramID{NewID[Program](clickedAt), NewID[Program](clickedAt)}
+	testProgramNames = map[ProgramID]string{testPrograms[0]: "Spring", testPrograms[1]: "Autumn"}
+	testParticipants = []ParticipantID{NewID[Participant](clickedAt), NewID[Participant](clickedAt), NewID[Participant](clickedAt)}
+	testProducts     = []string{"book", "film", "song"}
+	allEvents        = []EventType{Purchase, Renewal, Signup, Lead, Trial, Custom}
+)
+
+// rates leave room for raising them by as much again.
+func rates() *rapid.Generator[Rate] {
+	return rapid.Custom(func(t *rapid.T) Rate {
+		if rapid.Bool().Draw(t, "flat") {
+			return Rate{FlatCents: ref(rapid.Int64Range(0, 50_000).Draw(t, "flat amount"))}
+		}
+		return Rate{Bps: ref(rapid.Int64Range(0, WholeBps/2).Draw(t, "bps"))}
+	})
+}
+
+// maybe draws nothing as often as something.
+func maybe[T any](t *rapid.T, g *rapid.Generator[T], label string) *T {
+	if !rapid.Bool().Draw(t, "has "+label) {
+		return nil
+	}
+	return ref(g.Draw(t, label))
+}
+
+// fullRules draw from all that rules can say.
+func fullRules() *rapid.Generator[Rules] {
+	return rapid.Custom(func(t *rapid.T) Rules {
+		r := Rules{NetBasis: rapid.SampledFrom([]NetBasis{Gross, NetOfTax, NetOfTaxShipping, NetOfTaxShippingAndFee}).Draw(t, "basis")}
+		own := rates().Draw(t, "own rate")
+		r.Type, r.RateBps, r.FlatCents = Percentage, own.Bps, own.FlatCents
+		if own.FlatCents != nil {
+			r.Type = Flat
+		}
+		r.LaterRateBps = maybe(t, rapid.Int64Range(0, WholeBps/2), "later")
+		r.MinOrderCents = maybe(t, rapid.Int64Range(0, 5_000), "minimum")
+		r.CapCents = maybe(t, rapid.Int64Range(0, 5_000), "cap")
+		r.Recurring = Recurring{
+			Once:        rapid.IntRange(0, 4).Draw(t, "once") == 0,
+			MaxMonths:   maybe(t, rapid.IntRange(1, 3), "months"),
+			MaxPayments: maybe(t, rapid.IntRange(1, 4), "payments"),
+		}
+		byRevenue := rapid.Bool().Draw(t, "tiers by revenue")
+		threshold := int64(0)
+		for range rapid.IntRange(0, 3).Draw(t, "tiers") {
+			threshold += rapid.Int64Range(1, 5).Draw(t, "threshold")
+			tier := Tier{RateBps: rapid.Int64Range(0, WholeBps/2).Draw(t, "tier")}
+			if byRevenue {
+				tier.MinRevenueCents = ref(threshold)
+			} else {
+				tier.MinConversions = ref(threshold)
+			}
+			r.Tiers = append(r.Tiers, tier)
+		}
+		for _, product := range testProducts[:rapid.IntRange(0, len(testProducts)).Draw(t, "products")] {
+			r.Products = append(r.Products, ProductRate{product, rates().Draw(t, product)})
+		}
+		for _, event := range allEvents[:rapid.IntRange(0, len(allEvents)).Draw(t, "events")] {
+			rate := EventRate{EventType: event}
+			if own := maybe(t, rates(), string(event)); own != nil {
+				rate.Rate = *own
+			}
+			r.Events = append(r.Events, rate)
+		}
+		return r
+	})
+}
+
+func earners() *rapid.Generator[Earner] {
+	return rapid.Custom(func(t *rapid.T) Earner {
+		program := rapid.SampledFrom(testPrograms).Draw(t, "programme")
+		e := Earner{
+			Program: program, ProgramName: testProgramNames[program], Currency: "EUR",
+			ProgramStatus: rapid.SampledFrom([]ProgramStatus{ProgramActive, ProgramActive, ProgramActive, ProgramPaused}).Draw(t, "status"),
+			Model:         rapid.SampledFrom([]AttributionModel{LastClick, FirstClick}).Draw(t, "model"),
+			Precedence:    rapid.SampledFrom([]SignalPrecedence{ClickFirst, PromoCodeFirst}).Draw(t, "precedence"),
+			WindowDays:    30,
+			Rule:          RuleSnapshot{Version: 1, Rules: fullRules().Draw(t, "rules"), Override: maybe(t, rates(), "override")},
+			Participant:   rapid.SampledFrom(testParticipants).Draw(t, "participant"),
+			ParticipantStatus: rapid.SampledFrom([]ParticipantStatus{
+				ParticipantApproved, ParticipantApproved, ParticipantApproved, ParticipantSuspended,
+			}).Draw(t, "participant status"),
+			ParticipantErased: rapid.IntRange(0, 5).Draw(t, "erased") == 0,
+			Brought:           Brought{rapid.Int64Range(0, 16).Draw(t, "brought"), rapid.Int64Range(0, 16).Draw(t, "brought revenue")},
+		}
+		if rate := maybe(t, rates(), "group rate"); rate != nil {
+			e.Rule.Group = &GroupRate{Name: "Friends", Rate: *rate}
+		}
+		return e
+	})
+}
+
+func instants() *rapid.Generator[time.Time] {
+	return rapid.Custom(func(t *rapid.T) time.Time {
+		return clickedAt.Add(time.Duration(rapid.Int64Range(-2*24, 40*24).Draw(t, "hours")) * time.Hour)
+	})
+}
+
+// orders are small enough for caps and minimums to matter; some have no price.
+func orders() *rapid.Generator[Sale] {
+	return rapid.Custom(func(t *rapid.T) Sale {
+		currency := rapid.SampledFrom([]string{"EUR", "EUR", "EUR", "USD", ""}).Draw(t, "currency")
+		if currency == "" {
+			return Sale{}
+		}
+		return Sale{
+			Paid:          Money{rapid.Int64Range(0, 20_000).Draw(t, "amount"), currency},
+			TaxCents:      rapid.Int64Range(0, 2_000).Draw(t, "tax"),
+			ShippingCents: rapid.Int64Range(0, 2_000).Draw(t, "shipping"),
+			FeeCents:      rapid.Int64Range(0, 2_000).Draw(t, "fee"),
+		}
+	})
+}
+
+func lineItems() *rapid.Generator[[]LineItem] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) LineItem {
+		return LineItem{
+			ProductID:   rapid.SampledFrom(append([]string{"other"}, testProducts...)).Draw(t, "product"),
+			Quantity:    rapid.Int64Range(1, 5).Draw(t, "quantity"),
+			AmountCents: rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 9_000)).Draw(t, "line"),
+		}
+	}), 0, 5)
+}
+
+// worlds are inputs of every kind: any set of signals, or a person's word.
+func worlds() *rapid.Generator[AttributionInputs] {
+	return rapid.Custom(func(t *rapid.T) AttributionInputs {
+		in := AttributionInputs{
+			Mode: ModeTest, EventType: rapid.SampledFrom(allEvents).Draw(t, "event"), OccurredAt: instants().Draw(t, "occurred"),
+			Sale:        orders().Draw(t, "sale"),
+			IsRecurring: rapid.Bool().Draw(t, "recurring"),
+			ProductIDs:  rapid.SliceOfN(rapid.SampledFrom(append([]string{"other"}, testProducts...)), 0, 3).Draw(t, "products"),
+			LineItems:   lineItems().Draw(t, "lines"),
+		}
+		modes := rapid.SampledFrom([]Mode{ModeTest, ModeTest, ModeTest, ModeTest, ModeLive})
+		named := rapid.IntRange(1, 3).Draw(t, "named signals")
+		if named&1 != 0 {
+			in.Click = ref(NewID[Click](clickedAt))
+			if rapid.IntRange(0, 4).Draw(t, "click found") > 0 {
+				received := instants().Draw(t, "received")
+				in.FoundClick = &FoundClick{
+					Mode: modes.Draw(t, "click mode"), ReceivedAt: received, ExpiresAt: WindowEnd(received, 30),
+					Link: NewID[Link](clickedAt), Earner: earners().Draw(t, "click earner"),
+				}
+			}
+		}
+		if named&2 != 0 {
+			in.PromoCode = text("spring10")
+			if rapid.IntRange(0, 4).Draw(t, "promo code found") > 0 {
+				in.FoundPromoCode = &FoundPromoCode{
+					ID: NewID[PromoCode](clickedAt), Mode: modes.Draw(t, "promo code mode"),
+					Active:         rapid.IntRange(0, 4).Draw(t, "active") > 0,
+					ExpiresAt:      maybe(t, instants(), "ends"),
+					MaxRedemptions: maybe(t, rapid.Int64Range(1, 5), "redemptions allowed"),
+					Redemptions:    rapid.Int64Range(0, 3).Draw(t, "redemptions"),
+					Earner:         earners().Draw(t, "promo code earner"),
+				}
+			}
+		}
+		if rapid.Bool().Draw(t, "customer named") {
+			in.Customer = &FoundCustomer{Payments: map[ProgramID]CustomerPayments{}}
+			for _, program := range testPrograms {
+				if count := rapid.IntRange(0, 4).Draw(t, "paid"); count > 0 {
+					in.Customer.Payments[program] = CustomerPayments{count, instants().Draw(t, "first paid").AddDate(0, -2, 0)}
+				}
+			}
+			if rapid.Bool().Draw(t, "bound") {
+				bound := instants().Draw(t, "bound at")
+				in.Customer.Binding = &Binding{BoundAt: bound, WindowEndsAt: WindowEnd(bound, 30), Earner: earners().Draw(t, "binding earner")}
+			}
+		}
+		if rapid.IntRange(0, 5).Draw(t, "by hand") == 0 {
+			in.Assigned = ref(earners().Draw(t, "assigned"))
+		}
+		return in
+	})
+}

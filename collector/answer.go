@@ -1,0 +1,114 @@
+package collector
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+)
+
+const (
+	// blindCookieAge is the cookie's life while the window is not known.
+	blindCookieAge = 30 * 24 * time.Hour
+	// maxCookieAge is what browsers keep at most.
+	maxCookieAge = 400 * 24 * time.Hour
+)
+
+// appendAnswer prints the answer; its fields stand in this order for ever.
+func appendAnswer(dst []byte, entry *issued, mode affiliate.Mode, target *edgev1.ReferralCodeEntry, repeated bool, now time.Time) []byte {
+	dst = append(dst, `{"click_id":"`...)
+	dst = appendUUID(dst, entry.id.UUID)
+	dst = append(dst, `","program_id":`...)
+	if target == nil {
+		dst = append(dst, "null"...)
+	} else {
+		program, _ := affiliate.IDFromBytes[affiliate.Program](target.ProgramId)
+		dst = append(dst, '"')
+		dst = appendUUID(dst, program.UUID)
+		dst = append(dst, '"')
+	}
+	dst = append(dst, `,"mode":"`...)
+	dst = append(dst, mode...)
+	dst = append(dst, `","recorded":true,"deduplicated":`...)
+	dst = strconv.AppendBool(dst, repeated)
+	dst = append(dst, `,"expires_at":`...)
+	age := blindCookieAge
+	if target == nil {
+		dst = append(dst, `null,"attribution_window_days":null`...)
+	} else {
+		days := int(target.AttributionWindowDays)
+		dst = append(dst, '"')
+		dst = appendMillis(dst, affiliate.WindowEnd(entry.receivedAt, days))
+		dst = append(dst, `","attribution_window_days":`...)
+		dst = strconv.AppendInt(dst, int64(days), 10)
+		age = min(time.Duration(days)*24*time.Hour, maxCookieAge)
+	}
+	dst = append(dst, `,"cookie_max_age":`...)
+	dst = strconv.AppendInt(dst, int64(age/time.Second), 10)
+	dst = append(dst, `,"attribution_model":`...)
+	dst = appendQuoted(dst, target.GetAttributionModel(), target.GetAttributionModel() != "")
+	dst = append(dst, `,"discount":`...)
+	dst = appendDiscount(dst, target.GetDiscount(), now)
+	return append(dst, "}\n"...)
+}
+
+// appendDiscount prints what a landing page may offer, or null. A promo code
+// ends by itself, whether or not anybody wrote the directory since.
+func appendDiscount(dst []byte, d *edgev1.Discount, now time.Time) []byte {
+	if d == nil || d.ExpiresAtMs != 0 && now.UnixMilli() > d.ExpiresAtMs {
+		return append(dst, "null"...)
+	}
+	fixed := d.Type == string(affiliate.DiscountFixed)
+	dst = append(dst, `{"promo_code":`...)
+	dst = appendText(dst, d.PromoCode)
+	dst = append(dst, `,"type":`...)
+	dst = appendText(dst, d.Type)
+	dst = append(dst, `,"value":`...)
+	if fixed {
+		dst = strconv.AppendInt(dst, d.Value, 10)
+		dst = append(dst, `,"currency":`...)
+		dst = appendText(dst, d.Currency)
+	} else {
+		dst = append(dst, affiliate.Percent(d.Value)...)
+	}
+	return append(dst, '}')
+}
+
+// appendText prints any text as a JSON string.
+func appendText(dst []byte, text string) []byte {
+	quoted, _ := json.Marshal(text) // a string cannot fail
+	return append(dst, quoted...)
+}
+
+func appendUUID(dst []byte, id uuid.UUID) []byte {
+	for i, part := range [][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:]} {
+		if i > 0 {
+			dst = append(dst, '-')
+		}
+		dst = hex.AppendEncode(dst, part)
+	}
+	return dst
+}
+
+// appendMillis prints 2006-01-02T15:04:05.000Z. The time package has a short way
+// for RFC3339 and takes three times as long for any layout of one's own.
+func appendMillis(dst []byte, at time.Time) []byte {
+	dst = at.UTC().AppendFormat(dst, time.RFC3339)
+	ms := at.Nanosecond() / int(time.Millisecond)
+	return append(dst[:len(dst)-len("Z")], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
+}
+
+// appendQuoted prints words that need no escaping, or null.
+func appendQuoted(dst []byte, word string, there bool) []byte {
+	if !there {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '"')
+	dst = append(dst, word...)
+	return append(dst, '"')
+}

@@ -1,0 +1,155 @@
+package collector
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+func (e *edge) putKey(change func(*edgev1.PublicKeyEntry)) {
+	e.t.Helper()
+	entry := &edgev1.PublicKeyEntry{WorkspaceId: e.workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST}
+	change(entry)
+	e.version++
+	check(e.t, e.writer.PutPublicKey(e.t.Context(), e.version, e.key.Digest(), entry))
+}
+
+func TestOriginsOfClicks(t *testing.T) {
+	list := []string{"https://shop.example", "https://*.shop.example"}
+	for _, c := range []struct {
+		name    string
+		list    []string
+		enforce bool
+		origin  string
+		foreign bool
+	}{
+		{"no list", nil, true, "https://evil.example", false},
+		{"no origin: a server", list, true, "", false},
+		{"the origin", list, true, "https://shop.example", false},
+		{"a subdomain", list, true, "https://a.b.shop.example", false},
+		{"another", list, true, "https://evil.example", true},
+		{"another scheme", list, true, "http://shop.example", true},
+		{"a lookalike", list, true, "https://evilshop.example", true},
+		{"hidden", list, true, "null", true},
+		{"observed: the origin", list, false, "https://shop.example", false},
+		{"observed: another", list, false, "https://evil.example", true},
+		{"observed: hidden", list, false, "null", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEdge(t, redistest.New(t))
+			e.putKey(func(entry *edgev1.PublicKeyEntry) { entry.AllowedOrigins, entry.EnforceOrigins = c.list, c.enforce })
+			var headers []string
+			if c.origin != "" {
+				headers = []string{"Origin", c.origin}
+			}
+			got := e.click(plainClick, headers...)
+			if c.foreign && c.enforce {
+				if got.status != 403 || got.body["code"] != "ORIGIN_NOT_ALLOWED" || got.header.Get("Access-Control-Allow-Origin") != "*" || len(e.stored()) != 0 {
+					t.Errorf("%d %s, %d stored", got.status, got.text, len(e.stored()))
+				}
+				return
+			}
+			if got.status != 201 {
+				t.Fatalf("%d %s", got.status, got.text)
+			}
+			if click := e.stored()[0]; click.ForeignOrigin != c.foreign {
+				t.Errorf("foreign: %v", click.ForeignOrigin)
+			}
+		})
+	}
+}
+
+// 401, 429 and the wrong kind of key come before the origin; the body and the
+// code after it.
+func TestWhereTheOriginIsJudged(t *testing.T) {
+	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 3 })
+	e.putKey(func(entry *edgev1.PublicKeyEntry) {
+		entry.AllowedOrigins, entry.EnforceOrigins = []string{"https://shop.example"}, true
+	})
+	evil := []string{"Origin", "https://evil.example"}
+	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest).Reveal()
+	for _, c := range []struct {
+		name, key, body string
+		status          int
+		code            string
+	}{
+		{"a bad body", e.key.Reveal(), `{`, 403, "ORIGIN_NOT_ALLOWED"},
+		{"an unknown code", e.key.Reveal(), `{"referral_code":"nobody"}`, 403, "ORIGIN_NOT_ALLOWED"},
+		{"a key in a body that is wrong", "", `{"public_key":"` + e.key.Reveal() + `","x":1}`, 403, "ORIGIN_NOT_ALLOWED"},
+		{"beyond the limit", e.key.Reveal(), plainClick, 429, "RATE_LIMIT_EXCEEDED"},
+		{"a secret key", secret, plainClick, 403, "FORBIDDEN"},
+		{"no key", "", plainClick, 401, "INVALID_PUBLIC_KEY"},
+	} {
+		headers := evil
+		if c.key != "" {
+			headers = append([]string{"X-Public-Key", c.key}, evil...)
+		}
+		if got := e.send("POST", "/v1/clicks", c.body, headers...); got.status != c.status || got.body["code"] != c.code {
+			t.Errorf("%s: %d %s", c.name, got.status, got.text)
+		}
+	}
+	if got := e.send("OPTIONS", "/v1/clicks", "", evil...); got.status != 204 {
+		t.Errorf("a preflight: %d", got.status)
+	}
+}
+
+// A blind edge knows no list.
+func TestABlindEdgeJudgesNoOrigin(t *testing.T) {
+	e := newEdge(t, redistest.New(t))
+	check(t, e.client.FlushDB(t.Context()).Err())
+	if got := e.click(plainClick, "Origin", "https://evil.example"); got.status != 201 || e.stored()[0].ForeignOrigin {
+		t.Errorf("%d %s", got.status, got.text)
+	}
+}
+
+// A rolled key counts until its instant and not at it, whoever cached what.
+func TestARolledKeyEndsAtItsInstant(t *testing.T) {
+	e := newEdge(t, redistest.New(t))
+	end := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	e.putKey(func(entry *edgev1.PublicKeyEntry) { entry.ExpiresAtMs = end.UnixMilli() })
+	clock := end.Add(-time.Nanosecond)
+	e.collector.now = func() time.Time { return clock }
+	if got := e.click(plainClick); got.status != 201 {
+		t.Fatalf("before: %d %s", got.status, got.text)
+	}
+	clock = end
+	if got := e.click(plainClick); got.status != 401 || got.body["code"] != "INVALID_PUBLIC_KEY" {
+		t.Errorf("at the instant: %d %s", got.status, got.text)
+	}
+}
+
+func TestTheAnswerCarriesTheDiscount(t *testing.T) {
+	e := newEdge(t, redistest.New(t))
+	now := time.Now().Truncate(time.Millisecond)
+	e.collector.now = func() time.Time { return now }
+	for name, c := range map[string]struct {
+		discount *edgev1.Discount
+		want     string
+	}{
+		"none":           {nil, `null`},
+		"half a percent": {&edgev1.Discount{PromoCode: "anna10", Type: "percentage", Value: 1250}, `{"promo_code":"anna10","type":"percentage","value":12.5}`},
+		"a whole one":    {&edgev1.Discount{PromoCode: "anna10", Type: "percentage", Value: 1000}, `{"promo_code":"anna10","type":"percentage","value":10}`},
+		"a hundredth":    {&edgev1.Discount{PromoCode: "anna10", Type: "percentage", Value: 5}, `{"promo_code":"anna10","type":"percentage","value":0.05}`},
+		"money":          {&edgev1.Discount{PromoCode: "five", Type: "fixed", Value: 500, Currency: "EUR"}, `{"promo_code":"five","type":"fixed","value":500,"currency":"EUR"}`},
+		"quotes":         {&edgev1.Discount{PromoCode: "a\"\\\nü", Type: "fixed", Value: 1, Currency: "EUR"}, `{"promo_code":"a\"\\\nü","type":"fixed","value":1,"currency":"EUR"}`},
+		"the last instant": {
+			&edgev1.Discount{PromoCode: "a", Type: "percentage", Value: 100, ExpiresAtMs: now.UnixMilli()},
+			`{"promo_code":"a","type":"percentage","value":1}`,
+		},
+		"the instant after": {&edgev1.Discount{PromoCode: "a", Type: "percentage", Value: 100, ExpiresAtMs: now.UnixMilli() - 1}, `null`},
+	} {
+		code := strings.ReplaceAll(name, " ", "-")
+		e.version++
+		check(t, e.writer.PutReferralCode(t.Context(), e.version, e.scope(), code, &edgev1.ReferralCodeEntry{
+			ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], Active: true, AttributionWindowDays: 7, AttributionModel: "first_click", Discount: c.discount,
+		}))
+		got := e.click(`{"referral_code":"` + code + `"}`)
+		if got.status != 201 || !strings.HasSuffix(got.text, `,"attribution_model":"first_click","discount":`+c.want+"}\n") {
+			t.Errorf("%s: %d %s", name, got.status, got.text)
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package collector
+
+import (
+	"cmp"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/directory"
+)
+
+const (
+	// linkPath and a key are a short link.
+	linkPath = "/r/"
+	// linkKey is the length of a key.
+	linkKey = 10
+)
+
+// What becomes of a visitor who follows a link, by the name of its metric. Each
+// of them gets to the link's target.
+const (
+	redirectRecorded = "recorded"
+	// redirectUncounted: HEAD and prefetches are nobody's visit.
+	redirectUncounted = "uncounted"
+	// redirectLimited: too many from this address.
+	redirectLimited = "limited"
+	// redirectNotDurable: the sink did not acknowledge, or the queue is full.
+	redirectNotDurable = "not_durable"
+)
+
+var (
+	allowLink = []string{"GET, HEAD"}
+	htmlType  = []string{"text/html; charset=utf-8"}
+	pageCSP   = []string{"default-src 'none'"}
+	noLength  = []string{"0"}
+)
+
+const (
+	unknownLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Link not found</title></head>` +
+		"<body><h1>Link not found</h1><p>This link does not exist or is not active any more.</p></body></html>\n"
+	blindLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Please try again</title></head>` +
+		"<body><h1>Please try again</h1><p>This link cannot be opened at the moment. Please try again in a few seconds.</p></body></html>\n"
+)
+
+// serveLink sends a visitor on and registers the click. A visitor whose link is
+// known is never stopped: when the click cannot be registered here, the target
+// is given without a click id, and the script there registers one.
+func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header()["Allow"] = allowLink
+		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path answers GET and HEAD.")
+		return
+	}
+	key := r.URL.Path[len(linkPath):]
+	if !isLinkKey(key) {
+		c.linkPage(w, r, http.StatusNotFound, affiliate.ReasonNotFound, unknownLinkPage)
+		return
+	}
+	entry, state := c.directory.Link(r.Context(), key)
+	switch {
+	case state == directory.Blind:
+		w.Header()["Retry-After"] = retryAfter()
+		c.linkPage(w, r, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, blindLinkPage)
+		return
+	case state == directory.Absent || !entry.Active:
+		c.linkPage(w, r, http.StatusNotFound, affiliate.ReasonNotFound, unknownLinkPage)
+		return
+	}
+	said := readLinkParams(r.URL.RawQuery)
+	target := affiliate.WithParams(entry.TargetUrl, said.params())
+	outcome := redirectUncounted
+	if r.Method == http.MethodGet && !prefetch(r.Header) {
+		var id affiliate.ClickID
+		if id, outcome = c.follow(r, entry, said, target); outcome == redirectRecorded {
+			target = affiliate.WithParams(target, []affiliate.Param{{Name: affiliate.ClickIDParam, Value: id.String()}})
+		}
+	}
+	c.metrics.redirects.WithLabelValues(outcome).Inc()
+	h := w.Header()
+	h["Location"] = []string{visibleASCII(target)}
+	h["Cache-Control"] = noStore
+	h["Content-Length"] = noLength
+	w.WriteHeader(http.StatusFound)
+}
+
+// follow makes the click of a visitor durable.
+func (c *Collector) follow(r *http.Request, link *edgev1.LinkEntry, said linkParams, target string) (affiliate.ClickID, string) {
+	addr := httpedge.ClientAddr(r, c.trusted)
+	// There is no key to count under.
+	if !c.charge(r.Context(), caller{}, addr).Allowed {
+		return affiliate.ClickID{}, redirectLimited
+	}
+	id, err := c.writeLinkClick(r, addr, link, said, target)
+	if err != nil {
+		c.logSinkError(err)
+		return id, redirectNotDurable
+	}
+	return id, redirectRecorded
+}
+
+// writeLinkClick writes the record that the script would write on the target,
+// as far as a redirect can know.
+func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev1.LinkEntry, said linkParams, target string) (affiliate.ClickID, error) {
+	now := c.now()
+	id := affiliate.NewID[affiliate.Click](now)
+	workspace, _ := affiliate.IDFromBytes[affiliate.Workspace](link.WorkspaceId)
+	mode := affiliate.ModeTest
+	if link.Mode == edgev1.Mode_MODE_LIVE {
+		mode = affiliate.ModeLive
+	}
+	who := caller{
+		identity: identity{key: affiliate.Key{Kind: affiliate.PublicKey, Mode: mode}},
+		scope:    affiliate.Scope{Workspace: workspace, Mode: mode},
+	}
+	code := &edgev1.ReferralCodeEntry{
+		ProgramId: link.ProgramId, ParticipantId: link.ParticipantId, LinkId: link.LinkId,
+		AttributionWindowDays: link.AttributionWindowDays,
+	}
+	b := &body{code: link.ReferralCode, consent: affiliate.ConsentUnknown}
+	if landing, ok := landingOf(target); ok && utf8.RuneCountInString(landing) <= maxURL {
+		b.landing = landing
+	}
+	if referrer, ok := hostOf(r.Referer()); ok && storable(referrer) {
+		b.referrer = referrer
+	}
+	own := linkParams{link.SubId, link.UtmSource, link.UtmMedium, link.UtmCampaign, link.UtmTerm, link.UtmContent}
+	// What the destination says itself, where neither visitor nor link does.
+	_, query, _ := strings.Cut(target, "?")
+	query, _, _ = strings.Cut(query, "#")
+	destination := readLinkParams(query)
+	for n, p := range linkParamNames {
+		b.text[p.field] = cmp.Or(said[n], own[n], destination[n])
+	}
+	scratch := bodies.Get().(*[]byte)
+	defer bodies.Put(scratch)
+	click := c.record((*scratch)[:0], id, now, who, code, b, visitor{addr: addr, agent: r.UserAgent()})
+	written, err := c.batches.add(clickstream.Shard(id, c.shards), frame(click[len(click):], click))
+	if err != nil {
+		return id, err
+	}
+	return id, written.wait()
+}
+
+// linkPage answers a person whose link leads nowhere.
+func (c *Collector) linkPage(w http.ResponseWriter, r *http.Request, status int, reason affiliate.Reason, page string) {
+	c.metrics.reject(reason)
+	h := w.Header()
+	h["Content-Type"] = htmlType
+	h["Content-Length"] = []string{strconv.Itoa(len(page))}
+	h["Content-Security-Policy"] = pageCSP
+	h["X-Content-Type-Options"] = nosniff
+	h["Cache-Control"] = noStore
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write([]byte(page))
+	}
+}
+
+func isLinkKey(key string) bool {
+	if len(key) != linkKey {
+		return false
+	}
+	for i := range len(key) {
+		if letter := key[i] | 0x20; (letter < 'a' || letter > 'z') && (key[i] < '0' || key[i] > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+// prefetch recognises what a browser fetches in case somebody clicks.
+func prefetch(h http.Header) bool {
+	for _, name := range [...]string{"Sec-Purpose", "Purpose"} {
+		purpose, _, _ := strings.Cut(h.Get(name), ";")
+		if strings.EqualFold(strings.TrimSpace(purpose), "prefetch") {
+			return true
+		}
+	}
+	return false
+}
+
+// linkParamNames are the query parameters that a link, its visitor and its
+// destination may set, each with its field of the record.
+var linkParamNames = [...]struct {
+	name  string
+	field int
+}{
+	{affiliate.SubIDParam, fieldSubID},
+	{"utm_source", fieldUTMSource},
+	{"utm_medium", fieldUTMMedium},
+	{"utm_campaign", fieldUTMCampaign},
+	{"utm_term", fieldUTMTerm},
+	{"utm_content", fieldUTMContent},
+}
+
+// linkParams are the values of linkParamNames; empty ones say nothing.
+type linkParams [len(linkParamNames)]string
+
+// readLinkParams takes of a query what may go into a record; of a parameter that
+// is there more than once, the first. Nothing else of the query is passed on.
+func readLinkParams(query string) linkParams {
+	var found linkParams
+	for part := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(part, "=")
+		for n, p := range linkParamNames {
+			if found[n] != "" || !unescapesTo(name, p.name) {
+				continue
+			}
+			if value, err := url.QueryUnescape(value); err == nil && storable(value) {
+				found[n] = value
+			}
+		}
+	}
+	return found
+}
+
+func unescapesTo(escaped, name string) bool {
+	// Only percent signs make a name longer than what it means.
+	if len(escaped) < len(name) || len(escaped) > 3*len(name) {
+		return false
+	}
+	plain, err := url.QueryUnescape(escaped)
+	return err == nil && plain == name
+}
+
+func (p linkParams) params() []affiliate.Param {
+	var set []affiliate.Param
+	for n, value := range p {
+		if value != "" {
+			set = append(set, affiliate.Param{Name: linkParamNames[n].name, Value: value})
+		}
+	}
+	return set
+}
+
+// storable says that text is what a click's record takes.
+func storable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= maxText
+}
+
+// visibleASCII escapes what a header must not hold, and what clients would read
+// in encodings of their own.
+func visibleASCII(target string) string {
+	const hex = "0123456789ABCDEF"
+	plain := true
+	for i := range len(target) {
+		plain = plain && target[i] > ' ' && target[i] <= '~'
+	}
+	if plain {
+		return target
+	}
+	var b strings.Builder
+	for i := range len(target) {
+		if c := target[i]; c > ' ' && c <= '~' {
+			b.WriteByte(c)
+		} else {
+			b.WriteString(string([]byte{'%', hex[c>>4], hex[c&15]}))
+		}
+	}
+	return b.String()
+}

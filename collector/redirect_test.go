@@ -1,0 +1,423 @@
+package collector
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+const (
+	annasKey    = "Anna000key"
+	inactiveKey = "Inactive00"
+)
+
+// annasLink leads where her code does.
+func (e *edge) annasLink() *edgev1.LinkEntry {
+	return &edgev1.LinkEntry{
+		WorkspaceId: e.workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST, ProgramId: e.program.UUID[:],
+		ParticipantId: e.program.UUID[:], LinkId: e.workspace.UUID[:], ReferralCode: "anna",
+		TargetUrl: "https://shop.example/p/ü?color=red&via=anna&sub_id=s1&utm_source=mail#top",
+		Active:    true, AttributionWindowDays: 30, SubId: "s1", UtmSource: "mail",
+	}
+}
+
+func newLinkEdge(t *testing.T, url string, change ...func(*Config)) *edge {
+	t.Helper()
+	e := newEdge(t, url, change...)
+	e.putLink(annasKey, e.annasLink())
+	inactive := e.annasLink()
+	inactive.Active = false
+	e.putLink(inactiveKey, inactive)
+	return e
+}
+
+func (e *edge) putLink(key string, entry *edgev1.LinkEntry) {
+	e.t.Helper()
+	e.version++
+	check(e.t, e.writer.PutLink(context.Background(), e.version, key, entry))
+}
+
+// visited is what a visitor gets.
+type visited struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// follow sends a visitor's request.
+func (e *edge) follow(method, path string, headers ...string) visited {
+	e.t.Helper()
+	r := httptest.NewRequestWithContext(context.Background(), method, path, nil)
+	r.RemoteAddr = "203.0.113.9:4711"
+	for i := 0; i+1 < len(headers); i += 2 {
+		if headers[i] == "peer" {
+			r.RemoteAddr = headers[i+1]
+			continue
+		}
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	e.collector.Handler().ServeHTTP(w, r)
+	return visited{w.Code, w.Header(), w.Body.String()}
+}
+
+// location takes the click id out of where a visitor is sent.
+func location(t *testing.T, answer visited) (rest, click string) {
+	t.Helper()
+	u, err := url.Parse(answer.header.Get("Location"))
+	check(t, err)
+	click = u.Query().Get(affiliate.ClickIDParam)
+	return strings.NewReplacer("&aff_click_id="+click, "", "?aff_click_id="+click, "").Replace(u.String()), click
+}
+
+const annasTarget = "https://shop.example/p/%C3%BC?color=red&via=anna&sub_id=s1&utm_source=mail#top"
+
+func TestEveryAnswerOfALink(t *testing.T) {
+	e := newLinkEdge(t, redistest.New(t))
+	for _, c := range []struct {
+		name, method, path string
+		headers            []string
+		status             int
+		target             string
+		counted            bool
+	}{
+		{name: "a visitor", path: "/r/" + annasKey, status: 302, target: annasTarget, counted: true},
+		{name: "an escaped key", path: "/r/%41nna000key", status: 302, target: annasTarget, counted: true},
+		{name: "HEAD", method: "HEAD", path: "/r/" + annasKey, status: 302, target: annasTarget},
+		{name: "a prefetch", path: "/r/" + annasKey, headers: []string{"Sec-Purpose", "prefetch;prerender"}, status: 302, target: annasTarget},
+		{name: "an old prefetch", path: "/r/" + annasKey, headers: []string{"Purpose", "Prefetch"}, status: 302, target: annasTarget},
+		{name: "another purpose", path: "/r/" + annasKey, headers: []string{"Sec-Purpose", "other"}, status: 302, target: annasTarget, counted: true},
+
+		{name: "an unknown key", path: "/r/0000000000", status: 404},
+		{name: "an unknown key, HEAD", method: "HEAD", path: "/r/0000000000", status: 404},
+		{name: "other case", path: "/r/anna000KEY", status: 404},
+		{name: "an inactive link", path: "/r/" + inactiveKey, status: 404},
+		{name: "an inactive link, prefetched", path: "/r/" + inactiveKey, headers: []string{"Sec-Purpose", "prefetch"}, status: 404},
+		{name: "nine characters", path: "/r/Anna000ke", status: 404},
+		{name: "eleven characters", path: "/r/Anna000key0", status: 404},
+		{name: "a slash behind", path: "/r/Anna000key/", status: 404},
+		{name: "not base62", path: "/r/Anna000ke-", status: 404},
+		{name: "letters beyond ASCII", path: "/r/Anna000k%C3%AB", status: 404},
+		{name: "another key of the directory", path: "/r/:complete:", status: 404},
+		{name: "no key", path: "/r/", status: 404},
+
+		{name: "POST", method: "POST", path: "/r/" + annasKey, status: 405},
+		{name: "OPTIONS", method: "OPTIONS", path: "/r/" + annasKey, status: 405},
+		{name: "DELETE", method: "DELETE", path: "/r/short", status: 405},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			method := c.method
+			if method == "" {
+				method = http.MethodGet
+			}
+			before := len(e.stored())
+			got := e.follow(method, c.path, c.headers...)
+			if got.status != c.status || got.header.Get("X-Request-Id") == "" || got.header.Get("Cache-Control") != "no-store" ||
+				got.header.Get("Access-Control-Allow-Origin") != "" {
+				t.Fatalf("%d %v", got.status, got.header)
+			}
+			switch c.status {
+			case 302:
+				rest, click := location(t, got)
+				if rest != c.target || (click != "") != c.counted || len(got.body) > 0 {
+					t.Errorf("Location %s, body %q", got.header.Get("Location"), got.body)
+				}
+			case 404:
+				if got.header.Get("Content-Type") != "text/html; charset=utf-8" || got.header.Get("X-Content-Type-Options") != "nosniff" ||
+					got.header.Get("Content-Security-Policy") != "default-src 'none'" || got.header.Get("Location") != "" ||
+					strings.Contains(got.body, "</html>") != (method != http.MethodHead) || len(got.body) > 1024 {
+					t.Errorf("%v %q", got.header, got.body)
+				}
+			case 405:
+				if got.header.Get("Allow") != "GET, HEAD" {
+					t.Errorf("Allow %q", got.header.Get("Allow"))
+				}
+			}
+			if n := len(e.stored()) - before; n != 0 && !c.counted || n != 1 && c.counted {
+				t.Errorf("%d clicks", n)
+			}
+		})
+	}
+	for outcome, want := range map[string]float64{redirectRecorded: 3, redirectUncounted: 3, redirectLimited: 0, redirectNotDurable: 0} {
+		if got := testutil.ToFloat64(e.collector.metrics.redirects.WithLabelValues(outcome)); got != want {
+			t.Errorf("%v %s, want %v", got, outcome, want)
+		}
+	}
+}
+
+// All that both ways of a click can know is the same in their records.
+func TestALinksClickIsTheScriptsClick(t *testing.T) {
+	e := newLinkEdge(t, redistest.New(t))
+	e.version++
+	check(t, e.writer.PutReferralCode(t.Context(), e.version, e.scope(), "anna", &edgev1.ReferralCodeEntry{
+		ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], LinkId: e.workspace.UUID[:], Active: true, AttributionWindowDays: 30,
+	}))
+	answer := e.follow("GET", "/r/"+annasKey+"?utm_campaign=spring+sale&utm_source=&gclid=x",
+		"User-Agent", "agent", "Referer", "https://News.Example:8443/secret?q")
+	_, id := location(t, answer)
+	if got := e.click(`{"referral_code":"anna","url":"https://shop.example/p/ü?x","referrer":"https://news.example/","sub_id":"s1",
+		"utm":{"source":"mail","campaign":"spring sale"}}`, "User-Agent", "agent"); got.status != 201 {
+		t.Fatal(got.text)
+	}
+	clicks := e.stored()
+	if len(clicks) != 2 {
+		t.Fatalf("%d clicks", len(clicks))
+	}
+	if click, _ := affiliate.IDFromBytes[affiliate.Click](clicks[0].Id); click.String() != id {
+		t.Errorf("the click is %s, the visitor has %s", click, id)
+	}
+	for _, click := range clicks {
+		if minted, _ := (affiliate.ClickID{UUID: [16]byte(click.Id)}).Time(); minted.UnixMilli() != click.ReceivedAtMs || time.Since(minted) > time.Minute {
+			t.Errorf("minted %s, received at %d", minted, click.ReceivedAtMs)
+		}
+		click.Id, click.ReceivedAtMs = nil, 0
+	}
+	if !proto.Equal(clicks[0], clicks[1]) || len(clicks[0].IpHash) == 0 || clicks[0].Consent != edgev1.Consent_CONSENT_UNKNOWN {
+		t.Errorf("link   %v\nscript %v", clicks[0], clicks[1])
+	}
+}
+
+// Whatever a visitor puts into the query: the target stays where it is, six
+// parameters get into it and into the record, and nothing splits the header.
+func TestQueriesOfVisitors(t *testing.T) {
+	e := newLinkEdge(t, redistest.New(t))
+	long, tooLong := strings.Repeat("ü", 255), strings.Repeat("ü", 256)
+	for _, c := range []struct {
+		name, query         string
+		subID, source, term string
+		inTarget            []string
+	}{
+		{"nothing", "", "s1", "mail", "", []string{"sub_id=s1&utm_source=mail"}},
+		{"its own", "sub_id=mine&utm_source=web&utm_term=t", "mine", "web", "t", []string{"&sub_id=mine&utm_source=web&utm_term=t#top"}},
+		{"escaped names", "sub%5Fid=mine&%75tm_source=web", "mine", "web", "", []string{"sub_id=mine&utm_source=web"}},
+		{"empty ones", "sub_id=&utm_source", "s1", "mail", "", nil},
+		{"the first of two", "sub_id=&sub_id=a&sub_id=b", "a", "mail", "", []string{"&sub_id=a#"}},
+		{"255 characters", "utm_term=" + url.QueryEscape(long), "s1", "mail", long, nil},
+		{"256 characters", "utm_term=" + url.QueryEscape(tooLong), "s1", "mail", "", nil},
+		{"others", "via=mallory&aff_click_id=x&url=https://evil.example&next=//evil.example&UTM_TERM=x&utm_id=9&gclid=1", "s1", "mail", "", nil},
+		{"broken escapes", "sub_id=%zz&utm_source=%&%=x", "s1", "mail", "", nil},
+		{"NUL", "sub_id=a%00b", "s1", "mail", "", nil},
+		{"no UTF-8", "sub_id=%ff%fe", "s1", "mail", "", nil},
+		{"a header", "sub_id=a%0d%0aSet-Cookie:%20x=1%0d%0a%0d%0abody", "a\r\nSet-Cookie: x=1\r\n\r\nbody", "mail", "", []string{"sub_id=a%0D%0ASet-Cookie%3A+x%3D1%0D%0A%0D%0Abody"}},
+		{"another parameter", "sub_id=a%26via%3Dmallory%23", "a&via=mallory#", "mail", "", []string{"sub_id=a%26via%3Dmallory%23"}},
+		{"another host", "sub_id=@evil.example/%2f..%5c", "@evil.example//..\\", "mail", "", []string{"sub_id=%40evil.example%2F%2F..%5C"}},
+		{"semicolons", "sub_id=a;utm_source=b", "a;utm_source=b", "mail", "", []string{"sub_id=a%3Butm_source%3Db"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := e.follow("GET", "/r/"+annasKey+"?"+c.query)
+			target, id := location(t, got)
+			u, err := url.Parse(target)
+			check(t, err)
+			query := u.Query()
+			if got.status != 302 || id == "" || len(got.header["Location"]) != 1 || strings.ContainsAny(got.header.Get("Location"), "\r\n ") ||
+				u.Scheme != "https" || u.Host != "shop.example" || u.Path != "/p/ü" || u.Fragment != "top" || u.User != nil {
+				t.Fatalf("%d to %q", got.status, got.header.Get("Location"))
+			}
+			for name, want := range map[string]string{"color": "red", "via": "anna", "sub_id": c.subID, "utm_source": c.source, "utm_term": c.term} {
+				if values := query[name]; query.Get(name) != want || len(values) > 1 {
+					t.Errorf("%s is %q in %s", name, values, target)
+				}
+				query.Del(name)
+			}
+			if len(query) > 0 {
+				t.Errorf("%v came along", query)
+			}
+			for _, part := range c.inTarget {
+				if !strings.Contains(target, part) {
+					t.Errorf("no %s in %s", part, target)
+				}
+			}
+			clicks := e.stored()
+			click := clicks[len(clicks)-1]
+			if click.SubId != c.subID || click.UtmSource != c.source || click.UtmTerm != c.term || click.LandingUrl != "https://shop.example/p/%C3%BC" {
+				t.Errorf("%v", click)
+			}
+		})
+	}
+}
+
+func TestReferrersOfVisitors(t *testing.T) {
+	e := newLinkEdge(t, redistest.New(t))
+	for referrer, want := range map[string]string{
+		"": "", "https://News.example/a?b": "news.example", "android-app://com.example/": "com.example",
+		"about:blank": "", "/relative": "", "http://" + strings.Repeat("a.", 200) + "example/": "", "http://%00/": "",
+	} {
+		if got := e.follow("GET", "/r/"+annasKey, "Referer", referrer); got.status != 302 {
+			t.Fatal(got.status)
+		}
+		clicks := e.stored()
+		if got := clicks[len(clicks)-1].ReferrerDomain; got != want {
+			t.Errorf("%q is %q", referrer, got)
+		}
+	}
+}
+
+// What the destination says itself is what the script would read there.
+func TestADestinationsOwnParametersAreRecorded(t *testing.T) {
+	e := newLinkEdge(t, redistest.New(t))
+	entry := e.annasLink()
+	entry.TargetUrl, entry.SubId, entry.UtmSource = "https://shop.example/?utm_medium=page&utm_term=t&via=anna#utm_content=no", "", ""
+	e.putLink("0123456789", entry)
+	got := e.follow("GET", "/r/0123456789?utm_term=mine")
+	if target, id := location(t, got); id == "" || target != "https://shop.example/?utm_medium=page&via=anna&utm_term=mine#utm_content=no" {
+		t.Errorf("%d to %s", got.status, got.header.Get("Location"))
+	}
+	if click := e.stored()[0]; click.UtmMedium != "page" || click.UtmTerm != "mine" || click.UtmContent != "" || click.LandingUrl != "https://shop.example/" {
+		t.Errorf("%v", click)
+	}
+}
+
+func TestALinkOfLiveModeNeedsHTTPS(t *testing.T) {
+	e := newLinkEdge(t, redistest.New(t), func(cfg *Config) { cfg.AllowHTTP = false })
+	live := e.annasLink()
+	live.Mode = edgev1.Mode_MODE_LIVE
+	e.putLink("livelive00", live)
+	if got := e.follow("GET", "/r/livelive00"); got.status != 403 || got.header.Get("Location") != "" {
+		t.Errorf("plain HTTP: %d", got.status)
+	}
+	got := e.follow("GET", "/r/livelive00", "peer", "192.0.2.1:1", "X-Forwarded-Proto", "https", "X-Forwarded-For", "198.51.100.7", "X-Request-Id", "mine-1")
+	if got.status != 302 || got.header.Get("Strict-Transport-Security") == "" || got.header.Get("X-Request-Id") != "mine-1" {
+		t.Fatalf("%d %v", got.status, got.header)
+	}
+	if click := e.stored()[0]; click.Mode != edgev1.Mode_MODE_LIVE || click.IpPrefix != "198.51.100.0/24" {
+		t.Errorf("%v", click)
+	}
+}
+
+// Beyond the limit of an address visitors still get to the target, without a
+// click; HEAD and prefetches use nothing of it.
+func TestVisitorsBeyondTheLimitAreSentOn(t *testing.T) {
+	e := newLinkEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 20 })
+	var withID atomic.Int64
+	var group sync.WaitGroup
+	for range 5 {
+		group.Go(func() {
+			for range 8 {
+				e.follow("HEAD", "/r/"+annasKey)
+				e.follow("GET", "/r/"+annasKey, "Purpose", "prefetch")
+				got := e.follow("GET", "/r/"+annasKey)
+				target, id := location(t, got)
+				if got.status != 302 || target != annasTarget {
+					t.Errorf("%d to %s", got.status, target)
+				}
+				if id != "" {
+					withID.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	limited := testutil.ToFloat64(e.collector.metrics.redirects.WithLabelValues(redirectLimited))
+	if withID.Load() != 20 || len(e.stored()) != 20 || limited != 20 {
+		t.Errorf("%d of 40 with an id, %d stored, %v limited", withID.Load(), len(e.stored()), limited)
+	}
+	if _, id := location(t, e.follow("GET", "/r/"+annasKey, "peer", "198.51.100.1:1")); id == "" {
+		t.Error("another address is limited, too")
+	}
+}
+
+func TestAFullQueueSendsVisitorsOn(t *testing.T) {
+	e := newLinkEdge(t, redistest.New(t))
+	e.collector.batches.records.Add(queueRecords)
+	defer e.collector.batches.records.Add(-queueRecords)
+	if target, id := location(t, e.follow("GET", "/r/"+annasKey)); id != "" || target != annasTarget {
+		t.Errorf("to %s with %q", target, id)
+	}
+	if got := testutil.ToFloat64(e.collector.metrics.redirects.WithLabelValues(redirectNotDurable)); got != 1 {
+		t.Errorf("%v not durable", got)
+	}
+}
+
+func TestABlindEdgeAsksVisitorsBack(t *testing.T) {
+	e := newLinkEdge(t, redistest.New(t))
+	check(t, e.client.FlushDB(t.Context()).Err())
+	got := e.follow("GET", "/r/"+annasKey)
+	retry := got.header.Get("Retry-After")
+	if got.status != 503 || len(retry) != 1 || retry < "1" || retry > "5" || got.header.Get("Content-Type") != "text/html; charset=utf-8" ||
+		got.header.Get("Content-Security-Policy") != "default-src 'none'" || got.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%d %v", got.status, got.header)
+	}
+	e.fill()
+	e.putLink(annasKey, e.annasLink())
+	if _, id := location(t, e.follow("GET", "/r/"+annasKey)); id == "" {
+		t.Error("still blind after the rebuild")
+	}
+}
+
+// Redis is killed, or stops answering, under visitors. Everybody whose link is
+// known is sent on, and who has a click id has a click.
+func TestLostRedisStopsNoVisitor(t *testing.T) {
+	for name, lose := range map[string]func(*redistest.Server) (back func()){
+		"killed": func(s *redistest.Server) func() { s.Kill9(); return s.Restart },
+		"paused": func(s *redistest.Server) func() { s.Pause(); return s.Resume },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			e := newLinkEdge(t, server.URL, func(cfg *Config) { cfg.LimitTracking = 1_000_000 })
+			var mu sync.Mutex
+			var acknowledged []string
+			var without, afterwards atomic.Int64
+			var back, stop atomic.Bool
+			var group sync.WaitGroup
+			// The first one fills the cache.
+			if _, id := location(t, e.follow("GET", "/r/"+annasKey)); id == "" {
+				t.Fatal("not recorded")
+			}
+			for range 8 {
+				group.Go(func() {
+					for !stop.Load() {
+						got := e.follow("GET", "/r/"+annasKey)
+						target, id := location(t, got)
+						if got.status != 302 || target != annasTarget {
+							t.Errorf("%d to %s", got.status, target)
+							return
+						}
+						if id == "" {
+							without.Add(1)
+							continue
+						}
+						mu.Lock()
+						acknowledged = append(acknowledged, id)
+						mu.Unlock()
+						if back.Load() {
+							afterwards.Add(1)
+						}
+					}
+				})
+			}
+			until := func(what string, is func() bool) {
+				for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Errorf("never: %s", what)
+						return
+					}
+				}
+			}
+			until("clicks before", func() bool { mu.Lock(); defer mu.Unlock(); return len(acknowledged) > 20 })
+			restore := lose(server)
+			until("visitors without a click", func() bool { return without.Load() > 0 })
+			if got := e.follow("GET", "/r/0000000000"); got.status != 503 {
+				t.Errorf("a link that is not cached: %d", got.status)
+			}
+			restore()
+			back.Store(true)
+			until("clicks again", func() bool { return afterwards.Load() > 20 })
+			stop.Store(true)
+			group.Wait()
+			storedOnce(t, e.stored(), acknowledged, false)
+		})
+	}
+}

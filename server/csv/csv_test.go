@@ -1,0 +1,189 @@
+package csv_test
+
+import (
+	"bytes"
+	stdcsv "encoding/csv"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/server/csv"
+)
+
+// table is what write wrote.
+func table(t testing.TB, write func(w *csv.Writer)) string {
+	t.Helper()
+	var out bytes.Buffer
+	w := csv.NewWriter(func(chunk []byte) error {
+		out.Write(chunk)
+		return nil
+	})
+	write(w)
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func end(t testing.TB, w *csv.Writer) {
+	t.Helper()
+	if err := w.EndRow(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCells(t *testing.T) {
+	text, n, at := "a", int64(-7), time.Date(2026, 3, 1, 12, 0, 0, 5e6, time.FixedZone("", 3600))
+	got := table(t, func(w *csv.Writer) {
+		if err := w.Header("id", "amountCents"); err != nil {
+			t.Fatal(err)
+		}
+		w.Text(`say "hi", twice`)
+		w.Int(-5)
+		end(t, w)
+		w.OptionalText(nil)
+		w.OptionalText(&text)
+		w.OptionalInt(nil)
+		w.OptionalInt(&n)
+		w.OptionalTime(nil)
+		w.OptionalTime(&at)
+		w.Bool(true)
+		w.Text("")
+		w.Empty()
+		end(t, w)
+		w.Empty()
+		end(t, w)
+	})
+	want := "id,amountCents\r\n" +
+		`"say ""hi"", twice",-5` + "\r\n" +
+		`"","a",,-7,,"2026-03-01T11:00:00.005Z",true,"",` + "\r\n" +
+		`""` + "\r\n"
+	if got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestTextIsNeverAFormula(t *testing.T) {
+	for text, want := range map[string]string{
+		"=1+1":            "'=1+1",
+		"+49":             "'+49",
+		"-1":              "'-1",
+		"@SUM(A1)":        "'@SUM(A1)",
+		"\t=1":            "'\t=1",
+		"\r=1":            "'\r=1",
+		"  =1":            "'  =1",
+		`"=1`:             `'""=1`,
+		`' "=1`:           `'' ""=1`,
+		"\n=1":            "'\n=1",
+		"\u00a0=1":        "'\u00a0=1",
+		"a=1":             "a=1",
+		"1-1":             "1-1",
+		"'quoted'":        "'quoted'",
+		"":                "",
+		"   ":             "   ",
+		`{"name":"=cmd"}`: `{""name"":""=cmd""}`,
+		"é=":              "é=",
+	} {
+		got := table(t, func(w *csv.Writer) {
+			w.Text(text)
+			end(t, w)
+		})
+		if got != `"`+want+`"`+"\r\n" {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
+
+func TestChunksAreBoundedAndBelongToTheReceiver(t *testing.T) {
+	var chunks [][]byte
+	w := csv.NewWriter(func(chunk []byte) error {
+		chunks = append(chunks, chunk)
+		return nil
+	})
+	var want strings.Builder
+	cell := strings.Repeat("x", 1000)
+	for range 200 {
+		w.Text(cell)
+		end(t, w)
+		want.WriteString(`"` + cell + `"` + "\r\n")
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for i, chunk := range chunks {
+		if len(chunk) == 0 || len(chunk) > 32<<10+1004 || !bytes.HasSuffix(chunk, []byte("\r\n")) {
+			t.Errorf("chunk %d has %d bytes", i, len(chunk))
+		}
+	}
+	if got := string(bytes.Join(chunks, nil)); got != want.String() || len(chunks) != 7 {
+		t.Errorf("%d chunks, %d bytes of %d", len(chunks), len(got), want.Len())
+	}
+}
+
+func TestTheReceiversErrorEndsTheTable(t *testing.T) {
+	gone := errors.New("gone")
+	w := csv.NewWriter(func([]byte) error { return gone })
+	w.Text(strings.Repeat("x", 40<<10))
+	if err := w.EndRow(); !errors.Is(err, gone) {
+		t.Errorf("end of row: %v", err)
+	}
+	w.Text("y")
+	if err := w.EndRow(); err != nil {
+		t.Errorf("a row within the chunk: %v", err)
+	}
+	if err := w.Flush(); !errors.Is(err, gone) {
+		t.Errorf("flush: %v", err)
+	}
+}
+
+func TestRowsCostNoAllocation(t *testing.T) {
+	w := csv.NewWriter(func([]byte) error { return nil })
+	n := testing.AllocsPerRun(1000, func() {
+		w.Text(`a "text"`)
+		w.Int(12345)
+		w.Empty()
+		_ = w.EndRow()
+	})
+	if n != 0 { // one chunk a thousand rows rounds to none
+		t.Errorf("%v allocations a row", n)
+	}
+}
+
+func FuzzReadsBack(f *testing.F) {
+	f.Add("a", `"`, "x,y\r\nz", int64(-1))
+	f.Add("", "", "", int64(0))
+	f.Add("=1", " @", "\"\r\n\"", int64(7))
+	f.Fuzz(func(t *testing.T, a, b, c string, n int64) {
+		written := table(t, func(w *csv.Writer) {
+			for range 2 {
+				w.Text(a)
+				w.Int(n)
+				w.Text(b)
+				w.Empty()
+				w.Text(c)
+				end(t, w)
+			}
+		})
+		r := stdcsv.NewReader(strings.NewReader(written))
+		rows, err := r.ReadAll()
+		if err != nil || len(rows) != 2 || !slices.Equal(rows[0], rows[1]) || len(rows[0]) != 5 {
+			t.Fatalf("%q reads as %q, %v", written, rows, err)
+		}
+		for i, text := range map[int]string{0: a, 2: b, 4: c} {
+			// The reader takes every line ending for a newline.
+			want := strings.ReplaceAll(text, "\r\n", "\n")
+			got := rows[0][i]
+			if got != want && got != "'"+want {
+				t.Fatalf("%q reads as %q", text, got)
+			}
+			if start := strings.TrimLeft(got, ` "`); start != "" && strings.ContainsRune("=+-@\t\r", rune(start[0])) {
+				t.Fatalf("%q starts like a formula", got)
+			}
+		}
+	})
+}

@@ -1,0 +1,222 @@
+package directory_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/collector"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/server/directory"
+	edge "github.com/tributary-hq/tributary/storage/directory"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+// edgeOf runs a collector on the world's directory and gives its address.
+func edgeOf(w *world, redisURL string) string {
+	w.t.Helper()
+	c, err := collector.Open(collector.Config{
+		RedisURL: redisURL, CacheRedisURL: redisURL, AllowHTTP: true, Shards: 1, HashKey: make([]byte, 32), LimitTracking: 1_000_000,
+	}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(w.t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx, listener, nil) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	})
+	return "http://" + listener.Addr().String()
+}
+
+type reply struct {
+	status   int
+	location string
+	code     string
+	discount any
+}
+
+func ask(t *testing.T, method, url, body string, headers ...string) reply {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read struct {
+		Code     string `json:"code"`
+		Discount any    `json:"discount"`
+	}
+	if strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
+		if err := json.Unmarshal(text, &read); err != nil {
+			t.Fatalf("%v in %s", err, text)
+		}
+	}
+	return reply{response.StatusCode, response.Header.Get("Location"), read.Code, read.Discount}
+}
+
+// What changes in the database reaches collectors that have it cached, long
+// before their cache ends.
+func TestTheEdgeFollowsTheDatabase(t *testing.T) {
+	url := redistest.New(t)
+	w := newWorld(t, url)
+	participant := w.join("jane")
+	key := w.key()
+	w.keep(w.config())
+	w.eventually("complete", w.complete)
+	base := edgeOf(w, url)
+	keeper := directory.New(w.store, w.writer, w.config())
+	sync := func(job affiliate.SyncDirectory) {
+		t.Helper()
+		job.Workspace = w.scope.Workspace
+		if err := keeper.Sync(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys, programs, participants := affiliate.SyncDirectory{}, affiliate.SyncDirectory{Program: &w.program}, affiliate.SyncDirectory{Participant: &participant.ID}
+	var short string
+	if err := w.db.QueryRow(t.Context(), `select short_key from links where participant_id = $1`, participant.ID).Scan(&short); err != nil {
+		t.Fatal(err)
+	}
+	click := func() reply {
+		t.Helper()
+		return ask(t, http.MethodPost, base+"/v1/clicks", `{"referral_code":"jane"}`, "X-Public-Key", key.Reveal(), "Origin", "https://pages.example")
+	}
+	visit := func(key string) reply {
+		t.Helper()
+		return ask(t, http.MethodGet, base+"/r/"+key, "")
+	}
+	changes := func(what, sql string, job affiliate.SyncDirectory, is func() bool, args ...any) {
+		t.Helper()
+		w.exec(sql, args...)
+		sync(job)
+		w.eventually(what, is)
+	}
+
+	if got := click(); got.status != 201 || got.discount != nil {
+		t.Fatalf("%+v", got)
+	}
+	if got := visit(short); got.status != 302 || !strings.HasPrefix(got.location, "https://a.example?via=jane&aff_click_id=") {
+		t.Fatalf("%+v", got)
+	}
+	if got := visit("0000000000"); got.status != 404 {
+		t.Fatalf("%+v", got)
+	}
+
+	changes("a promo code is offered", `
+		insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, active,
+			sync_to_processor, sync_status, created_at, updated_at)
+		values ($1, gen_random_uuid(), $2, $3, $4, 'jane15', 'percentage', 1550, true, false, 'none', $5, $5)`,
+		participants, func() bool {
+			offered, _ := click().discount.(map[string]any)
+			return offered["promo_code"] == "jane15" && offered["value"] == 15.5
+		}, w.scope.Workspace, w.program, participant.ID, w.scope.Mode, w.now)
+	changes("one that is off is not", `update promo_codes set active = false`, participants, func() bool { return click().discount == nil })
+
+	changes("the link leads elsewhere", `update links set destination_url = 'https://a.example/new'`, participants,
+		func() bool { return strings.HasPrefix(visit(short).location, "https://a.example/new?via=jane&") })
+	changes("to a domain that is not allowed any more", `update programs set allowed_domains = '{b.example}'`, programs,
+		func() bool { return visit(short).status == 404 })
+	if got := click(); got.status != 201 {
+		t.Errorf("the code of such a link: %+v", got)
+	}
+	changes("and allowed again", `update programs set allowed_domains = '{"*.example",a.example}'`, programs,
+		func() bool { return visit(short).status == 302 })
+	changes("a new link, asked for before", `update links set short_key = '0000000000'`, participants,
+		func() bool { return visit("0000000000").status == 302 })
+	changes("a deleted one", `update links set deleted_at = $1`, participants,
+		func() bool { return visit("0000000000").status == 404 && click().status == 404 }, w.now)
+	changes("and back", `update links set deleted_at = null`, participants,
+		func() bool { return visit("0000000000").status == 302 && click().status == 201 })
+	changes("a paused programme", `update programs set status = 'paused'`, programs,
+		func() bool { return visit("0000000000").status == 404 && click().status == 404 })
+	changes("and back", `update programs set status = 'active'`, programs,
+		func() bool { return visit("0000000000").status == 302 && click().status == 201 })
+
+	changes("foreign origins are refused", `update workspaces set allowed_origins = '{https://shop.example}', origin_policy = 'enforce'`, keys,
+		func() bool { got := click(); return got.status == 403 && got.code == "ORIGIN_NOT_ALLOWED" })
+	changes("or only marked", `update workspaces set origin_policy = 'observe'`, keys, func() bool { return click().status == 201 })
+
+	// Rolled: no job writes anything at the end of the grace.
+	changes("a rolled key in its grace", `update api_keys set expires_at = $1`, keys, func() bool {
+		entry, state := edge.NewReader(w.client, time.Now).PublicKey(t.Context(), key.Digest())
+		return state == edge.Found && entry.ExpiresAtMs > 0 && !entry.Revoked && click().status == 201
+	}, time.Now().Add(time.Hour))
+	changes("and a short one", `update api_keys set expires_at = $1`, keys, func() bool { return click().status == 401 }, time.Now().Add(100*time.Millisecond))
+	changes("a revoked one", `update api_keys set expires_at = null, revoked_at = $1`, keys, func() bool {
+		got := click()
+		return got.status == 401 && got.code == "INVALID_PUBLIC_KEY"
+	}, w.now)
+}
+
+// An alias names the default link, and a link has one entry however many codes
+// lead to it.
+func TestAliasesShareTheDefaultLink(t *testing.T) {
+	w := newWorld(t, redistest.New(t))
+	participant := w.join("jane")
+	w.exec(`insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
+		select workspace_id, mode, 'aaa-' || n, program_id, participant_id, id, created_at from links, generate_series(1, 3) n`)
+	counting := &countingSink{Writer: w.writer}
+	keeper := directory.New(w.store, counting, w.config())
+	if err := keeper.Sync(t.Context(), affiliate.SyncDirectory{Workspace: w.scope.Workspace, Participant: &participant.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if counting.links.Load() != 1 {
+		t.Errorf("one link was written %d times", counting.links.Load())
+	}
+	own, _ := w.code("jane")
+	for _, code := range []string{"aaa-1", "aaa-3"} {
+		if entry, state := w.code(code); state != edge.Found || !entry.Active || string(entry.LinkId) != string(own.GetLinkId()) || len(entry.LinkId) != 16 {
+			t.Errorf("%s: %v, %v", code, entry, state)
+		}
+	}
+	var short string
+	if err := w.db.QueryRow(t.Context(), `select short_key from links`).Scan(&short); err != nil {
+		t.Fatal(err)
+	}
+	if entry, state := edge.NewReader(w.client, time.Now).Link(t.Context(), short); state != edge.Found || entry.ReferralCode != "jane" {
+		t.Errorf("%v, %v", entry, state)
+	}
+}
+
+// countingSink counts the links that are written one by one.
+type countingSink struct {
+	*edge.Writer
+	links atomic.Int64
+}
+
+func (s *countingSink) PutLink(ctx context.Context, version int64, key string, entry *edgev1.LinkEntry) error {
+	s.links.Add(1)
+	return s.Writer.PutLink(ctx, version, key, entry)
+}

@@ -1,0 +1,97 @@
+package directory
+
+import (
+	"iter"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+)
+
+// digestOf is the key under which a public key is looked up. What is no
+// well-formed key cannot be looked up: collectors refuse it by its checksum.
+func digestOf(key affiliate.PublicKeyTarget) (digest [32]byte, ok bool) {
+	parsed, ok := affiliate.ParseKey(key.PublicText)
+	if !ok {
+		return digest, false
+	}
+	return parsed.Digest(), true
+}
+
+func (k *Keeper[R, B]) keyEntry(key affiliate.PublicKeyTarget) *edgev1.PublicKeyEntry {
+	return &edgev1.PublicKeyEntry{
+		WorkspaceId:    key.Scope.Workspace.UUID[:],
+		Mode:           modes[key.Scope.Mode],
+		Revoked:        !key.Live(k.cfg.Now()),
+		ExpiresAtMs:    millis(key.ExpiresAt),
+		AllowedOrigins: key.AllowedOrigins,
+		EnforceOrigins: key.EnforceOrigins,
+	}
+}
+
+var modes = map[affiliate.Mode]edgev1.Mode{
+	affiliate.ModeTest: edgev1.Mode_MODE_TEST,
+	affiliate.ModeLive: edgev1.Mode_MODE_LIVE,
+}
+
+// millis is 0 for an instant that never comes.
+func millis(at *time.Time) int64 {
+	if at == nil {
+		return 0
+	}
+	return at.UnixMilli()
+}
+
+func codeEntry(target affiliate.ReferralTarget) *edgev1.ReferralCodeEntry {
+	entry := &edgev1.ReferralCodeEntry{
+		ProgramId:             target.Program.UUID[:],
+		ParticipantId:         target.Participant.UUID[:],
+		LinkId:                target.Link.ID.UUID[:],
+		Active:                target.Active,
+		AttributionWindowDays: int32(target.WindowDays), //nolint:gosec // at most 365
+		AttributionModel:      string(target.Model),
+	}
+	if d := target.Discount; d != nil {
+		entry.Discount = &edgev1.Discount{
+			PromoCode: d.PromoCode, Type: string(d.Type), Value: d.Value, Currency: d.Currency, ExpiresAtMs: millis(d.ExpiresAt),
+		}
+	}
+	return entry
+}
+
+// eachLink yields one target per link: aliases bring the default link again.
+func eachLink(targets []affiliate.ReferralTarget) iter.Seq[affiliate.ReferralTarget] {
+	return func(yield func(affiliate.ReferralTarget) bool) {
+		seen := make(map[string]struct{}, len(targets))
+		for _, target := range targets {
+			if _, again := seen[target.Link.Key]; again {
+				continue
+			}
+			seen[target.Link.Key] = struct{}{}
+			if !yield(target) {
+				return
+			}
+		}
+	}
+}
+
+func linkEntry(target affiliate.ReferralTarget) *edgev1.LinkEntry {
+	link := target.Link
+	return &edgev1.LinkEntry{
+		WorkspaceId:           target.Scope.Workspace.UUID[:],
+		Mode:                  modes[target.Scope.Mode],
+		ProgramId:             target.Program.UUID[:],
+		ParticipantId:         target.Participant.UUID[:],
+		LinkId:                link.ID.UUID[:],
+		ReferralCode:          link.Code,
+		TargetUrl:             link.TargetURL,
+		Active:                target.Active && link.TargetURL != "",
+		AttributionWindowDays: int32(target.WindowDays), //nolint:gosec // at most 365
+		SubId:                 link.SubID,
+		UtmSource:             link.UTM.Source,
+		UtmMedium:             link.UTM.Medium,
+		UtmCampaign:           link.UTM.Campaign,
+		UtmTerm:               link.UTM.Term,
+		UtmContent:            link.UTM.Content,
+	}
+}

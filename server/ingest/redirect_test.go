@@ -1,0 +1,210 @@
+package ingest_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/collector"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/server/ingest"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/directory"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+// path is the whole way of a click, on real servers.
+type path struct {
+	*testing.T
+	collector *collector.Collector
+	db        *pgx.Conn
+	key       affiliate.Key
+	workspace affiliate.WorkspaceID
+	link      affiliate.LinkID
+}
+
+const shortKey = "Anna000key"
+
+func newPath(t *testing.T) *path {
+	t.Helper()
+	redisURL, databaseURL := redistest.New(t), pgtest.New(t)
+	p := &path{T: t, key: affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)}
+	now := time.Now()
+	p.workspace, p.link = affiliate.NewID[affiliate.Workspace](now), affiliate.NewID[affiliate.Link](now)
+	program, participant := affiliate.NewID[affiliate.Program](now), affiliate.NewID[affiliate.Participant](now)
+	client, err := clickstream.Connect(redisURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	writer := directory.NewWriter(client)
+	batch := writer.Batch()
+	batch.PutPublicKey(1, p.key.Digest(), &edgev1.PublicKeyEntry{
+		WorkspaceId: p.workspace.UUID[:], Mode: edgev1.Mode_MODE_LIVE, AllowedOrigins: []string{"https://shop.example"},
+	})
+	batch.PutReferralCode(1, affiliate.Scope{Workspace: p.workspace, Mode: affiliate.ModeLive}, "anna", &edgev1.ReferralCodeEntry{
+		ProgramId: program.UUID[:], ParticipantId: participant.UUID[:], LinkId: p.link.UUID[:], Active: true, AttributionWindowDays: 30,
+	})
+	batch.PutLink(1, shortKey, &edgev1.LinkEntry{
+		WorkspaceId: p.workspace.UUID[:], Mode: edgev1.Mode_MODE_LIVE, ProgramId: program.UUID[:], ParticipantId: participant.UUID[:], LinkId: p.link.UUID[:],
+		ReferralCode: "anna", TargetUrl: "https://shop.example/p?via=anna&sub_id=s1", Active: true, AttributionWindowDays: 30, SubId: "s1",
+	})
+	if err := batch.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.collector, err = collector.Open(collector.Config{
+		RedisURL: redisURL, CacheRedisURL: redisURL, AllowHTTP: true, Shards: 1, HashKey: make([]byte, 32), LimitTracking: 1000,
+	}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// Run stops what Open opened; it is given nothing to serve.
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := p.collector.Run(ctx, httptest.NewUnstartedServer(nil).Listener, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	store, err := postgres.Open(t.Context(), postgres.Config{URL: databaseURL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	if p.db, err = pgx.Connect(t.Context(), databaseURL); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.db.Close(context.Background()) })
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, name := range []string{"one", "two"} {
+		blocking, err := clickstream.ConnectBlocking(redisURL, 20*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = blocking.Close() })
+		// They keep taking each other's entries.
+		reader := clickstream.NewReader(client, blocking, clickstream.ReaderConfig{Shards: 1, Consumer: name, Block: 20 * time.Millisecond, ClaimIdle: time.Millisecond})
+		ingester := ingest.New(ingest.Config{ClaimEvery: 5 * time.Millisecond, TrimEvery: 10 * time.Millisecond, FirstDelay: time.Millisecond}, ingest.Deps{Reader: reader, Store: store})
+		running.Go(func() { ingester.Run(ctx) })
+	}
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return p
+}
+
+func (p *path) ask(method, target, body string, headers map[string]string) (status int, location string) {
+	p.Helper()
+	r := httptest.NewRequestWithContext(p.Context(), method, target, strings.NewReader(body))
+	r.RemoteAddr = "203.0.113.9:4711"
+	for name, value := range headers {
+		r.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	p.collector.Handler().ServeHTTP(w, r)
+	return w.Code, w.Header().Get("Location")
+}
+
+// stored waits until that many clicks are rows.
+func (p *path) stored(n int) {
+	p.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		var rows int
+		if err := p.db.QueryRow(p.Context(), `select count(*) from clicks`).Scan(&rows); err != nil {
+			p.Fatal(err)
+		}
+		if rows == n {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.Fatalf("%d of %d clicks", rows, n)
+		}
+	}
+}
+
+// row reads a click but for its id and what follows from when it came.
+func (p *path) row(where string, args ...any) map[string]any {
+	p.Helper()
+	rows, err := p.db.Query(p.Context(), `select to_jsonb(c) - '{id,clicked_at,received_at,expires_at,created_at,foreign_origin}'::text[] from clicks c where `+where, args...)
+	if err != nil {
+		p.Fatal(err)
+	}
+	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[map[string]any])
+	if err != nil {
+		p.Fatal(err)
+	}
+	return row
+}
+
+func TestALinksRowIsTheScriptsRow(t *testing.T) {
+	p := newPath(t)
+	status, location := p.ask(http.MethodGet, "/r/"+shortKey+"?utm_source=mail", "", map[string]string{"User-Agent": "agent", "Referer": "https://news.example/a"})
+	target, err := url.Parse(location)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := target.Query().Get(affiliate.ClickIDParam)
+	if status != http.StatusFound || id == "" || target.Host != "shop.example" {
+		t.Fatalf("%d to %s", status, target)
+	}
+	script := map[string]string{"User-Agent": "agent", "X-Public-Key": p.key.Reveal(), "Origin": "https://evil.example"}
+	body := `{"referral_code":"anna","url":"https://shop.example/p","referrer":"https://news.example/","sub_id":"s1","utm":{"source":"mail"}}`
+	if status, _ := p.ask(http.MethodPost, "/v1/clicks", body, script); status != http.StatusCreated {
+		t.Fatal(status)
+	}
+	p.stored(2)
+	link, scripts := p.row(`id = $1`, id), p.row(`id <> $1`, id)
+	if !maps.EqualFunc(link, scripts, func(a, b any) bool { return fmt.Sprint(a) == fmt.Sprint(b) }) {
+		t.Errorf("link   %v\nscript %v", link, scripts)
+	}
+	for column, want := range map[string]any{
+		"workspace_id": p.workspace.String(), "link_id": p.link.String(), "mode": "live", "referral_code": "anna", "sub_id": "s1", "utm_source": "mail",
+		"referrer_domain": "news.example", "landing_url": "https://shop.example/p", "consent": "unknown", "ip_prefix": "203.0.113.0/24",
+	} {
+		if link[column] != want {
+			t.Errorf("%s is %v, want %v", column, link[column], want)
+		}
+	}
+	var foreign []bool
+	if err := p.db.QueryRow(t.Context(), `select array_agg(foreign_origin order by (id = $1) desc) from clicks`, id).Scan(&foreign); err != nil || !slices.Equal(foreign, []bool{false, true}) {
+		t.Errorf("foreign origins %v, %v", foreign, err)
+	}
+}
+
+// Visitors are counted once each, however often their entries are delivered;
+// HEAD and prefetches are none.
+func TestVisitorsAreCountedOnce(t *testing.T) {
+	p := newPath(t)
+	const visitors = 50
+	var group sync.WaitGroup
+	for range visitors {
+		group.Go(func() {
+			p.ask(http.MethodHead, "/r/"+shortKey, "", nil)
+			p.ask(http.MethodGet, "/r/"+shortKey, "", map[string]string{"Sec-Purpose": "prefetch"})
+			if status, _ := p.ask(http.MethodGet, "/r/"+shortKey, "", nil); status != http.StatusFound {
+				t.Error(status)
+			}
+		})
+	}
+	group.Wait()
+	p.stored(visitors)
+	var counted, others int64
+	err := p.db.QueryRow(t.Context(), `select sum(clicks) filter (where link_id = $1), count(*) filter (where link_id is distinct from $1) from stats_deltas`, p.link).Scan(&counted, &others)
+	if err != nil || counted != visitors || others != 0 {
+		t.Errorf("%d counted for the link, %d deltas of others, %v", counted, others, err)
+	}
+}

@@ -1,0 +1,92 @@
+package link
+
+import (
+	"slices"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+func (s *Service) toProto(l affiliate.Link) *affiliatev1.Link {
+	object := l.Object()
+	out := &affiliatev1.Link{
+		Id:             l.ID.String(),
+		ProgramId:      l.Program.String(),
+		ParticipantId:  l.Participant.String(),
+		Code:           l.Code,
+		DestinationUrl: l.Page,
+		Url:            l.URL(),
+		SubId:          object.SubID,
+		Utm: &affiliatev1.Utm{
+			Source: object.UTM.Source, Medium: object.UTM.Medium, Campaign: object.UTM.Campaign,
+			Term: object.UTM.Term, Content: object.UTM.Content,
+		},
+		IsDefault:   l.IsDefault,
+		Clicks:      l.Clicks,
+		Conversions: l.Conversions,
+		CreatedAt:   server.Timestamp(l.CreatedAt),
+		UpdatedAt:   server.Timestamp(l.UpdatedAt),
+	}
+	if l.Destination != nil {
+		out.DestinationUrl = *l.Destination
+	}
+	if s.host != "" {
+		short := s.host + "/r/" + l.ShortKey
+		out.ShortUrl = &short
+	}
+	return out
+}
+
+func (s *Service) answer(l affiliate.Link, err error) (*affiliatev1.Link, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s.toProto(l), nil
+}
+
+func (s *Service) pageOf(links []affiliate.Link, total int64, page affiliate.Page) *affiliatev1.ListLinksResponse {
+	data := make([]*affiliatev1.Link, len(links))
+	for i, l := range links {
+		data[i] = s.toProto(l)
+	}
+	return &affiliatev1.ListLinksResponse{
+		Data: data, Total: total,
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+	}
+}
+
+// patchOf is the update as its mask words it; the mask has been checked. An
+// empty text is none. The path of the campaign parameters as a whole merges what
+// the object holds, or, without an object, clears them all.
+func patchOf(req update) affiliate.LinkPatch {
+	paths, utm := req.GetUpdateMask().GetPaths(), req.GetUtm()
+	text := func(path, value string) affiliate.Change[string] {
+		switch {
+		case !slices.Contains(paths, path):
+			return affiliate.Change[string]{}
+		case value == "":
+			return affiliate.Clear[string]()
+		}
+		return affiliate.Set(value)
+	}
+	whole := slices.Contains(paths, "utm")
+	parameter := func(path, value string) affiliate.Change[string] {
+		if whole && value != "" {
+			return affiliate.Set(value)
+		}
+		return text(path, value)
+	}
+	return affiliate.LinkPatch{
+		Destination: text("destination_url", req.GetDestinationUrl()),
+		SubID:       text("sub_id", req.GetSubId()),
+		UTM: affiliate.UTMPatch{
+			Reset:    whole && utm == nil,
+			Source:   parameter("utm.source", utm.GetSource()),
+			Medium:   parameter("utm.medium", utm.GetMedium()),
+			Campaign: parameter("utm.campaign", utm.GetCampaign()),
+			Term:     parameter("utm.term", utm.GetTerm()),
+			Content:  parameter("utm.content", utm.GetContent()),
+		},
+	}
+}

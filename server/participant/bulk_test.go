@@ -1,0 +1,181 @@
+package participant_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/participant"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+func (w *world) bulk(ctx context.Context, verb, program string, ids ...string) (*affiliatev1.BulkParticipantsResponse, error) {
+	if verb == "approve" {
+		return w.service.BulkApproveParticipants(ctx, &affiliatev1.BulkApproveParticipantsRequest{ProgramId: program, ParticipantIds: ids})
+	}
+	return w.service.BulkRejectParticipants(ctx, &affiliatev1.BulkRejectParticipantsRequest{ProgramId: program, ParticipantIds: ids, Reason: proto.String("spam")})
+}
+
+func TestBulkMovesEachOnItsOwn(t *testing.T) {
+	w := newWorld(t)
+	owner := w.asMerchant(affiliate.RoleOwner)
+	pending, also := w.applied("Ada").Id, w.applied("Bob").Id
+	approved, erased := w.applied("Cyd").Id, w.applied("Dan").Id
+	if _, err := w.do(owner, "approve", w.program.String(), approved, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(`update participants set erased_at = $1 where id = $2`, w.now, erased)
+	own := w.program
+	w.program = w.newProgram()
+	elsewhere := w.applied("Eve").Id
+	w.program = own
+	unknown := affiliate.NewID[affiliate.Participant](w.now).String()
+
+	got, err := w.bulk(owner, "reject", own.String(), unknown, pending, approved, strings.ToUpper(pending), erased, elsewhere, also, unknown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := func(id string, status affiliatev1.ParticipantStatus, code int32, reason, message string) *affiliatev1.BulkParticipantResult {
+		if reason == "" {
+			return &affiliatev1.BulkParticipantResult{ParticipantId: id, Success: true, StatusCode: 200, Status: status}
+		}
+		return &affiliatev1.BulkParticipantResult{ParticipantId: id, StatusCode: code, Status: status, Code: &reason, Message: &message}
+	}
+	none, rejected := affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_UNSPECIFIED, affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_REJECTED
+	want := &affiliatev1.BulkParticipantsResponse{
+		Summary: &affiliatev1.BulkSummary{Total: 6, Succeeded: 2, Failed: 4},
+		Results: []*affiliatev1.BulkParticipantResult{
+			item(unknown, none, 404, "NOT_FOUND", server.Sentence(affiliate.ReasonNotFound)),
+			item(pending, rejected, 200, "", ""),
+			item(approved, affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED, 409, "PARTICIPANT_STATE_INVALID", server.Sentence(affiliate.ReasonParticipantState)),
+			item(erased, affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_PENDING, 409, "PARTICIPANT_ERASED", server.Sentence(affiliate.ReasonParticipantErased)),
+			item(elsewhere, none, 404, "NOT_FOUND", server.Sentence(affiliate.ReasonNotFound)),
+			item(also, rejected, 200, "", ""),
+		},
+	}
+	if !proto.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if w.get(pending).GetRejectionReason() != "spam" || w.count(`select count(*) from events where type = 'participant.rejected'`) != 2 ||
+		w.count(`select count(*) from audit_log where action = 'participant.reject'`) != 2 {
+		t.Error("the moves were not written down once each")
+	}
+	if got, err := w.bulk(owner, "approve", own.String(), pending, also); err != nil || got.Summary.Succeeded != 2 || got.Summary.Failed != 0 {
+		t.Errorf("all of them: %v, %v", got, err)
+	}
+	w.checkCounts()
+}
+
+func TestBulkOfNothingOfOnesOwnFailsAltogether(t *testing.T) {
+	w := newWorld(t)
+	p := w.applied("Jane")
+	as := func(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
+		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.MerchantToken, User: w.user, Workspace: workspace, Role: affiliate.RoleOwner, Mode: mode})
+	}
+	owner := w.asMerchant(affiliate.RoleOwner)
+	before := w.row(p.Id)
+	for name, tc := range map[string]struct {
+		ctx     context.Context
+		program string
+	}{
+		"another mode":      {as(w.workspace, affiliate.ModeTest), p.ProgramId},
+		"another workspace": {as(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive), p.ProgramId},
+		"another programme": {owner, w.newProgram().String()},
+		"an unknown one":    {owner, affiliate.NewID[affiliate.Program](w.now).String()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, verb := range []string{"approve", "reject"} {
+				if _, err := w.bulk(tc.ctx, verb, tc.program, p.Id); err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
+					t.Errorf("%s: %v", verb, err)
+				}
+			}
+		})
+	}
+	_, err := w.bulk(owner, "approve", "42", p.Id)
+	expect(t, err, affiliate.ReasonNotFound)
+	if w.row(p.Id) != before {
+		t.Error("moved from elsewhere")
+	}
+}
+
+// unlucky has an accident with one participant.
+type unlucky struct {
+	*postgres.Store
+	with string
+}
+
+var errAccident = errors.New("the database is on fire")
+
+func (u unlucky) MoveParticipant(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
+	move affiliate.ParticipantMove, reason *string, at time.Time, by affiliate.Actor,
+) (affiliate.Participant, error) {
+	if id.String() == u.with {
+		return affiliate.Participant{}, errAccident
+	}
+	return u.Store.MoveParticipant(ctx, scope, program, id, move, reason, at, by)
+}
+
+func TestAnAccidentEndsABulkRequest(t *testing.T) {
+	w := newWorld(t)
+	ids := []string{w.applied("Ada").Id, w.applied("Bob").Id, w.applied("Cyd").Id}
+	service := participant.New(unlucky{w.store, ids[1]}, func() time.Time { return w.now })
+	req := &affiliatev1.BulkApproveParticipantsRequest{ProgramId: w.program.String(), ParticipantIds: ids}
+	if _, err := service.BulkApproveParticipants(w.asMerchant(affiliate.RoleOwner), req); !errors.Is(err, errAccident) {
+		t.Fatalf("got %v", err)
+	}
+	got, err := w.service.BulkApproveParticipants(w.asMerchant(affiliate.RoleOwner), req)
+	if err != nil || got.Results[0].GetCode() != string(affiliate.ReasonParticipantState) || !got.Results[1].Success || !got.Results[2].Success {
+		t.Errorf("again: %v, %v", got, err)
+	}
+}
+
+func TestParallelMovesKeepTheCountsTrue(t *testing.T) {
+	w := newWorld(t)
+	owner := w.asMerchant(affiliate.RoleOwner)
+	ids := make([]string, 12)
+	for i := range ids {
+		ids[i] = w.applied("Jane").Id
+	}
+	late := make([]affiliate.UserID, 8)
+	for i := range late {
+		late[i] = w.partner("John")
+	}
+	var wg sync.WaitGroup
+	for _, partner := range late {
+		wg.Go(func() {
+			for range 12 {
+				// What is refused is as good as what is not: the outcome is what counts.
+				_, err := w.do(owner, verbs[rand.IntN(len(verbs))], w.program.String(), ids[rand.IntN(len(ids))], nil)
+				if err != nil && !errors.Is(err, affiliate.Refuse(affiliate.ReasonParticipantState)) {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Go(func() {
+			if _, err := w.bulk(owner, "approve", w.program.String(), ids...); err != nil && err.Error() != string(affiliate.ReasonBulkAllFailed) {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			if _, err := w.apply(partner, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	w.checkCounts()
+	moves := w.count(`select count(*) from audit_log where resource_type = 'participant' and action <> 'participant.apply'`)
+	if told := w.count(`select count(*) from events where type <> 'participant.applied'`); moves == 0 || told != moves {
+		t.Errorf("%d moves, %d events", moves, told)
+	}
+}

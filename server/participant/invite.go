@@ -1,0 +1,106 @@
+package participant
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// InviteParticipant invites an address; the answer alone has the token.
+func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.InviteParticipantRequest) (*affiliatev1.CreatedParticipantInvite, error) {
+	program, err := programID(req)
+	if err != nil {
+		return nil, err
+	}
+	caller, at := server.PrincipalFrom(ctx), s.at()
+	token, digest := affiliate.NewInviteToken()
+	invite := affiliate.ParticipantInvite{
+		Invite: affiliate.Invite{
+			ID: affiliate.NewID[affiliate.Invite](at), Email: strings.ToLower(req.GetEmail()), InvitedBy: caller.User,
+			CreatedAt: at, ExpiresAt: at.Add(affiliate.InviteLife),
+		},
+		Scope:        caller.Scope(),
+		Program:      program,
+		ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
+	}
+	if group, ok := affiliate.ParseID[affiliate.Group](req.GetGroupId()); ok {
+		invite.Group = &group
+	}
+	if err := s.store.InviteParticipant(ctx, invite, digest, server.ActorFrom(ctx)); err != nil {
+		return nil, err
+	}
+	shown := inviteToProto(invite, caller.Role)
+	return &affiliatev1.CreatedParticipantInvite{
+		Id: shown.Id, ProgramId: shown.ProgramId, Email: shown.Email, GroupId: shown.GroupId, ReferralCode: shown.ReferralCode,
+		InvitedBy: shown.InvitedBy, CreatedAt: shown.CreatedAt, ExpiresAt: shown.ExpiresAt, Token: token,
+	}, nil
+}
+
+// ListParticipantInvites pages through what can still be accepted, newest first.
+func (s *Service) ListParticipantInvites(ctx context.Context, req *affiliatev1.ListParticipantInvitesRequest) (*affiliatev1.ListParticipantInvitesResponse, error) {
+	program, err := programID(req)
+	if err != nil {
+		return nil, err
+	}
+	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
+	invites, total, err := s.store.ListParticipantInvites(ctx, caller.Scope(), program, s.at(), page)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]*affiliatev1.ParticipantInvite, len(invites))
+	for i, invite := range invites {
+		data[i] = inviteToProto(invite, caller.Role)
+	}
+	return &affiliatev1.ListParticipantInvitesResponse{
+		Data: data, Total: total,
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+	}, nil
+}
+
+// RevokeParticipantInvite ends an invitation.
+func (s *Service) RevokeParticipantInvite(ctx context.Context, req *affiliatev1.RevokeParticipantInviteRequest) (*affiliatev1.RevokeParticipantInviteResponse, error) {
+	program, err := programID(req)
+	if err != nil {
+		return nil, err
+	}
+	id, ok := affiliate.ParseID[affiliate.Invite](req.GetInviteId())
+	if !ok {
+		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	err = s.store.RevokeParticipantInvite(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.at(), server.ActorFrom(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.RevokeParticipantInviteResponse{}, nil
+}
+
+// AcceptParticipantInvite joins the programme of an invitation in the mode that
+// X-Mode says.
+func (s *Service) AcceptParticipantInvite(ctx context.Context, req *affiliatev1.AcceptParticipantInviteRequest) (*affiliatev1.Participant, error) {
+	caller := server.PrincipalFrom(ctx)
+	digest := affiliate.DigestInviteToken(req.GetToken())
+	p, err := s.store.AcceptParticipantInvite(ctx, digest, caller.Mode, caller.User, req.GetAcceptTerms(), s.at(), server.ActorFrom(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return toPartner(p), nil
+}
+
+func inviteToProto(i affiliate.ParticipantInvite, role affiliate.Role) *affiliatev1.ParticipantInvite {
+	out := &affiliatev1.ParticipantInvite{
+		Id:        i.ID.String(),
+		ProgramId: i.Program.String(),
+		Email:     emailFor(role, i.Email),
+		GroupId:   server.Optional(i.Group),
+		InvitedBy: i.InvitedBy.String(),
+		CreatedAt: server.Timestamp(i.CreatedAt),
+		ExpiresAt: server.Timestamp(i.ExpiresAt),
+	}
+	if i.ReferralCode != "" {
+		out.ReferralCode = &i.ReferralCode
+	}
+	return out
+}

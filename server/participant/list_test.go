@@ -1,0 +1,202 @@
+package participant_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+func (w *world) get(id string) *affiliatev1.Participant {
+	w.t.Helper()
+	p, err := w.service.GetParticipant(w.asMerchant(affiliate.RoleOwner), &affiliatev1.GetParticipantRequest{ProgramId: w.program.String(), ParticipantId: id})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// names lists the world's programme and gives the partners' names in order.
+func (w *world) names(role affiliate.Role, req *affiliatev1.ListParticipantsRequest) (names []string, total int64) {
+	w.t.Helper()
+	req.ProgramId = w.program.String()
+	if wrong := w.service.Check(req); len(wrong) > 0 {
+		w.t.Fatal(wrong.Err())
+	}
+	list, err := w.service.ListParticipants(w.asMerchant(role), req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	names = []string{}
+	for _, p := range list.Data {
+		names = append(names, p.PartnerName)
+	}
+	return names, list.Total
+}
+
+func (w *world) group(program affiliate.ProgramID) affiliate.GroupID {
+	w.t.Helper()
+	id := affiliate.NewID[affiliate.Group](w.now)
+	w.exec(`insert into groups (workspace_id, id, program_id, name, rate_bps, created_at, updated_at) values ($1, $2, $3, gen_random_uuid()::text, 1000, $4, $4)`,
+		w.workspace, id, program, w.now)
+	return id
+}
+
+// What a row shows is the sums, what is not folded into them yet, and what is
+// owed, each in the programme's currency; every answer shows the same.
+func TestStatsAreExactAtAnyTime(t *testing.T) {
+	w := newWorld(t)
+	p, other := w.applied("Jane"), w.applied("John")
+	w.exec(`update participant_totals set clicks = 10, conversions = 3, revenue_cents = 5000, commission_cents = 500 where participant_id = $1`, p.Id)
+	delta := func(participant, currency string, clicks, conversions, revenue, commission int64) {
+		w.exec(`
+			insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, hour, currency, clicks, conversions, revenue_cents, commission_cents)
+			values ($1, gen_random_uuid(), 'live', $2, $3, $4, $5, $6, $7, $8, $9)`,
+			w.workspace, w.program, participant, w.now, currency, clicks, conversions, revenue, commission)
+	}
+	delta(p.Id, "", 2, 0, 0, 0)
+	delta(p.Id, "EUR", 0, 1, 700, 70)
+	delta(p.Id, "EUR", 0, 0, -200, -20)
+	delta(p.Id, "USD", 0, 1, 9000, 900)
+	delta(other.Id, "EUR", 1, 1, 1, 1)
+	commission := func(participant, status, currency string, cents int64) {
+		w.exec(`
+			insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
+				external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents,
+				currency, base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status,
+				rule_snapshot, version, created_at, updated_at)
+			select workspace_id, gen_random_uuid(), mode, program_id, id, partner_id, gen_random_uuid(), gen_random_uuid(),
+				gen_random_uuid()::text, $2, 'percentage', 'purchase', 2000, $4, $4, $3, 1, 1, 'EUR', false, '{}', 'none', '{}', 1, $5, $5
+			from participants where id = $1`, participant, status, currency, cents, w.now)
+	}
+	w.exec(`set session_replication_role = replica`) // conversions do not matter here
+	commission(p.Id, "approved", "EUR", 300)
+	commission(p.Id, "approved", "EUR", 40)
+	commission(p.Id, "approved", "USD", 5)
+	commission(p.Id, "pending", "EUR", 6)
+	commission(p.Id, "paid", "EUR", 7)
+	commission(other.Id, "approved", "EUR", 8)
+	w.exec(`set session_replication_role = origin`)
+
+	check := func(what string, got *affiliatev1.Participant) {
+		t.Helper()
+		if got.Clicks != 12 || got.Conversions != 5 || got.RevenueCents != 5500 || got.CommissionCents != 550 || got.BalanceCents != 340 {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+	check("detail", w.get(p.Id))
+	list, err := w.service.ListParticipants(w.asMerchant(affiliate.RoleViewer), &affiliatev1.ListParticipantsRequest{ProgramId: p.ProgramId, SortBy: proto.String("clicks")})
+	if err != nil || list.Data[0].Id != p.Id {
+		t.Fatalf("%v, %v", list, err)
+	}
+	check("list", list.Data[0])
+	moved, err := w.do(w.asMerchant(affiliate.RoleOwner), "approve", p.ProgramId, p.Id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("move", moved)
+	patched, err := w.update(p.Id, &affiliatev1.UpdateParticipantRequest{Note: proto.String("N")}, "note")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("patch", patched)
+}
+
+func TestListFiltersSearchesAndSorts(t *testing.T) {
+	w := newWorld(t)
+	ids := map[string]string{}
+	for i, name := range []string{"Ada", "Bob", "bobby", "Cy_d", "Eve"} {
+		w.now = w.now.Add(time.Second)
+		p := w.applied(name)
+		ids[name] = p.Id
+		w.exec(`update participant_totals set clicks = $2, conversions = $3, revenue_cents = $4, commission_cents = $5 where participant_id = $1`,
+			p.Id, i, (i*2)%5, (i*3)%5, (i*4)%5)
+		w.exec(`update participants set partner_email = $2 where id = $1`, p.Id, fmt.Sprintf("Mail%d@%s.example", i, name))
+	}
+	// The same names elsewhere: another programme, another mode.
+	own, group := w.program, w.group(w.program)
+	w.program = w.newProgram()
+	elsewhere := w.group(w.program)
+	for _, name := range []string{"Ada", "Bob"} {
+		w.applied(name)
+	}
+	w.program = own
+	for _, name := range []string{"Bob", "Eve"} {
+		if _, err := w.update(ids[name], &affiliatev1.UpdateParticipantRequest{GroupId: proto.String(group.String())}, "group_id"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.update(ids["Ada"], &affiliatev1.UpdateParticipantRequest{ReferralCode: "Zeta-1"}, "referral_code"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"Bob", "Cy_d"} {
+		if _, err := w.do(w.asMerchant(affiliate.RoleOwner), "approve", own.String(), ids[name], nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	approved := affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED
+	asc, desc := affiliatev1.SortOrder_SORT_ORDER_ASC, affiliatev1.SortOrder_SORT_ORDER_DESC
+	type request = affiliatev1.ListParticipantsRequest
+	for name, tc := range map[string]struct {
+		req  *request
+		want []string
+	}{
+		"all":                     {&request{}, []string{"Eve", "Cy_d", "bobby", "Bob", "Ada"}},
+		"oldest":                  {&request{SortOrder: asc}, []string{"Ada", "Bob", "bobby", "Cy_d", "Eve"}},
+		"by name, down":           {&request{SortBy: proto.String("partnerName"), SortOrder: desc}, []string{"Eve", "Cy_d", "bobby", "Bob", "Ada"}},
+		"by name, up":             {&request{SortBy: proto.String("partnerName"), SortOrder: asc}, []string{"Ada", "Bob", "bobby", "Cy_d", "Eve"}},
+		"by clicks":               {&request{SortBy: proto.String("clicks"), SortOrder: asc}, []string{"Ada", "Bob", "bobby", "Cy_d", "Eve"}},
+		"by conversions":          {&request{SortBy: proto.String("conversions")}, []string{"bobby", "Eve", "Bob", "Cy_d", "Ada"}},
+		"by revenue":              {&request{SortBy: proto.String("revenueCents")}, []string{"Cy_d", "Bob", "Eve", "bobby", "Ada"}},
+		"by commission":           {&request{SortBy: proto.String("commissionCents")}, []string{"Bob", "bobby", "Cy_d", "Eve", "Ada"}},
+		"a status":                {&request{Status: approved}, []string{"Cy_d", "Bob"}},
+		"a status by commission":  {&request{Status: approved, SortBy: proto.String("commissionCents")}, []string{"Bob", "Cy_d"}},
+		"a group":                 {&request{GroupId: proto.String(group.String())}, []string{"Eve", "Bob"}},
+		"a group and a status":    {&request{GroupId: proto.String(group.String()), Status: approved}, []string{"Bob"}},
+		"another's group":         {&request{GroupId: proto.String(elsewhere.String())}, []string{}},
+		"an unknown group":        {&request{GroupId: proto.String(affiliate.NewID[affiliate.Group](w.now).String())}, []string{}},
+		"a name":                  {&request{Search: proto.String("BOB")}, []string{"bobby", "Bob"}},
+		"a name, sorted":          {&request{Search: proto.String("bob"), SortBy: proto.String("clicks"), SortOrder: asc}, []string{"Bob", "bobby"}},
+		"a name and a status":     {&request{Search: proto.String("bob"), Status: approved}, []string{"Bob"}},
+		"a name and a group":      {&request{Search: proto.String("bob"), GroupId: proto.String(group.String())}, []string{"Bob"}},
+		"an address":              {&request{Search: proto.String("mail4@")}, []string{"Eve"}},
+		"a code":                  {&request{Search: proto.String("ZETA")}, []string{"Ada"}},
+		"a code that is an alias": {&request{Search: proto.String("ada")}, []string{"Ada"}},
+		"an id":                   {&request{Search: proto.String(ids["Eve"])}, []string{"Eve"}},
+		"no wildcards":            {&request{Search: proto.String("cy%")}, []string{}},
+		"nor single ones":         {&request{Search: proto.String("b_b")}, []string{}},
+		"nothing":                 {&request{Search: proto.String("nobody")}, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, total := w.names(affiliate.RoleManager, tc.req)
+			if !slices.Equal(got, tc.want) || total != int64(len(tc.want)) {
+				t.Errorf("%v of %d, want %v", got, total, tc.want)
+			}
+		})
+	}
+	if got, total := w.names(affiliate.RoleViewer, &request{Search: proto.String("mail")}); len(got) != 0 || total != 0 {
+		t.Errorf("a viewer finds %v by an address", got)
+	}
+	if got, _ := w.names(affiliate.RoleViewer, &request{Search: proto.String("bob")}); len(got) != 2 {
+		t.Errorf("a viewer finds %v by a name", got)
+	}
+	if got, total := w.names(affiliate.RoleManager, &request{Search: proto.String("mail"), Page: proto.Int32(2), PageSize: proto.Int32(3)}); !slices.Equal(got, []string{"Bob", "Ada"}) || total != 5 {
+		t.Errorf("the second page has %v of %d", got, total)
+	}
+
+	// A programme of the other mode, and another workspace, list and find nothing.
+	for _, elsewhere := range []server.Principal{
+		{Workspace: w.workspace, Mode: affiliate.ModeTest},
+		{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive},
+	} {
+		elsewhere.Kind, elsewhere.User, elsewhere.Role = server.MerchantToken, w.user, affiliate.RoleOwner
+		_, err := w.service.ListParticipants(server.WithPrincipal(t.Context(), elsewhere), &request{ProgramId: own.String(), Search: proto.String("bob")})
+		expect(t, err, affiliate.ReasonNotFound)
+	}
+}

@@ -1,0 +1,372 @@
+package participant_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+func (w *world) update(id string, req *affiliatev1.UpdateParticipantRequest, paths ...string) (*affiliatev1.Participant, error) {
+	w.t.Helper()
+	return w.updateAs(w.asMerchant(affiliate.RoleManager), w.program.String(), id, req, paths...)
+}
+
+func (w *world) updateAs(ctx context.Context, program, id string, req *affiliatev1.UpdateParticipantRequest, paths ...string) (*affiliatev1.Participant, error) {
+	w.t.Helper()
+	req.ProgramId, req.ParticipantId, req.UpdateMask = program, id, &fieldmaskpb.FieldMask{Paths: paths}
+	if wrong := w.service.Check(req); len(wrong) > 0 {
+		return nil, wrong.Err()
+	}
+	return w.service.UpdateParticipant(ctx, req)
+}
+
+// row is everything the database holds of a participant.
+func (w *world) row(id string) (text string) {
+	w.t.Helper()
+	if err := w.db.QueryRow(w.t.Context(), `select t::text from participants t where id = $1`, id).Scan(&text); err != nil {
+		w.t.Fatal(err)
+	}
+	return text
+}
+
+func expectInvalid(t *testing.T, err error, field string) {
+	t.Helper()
+	for _, v := range refused(t, err, affiliate.ReasonValidation).Violations {
+		if v.Field == field {
+			return
+		}
+	}
+	t.Fatalf("%v does not name %s", err, field)
+}
+
+func rate(percentage float64) *affiliatev1.CommissionRate {
+	return &affiliatev1.CommissionRate{Percentage: &percentage}
+}
+
+type update = affiliatev1.UpdateParticipantRequest
+
+func TestUpdateChangesWhatItsMaskNames(t *testing.T) {
+	w := newWorld(t)
+	id := w.applied("Jane").Id
+	group := w.group(w.program).String()
+	full := &update{
+		Note: proto.String("calls back"), Tags: []string{" vip ", "blog", "vip"}, GroupId: &group,
+		CommissionOverride: rate(12.5), ReferralCode: "Summer",
+	}
+	p, err := w.update(id, proto.Clone(full).(*update), "note")
+	if err != nil || p.GetNote() != "calls back" || len(p.Tags) != 0 || p.GroupId != nil || p.CommissionOverride != nil || p.ReferralCode != "jane" {
+		t.Fatalf("only the note: %v, %v", p, err)
+	}
+	w.now = w.now.Add(time.Second)
+	p, err = w.update(id, proto.Clone(full).(*update), "tags", "group_id", "commission_override.percentage", "referral_code")
+	if err != nil || p.GetNote() != "calls back" || !slices.Equal(p.Tags, []string{"vip", "blog"}) || p.GetGroupId() != group ||
+		p.CommissionOverride.GetPercentage() != 12.5 || p.CommissionOverride.FlatAmountCents != nil || p.ReferralCode != "summer" ||
+		!p.UpdatedAt.AsTime().Equal(w.now.Truncate(time.Millisecond)) {
+		t.Fatalf("the rest: %v, %v", p, err)
+	}
+	if !proto.Equal(w.get(id), p) {
+		t.Errorf("read %v\nnot %v", w.get(id), p)
+	}
+	// Whatever part the mask names, the override is replaced as a whole.
+	if p, err = w.update(id, &update{CommissionOverride: &affiliatev1.CommissionRate{FlatAmountCents: proto.Int64(500)}}, "commission_override.flat_amount_cents"); err != nil ||
+		p.CommissionOverride.GetFlatAmountCents() != 500 || p.CommissionOverride.Percentage != nil {
+		t.Fatalf("a flat override: %v, %v", p, err)
+	}
+	if n := w.count(`select version from participants where id = $1`, id); n != 4 {
+		t.Errorf("version %d", n)
+	}
+
+	// Saying it again leaves no trace.
+	lines, jobs := w.count(`select count(*) from audit_log`), w.count(`select count(*) from river.river_job`)
+	before := w.row(id)
+	w.now = w.now.Add(time.Second)
+	if _, err := w.update(id, &update{Note: proto.String("calls back"), Tags: []string{"vip", "blog"}, ReferralCode: "SUMMER"}, "note", "tags", "referral_code"); err != nil {
+		t.Fatal(err)
+	}
+	if w.row(id) != before || w.count(`select count(*) from audit_log`) != lines || w.count(`select count(*) from river.river_job`) != jobs {
+		t.Error("a patch that changes nothing left a trace")
+	}
+
+	p, err = w.update(id, &update{}, "note", "tags", "group_id", "commission_override")
+	if err != nil || p.Note != nil || len(p.Tags) != 0 || p.GroupId != nil || p.CommissionOverride != nil || p.ReferralCode != "summer" {
+		t.Fatalf("cleared: %v, %v", p, err)
+	}
+	var was, is string
+	err = w.db.QueryRow(t.Context(), `
+		select before::text, after::text from audit_log
+		where action = 'participant.update' and resource_id = $1 and actor = $2 order by at desc, id desc limit 1`, id, w.user.String()).Scan(&was, &is)
+	if err != nil || was != `{"note": "calls back", "tags": ["vip", "blog"], "group_id": "`+group+`", "commission_override": {"flat_amount_cents": 500}}` ||
+		is != `{"note": null, "tags": [], "group_id": null, "commission_override": null}` {
+		t.Errorf("audit log: %s → %s, %v", was, is, err)
+	}
+	if got := w.events(); !slices.Equal(got, []string{"link.updated", "participant.applied"}) {
+		t.Errorf("events %v", got)
+	}
+}
+
+func TestUpdateRefusesWhatIsNoPatch(t *testing.T) {
+	w := newWorld(t)
+	id := w.applied("Jane").Id
+	other := w.newProgram()
+	foreign, unknown := w.group(other).String(), affiliate.NewID[affiliate.Group](w.now).String()
+	both := rate(1)
+	both.FlatAmountCents = proto.Int64(1)
+	before := w.row(id)
+	for name, tc := range map[string]struct {
+		req   *update
+		paths []string
+		field string
+	}{
+		"an unknown path":           {&update{}, []string{"status"}, "update_mask"},
+		"no mask":                   {&update{Note: proto.String("x")}, nil, "update_mask"},
+		"an empty tag":              {&update{Tags: []string{"a", " "}}, []string{"tags"}, "tags[1]"},
+		"another programme's group": {&update{GroupId: &foreign}, []string{"group_id"}, "group_id"},
+		"an unknown group":          {&update{GroupId: &unknown}, []string{"group_id"}, "group_id"},
+		"two rates":                 {&update{CommissionOverride: both}, []string{"commission_override.percentage", "commission_override.flat_amount_cents"}, "commission_override.flat_amount_cents"},
+		"no rate":                   {&update{CommissionOverride: &affiliatev1.CommissionRate{}}, []string{"commission_override"}, "commission_override.percentage"},
+		"a part of no rate":         {&update{}, []string{"commission_override.percentage"}, "commission_override.percentage"},
+		"three decimals":            {&update{CommissionOverride: rate(1.234)}, []string{"commission_override.percentage"}, "commission_override.percentage"},
+		"no code":                   {&update{}, []string{"referral_code"}, "referral_code"},
+		"a reserved code":           {&update{ReferralCode: "Google"}, []string{"referral_code"}, "referral_code"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := w.update(id, tc.req, tc.paths...)
+			expectInvalid(t, err, tc.field)
+		})
+	}
+	if w.row(id) != before {
+		t.Error("a refused patch changed something")
+	}
+}
+
+func TestReplacedCodesStayTaken(t *testing.T) {
+	w := newWorld(t)
+	jane, john := w.applied("Jane"), w.applied("John")
+	code := func(id, code string) (*affiliatev1.Participant, error) {
+		w.now = w.now.Add(time.Second)
+		return w.update(id, &update{ReferralCode: code}, "referral_code")
+	}
+	if p, err := code(jane.Id, "Summer"); err != nil || p.ReferralCode != "summer" {
+		t.Fatalf("%v, %v", p, err)
+	}
+	// Both codes lead to the default link, which has the new one.
+	if w.count(`
+		select count(*) from referral_codes r join links l on l.id = r.link_id
+		where r.participant_id = $1 and l.is_default and l.participant_id = $1 and l.code = 'summer' and l.version = 2 and r.code in ('jane', 'summer')`, jane.Id) != 2 {
+		t.Error("the codes do not lead to the default link")
+	}
+	if n := w.count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, jane.Id); n != 2 {
+		t.Errorf("%d jobs for the edge directory", n)
+	}
+	var old, current, link string
+	err := w.db.QueryRow(t.Context(), `
+		select convert_from(body, 'UTF8')::jsonb #>> '{data,previous_attributes,code}', convert_from(body, 'UTF8')::jsonb #>> '{data,object,code}',
+			convert_from(body, 'UTF8')::jsonb #>> '{data,object,id}'
+		from events where type = 'link.updated'`).Scan(&old, &current, &link)
+	if err != nil || old != "jane" || current != "summer" || w.count(`select count(*) from links where id = $1 and participant_id = $2`, link, jane.Id) != 1 {
+		t.Errorf("event of %s: %s → %s, %v", link, old, current, err)
+	}
+
+	_, err = code(john.Id, "JANE")
+	expect(t, err, affiliate.ReasonReferralCodeTaken)
+	_, err = code(john.Id, "summer")
+	expect(t, err, affiliate.ReasonReferralCodeTaken)
+	_, err = w.apply(w.partner("Jim"), func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("jane") })
+	expect(t, err, affiliate.ReasonReferralCodeTaken)
+	if got := w.get(john.Id); got.ReferralCode != "john" || !proto.Equal(got, john) {
+		t.Errorf("a refused code changed %v", got)
+	}
+	if p, err := code(jane.Id, "jane"); err != nil || p.ReferralCode != "jane" {
+		t.Errorf("taking an old one back: %v, %v", p, err)
+	}
+	// A code of another link of one's own is no alias.
+	w.exec(`
+		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
+		values ($1, 'live', 'page', $2, $3, gen_random_uuid(), $4)`, w.workspace, w.program, jane.Id, w.now)
+	_, err = code(jane.Id, "page")
+	expect(t, err, affiliate.ReasonReferralCodeTaken)
+	if w.count(`select count(*) from referral_codes where participant_id = $1`, jane.Id) != 3 ||
+		w.count(`select count(*) from links where participant_id = $1 and code = 'jane' and version = 3`, jane.Id) != 1 {
+		t.Error("codes were lost, or the link has another")
+	}
+}
+
+func TestOfParallelCodeChangesForOneCodeOneWins(t *testing.T) {
+	w := newWorld(t)
+	ids := make([]string, 40)
+	for i := range ids {
+		ids[i] = w.applied("Jane").Id
+	}
+	w.oneOf(len(ids), func(i int) error {
+		_, err := w.update(ids[i], &update{ReferralCode: "summer"}, "referral_code")
+		return err
+	}, affiliate.ReasonReferralCodeTaken)
+	if w.count(`select count(*) from participants where referral_code = 'summer'`) != 1 || w.count(`select count(*) from links where code = 'summer'`) != 1 ||
+		w.count(`select count(*) from events where type = 'link.updated'`) != 1 || w.count(`select count(*) from audit_log where action = 'participant.update'`) != 1 {
+		t.Error("the losers left something")
+	}
+}
+
+// An assignment waits for a deletion of the group that is under way, and is
+// refused when that happens.
+func TestAssigningAGroupWaitsForItsDeletion(t *testing.T) {
+	w := newWorld(t)
+	id := w.applied("Jane").Id
+	for _, deleted := range []bool{false, true} {
+		group := w.group(w.program).String()
+		deletion, err := w.db.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := deletion.Exec(t.Context(), `delete from groups where id = $1`, group); err != nil {
+			t.Fatal(err)
+		}
+		result := make(chan error, 1)
+		go func() {
+			_, err := w.service.UpdateParticipant(w.asMerchant(affiliate.RoleOwner), &update{
+				ProgramId: w.program.String(), ParticipantId: id, GroupId: &group, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"group_id"}},
+			})
+			result <- err
+		}()
+		for waiting := 0; waiting == 0; {
+			if err := deletion.QueryRow(t.Context(), `select count(*) from pg_locks where not granted`).Scan(&waiting); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if deleted {
+			if err := deletion.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			expectInvalid(t, <-result, "group_id")
+			continue
+		}
+		if err := deletion.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAGroupIsNeverDeletedFromUnderAParticipant(t *testing.T) {
+	w := newWorld(t)
+	id := w.applied("Jane").Id
+	for range 20 {
+		group := w.group(w.program).String()
+		var assigned, deleted error
+		var wg sync.WaitGroup
+		wg.Go(func() { _, assigned = w.update(id, &update{GroupId: &group}, "group_id") })
+		wg.Go(func() { _, deleted = w.db.Exec(t.Context(), `delete from groups where id = $1`, group) })
+		wg.Wait()
+		if (assigned == nil) == (deleted == nil) {
+			t.Fatalf("assigned: %v, deleted: %v", assigned, deleted)
+		}
+		if assigned != nil {
+			expectInvalid(t, assigned, "group_id")
+		}
+	}
+}
+
+func TestErasedParticipantsAreFrozen(t *testing.T) {
+	w := newWorld(t)
+	id, group := w.applied("Jane").Id, w.group(w.program).String()
+	owner := w.asMerchant(affiliate.RoleOwner)
+	w.exec(`update participants set erased_at = $1`, w.now)
+	for _, status := range []string{"pending", "approved", "rejected", "suspended"} {
+		w.exec(`update participants set status = $1`, status)
+		before, lines, events := w.row(id), w.count(`select count(*) from audit_log`), len(w.events())
+		for path, req := range map[string]*update{
+			"note": {Note: proto.String("x")}, "tags": {Tags: []string{"x"}}, "group_id": {GroupId: &group},
+			"commission_override": {CommissionOverride: rate(1)}, "referral_code": {ReferralCode: "fresh"},
+		} {
+			_, err := w.update(id, req, path)
+			expect(t, err, affiliate.ReasonParticipantErased)
+		}
+		_, err := w.update(id, &update{}, "note")
+		expect(t, err, affiliate.ReasonParticipantErased)
+		for _, verb := range verbs {
+			_, err := w.do(owner, verb, w.program.String(), id, nil)
+			expect(t, err, affiliate.ReasonParticipantErased)
+		}
+		for _, verb := range []string{"approve", "reject"} {
+			if _, err := w.bulk(owner, verb, w.program.String(), id); err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
+				t.Errorf("bulk %s: %v", verb, err)
+			}
+		}
+		if w.row(id) != before || w.count(`select count(*) from audit_log`) != lines || len(w.events()) != events {
+			t.Errorf("a %s one was changed", status)
+		}
+	}
+}
+
+func TestUpdateOfForeignParticipantsIsNotFound(t *testing.T) {
+	w := newWorld(t)
+	p := w.applied("Jane")
+	before := w.row(p.Id)
+	as := func(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
+		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.MerchantToken, User: w.user, Workspace: workspace, Role: affiliate.RoleOwner, Mode: mode})
+	}
+	owner := w.asMerchant(affiliate.RoleOwner)
+	for name, tc := range map[string]struct {
+		ctx         context.Context
+		program, id string
+	}{
+		"another mode":      {as(w.workspace, affiliate.ModeTest), p.ProgramId, p.Id},
+		"another workspace": {as(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive), p.ProgramId, p.Id},
+		"another programme": {owner, w.newProgram().String(), p.Id},
+		"no UUID":           {owner, p.ProgramId, "42"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := w.updateAs(tc.ctx, tc.program, tc.id, &update{Note: proto.String("mine")}, "note")
+			expect(t, err, affiliate.ReasonNotFound)
+		})
+	}
+	if w.row(p.Id) != before {
+		t.Error("changed from elsewhere")
+	}
+}
+
+// Where nobody asks about the participant, its codes are taken out of use.
+func TestSuspendingDeactivatesSyncedPromoCodes(t *testing.T) {
+	w := newWorld(t)
+	jane, john := w.applied("Jane"), w.applied("John")
+	promo := func(participant, code, sync string, active bool) {
+		w.exec(`
+			insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, active, sync_to_processor, sync_status, created_at, updated_at)
+			values ($1, gen_random_uuid(), $2, $3, 'live', $4, 'percentage', 1000, $5, true, $6, $7, $7)`, w.workspace, w.program, participant, code, active, sync, w.now)
+	}
+	promo(jane.Id, "synced", "synced", true)
+	promo(jane.Id, "local", "none", true)
+	promo(jane.Id, "ended", "synced", false)
+	promo(john.Id, "johns", "synced", true)
+	owner := w.asMerchant(affiliate.RoleOwner)
+	for _, verb := range []string{"approve", "suspend"} {
+		if _, err := w.do(owner, verb, jane.ProgramId, jane.Id, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, _ := w.db.Query(t.Context(), `select code from promo_codes where active order by code`)
+	active, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || !slices.Equal(active, []string{"johns", "local"}) {
+		t.Errorf("active: %v, %v", active, err)
+	}
+	if w.count(`select count(*) from promo_codes where version = 2`) != 1 ||
+		w.count(`select count(*) from audit_log a join promo_codes c on c.id = a.resource_id where a.action = 'promo_code.deactivate' and c.code = 'synced' and a.actor = $1`, w.user.String()) != 1 ||
+		w.count(`select count(*) from audit_log where action = 'promo_code.deactivate'`) != 1 ||
+		w.count(`
+			select count(*) from events where type = 'promo_code.deactivated' and convert_from(body, 'UTF8')::jsonb #>> '{data,object,code}' = 'synced'
+				and convert_from(body, 'UTF8')::jsonb #>> '{data,object,participant_id}' = $1`, jane.Id) != 1 {
+		t.Error("the deactivation was not written down and told once")
+	}
+}

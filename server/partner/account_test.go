@@ -1,0 +1,306 @@
+package partner_test
+
+import (
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+func (w *world) update(user affiliate.UserID, req *affiliatev1.UpdatePartnerProfileRequest, paths ...string) (*affiliatev1.PartnerProfile, error) {
+	w.t.Helper()
+	req.UpdateMask = &fieldmaskpb.FieldMask{Paths: paths}
+	if err := w.checked(req); err != nil {
+		return nil, err
+	}
+	return w.service.UpdatePartnerProfile(w.live(user), req)
+}
+
+func TestProfileChangesExactlyWhatTheMaskNames(t *testing.T) {
+	w := newWorld(t)
+	jane, john := w.user("Jane"), w.user("John")
+	live := w.program(w.workspace("One"), "Alpha", nil)
+	test := w.program(live.scope.Workspace, "Test", map[string]any{"mode": "test"})
+	inLive := live.join(jane, nil)
+	test.join(jane, nil)
+	live.join(john, nil)
+	live.commission(inLive, jane, nil)
+	w.exec(`update participants t set partner_name = u.name from users u where u.id = t.partner_id`)
+	text := proto.String
+	type req = affiliatev1.UpdatePartnerProfileRequest
+
+	want := &affiliatev1.PartnerProfile{Id: jane.String(), Email: "jane@example.com", Name: "Jane"}
+	changes := 0
+	for _, tc := range []struct {
+		name    string
+		req     *req
+		paths   []string
+		change  func(*affiliatev1.PartnerProfile)
+		refused bool
+	}{
+		{"nothing", &req{}, nil, nil, false},
+		{"the same name", &req{Name: "Jane"}, []string{"name"}, nil, false},
+		{"a field outside the mask", &req{Name: "Nobody", Country: text("DE")}, []string{"country"}, func(p *affiliatev1.PartnerProfile) { p.Country = text("DE") }, false},
+		{"everything", &req{Name: "Jane Doe", Country: text("FR"), CompanyName: text("Acme"), WebsiteUrl: text("https://jane.example/x")}, []string{"name", "country", "company_name", "website_url"}, func(p *affiliatev1.PartnerProfile) {
+			p.Name, p.Country, p.CompanyName, p.WebsiteUrl = "Jane Doe", text("FR"), text("Acme"), text("https://jane.example/x")
+		}, false},
+		{"an empty company", &req{CompanyName: text("")}, []string{"company_name"}, func(p *affiliatev1.PartnerProfile) { p.CompanyName = nil }, false},
+		{"what is cleared again", &req{}, []string{"company_name"}, nil, false},
+		{"cleared", &req{}, []string{"country", "website_url"}, func(p *affiliatev1.PartnerProfile) { p.Country, p.WebsiteUrl = nil, nil }, false},
+		{"the name cleared", &req{}, []string{"name"}, nil, true},
+		{"no mask", &req{Name: "N"}, nil, nil, true},
+		{"another path", &req{}, []string{"email"}, nil, true},
+		{"no website", &req{WebsiteUrl: text("javascript:alert(1)")}, []string{"website_url"}, nil, true},
+		{"an empty website", &req{WebsiteUrl: text("")}, []string{"website_url"}, nil, true},
+	} {
+		got, err := w.update(jane, tc.req, tc.paths...)
+		if tc.refused {
+			if reason := reasonOf(t, err); reason != affiliate.ReasonValidation {
+				t.Errorf("%s: %q", tc.name, reason)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
+		if tc.change != nil {
+			tc.change(want)
+			changes++
+		}
+		want.CreatedAt = got.CreatedAt
+		if !proto.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", tc.name, got, want)
+		}
+		read, err := w.service.GetPartnerProfile(w.as(jane, affiliate.ModeTest), &affiliatev1.GetPartnerProfileRequest{})
+		if err != nil || !proto.Equal(read, got) {
+			t.Errorf("%s: read %v, %v", tc.name, read, err)
+		}
+		if n := w.count(`select version from users where id = $1`, jane); n != 1+changes {
+			t.Errorf("%s: version %d after %d changes", tc.name, n, changes)
+		}
+		if n := w.count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update' and at = $2`, jane, w.now.Truncate(1e6)); n != changes {
+			t.Errorf("%s: %d lines in the log after %d changes", tc.name, n, changes)
+		}
+	}
+
+	// The log has what changed and nothing else, the lists have the new name.
+	if n := w.count(`select count(*) from account_audit_log where before = '{"country": null}' and after = '{"country": "DE"}'`); n != 1 {
+		t.Errorf("%d such lines", n)
+	}
+	if n := w.count(`select count(*) from participants where partner_name = 'Jane Doe' and partner_id = $1`, jane); n != 2 {
+		t.Errorf("%d participations have the new name", n)
+	}
+	if n := w.count(`select count(*) from participants where partner_name = 'John'`); n != 1 {
+		t.Error("another's name has changed")
+	}
+	items, _, err := w.store.Commissions(t.Context(), live.scope, affiliate.CommissionFilter{Search: "jane d"},
+		affiliate.CommissionOrder{By: affiliate.SortCreatedAt}, affiliate.Page{Number: 1, Size: 20})
+	if err != nil || len(items) != 1 || items[0].PartnerName != "Jane Doe" {
+		t.Errorf("the merchant's list: %v, %v", items, err)
+	}
+	if n := w.count(`select version from users where id = $1`, john) + w.count(`select count(*) from audit_log`) + w.count(`select count(*) from events`); n != 1 {
+		t.Error("a profile touched something else")
+	}
+}
+
+func TestAccountsThatAreNoPartners(t *testing.T) {
+	w := newWorld(t)
+	erased, merchant := w.user("Erased"), w.user("Merchant")
+	w.exec(`update users set erased_at = $2 where id = $1`, erased, w.now)
+	w.exec(`update users set kind = 'merchant' where id = $1`, merchant)
+	for _, user := range []affiliate.UserID{erased, merchant, affiliate.NewID[affiliate.User](w.now)} {
+		_, read := w.service.GetPartnerProfile(w.live(user), &affiliatev1.GetPartnerProfileRequest{})
+		_, changed := w.update(user, &affiliatev1.UpdatePartnerProfileRequest{Name: "N"}, "name")
+		_, set := w.service.SetPayoutMethod(w.live(user), &affiliatev1.SetPayoutMethodRequest{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL})
+		for i, err := range []error{read, changed, set} {
+			if got := reasonOf(t, err); got != affiliate.ReasonNotFound {
+				t.Errorf("call %d: %q", i, got)
+			}
+		}
+	}
+	if n := w.count(`select count(*) from account_audit_log`) + w.count(`select count(*) from payout_methods`); n != 0 {
+		t.Errorf("%d traces", n)
+	}
+}
+
+func TestPayoutAccountIsNowhereInClear(t *testing.T) {
+	w := newWorld(t)
+	jane := w.user("Jane")
+	live := w.program(w.workspace("One"), "Alpha", nil)
+	live.join(jane, nil)
+	text := proto.String
+	type req = affiliatev1.SetPayoutMethodRequest
+	lines := 0
+	for _, tc := range []struct {
+		req    *req
+		hint   string
+		hidden []string
+		same   bool
+	}{
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: text("payme@mail.example")}, "p***@mail.example", []string{"payme@mail.example"}, false},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_WISE, Account: text("payme@mail.example")}, "p***@mail.example", []string{"payme@mail.example"}, false},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_BANK_TRANSFER, Account: text("de89 3704 0044 0532 0130 00"), AccountHolder: text("Jane Q. Holder")}, "••••3000", []string{"DE89370400440532013000", "de89 3704", "Jane Q. Holder"}, false},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_BANK_TRANSFER, Account: text("DE89370400440532013000"), AccountHolder: text("Jane Q. Holder")}, "••••3000", nil, true},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_BANK_TRANSFER, Account: text("DE89370400440532013000"), AccountHolder: text("J. Holder")}, "••••3000", []string{"J. Holder"}, false},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL}, "", nil, false},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL}, "", nil, true},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_STORE_CREDIT}, "", nil, false},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: text("payme@mail.example")}, "p***@mail.example", []string{"payme@mail.example"}, false},
+	} {
+		if err := w.checked(tc.req); err != nil {
+			t.Fatal(err)
+		}
+		before, err := w.service.GetPartnerProfile(w.live(jane), &affiliatev1.GetPartnerProfileRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.now = w.now.Add(1e9)
+		got, err := w.service.SetPayoutMethod(w.live(jane), tc.req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Method != tc.req.Method || got.GetAccountHint() != tc.hint || (got.AccountHint == nil) != (tc.hint == "") {
+			t.Errorf("%v answers %v", tc.req, got)
+		}
+		after, err := w.service.GetPartnerProfile(w.live(jane), &affiliatev1.GetPartnerProfileRequest{})
+		if err != nil || !proto.Equal(after.PayoutMethod, got) {
+			t.Errorf("the profile says %v, %v", after, err)
+		}
+		if tc.same != proto.Equal(before.PayoutMethod, got) {
+			t.Errorf("%v: was %v, is %v", tc.req, before.PayoutMethod, got)
+		}
+		if !tc.same {
+			lines++
+		}
+		if n := w.count(`select count(*) from account_audit_log where user_id = $1 and action = 'payout_method.set'`, jane); n != lines {
+			t.Errorf("%v: %d lines in the log, want %d", tc.req, n, lines)
+		}
+		dump := w.dump()
+		if !strings.Contains(dump, "jane@example.com") {
+			t.Fatal("the dump is no dump")
+		}
+		for _, hidden := range tc.hidden {
+			if strings.Contains(dump, hidden) || strings.Contains(dump, hex.EncodeToString([]byte(hidden))) {
+				t.Errorf("%q is in the database", hidden)
+			}
+			if strings.Contains(protojson.Format(after)+protojson.Format(got), hidden) {
+				t.Errorf("%q is in an answer", hidden)
+			}
+		}
+	}
+	if n := w.count(`select count(*) from account_audit_log where before = '{"method": "bank_transfer", "account_hint": "••••3000"}' and after = '{"method": "manual", "account_hint": null}'`); n != 1 {
+		t.Errorf("%d such lines", n)
+	}
+	if n := w.count(`select count(*) from audit_log`) + w.count(`select count(*) from events`); n != 0 {
+		t.Error("a payout method told a workspace")
+	}
+}
+
+func TestPayoutAccountOpensForItsOwnerOnly(t *testing.T) {
+	w := newWorld(t)
+	jane, john := w.user("Jane"), w.user("John")
+	account := &affiliatev1.SetPayoutMethodRequest{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: proto.String("payme@mail.example")}
+	set := func() {
+		t.Helper()
+		if _, err := w.service.SetPayoutMethod(w.live(jane), account); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored := func() (sealed []byte) {
+		t.Helper()
+		if err := w.db.QueryRow(t.Context(), `select account from payout_methods where user_id = $1`, jane).Scan(&sealed); err != nil {
+			t.Fatal(err)
+		}
+		return sealed
+	}
+	set()
+	first := stored()
+	if plain, err := w.keys.Open(first, []byte(jane.String())); err != nil || string(plain) != `{"account":"payme@mail.example"}` {
+		t.Errorf("opened %q, %v", plain, err)
+	}
+	if _, err := w.keys.Open(first, []byte(john.String())); err == nil {
+		t.Error("it opens in another's row")
+	}
+
+	// A rotated key changes nothing; where the old one is gone, setting the account
+	// again seals it anew.
+	w.use(sealEntry("k2", 2) + "," + sealEntry("k1", 1))
+	set()
+	if !slices.Equal(stored(), first) {
+		t.Error("setting what is set wrote")
+	}
+	w.use(sealEntry("k2", 2))
+	set()
+	if plain, err := w.keys.Open(stored(), []byte(jane.String())); err != nil || !strings.Contains(string(plain), "payme@") {
+		t.Errorf("opened %q, %v", plain, err)
+	}
+}
+
+func TestPayoutAccountsThatAreRefused(t *testing.T) {
+	w := newWorld(t)
+	jane := w.user("Jane")
+	text := proto.String
+	type req = affiliatev1.SetPayoutMethodRequest
+	for _, tc := range []struct {
+		req   *req
+		field string
+	}{
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL, Account: text("x")}, "account"},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_STORE_CREDIT, Account: text("x")}, "account"},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL}, "account"},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_WISE, Account: text("Jane <jane@example.com>")}, "account"},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_BANK_TRANSFER, Account: text("DE89370400440532013000")}, "account_holder"},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_BANK_TRANSFER, Account: text("DE00370400440532013000"), AccountHolder: text("J")}, "account"},
+		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_STRIPE_CONNECT}, "method"},
+		{&req{}, "method"},
+	} {
+		for _, err := range []error{w.checked(tc.req), func() error { _, err := w.service.SetPayoutMethod(w.live(jane), tc.req); return err }()} {
+			var refused *affiliate.Error
+			if !errors.As(err, &refused) || refused.Reason != affiliate.ReasonValidation || refused.Violations[0].Field != tc.field {
+				t.Errorf("%v: %v", tc.req, err)
+			}
+		}
+	}
+	if n := w.count(`select count(*) from payout_methods`) + w.count(`select count(*) from account_audit_log`); n != 0 {
+		t.Errorf("%d traces", n)
+	}
+}
+
+// Of any number of equal calls at a time one changes something.
+func TestParallelCallsOnAnAccountLeaveOneTrace(t *testing.T) {
+	w := newWorld(t)
+	jane := w.user("Jane")
+	var wg sync.WaitGroup
+	for range 12 {
+		wg.Go(func() {
+			_, err := w.service.SetPayoutMethod(w.live(jane), &affiliatev1.SetPayoutMethodRequest{
+				Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: proto.String("payme@mail.example"),
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			_, err = w.service.UpdatePartnerProfile(w.live(jane), &affiliatev1.UpdatePartnerProfileRequest{
+				Name: "Jane Doe", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}},
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := w.count(`select count(*) from account_audit_log`); n != 2 {
+		t.Errorf("%d lines in the log", n)
+	}
+	if n := w.count(`select version from users where id = $1`, jane); n != 2 {
+		t.Errorf("version %d", n)
+	}
+}

@@ -1,0 +1,92 @@
+package partner
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// Check reports what is wrong with a request by itself.
+func (s *Service) Check(req proto.Message) affiliate.Violations {
+	var found affiliate.Violations
+	switch req := req.(type) {
+	case *affiliatev1.ListPartnerCommissionsRequest:
+		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
+	case *affiliatev1.GetPartnerSummaryRequest:
+		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
+	case *affiliatev1.UpdatePartnerProfileRequest:
+		checkProfile(req, &found)
+	case *affiliatev1.SetPayoutMethodRequest:
+		_, found = payoutAccount(req)
+	}
+	return found
+}
+
+// patchable are the paths that an update mask may hold.
+var patchable = []string{"name", "country", "company_name", "website_url"}
+
+// checkProfile refuses paths that are no fields, fields without a path, which
+// would silently change nothing, and the clearing of the name.
+func checkProfile(req *affiliatev1.UpdatePartnerProfileRequest, found *affiliate.Violations) {
+	paths := req.GetUpdateMask().GetPaths()
+	for _, path := range paths {
+		if !slices.Contains(patchable, path) {
+			found.Add("update_mask", fmt.Sprintf("%q cannot be changed", path))
+		}
+	}
+	if slices.Contains(paths, "name") && req.GetName() == "" {
+		found.Add("name", "is required")
+	}
+	if req.WebsiteUrl != nil {
+		if _, ok := affiliate.ParseWebURL(req.GetWebsiteUrl()); !ok {
+			found.Add("website_url", "is no http or https URL")
+		}
+	}
+	if len(paths) > 0 {
+		return
+	}
+	req.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if field.Name() == "update_mask" {
+			return true
+		}
+		found.Add("update_mask", "has to name the fields that are given")
+		return false
+	})
+}
+
+// profilePatch is the update as its mask words it. The mask has been checked.
+func profilePatch(req *affiliatev1.UpdatePartnerProfileRequest) affiliate.PartnerProfilePatch {
+	var patch affiliate.PartnerProfilePatch
+	for _, path := range req.GetUpdateMask().GetPaths() {
+		switch path {
+		case "name":
+			patch.Name = affiliate.Set(req.GetName())
+		case "country":
+			patch.Country = optional(req.Country)
+		case "company_name":
+			patch.CompanyName = optional(req.CompanyName)
+		case "website_url":
+			patch.WebsiteURL = optional(req.WebsiteUrl)
+		}
+	}
+	return patch
+}
+
+// optional sets what is there; what is not, or is empty, is cleared.
+func optional(value *string) affiliate.Change[string] {
+	if value == nil || *value == "" {
+		return affiliate.Clear[string]()
+	}
+	return affiliate.Set(*value)
+}
+
+// payoutAccount reads the request's method and account.
+func payoutAccount(req *affiliatev1.SetPayoutMethodRequest) (affiliate.PayoutAccount, affiliate.Violations) {
+	return affiliate.ParsePayoutAccount(affiliate.PayoutMethod(server.Word(req.GetMethod())), req.Account, req.AccountHolder)
+}

@@ -1,0 +1,141 @@
+package partner
+
+import (
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// shortPath is where the link host's short links begin.
+const shortPath = "/r/"
+
+func (s *Service) program(p affiliate.PartnerProgram) *affiliatev1.PartnerProgram {
+	return &affiliatev1.PartnerProgram{
+		Id:                    p.ID.String(),
+		Name:                  p.Name,
+		MerchantName:          p.MerchantName,
+		Description:           p.Description,
+		Status:                server.FromWord[affiliatev1.ProgramStatus](p.Status),
+		Mode:                  server.FromWord[affiliatev1.Mode](p.Scope.Mode),
+		WebsiteUrl:            p.WebsiteURL,
+		LandingUrl:            p.LandingURL,
+		Currency:              p.Currency,
+		AttributionWindowDays: int32(p.WindowDays), // at most 365
+		CommissionRules:       server.Rules(p.Rules),
+		MinPayoutCents:        p.MinPayoutCents,
+		PayoutTermDays:        int32(p.PayoutTermDays), // at most 365
+		TermsUrl:              p.TermsURL,
+		IsPublic:              p.IsPublic,
+		Participation:         s.participation(p.Participation),
+		CreatedAt:             server.Timestamp(p.CreatedAt),
+	}
+}
+
+func (s *Service) participation(p *affiliate.Participation) *affiliatev1.Participation {
+	if p == nil {
+		return nil
+	}
+	out := &affiliatev1.Participation{
+		ParticipantId:   p.Participant.String(),
+		Status:          server.FromWord[affiliatev1.ParticipantStatus](p.Status),
+		ReferralCode:    p.Link.Code,
+		Url:             p.Link.URL(),
+		CommissionRate:  server.Rate(p.Rate),
+		Clicks:          p.Stats.Clicks,
+		Conversions:     p.Stats.Conversions,
+		CommissionCents: p.Stats.CommissionCents,
+		BalanceCents:    p.Stats.BalanceCents,
+		AppliedAt:       server.Timestamp(p.AppliedAt),
+		ApprovedAt:      server.OptionalTimestamp(p.ApprovedAt),
+		RejectedAt:      server.OptionalTimestamp(p.RejectedAt),
+		SuspendedAt:     server.OptionalTimestamp(p.SuspendedAt),
+	}
+	if s.linkHost != "" {
+		short := s.linkHost + shortPath + p.Link.ShortKey
+		out.ShortUrl = &short
+	}
+	return out
+}
+
+// commission is a commission as its partner sees it at an instant.
+func commission(c affiliate.PartnerCommission, at time.Time) *affiliatev1.PartnerCommission {
+	out := &affiliatev1.PartnerCommission{
+		Id:                  c.ID.String(),
+		ProgramId:           c.Program.String(),
+		ProgramName:         c.ProgramName,
+		ParticipantId:       c.Participant.String(),
+		Mode:                server.FromWord[affiliatev1.Mode](c.Mode),
+		Status:              server.FromWord[affiliatev1.CommissionStatus](c.Status),
+		CommissionType:      server.FromWord[affiliatev1.CommissionType](c.Type),
+		EventType:           server.FromWord[affiliatev1.EventType](c.EventType),
+		RateBps:             narrow(c.RateBps),
+		FlatAmountCents:     c.FlatCents,
+		AmountCents:         c.AmountCents,
+		OriginalAmountCents: c.OriginalAmountCents,
+		ReversedAmountCents: c.OriginalAmountCents - c.AmountCents,
+		Currency:            c.Currency,
+		SaleAmountCents:     c.SaleAmountCents,
+		SaleCurrency:        c.SaleCurrency,
+		RecurringIndex:      narrow(c.RecurringIndex),
+		PromoCode:           c.PromoCode,
+		HoldUntil:           server.OptionalTimestamp(c.HoldUntil),
+		HoldActive:          c.HoldUntil != nil && at.Before(*c.HoldUntil),
+		ApprovedAt:          server.OptionalTimestamp(c.ApprovedAt),
+		RejectedAt:          server.OptionalTimestamp(c.RejectedAt),
+		PaidAt:              server.OptionalTimestamp(c.PaidAt),
+		RefundedAt:          server.OptionalTimestamp(c.RefundedAt),
+		CreatedAt:           server.Timestamp(c.CreatedAt),
+	}
+	if c.RejectionCode != nil {
+		out.RejectionCode = server.FromWord[affiliatev1.RejectionCode](*c.RejectionCode)
+	}
+	return out
+}
+
+// narrow fits small counts and rates into the contract's int32.
+func narrow[N int | int64](n *N) *int32 {
+	if n == nil {
+		return nil
+	}
+	small := int32(*n)
+	return &small
+}
+
+func summary(stats affiliate.Stats) *affiliatev1.PartnerSummary {
+	out := &affiliatev1.PartnerSummary{
+		Clicks: stats.Clicks, Signups: stats.Signups, Conversions: stats.Conversions, ConversionRate: stats.Ratio(),
+		ByCurrency: make([]*affiliatev1.PartnerRevenue, len(stats.ByCurrency)),
+	}
+	for i, c := range stats.ByCurrency {
+		out.ByCurrency[i] = &affiliatev1.PartnerRevenue{
+			Currency: c.Currency, RevenueCents: c.RevenueCents, CommissionCents: c.CommissionCents,
+		}
+	}
+	return out
+}
+
+func profile(p affiliate.PartnerProfile) *affiliatev1.PartnerProfile {
+	return &affiliatev1.PartnerProfile{
+		Id:           p.ID.String(),
+		Email:        p.Email,
+		Name:         p.Name,
+		Country:      p.Country,
+		CompanyName:  p.CompanyName,
+		WebsiteUrl:   p.WebsiteURL,
+		PayoutMethod: payoutDetails(p.Payout),
+		CreatedAt:    server.Timestamp(p.CreatedAt),
+	}
+}
+
+func payoutDetails(d *affiliate.PayoutDetails) *affiliatev1.PayoutMethodDetails {
+	if d == nil {
+		return nil
+	}
+	return &affiliatev1.PayoutMethodDetails{
+		Method:      server.FromWord[affiliatev1.PayoutMethod](d.Method),
+		AccountHint: d.Hint,
+		UpdatedAt:   server.Timestamp(d.UpdatedAt),
+	}
+}

@@ -1,0 +1,112 @@
+package partner_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// Every RPC, called by a partner who takes part in the same programmes, with
+// every id of another partner, and of the other mode: nothing of theirs comes
+// back, and nothing of theirs changes.
+func TestNothingOfAnotherPartnerOrMode(t *testing.T) {
+	w := newWorld(t)
+	jane, john := w.user("Jane"), w.user("John")
+	shop := w.workspace("Shop")
+	private := w.program(shop, "Private", map[string]any{"is_public": false})
+	shared := w.program(shop, "Shared", nil)
+	test := w.program(shop, "Test", map[string]any{"mode": "test", "is_public": false})
+	var foreign []string
+	for _, p := range []program{private, shared} {
+		id := p.join(jane, map[string]any{"referral_code": "foreign-" + p.id.String()[30:]})
+		p.delta(id, w.now.Truncate(3600e9), map[string]any{"clicks": 777, "revenue_cents": 777, "currency": "EUR"})
+		c := p.commission(id, jane, map[string]any{"status": "approved", "amount_cents": 77})
+		foreign = append(foreign, id.String(), c.String(), "foreign-", "777", `"77"`)
+	}
+	// John's own, in the other mode.
+	inTest := test.join(john, map[string]any{"referral_code": "foreign-test"})
+	test.delta(inTest, w.now.Truncate(3600e9), map[string]any{"clicks": 777})
+	c := test.commission(inTest, john, map[string]any{"status": "approved", "amount_cents": 77})
+	shared.join(john, nil)
+	foreign = append(foreign, inTest.String(), c.String(), private.id.String(), test.id.String(), "jane", "Jane")
+	if _, err := w.service.SetPayoutMethod(w.live(jane), &affiliatev1.SetPayoutMethodRequest{
+		Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: proto.String("zoe@mail.example"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	foreign = append(foreign, "z***@")
+	before := w.count(`select version from users where id = $1`, jane)
+
+	ids := []string{private.id.String(), shared.id.String(), test.id.String(), foreign[0], foreign[1], jane.String(), shop.String()}
+	calls := map[string]func(ctx context.Context, id string) (proto.Message, error){
+		"ListPartnerPrograms mine": func(ctx context.Context, _ string) (proto.Message, error) {
+			return w.service.ListPartnerPrograms(ctx, &affiliatev1.ListPartnerProgramsRequest{})
+		},
+		"ListPartnerPrograms public": func(ctx context.Context, _ string) (proto.Message, error) {
+			return w.service.ListPartnerPrograms(ctx, &affiliatev1.ListPartnerProgramsRequest{Scope: scopePublic})
+		},
+		"GetPartnerProgram": func(ctx context.Context, id string) (proto.Message, error) {
+			return w.service.GetPartnerProgram(ctx, &affiliatev1.GetPartnerProgramRequest{ProgramId: id})
+		},
+		"ListPartnerCommissions": func(ctx context.Context, id string) (proto.Message, error) {
+			return w.service.ListPartnerCommissions(ctx, &affiliatev1.ListPartnerCommissionsRequest{ProgramId: &id})
+		},
+		"ListPartnerCommissions all": func(ctx context.Context, _ string) (proto.Message, error) {
+			return w.service.ListPartnerCommissions(ctx, &affiliatev1.ListPartnerCommissionsRequest{})
+		},
+		"GetPartnerBalances": func(ctx context.Context, _ string) (proto.Message, error) {
+			return w.service.GetPartnerBalances(ctx, &affiliatev1.GetPartnerBalancesRequest{})
+		},
+		"GetPartnerSummary": func(ctx context.Context, id string) (proto.Message, error) {
+			return w.service.GetPartnerSummary(ctx, &affiliatev1.GetPartnerSummaryRequest{ProgramId: &id})
+		},
+		"GetPartnerSummary all": func(ctx context.Context, _ string) (proto.Message, error) {
+			return w.service.GetPartnerSummary(ctx, &affiliatev1.GetPartnerSummaryRequest{})
+		},
+		"GetPartnerProfile": func(ctx context.Context, _ string) (proto.Message, error) {
+			return w.service.GetPartnerProfile(ctx, &affiliatev1.GetPartnerProfileRequest{})
+		},
+		"UpdatePartnerProfile": func(context.Context, string) (proto.Message, error) {
+			return w.update(john, &affiliatev1.UpdatePartnerProfileRequest{Name: "Other"}, "name")
+		},
+		"SetPayoutMethod": func(ctx context.Context, _ string) (proto.Message, error) {
+			return w.service.SetPayoutMethod(ctx, &affiliatev1.SetPayoutMethodRequest{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL})
+		},
+	}
+	covered := map[string]bool{}
+	for name, call := range calls {
+		covered[strings.Fields(name)[0]] = true
+		for _, id := range ids {
+			answer, err := call(w.live(john), id)
+			if err != nil {
+				if got := reasonOf(t, err); got != affiliate.ReasonNotFound || name != "GetPartnerProgram" {
+					t.Errorf("%s with %s: %v", name, id, err)
+				}
+				continue
+			}
+			text := protojson.Format(answer)
+			for _, secret := range foreign {
+				if strings.Contains(text, secret) {
+					t.Errorf("%s with %s shows %s: %s", name, id, secret, text)
+				}
+			}
+		}
+	}
+	for _, method := range affiliatev1.PartnerService_ServiceDesc.Methods {
+		if !covered[method.MethodName] {
+			t.Errorf("%s is not in the table", method.MethodName)
+		}
+	}
+	if n := w.count(`select version from users where id = $1 and name = 'Jane'`, jane); n != before {
+		t.Error("another's account has changed")
+	}
+	if n := w.count(`select count(*) from payout_methods where user_id = $1 and method = 'paypal'`, jane); n != 1 {
+		t.Error("another's payout method has changed")
+	}
+}

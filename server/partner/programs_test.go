@@ -1,0 +1,201 @@
+package partner_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/partner"
+)
+
+const (
+	scopeMine   = affiliatev1.ProgramScope_PROGRAM_SCOPE_MINE
+	scopePublic = affiliatev1.ProgramScope_PROGRAM_SCOPE_PUBLIC
+)
+
+// names lists programmes, and checks the page's frame.
+func (w *world) names(user affiliate.UserID, mode affiliate.Mode, req *affiliatev1.ListPartnerProgramsRequest) (names string, total int64) {
+	w.t.Helper()
+	list, err := w.service.ListPartnerPrograms(w.as(user, mode), req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var all []string
+	for _, p := range list.Data {
+		all = append(all, p.Name)
+	}
+	return strings.Join(all, ","), list.Total
+}
+
+func TestListsOfProgrammes(t *testing.T) {
+	w := newWorld(t)
+	jane, john := w.user("Jane"), w.user("John")
+	one, two := w.workspace("One"), w.workspace("Two")
+	alpha := w.program(one, "Alpha", nil)
+	paused := w.program(one, "Alps, paused", map[string]any{"status": "paused"})
+	archived := w.program(two, "Archived", map[string]any{"status": "archived"})
+	private := w.program(two, "Private", map[string]any{"is_public": false})
+	w.program(two, "Draft", map[string]any{"status": "draft"})
+	w.program(two, "Private of others", map[string]any{"is_public": false})
+	test := w.program(one, "Alpha test", map[string]any{"mode": "test"})
+	w.program(two, "alpine_100%", nil)
+
+	// In another order than the programmes were made.
+	private.join(jane, map[string]any{"status": "suspended"})
+	alpha.join(jane, nil)
+	paused.join(jane, map[string]any{"status": "rejected"})
+	archived.join(jane, map[string]any{"status": "pending"})
+	test.join(jane, nil)
+	alpha.join(john, nil)
+
+	type req = affiliatev1.ListPartnerProgramsRequest
+	for _, tc := range []struct {
+		name  string
+		user  affiliate.UserID
+		mode  affiliate.Mode
+		req   *req
+		want  string
+		total int64
+	}{
+		{"mine by default", jane, "live", &req{}, "Archived,Alps, paused,Alpha,Private", 4},
+		{"mine", jane, "live", &req{Scope: scopeMine}, "Archived,Alps, paused,Alpha,Private", 4},
+		{"mine, a page", jane, "live", &req{Page: proto.Int32(2), PageSize: proto.Int32(3)}, "Private", 4},
+		{"mine, beyond the end", jane, "live", &req{Page: proto.Int32(9)}, "", 4},
+		{"mine by name", jane, "live", &req{Search: proto.String("aLP")}, "Alps, paused,Alpha", 2},
+		{"mine of the other mode", jane, "test", &req{}, "Alpha test", 1},
+		{"another's", john, "live", &req{}, "Alpha", 1},
+		{"another's of the other mode", john, "test", &req{}, "", 0},
+		{"public", jane, "live", &req{Scope: scopePublic}, "alpine_100%,Alpha", 2},
+		{"public, a page", john, "live", &req{Scope: scopePublic, PageSize: proto.Int32(1)}, "alpine_100%", 2},
+		{"public by name", jane, "live", &req{Scope: scopePublic, Search: proto.String("ALPI")}, "alpine_100%", 1},
+		{"public by a pattern's letters", jane, "live", &req{Scope: scopePublic, Search: proto.String("alp%")}, "", 0},
+		{"public by those letters meant", jane, "live", &req{Scope: scopePublic, Search: proto.String("Alpine_100%")}, "alpine_100%", 1},
+		{"public of the other mode", john, "test", &req{Scope: scopePublic}, "Alpha test", 1},
+	} {
+		if got, total := w.names(tc.user, tc.mode, tc.req); got != tc.want || total != tc.total {
+			t.Errorf("%s: %q of %d, want %q of %d", tc.name, got, total, tc.want, tc.total)
+		}
+	}
+
+	// Among the public ones the partner finds its own place, and nobody else's.
+	list, err := w.service.ListPartnerPrograms(w.live(john), &req{Scope: scopePublic})
+	if err != nil || list.Data[0].Participation != nil || list.Data[1].Participation == nil {
+		t.Errorf("participations of the public programmes: %v, %v", list, err)
+	}
+	if list.Page != 1 || list.Limit != 20 {
+		t.Errorf("page %d, limit %d", list.Page, list.Limit)
+	}
+}
+
+func TestProgrammeAsItsPartnerSeesIt(t *testing.T) {
+	w := newWorld(t)
+	jane, john := w.user("Jane"), w.user("John")
+	shop := w.workspace("The Shop")
+	p := w.program(shop, "Alpha", map[string]any{
+		"description": "D", "landing_url": "https://shop.example/land?x=1", "terms_url": "https://shop.example/terms",
+		"min_payout_cents": 5000, "payout_term_days": 14, "attribution_window_days": 60, "link_param": "ref",
+	})
+	group := affiliate.NewID[affiliate.Group](w.now)
+	w.row("groups", map[string]any{
+		"workspace_id": shop, "id": group, "program_id": p.id, "name": "secret group", "rate_bps": 1250, "created_at": w.now, "updated_at": w.now,
+	})
+	mine := p.join(jane, map[string]any{"referral_code": "jane", "group_id": group, "approved_at": w.now})
+	other := p.join(john, map[string]any{"referral_code": "john", "override_flat_amount_cents": 700, "group_id": group})
+
+	hour := w.now.Truncate(3600e9)
+	p.delta(mine, hour, map[string]any{"clicks": 5, "conversions": 1})
+	p.delta(mine, hour, map[string]any{"conversions": 1, "revenue_cents": 1000, "commission_cents": 200, "currency": "EUR"})
+	w.fold()
+	p.delta(mine, hour, map[string]any{"clicks": 2, "commission_cents": 30, "currency": "EUR"})
+	p.delta(mine, hour, map[string]any{"commission_cents": 9000, "currency": "USD"})
+	p.delta(other, hour, map[string]any{"clicks": 1000})
+	p.commission(mine, jane, map[string]any{"status": "approved", "amount_cents": 150})
+	p.commission(mine, jane, map[string]any{"status": "approved", "amount_cents": 120})
+	p.commission(mine, jane, map[string]any{"status": "approved", "amount_cents": 99, "currency": "USD"})
+	p.commission(mine, jane, nil)
+	p.commission(other, john, map[string]any{"status": "approved"})
+
+	got, err := w.service.GetPartnerProgram(w.live(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := protojson.Format(got)
+	if strings.Contains(text, "secret") || strings.Contains(text, "john") || strings.Contains(text, other.String()) {
+		t.Errorf("shows what is not the partner's: %s", text)
+	}
+	for name, ok := range map[string]bool{
+		"names":    got.Name == "Alpha" && got.MerchantName == "The Shop" && got.GetDescription() == "D",
+		"status":   got.Status == affiliatev1.ProgramStatus_PROGRAM_STATUS_ACTIVE && got.Mode == affiliatev1.Mode_MODE_LIVE && got.IsPublic,
+		"pages":    got.GetWebsiteUrl() == "https://shop.example/" && got.GetLandingUrl() == "https://shop.example/land?x=1" && got.GetTermsUrl() == "https://shop.example/terms",
+		"terms":    got.Currency == "EUR" && got.AttributionWindowDays == 60 && got.MinPayoutCents == 5000 && got.PayoutTermDays == 14,
+		"rules":    got.CommissionRules.GetPercentage() == 20 && got.CommissionRules.GetHoldPeriodDays() == 30,
+		"made":     got.CreatedAt.AsTime().UnixMilli() > 0,
+		"identity": got.Participation.ParticipantId == mine.String() && got.Participation.ReferralCode == "jane",
+		"standing": got.Participation.Status == affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED && got.Participation.AppliedAt != nil && got.Participation.ApprovedAt != nil && got.Participation.RejectedAt == nil && got.Participation.SuspendedAt == nil,
+		"link":     got.Participation.Url == "https://shop.example/land?x=1&ref=jane",
+		"short":    strings.HasPrefix(got.Participation.GetShortUrl(), linkHost+"/r/") && len(got.Participation.GetShortUrl()) == len(linkHost+"/r/")+10,
+		"rate":     got.Participation.CommissionRate.GetPercentage() == 12.5 && got.Participation.CommissionRate.FlatAmountCents == nil,
+		"counts":   got.Participation.Clicks == 7 && got.Participation.Conversions == 2,
+		"amounts":  got.Participation.CommissionCents == 230 && got.Participation.BalanceCents == 270,
+	} {
+		if !ok {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+
+	johns, err := w.service.GetPartnerProgram(w.live(john), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
+	if err != nil || johns.Participation.CommissionRate.GetFlatAmountCents() != 700 || johns.Participation.Clicks != 1000 {
+		t.Errorf("an own rate wins over the group's: %v, %v", johns, err)
+	}
+
+	// Without a link host there are no short links, without a page no links.
+	w.exec(`update programs set website_url = null, landing_url = null, status = 'draft'`)
+	w.exec(`update participants set group_id = null`)
+	plain := partner.New(partner.Config{Store: w.store, Seal: w.keys})
+	bare, err := plain.GetPartnerProgram(w.live(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
+	if err != nil || bare.Participation.ShortUrl != nil || bare.Participation.Url != "" || bare.Participation.CommissionRate != nil {
+		t.Errorf("bare: %v, %v", bare, err)
+	}
+}
+
+func TestWhichProgrammesCanBeRead(t *testing.T) {
+	w := newWorld(t)
+	jane, john := w.user("Jane"), w.user("John")
+	shop := w.workspace("Shop")
+	joined := func(p program) program { p.join(jane, nil); return p }
+	for _, tc := range []struct {
+		name  string
+		id    string
+		reads bool
+	}{
+		{"public", w.program(shop, "P", nil).id.String(), true},
+		{"public, mine", joined(w.program(shop, "P", nil)).id.String(), true},
+		{"private", w.program(shop, "P", map[string]any{"is_public": false}).id.String(), false},
+		{"private, mine", joined(w.program(shop, "P", map[string]any{"is_public": false})).id.String(), true},
+		{"paused", w.program(shop, "P", map[string]any{"status": "paused"}).id.String(), false},
+		{"paused, mine", joined(w.program(shop, "P", map[string]any{"status": "paused"})).id.String(), true},
+		{"archived, mine", joined(w.program(shop, "P", map[string]any{"status": "archived"})).id.String(), true},
+		{"of the other mode", w.program(shop, "P", map[string]any{"mode": "test"}).id.String(), false},
+		{"of the other mode, mine", joined(w.program(shop, "P", map[string]any{"mode": "test"})).id.String(), false},
+		{"none", affiliate.NewID[affiliate.Program](w.now).String(), false},
+		{"no id", "alpha", false},
+	} {
+		req := &affiliatev1.GetPartnerProgramRequest{ProgramId: tc.id}
+		_, err := w.service.GetPartnerProgram(w.live(jane), req)
+		want := affiliate.ReasonNotFound
+		if tc.reads {
+			want = ""
+		}
+		if got := reasonOf(t, err); got != want {
+			t.Errorf("%s: %q, want %q", tc.name, got, want)
+		}
+		// Of another's participations nothing follows.
+		if _, err := w.service.GetPartnerProgram(w.live(john), req); (err == nil) != (tc.reads && strings.HasPrefix(tc.name, "public")) {
+			t.Errorf("%s, for another: %v", tc.name, err)
+		}
+	}
+}

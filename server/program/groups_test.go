@@ -1,0 +1,439 @@
+package program_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/program"
+)
+
+func (w *world) group(programID, name string) *affiliatev1.Group {
+	w.t.Helper()
+	g, err := w.service.CreateGroup(w.live(), &affiliatev1.CreateGroupRequest{ProgramId: programID, Name: name, Percentage: proto.Float64(12.5)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return g
+}
+
+func (w *world) updateGroup(g *affiliatev1.Group, req *affiliatev1.UpdateGroupRequest, paths ...string) (*affiliatev1.Group, error) {
+	w.now = w.now.Add(time.Second)
+	req.ProgramId, req.GroupId, req.UpdateMask = g.ProgramId, g.Id, &fieldmaskpb.FieldMask{Paths: paths}
+	if wrong := w.service.Check(req); len(wrong) > 0 {
+		return nil, wrong.Err()
+	}
+	return w.service.UpdateGroup(w.live(), req)
+}
+
+func (w *world) deleteGroup(g *affiliatev1.Group) error {
+	_, err := w.service.DeleteGroup(w.live(), &affiliatev1.DeleteGroupRequest{ProgramId: g.ProgramId, GroupId: g.Id})
+	return err
+}
+
+// executor is a connection or a transaction.
+type executor interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// join puts a new partner into a group of the world's workspace.
+func (w *world) join(db executor, g *affiliatev1.Group) error {
+	const join = `
+		with made as (
+			insert into users (id, kind, email, password_hash, name, created_at)
+			values (gen_random_uuid(), 'partner', gen_random_uuid()::text, '', 'Jane', $4)
+			returning id, name, email
+		)
+		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, group_id, status, referral_code,
+			application_answers, applied_at, created_at, updated_at)
+		select $1, gen_random_uuid(), $2, 'live', id, name, email, $3, 'approved', id::text, '{}', $4, $4, $4 from made`
+	_, err := db.Exec(w.t.Context(), join, w.workspace, g.ProgramId, g.Id, w.now)
+	return err
+}
+
+// invite makes an invitation into a group.
+func (w *world) invite(g *affiliatev1.Group, expires time.Time, ended *time.Time) {
+	w.t.Helper()
+	w.exec(`
+		insert into participant_invites (workspace_id, id, program_id, mode, email, group_id, digest, invited_by, created_at, expires_at, ended_at)
+		values ($1, gen_random_uuid(), $2, 'live', 'a@b.example', $3, sha256(gen_random_uuid()::text::bytea), $4, $5, $6, $7)`,
+		w.workspace, g.ProgramId, g.Id, w.user, w.now, expires, ended)
+}
+
+// storeUser makes the acting user's account, which an invitation refers to.
+func (w *world) storeUser() {
+	w.t.Helper()
+	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'merchant', 'm@shop.example', '', 'M', $2)`, w.user, w.now)
+}
+
+func (w *world) connect() *pgx.Conn {
+	w.t.Helper()
+	conn, err := pgx.ConnectConfig(w.t.Context(), w.db.Config())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// untilBlocked returns once a statement waits for a lock that conn holds.
+func (w *world) untilBlocked(conn *pgx.Conn) {
+	w.t.Helper()
+	pid := conn.PgConn().PID()
+	for w.count(`select count(*) from pg_stat_activity where $1 = any(pg_blocking_pids(pid))`, pid) == 0 {
+		if err := w.t.Context().Err(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func TestGroupsOfAProgramme(t *testing.T) {
+	w := newWorld(t)
+	p, other := w.create(&affiliatev1.CreateProgramRequest{Name: "P"}), w.create(&affiliatev1.CreateProgramRequest{Name: "Other"})
+	gold, err := w.service.CreateGroup(w.live(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "gold", FlatAmountCents: proto.Int64(0)})
+	if err != nil || gold.Percentage != nil || gold.FlatAmountCents == nil || gold.Participants != 0 || gold.ProgramId != p.Id {
+		t.Fatalf("%v, %v", gold, err)
+	}
+	for _, name := range []string{"Silver", "bronze", "Zinc"} {
+		w.group(p.Id, name)
+	}
+	w.group(other.Id, "GOLD")
+	for range 3 {
+		if err := w.join(w.db, gold); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		page, size int32
+		want       []string
+	}{
+		{1, 20, []string{"bronze", "gold", "Silver", "Zinc"}}, {2, 2, []string{"Silver", "Zinc"}}, {3, 2, nil},
+	} {
+		list, err := w.service.ListGroups(w.live(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id, Page: &tc.page, PageSize: &tc.size})
+		if err != nil || list.Total != 4 || list.Page != tc.page || list.Limit != tc.size {
+			t.Fatalf("%v, %v", list, err)
+		}
+		var names []string
+		for _, g := range list.Data {
+			names = append(names, g.Name)
+			if (g.Participants == 3) != (g.Name == "gold") || g.GetPercentage() != 12.5 && g.Name != "gold" {
+				t.Errorf("%v", g)
+			}
+		}
+		if !slices.Equal(names, tc.want) {
+			t.Errorf("page %d: %v", tc.page, names)
+		}
+	}
+	if err := w.deleteGroup(w.group(p.Id, "Iron")); err != nil {
+		t.Error(err)
+	}
+	if n := w.count(`select count(*) from audit_log where resource_type = 'group' and mode = 'live' and action = 'group.create' and actor = $1`, w.user.String()); n != 6 {
+		t.Errorf("%d lines of creation", n)
+	}
+	if n := w.count(`select count(*) from audit_log where action = 'group.delete' and before->>'name' = 'Iron' and (before->>'percentage')::numeric = 12.5 and after is null`); n != 1 {
+		t.Errorf("%d lines of deletion", n)
+	}
+	if n := w.count(`select count(*) from events`); n != 0 {
+		t.Errorf("%d events, of which the catalogue has none", n)
+	}
+}
+
+func TestGroupNamesAreUniqueWhateverTheCase(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	errs := make([]error, 20)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			name := []string{"Gold", "GOLD", "gold"}[i%3]
+			_, errs[i] = w.service.CreateGroup(w.live(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: name, Percentage: proto.Float64(1)})
+		})
+	}
+	wg.Wait()
+	made := 0
+	for _, err := range errs {
+		if err == nil {
+			made++
+			continue
+		}
+		expectInvalid(t, err, "name")
+	}
+	if made != 1 || w.count(`select count(*) from groups`) != 1 || w.count(`select count(*) from audit_log where action = 'group.create'`) != 1 {
+		t.Errorf("%d of 20 namesakes were made", made)
+	}
+	silver := w.group(p.Id, "Silver")
+	_, err := w.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "gOLD"}, "name")
+	expectInvalid(t, err, "name")
+	if renamed, err := w.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "SILVER"}, "name"); err != nil || renamed.Name != "SILVER" {
+		t.Errorf("%v, %v", renamed, err)
+	}
+}
+
+func TestUpdateGroup(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	type req = affiliatev1.UpdateGroupRequest
+	for i, tc := range []struct {
+		name    string
+		req     *req
+		paths   []string
+		change  func(*affiliatev1.Group)
+		invalid string
+	}{
+		{"nothing", &req{}, nil, func(*affiliatev1.Group) {}, ""},
+		{"name", &req{Name: "New"}, []string{"name"}, func(g *affiliatev1.Group) { g.Name = "New" }, ""},
+		{"outside the mask", &req{Name: "Newer", Percentage: proto.Float64(1)}, []string{"percentage"}, func(g *affiliatev1.Group) { g.Percentage = proto.Float64(1) }, ""},
+		{"the same rate", &req{Percentage: proto.Float64(12.5)}, []string{"percentage"}, func(*affiliatev1.Group) {}, ""},
+		{"to flat", &req{FlatAmountCents: proto.Int64(7)}, []string{"flat_amount_cents"}, func(g *affiliatev1.Group) { g.Percentage, g.FlatAmountCents = nil, proto.Int64(7) }, ""},
+		{"to flat, the other cleared", &req{FlatAmountCents: proto.Int64(7)}, []string{"flat_amount_cents", "percentage"}, func(g *affiliatev1.Group) { g.Percentage, g.FlatAmountCents = nil, proto.Int64(7) }, ""},
+		{"the other cleared", &req{}, []string{"flat_amount_cents"}, func(*affiliatev1.Group) {}, ""},
+		{"the last cleared", &req{}, []string{"percentage"}, nil, "percentage"},
+		{"both", &req{Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(7)}, []string{"flat_amount_cents", "percentage"}, nil, "flat_amount_cents"},
+		{"three decimals", &req{Percentage: proto.Float64(1.005)}, []string{"percentage"}, nil, "percentage"},
+		{"a cleared name", &req{}, []string{"name"}, nil, "name"},
+		{"an unknown path", &req{}, []string{"participants"}, nil, "update_mask"},
+		{"the id", &req{}, []string{"group_id"}, nil, "update_mask"},
+		{"no mask", &req{Name: "New"}, nil, nil, "update_mask"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w.exec(`delete from groups`)
+			before := w.group(p.Id, "G")
+			got, err := w.updateGroup(before, tc.req, tc.paths...)
+			lines := w.count(`select count(*) from audit_log where resource_id = $1 and action = 'group.update'`, before.Id)
+			if tc.invalid != "" {
+				if expectInvalid(t, err, tc.invalid); lines != 0 {
+					t.Errorf("%d: a refused update left a trace", i)
+				}
+				return
+			}
+			want := proto.CloneOf(before)
+			tc.change(want)
+			changes := 0
+			if !proto.Equal(want, before) {
+				changes = 1
+			}
+			if err != nil || got.UpdatedAt.AsTime().After(before.UpdatedAt.AsTime()) != (changes == 1) || lines != changes {
+				t.Fatalf("%v, %v, %d lines in the audit log", got, err, lines)
+			}
+			want.UpdatedAt = got.UpdatedAt
+			list, err := w.service.ListGroups(w.live(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id})
+			if err != nil || !proto.Equal(got, want) || !proto.Equal(list.Data[0], want) {
+				t.Errorf("got %v, listed %v, %v\nwant %v", got, list, err, want)
+			}
+			if n := w.count(`select version from groups where id = $1`, before.Id); n != 1+changes {
+				t.Errorf("version %d", n)
+			}
+		})
+	}
+}
+
+func TestCheckOfCreateGroup(t *testing.T) {
+	service := program.New(nil, nil)
+	for _, tc := range []struct {
+		req  *affiliatev1.CreateGroupRequest
+		want string
+	}{
+		{&affiliatev1.CreateGroupRequest{Percentage: proto.Float64(0)}, ""},
+		{&affiliatev1.CreateGroupRequest{FlatAmountCents: proto.Int64(0)}, ""},
+		{&affiliatev1.CreateGroupRequest{}, "percentage"},
+		{&affiliatev1.CreateGroupRequest{Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}, "flat_amount_cents"},
+		{&affiliatev1.CreateGroupRequest{Percentage: proto.Float64(0.001)}, "percentage"},
+	} {
+		var named []string
+		for _, v := range service.Check(tc.req) {
+			named = append(named, v.Field)
+		}
+		if strings.Join(named, " ") != tc.want {
+			t.Errorf("%v: %v, want %s", tc.req, named, tc.want)
+		}
+	}
+}
+
+func TestArchivedProgrammesKeepTheirGroups(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	g := w.group(p.Id, "G")
+	if _, err := w.move(w.live(), "archive", p.Id); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.service.CreateGroup(w.live(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "H", Percentage: proto.Float64(1)})
+	if refusal := refused(t, err, affiliate.ReasonProgramStateInvalid); refusal.Metadata["status"] != "archived" {
+		t.Errorf("metadata %v", refusal.Metadata)
+	}
+	_, err = w.updateGroup(g, &affiliatev1.UpdateGroupRequest{Name: "H"}, "name")
+	expect(t, err, affiliate.ReasonProgramStateInvalid)
+	list, err := w.service.ListGroups(w.live(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id})
+	if err != nil || len(list.Data) != 1 || list.Data[0].Name != "G" {
+		t.Errorf("%v, %v", list, err)
+	}
+	if rules, err := w.service.ListProgramRules(w.live(), &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id}); err != nil || len(rules.Data) != 1 {
+		t.Errorf("%v, %v", rules, err)
+	}
+}
+
+// A group that is being made keeps its programme from being archived under it.
+func TestGroupsWaitForTheArchiving(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	archiver := w.connect()
+	tx, err := archiver.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `update programs set status = 'archived' where id = $1`, p.Id); err != nil {
+		t.Fatal(err)
+	}
+	made := make(chan error)
+	go func() {
+		_, err := w.service.CreateGroup(w.live(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "G", Percentage: proto.Float64(1)})
+		made <- err
+	}()
+	w.untilBlocked(archiver)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, <-made, affiliate.ReasonProgramStateInvalid)
+}
+
+func TestDeleteGroupInUse(t *testing.T) {
+	w := newWorld(t)
+	w.storeUser()
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	g := w.group(p.Id, "G")
+	inUse := func(participants string) {
+		t.Helper()
+		if refusal := refused(t, w.deleteGroup(g), affiliate.ReasonGroupInUse); refusal.Metadata["participants"] != participants {
+			t.Errorf("metadata %v", refusal.Metadata)
+		}
+	}
+	for range 2 {
+		if err := w.join(w.db, g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inUse("2")
+	w.exec(`update participants set group_id = null`)
+	w.invite(g, w.now.Add(time.Millisecond), nil)
+	inUse("0")
+	// Neither an expired invitation nor one that was accepted leads anywhere.
+	w.exec(`delete from participant_invites`)
+	w.invite(g, w.now.Truncate(time.Millisecond), nil)
+	w.invite(g, w.now.Add(time.Hour), &w.now)
+	if err := w.deleteGroup(g); err != nil {
+		t.Fatal(err)
+	}
+	if w.count(`select count(*) from groups`) != 0 || w.count(`select count(*) from participant_invites where group_id is null`) != 2 {
+		t.Error("the group or its invitations are not as they should be")
+	}
+	expect(t, w.deleteGroup(g), affiliate.ReasonNotFound)
+	if n := w.count(`select count(*) from audit_log where action = 'group.delete'`); n != 1 {
+		t.Errorf("%d lines of deletion", n)
+	}
+}
+
+// A partner who is being put into the group is waited for, and then in it.
+func TestDeleteGroupWaitsForWhoeverJoins(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	for _, tc := range []struct {
+		name   string
+		finish func(pgx.Tx) error
+		want   affiliate.Reason
+	}{
+		{"joined", func(tx pgx.Tx) error { return tx.Commit(t.Context()) }, affiliate.ReasonGroupInUse},
+		{"gave up", func(tx pgx.Tx) error { return tx.Rollback(t.Context()) }, ""},
+	} {
+		g := w.group(p.Id, tc.name)
+		joiner := w.connect()
+		tx, err := joiner.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.join(tx, g); err != nil {
+			t.Fatal(err)
+		}
+		deleted := make(chan error)
+		go func() { deleted <- w.deleteGroup(g) }()
+		w.untilBlocked(joiner)
+		if err := tc.finish(tx); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-deleted; tc.want == "" && err != nil || tc.want != "" && !errors.Is(err, affiliate.Refuse(tc.want)) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
+
+// However joining and deleting meet: either the partner is in a group that is
+// there, or neither is.
+func TestParallelJoinsAndDeletes(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	for range 20 {
+		g := w.group(p.Id, "G")
+		joiner := w.connect()
+		var joined, deleted error
+		var wg sync.WaitGroup
+		wg.Go(func() { joined = w.join(joiner, g) })
+		wg.Go(func() { deleted = w.deleteGroup(g) })
+		wg.Wait()
+		var pgErr *pgconn.PgError
+		switch {
+		case joined == nil && errors.Is(deleted, affiliate.Refuse(affiliate.ReasonGroupInUse)):
+		case deleted == nil && errors.As(joined, &pgErr) && pgErr.Code == "23503":
+		default:
+			t.Fatalf("joined: %v, deleted: %v", joined, deleted)
+		}
+		w.exec(`delete from participants`)
+		w.exec(`delete from groups`)
+	}
+}
+
+func TestForeignGroupsAreNotFound(t *testing.T) {
+	w := newWorld(t)
+	p, other := w.create(&affiliatev1.CreateProgramRequest{Name: "P"}), w.create(&affiliatev1.CreateProgramRequest{Name: "Other"})
+	g := w.group(p.Id, "G")
+	unknown := affiliate.NewID[affiliate.Group](w.now).String()
+	for name, tc := range map[string]struct {
+		ctx            context.Context
+		program, group string
+		ofProgramme    bool // the programme itself is there
+	}{
+		"another mode":      {w.as(w.workspace, affiliate.ModeTest), p.Id, g.Id, false},
+		"another workspace": {w.as(w.newWorkspace("EUR"), affiliate.ModeLive), p.Id, g.Id, false},
+		"another programme": {w.live(), other.Id, g.Id, true},
+		"unknown":           {w.live(), p.Id, unknown, true},
+		"no UUID":           {w.live(), p.Id, "42", true},
+		"programme no UUID": {w.live(), "42", g.Id, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := w.service.UpdateGroup(tc.ctx, &affiliatev1.UpdateGroupRequest{
+				ProgramId: tc.program, GroupId: tc.group, Name: "H", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}},
+			})
+			expect(t, err, affiliate.ReasonNotFound)
+			_, err = w.service.DeleteGroup(tc.ctx, &affiliatev1.DeleteGroupRequest{ProgramId: tc.program, GroupId: tc.group})
+			expect(t, err, affiliate.ReasonNotFound)
+			if tc.ofProgramme {
+				return
+			}
+			_, err = w.service.CreateGroup(tc.ctx, &affiliatev1.CreateGroupRequest{ProgramId: tc.program, Name: "H", Percentage: proto.Float64(1)})
+			expect(t, err, affiliate.ReasonNotFound)
+			_, err = w.service.ListGroups(tc.ctx, &affiliatev1.ListGroupsRequest{ProgramId: tc.program})
+			expect(t, err, affiliate.ReasonNotFound)
+		})
+	}
+	if w.count(`select count(*) from groups where name = 'G'`) != 1 {
+		t.Error("a foreign call changed the group")
+	}
+}

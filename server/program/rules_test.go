@@ -1,0 +1,220 @@
+package program_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/program"
+)
+
+type (
+	rulesMessage = affiliatev1.CommissionRules
+	tier         = affiliatev1.Tier
+	productRate  = affiliatev1.ProductRate
+	eventRate    = affiliatev1.EventRate
+	recurring    = affiliatev1.Recurring
+)
+
+func TestRulesComeBackAsTheyWereGiven(t *testing.T) {
+	w := newWorld(t)
+	given := full().CommissionRules
+	given.Tiers = []*tier{
+		{MinRevenueCents: proto.Int64(900_000), Percentage: proto.Float64(30)},
+		{MinRevenueCents: proto.Int64(0), Percentage: proto.Float64(0.01)},
+		{MinRevenueCents: proto.Int64(50_000), Percentage: proto.Float64(12.34)},
+	}
+	want := proto.CloneOf(given)
+	want.Tiers = []*tier{given.Tiers[1], given.Tiers[2], given.Tiers[0]}
+	want.Recurring.Enabled = proto.Bool(true)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: given})
+	read, err := w.service.GetProgram(w.live(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
+	if err != nil || !proto.Equal(p.CommissionRules, want) || !proto.Equal(read, p) {
+		t.Errorf("created %v\nread %v, %v\nwant rules %v", p, read, err, want)
+	}
+	once := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}})
+	if r := once.CommissionRules.Recurring; r.GetEnabled() || r.Enabled == nil || once.CommissionRules.GetPercentage() != 20 {
+		t.Errorf("only the first payment: %v", once.CommissionRules)
+	}
+}
+
+// A mask names any depth: what an object holds merges, lists replace, and what
+// is named and absent is cleared.
+func TestUpdateOfRulesAtEveryDepth(t *testing.T) {
+	w := newWorld(t)
+	noLimit := &recurring{Enabled: proto.Bool(true)}
+	for _, tc := range []struct {
+		name   string
+		rules  *rulesMessage
+		paths  []string
+		change func(*rulesMessage)
+	}{
+		{"one limit", &rulesMessage{Recurring: &recurring{MaxMonths: proto.Int32(3)}}, []string{"commission_rules.recurring.max_months"}, func(r *rulesMessage) { r.Recurring.MaxMonths = proto.Int32(3) }},
+		{"one limit cleared", &rulesMessage{Recurring: &recurring{}}, []string{"commission_rules.recurring.max_months"}, func(r *rulesMessage) { r.Recurring.MaxMonths = nil }},
+		{"one limit cleared, without an object", nil, []string{"commission_rules.recurring.max_payments"}, func(r *rulesMessage) { r.Recurring.MaxPayments = nil }},
+		{"the same limit", &rulesMessage{Recurring: &recurring{MaxMonths: proto.Int32(12)}}, []string{"commission_rules.recurring.max_months"}, func(*rulesMessage) {}},
+		{"recurring cleared", &rulesMessage{}, []string{"commission_rules.recurring"}, func(r *rulesMessage) { r.Recurring = noLimit }},
+		{"recurring merges", &rulesMessage{Recurring: &recurring{MaxPayments: proto.Int32(2)}}, []string{"commission_rules.recurring"}, func(r *rulesMessage) { r.Recurring.MaxPayments = proto.Int32(2) }},
+		{"an empty recurring", &rulesMessage{Recurring: &recurring{}}, []string{"commission_rules.recurring"}, func(*rulesMessage) {}},
+		{"recurring inside the whole", &rulesMessage{Recurring: &recurring{MaxPayments: proto.Int32(2)}}, []string{"commission_rules"}, func(r *rulesMessage) { r.Recurring.MaxPayments = proto.Int32(2) }},
+		{"off", &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}, []string{"commission_rules.recurring.enabled"}, func(r *rulesMessage) { r.Recurring = &recurring{Enabled: proto.Bool(false)} }},
+		{"on by default", nil, []string{"commission_rules.recurring.enabled"}, func(*rulesMessage) {}},
+		{"tiers replaced", &rulesMessage{Tiers: []*tier{{MinRevenueCents: proto.Int64(5), Percentage: proto.Float64(2)}, {MinRevenueCents: proto.Int64(1), Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers"}, func(r *rulesMessage) {
+			r.Tiers = []*tier{{MinRevenueCents: proto.Int64(1), Percentage: proto.Float64(1)}, {MinRevenueCents: proto.Int64(5), Percentage: proto.Float64(2)}}
+		}},
+		{"the same tiers", &rulesMessage{Tiers: full().CommissionRules.Tiers}, []string{"commission_rules.tiers"}, func(*rulesMessage) {}},
+		{"lists cleared", &rulesMessage{}, []string{"commission_rules.tiers", "commission_rules.products", "commission_rules.events"}, func(r *rulesMessage) { r.Tiers, r.Products, r.Events = nil, nil, nil }},
+		{"lists absent from the whole", &rulesMessage{}, []string{"commission_rules"}, func(*rulesMessage) {}},
+		{"a list inside the whole", &rulesMessage{Products: []*productRate{{ProductId: "B", Percentage: proto.Float64(0)}}}, []string{"commission_rules"}, func(r *rulesMessage) {
+			r.Products = []*productRate{{ProductId: "B", Percentage: proto.Float64(0)}}
+		}},
+		{"events replaced", &rulesMessage{Events: []*eventRate{{EventType: signup}}}, []string{"commission_rules.events"}, func(r *rulesMessage) { r.Events = []*eventRate{{EventType: signup}} }},
+		{"amounts set", &rulesMessage{LaterPercentage: proto.Float64(99.99), MinOrderCents: proto.Int64(0), CapCents: proto.Int64(1)}, []string{"commission_rules.later_percentage", "commission_rules.min_order_cents", "commission_rules.cap_cents"}, func(r *rulesMessage) {
+			r.LaterPercentage, r.MinOrderCents, r.CapCents = proto.Float64(99.99), proto.Int64(0), proto.Int64(1)
+		}},
+		{"amounts cleared", nil, []string{"commission_rules.later_percentage", "commission_rules.min_order_cents", "commission_rules.cap_cents"}, func(r *rulesMessage) { r.LaterPercentage, r.MinOrderCents, r.CapCents = nil, nil, nil }},
+		{"outside the mask", &rulesMessage{CapCents: proto.Int64(1), Recurring: &recurring{MaxMonths: proto.Int32(1)}}, []string{"commission_rules.hold_period_days"}, func(r *rulesMessage) { r.HoldPeriodDays = proto.Int32(30) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: full().CommissionRules})
+			want := proto.CloneOf(before.CommissionRules)
+			tc.change(want)
+			version := int32(1)
+			if !proto.Equal(want, before.CommissionRules) {
+				version = 2
+			}
+			got, err := w.update(before.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: tc.rules}, tc.paths...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !proto.Equal(got.CommissionRules, want) || got.RulesVersion != version {
+				t.Errorf("version %d %v\nwant %d %v", got.RulesVersion, got.CommissionRules, version, want)
+			}
+		})
+	}
+}
+
+// Whatever is wrong with rules is named by its own path, in a create and in an
+// update alike, and all at once.
+func TestCheckOfRulesNamesEveryPath(t *testing.T) {
+	service := program.New(nil, nil)
+	ten, cents := proto.Float64(10), proto.Int64(10)
+	for _, tc := range []struct {
+		name  string
+		rules *rulesMessage
+		want  []string
+	}{
+		{"everything at its best", full().CommissionRules, nil},
+		{"decimals", &rulesMessage{
+			LaterPercentage: proto.Float64(1.001),
+			Tiers:           []*tier{{MinConversions: cents, Percentage: proto.Float64(1.005)}},
+			Products:        []*productRate{{ProductId: "a", Percentage: proto.Float64(0.001)}},
+			Events:          []*eventRate{{EventType: purchase}, {EventType: signup, Percentage: proto.Float64(99.999)}},
+		}, []string{"commission_rules.later_percentage", "commission_rules.tiers[0].percentage", "commission_rules.products[0].percentage", "commission_rules.events[1].percentage"}},
+		{"tiers without and with both thresholds", &rulesMessage{Tiers: []*tier{{Percentage: proto.Float64(1)}, {MinConversions: cents, MinRevenueCents: cents}}}, []string{"commission_rules.tiers[0].min_conversions", "commission_rules.tiers[1].min_revenue_cents", "commission_rules.tiers[1].percentage"}},
+		{"tiers of two kinds", &rulesMessage{Tiers: []*tier{{MinConversions: cents, Percentage: proto.Float64(1)}, {MinRevenueCents: cents, Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers[1].min_revenue_cents"}},
+		{"a threshold twice", &rulesMessage{Tiers: []*tier{{MinConversions: cents, Percentage: proto.Float64(1)}, {MinConversions: proto.Int64(1), Percentage: proto.Float64(1)}, {MinConversions: cents, Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers[2].min_conversions"}},
+		{"products without and with both rates", &rulesMessage{Products: []*productRate{{ProductId: "a"}, {ProductId: "b", Percentage: ten, FlatAmountCents: cents}}}, []string{"commission_rules.products[0].percentage", "commission_rules.products[1].flat_amount_cents"}},
+		{"a product twice", &rulesMessage{Products: []*productRate{{ProductId: "a", Percentage: ten}, {ProductId: "a", FlatAmountCents: cents}}}, []string{"commission_rules.products[1].product_id"}},
+		{"an event with both rates", &rulesMessage{Events: []*eventRate{{EventType: purchase, Percentage: ten, FlatAmountCents: cents}}}, []string{"commission_rules.events[0].flat_amount_cents"}},
+		{"an event twice", &rulesMessage{Events: []*eventRate{{EventType: signup}, {EventType: signup, FlatAmountCents: cents}}}, []string{"commission_rules.events[1].event_type"}},
+		{"no recurring payments, with limits", &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false), MaxMonths: proto.Int32(1), MaxPayments: proto.Int32(1)}}, []string{"commission_rules.recurring.max_months", "commission_rules.recurring.max_payments"}},
+		{"everything at once", &rulesMessage{
+			Percentage: ten, FlatAmountCents: cents, Recurring: &recurring{Enabled: proto.Bool(false), MaxMonths: proto.Int32(1)},
+			Tiers: []*tier{{Percentage: proto.Float64(1.005)}}, Products: []*productRate{{ProductId: "a"}}, Events: []*eventRate{{EventType: signup}, {EventType: signup}},
+		}, []string{
+			"commission_rules.flat_amount_cents", "commission_rules.recurring.max_months", "commission_rules.tiers[0].percentage",
+			"commission_rules.tiers[0].min_conversions", "commission_rules.products[0].percentage", "commission_rules.events[1].event_type",
+		}},
+	} {
+		slices.Sort(tc.want)
+		for what, req := range map[string]proto.Message{
+			"create": &affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: tc.rules},
+			"update": &affiliatev1.UpdateProgramRequest{CommissionRules: tc.rules, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"commission_rules"}}},
+		} {
+			var named []string
+			for _, v := range service.Check(req) {
+				named = append(named, v.Field)
+			}
+			slices.Sort(named)
+			if !slices.Equal(named, tc.want) {
+				t.Errorf("%s, %s: %v, want %v", tc.name, what, named, tc.want)
+			}
+		}
+	}
+}
+
+// What only the rules in force make wrong is found with them.
+func TestUpdateOfRulesRefusesLimitsOfWhatIsOff(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}})
+	limit := &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{Recurring: &recurring{MaxMonths: proto.Int32(1)}}}
+	_, err := w.update(p.Id, limit, "commission_rules.recurring.max_months")
+	expectInvalid(t, err, "commission_rules.recurring.max_months")
+	limit.CommissionRules.Recurring.Enabled = proto.Bool(true)
+	got, err := w.update(p.Id, limit, "commission_rules.recurring.max_months", "commission_rules.recurring.enabled")
+	if err != nil || got.CommissionRules.Recurring.GetMaxMonths() != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestListProgramRules(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	first := p.CreatedAt.AsTime()
+	for days := range int32(4) {
+		if _, err := w.update(p.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{HoldPeriodDays: &days}}, "commission_rules.hold_period_days"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.update(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Q"}, "name"); err != nil {
+		t.Fatal(err)
+	}
+	w.create(&affiliatev1.CreateProgramRequest{Name: "Another"})
+	list := func(page, size int32) *affiliatev1.ListProgramRulesResponse {
+		t.Helper()
+		got, err := w.service.ListProgramRules(w.live(), &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id, Page: &page, PageSize: &size})
+		if err != nil || got.Total != 5 || got.Page != page || got.Limit != size {
+			t.Fatalf("%v, %v", got, err)
+		}
+		return got
+	}
+	newest := list(1, 2).Data
+	if len(newest) != 2 || newest[0].Version != 5 || newest[1].Version != 4 || newest[0].Rules.GetHoldPeriodDays() != 3 || newest[0].By != w.user.String() {
+		t.Errorf("newest %v", newest)
+	}
+	if oldest := list(3, 2).Data; len(oldest) != 1 || oldest[0].Version != 1 || !oldest[0].At.AsTime().Equal(first) || !proto.Equal(oldest[0].Rules, p.CommissionRules) {
+		t.Errorf("oldest %v", oldest)
+	}
+	if beyond := list(9, 2).Data; len(beyond) != 0 {
+		t.Errorf("beyond the end %v", beyond)
+	}
+	for name, ctx := range map[string]context.Context{
+		"another mode": w.as(w.workspace, affiliate.ModeTest), "another workspace": w.as(w.newWorkspace("EUR"), affiliate.ModeLive),
+	} {
+		if got, err := w.service.ListProgramRules(ctx, &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id}); err == nil {
+			t.Errorf("%s: %v", name, got)
+		} else {
+			expect(t, err, affiliate.ReasonNotFound)
+		}
+	}
+}
+
+// Rules that were stored before a rule existed read as its default, and saying
+// the default again is no change.
+func TestOldRulesReadAsDefaults(t *testing.T) {
+	w := newWorld(t)
+	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	old := `{"commission_type": "percentage", "rate_bps": 2000, "hold_period_days": 30, "auto_approval": true, "net_basis": "gross"}`
+	w.exec(`update programs set rules = $2 where id = $1`, p.Id, old)
+	got, err := w.update(p.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(true)}}},
+		"commission_rules.recurring.enabled", "commission_rules.recurring.max_months", "commission_rules.tiers", "commission_rules.cap_cents")
+	if err != nil || !proto.Equal(got, p) {
+		t.Errorf("%v, %v\nwant %v", got, err, p)
+	}
+}

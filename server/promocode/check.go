@@ -1,0 +1,86 @@
+package promocode
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// Check reports what is wrong with a request by itself and by the clock.
+func (s *Service) Check(req proto.Message) affiliate.Violations {
+	var found affiliate.Violations
+	switch req := req.(type) {
+	case *affiliatev1.CreatePromoCodeRequest:
+		if !affiliate.ValidPromoCode(affiliate.FoldPromoCode(req.GetCode())) {
+			found.Add("code", fmt.Sprintf("needs 1 to %d visible characters without spaces", affiliate.MaxPromoCode))
+		}
+		checkDiscount(req, &found)
+		switch end := req.GetExpiresAt(); {
+		case end == nil:
+		case !end.IsValid():
+			found.Add("expires_at", "must be an RFC 3339 timestamp")
+		case !instant(end).After(s.at()):
+			found.Add("expires_at", "must lie in the future")
+		}
+	case *affiliatev1.UpdatePromoCodeRequest:
+		checkMask(req, &found)
+		if end := req.GetExpiresAt(); end != nil && !end.IsValid() {
+			found.Add("expires_at", "must be an RFC 3339 timestamp")
+		}
+	}
+	return found
+}
+
+// checkDiscount leaves numbers that no type knows to the annotations.
+func checkDiscount(req *affiliatev1.CreatePromoCodeRequest, found *affiliate.Violations) {
+	value := req.GetDiscountValue()
+	switch req.GetDiscountType() {
+	case affiliatev1.DiscountType_DISCOUNT_TYPE_PERCENTAGE:
+		if _, ok := server.BasisPoints(value); !ok {
+			found.Add("discount_value", "must be 0 to 100 percent with at most 2 decimals")
+		}
+		if req.Currency != nil {
+			found.Add("currency", "goes with a fixed discount only")
+		}
+	case affiliatev1.DiscountType_DISCOUNT_TYPE_FIXED:
+		// Written so that NaN fails.
+		if !(value == math.Trunc(value) && value <= affiliate.MaxAmountCents) {
+			found.Add("discount_value", "must be a whole number of minor units")
+		}
+		if _, ok := affiliate.ParseCurrency(req.GetCurrency()); req.Currency != nil && !ok {
+			found.Add("currency", "is no ISO 4217 currency")
+		}
+	case affiliatev1.DiscountType_DISCOUNT_TYPE_UNSPECIFIED:
+	}
+}
+
+// patchable are the paths that an update mask may hold.
+var patchable = []string{"active", "max_redemptions", "expires_at", "sync_to_processor"}
+
+// checkMask refuses paths that are no fields, and fields without a path, which
+// would silently change nothing.
+func checkMask(req *affiliatev1.UpdatePromoCodeRequest, found *affiliate.Violations) {
+	paths := req.GetUpdateMask().GetPaths()
+	for _, path := range paths {
+		if !slices.Contains(patchable, path) {
+			found.Add("update_mask", fmt.Sprintf("%q cannot be changed", path))
+		}
+	}
+	if len(paths) > 0 {
+		return
+	}
+	req.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if slices.Contains(patchable, string(field.Name())) {
+			found.Add("update_mask", "has to name the fields that are given")
+			return false
+		}
+		return true
+	})
+}

@@ -1,0 +1,100 @@
+package promocode
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+func toProto(c affiliate.PromoCode) *affiliatev1.PromoCode {
+	value := float64(c.DiscountValue)
+	if c.DiscountType == affiliate.DiscountPercentage {
+		value = *server.Percentage(&c.DiscountValue)
+	}
+	return &affiliatev1.PromoCode{
+		Id:              c.ID.String(),
+		ProgramId:       c.Program.String(),
+		ParticipantId:   c.Participant.String(),
+		Code:            c.Code,
+		DiscountType:    server.FromWord[affiliatev1.DiscountType](c.DiscountType),
+		DiscountValue:   value,
+		Currency:        c.Currency,
+		MaxRedemptions:  c.MaxRedemptions,
+		Redemptions:     c.Redemptions,
+		ExpiresAt:       server.OptionalTimestamp(c.ExpiresAt),
+		Active:          c.Active,
+		SyncToProcessor: c.Sync,
+		SyncStatus:      server.FromWord[affiliatev1.SyncStatus](c.SyncStatus),
+		CreatedAt:       server.Timestamp(c.CreatedAt),
+		UpdatedAt:       server.Timestamp(c.UpdatedAt),
+	}
+}
+
+func answer(c affiliate.PromoCode, err error) (*affiliatev1.PromoCode, error) {
+	if err != nil {
+		return nil, err
+	}
+	return toProto(c), nil
+}
+
+func pageOf(codes []affiliate.PromoCode, total int64, page affiliate.Page) *affiliatev1.ListPromoCodesResponse {
+	data := make([]*affiliatev1.PromoCode, len(codes))
+	for i, c := range codes {
+		data[i] = toProto(c)
+	}
+	return &affiliatev1.ListPromoCodesResponse{
+		Data: data, Total: total,
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+	}
+}
+
+// newPromoCode is what the request says of a code; it has been checked. The
+// currency of a fixed discount may be left to the store.
+func newPromoCode(req *affiliatev1.CreatePromoCodeRequest) affiliate.PromoCode {
+	c := affiliate.PromoCode{
+		Code:           affiliate.FoldPromoCode(req.GetCode()),
+		DiscountType:   affiliate.DiscountType(server.Word(req.GetDiscountType())),
+		DiscountValue:  int64(req.GetDiscountValue()),
+		MaxRedemptions: req.MaxRedemptions,
+		ExpiresAt:      instant(req.GetExpiresAt()),
+	}
+	if c.DiscountType == affiliate.DiscountPercentage {
+		c.DiscountValue, _ = server.BasisPoints(req.GetDiscountValue())
+	}
+	if currency, ok := affiliate.ParseCurrency(req.GetCurrency()); ok {
+		c.Currency = &currency
+	}
+	return c.WithSync(req.GetSyncToProcessor())
+}
+
+// instant is a moment as the database keeps it.
+func instant(t *timestamppb.Timestamp) *time.Time {
+	if t == nil {
+		return nil
+	}
+	at := t.AsTime().Truncate(time.Millisecond)
+	return &at
+}
+
+// patchOf is the update as its mask words it; the mask has been checked. A named
+// field that the message does not hold is cleared.
+func patchOf(req *affiliatev1.UpdatePromoCodeRequest) affiliate.PromoCodePatch {
+	var patch affiliate.PromoCodePatch
+	for _, path := range req.GetUpdateMask().GetPaths() {
+		switch path {
+		case "active":
+			patch.Active = affiliate.Set(req.GetActive())
+		case "max_redemptions":
+			patch.MaxRedemptions = affiliate.Change[int64]{Given: true, Value: req.MaxRedemptions}
+		case "expires_at":
+			patch.ExpiresAt = affiliate.Change[time.Time]{Given: true, Value: instant(req.GetExpiresAt())}
+		case "sync_to_processor":
+			patch.Sync = affiliate.Set(req.GetSyncToProcessor())
+		}
+	}
+	return patch
+}

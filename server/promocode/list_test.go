@@ -1,0 +1,165 @@
+package promocode_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+func TestListPromoCodes(t *testing.T) {
+	w := newWorld(t)
+	jane, john := w.joined(), w.joined()
+	for i, code := range []string{"sale_1", "salex1", "Sale-2", "other"} {
+		w.later()
+		w.created([]string{jane, john}[i%2], code)
+	}
+	w.exec(`update promo_codes set active = false where code = 'salex1'`)
+	other := w.newProgram(w.workspace, affiliate.ModeLive)
+	elsewhere := w.join(w.workspace, affiliate.ModeLive, other, w.newPartner())
+	_, err := w.service.CreatePromoCode(w.live(), &affiliatev1.CreatePromoCodeRequest{
+		ProgramId: other.String(), ParticipantId: elsewhere, Code: "sale-elsewhere", DiscountType: percentage,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		req   *affiliatev1.ListPromoCodesRequest
+		want  []string
+		total int64
+	}{
+		"all":                     {&affiliatev1.ListPromoCodesRequest{}, []string{"other", "sale-2", "salex1", "sale_1"}, 4},
+		"a page":                  {&affiliatev1.ListPromoCodesRequest{Page: proto.Int32(2), PageSize: proto.Int32(3)}, []string{"sale_1"}, 4},
+		"beyond the end":          {&affiliatev1.ListPromoCodesRequest{Page: proto.Int32(9)}, nil, 4},
+		"a participant's":         {&affiliatev1.ListPromoCodesRequest{ParticipantId: &jane}, []string{"sale-2", "sale_1"}, 2},
+		"another programme's":     {&affiliatev1.ListPromoCodesRequest{ParticipantId: &elsewhere}, nil, 0},
+		"active":                  {&affiliatev1.ListPromoCodesRequest{Active: proto.Bool(true)}, []string{"other", "sale-2", "sale_1"}, 3},
+		"not active":              {&affiliatev1.ListPromoCodesRequest{Active: proto.Bool(false)}, []string{"salex1"}, 1},
+		"a prefix, in any case":   {&affiliatev1.ListPromoCodesRequest{Search: proto.String("SALE")}, []string{"sale-2", "salex1", "sale_1"}, 3},
+		"no pattern":              {&affiliatev1.ListPromoCodesRequest{Search: proto.String("sale_")}, []string{"sale_1"}, 1},
+		"nothing has it":          {&affiliatev1.ListPromoCodesRequest{Search: proto.String("%")}, nil, 0},
+		"a page of what is found": {&affiliatev1.ListPromoCodesRequest{Search: proto.String("s"), PageSize: proto.Int32(1)}, []string{"sale-2"}, 3},
+		"all at once": {
+			&affiliatev1.ListPromoCodesRequest{Search: proto.String("sale"), ParticipantId: &john, Active: proto.Bool(false)},
+			[]string{"salex1"},
+			1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if codes, total := w.list(tc.req); total != tc.total || !slices.Equal(codes, tc.want) {
+				t.Errorf("%v, total %d; want %v, %d", codes, total, tc.want, tc.total)
+			}
+		})
+	}
+}
+
+func TestListPartnerPromoCodes(t *testing.T) {
+	w := newWorld(t)
+	partner := w.newPartner()
+	jane := w.join(w.workspace, affiliate.ModeLive, w.program, partner)
+	w.created(jane, "first")
+	w.created(w.joined(), "another")
+	stranger := w.newWorkspace()
+	elsewhere, tests := w.newProgram(stranger, affiliate.ModeLive), w.newProgram(w.workspace, affiliate.ModeTest)
+	for _, at := range []struct {
+		ctx     context.Context
+		program affiliate.ProgramID
+		id      string
+		code    string
+	}{
+		{w.merchant(stranger, affiliate.ModeLive), elsewhere, w.join(stranger, affiliate.ModeLive, elsewhere, partner), "second"},
+		{w.merchant(w.workspace, affiliate.ModeTest), tests, w.join(w.workspace, affiliate.ModeTest, tests, partner), "tried"},
+	} {
+		w.later()
+		_, err := w.service.CreatePromoCode(at.ctx, &affiliatev1.CreatePromoCodeRequest{
+			ProgramId: at.program.String(), ParticipantId: at.id, Code: at.code, DiscountType: percentage,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := w.program.String()
+	for name, tc := range map[string]struct {
+		partner affiliate.UserID
+		mode    affiliate.Mode
+		req     *affiliatev1.ListPartnerPromoCodesRequest
+		want    []string
+		total   int64
+	}{
+		"all":               {partner, affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{}, []string{"second", "first"}, 2},
+		"a page":            {partner, affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{Page: proto.Int32(2), PageSize: proto.Int32(1)}, []string{"first"}, 2},
+		"one programme":     {partner, affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{ProgramId: &own}, []string{"first"}, 1},
+		"the other mode":    {partner, affiliate.ModeTest, &affiliatev1.ListPartnerPromoCodesRequest{}, []string{"tried"}, 1},
+		"live in test mode": {partner, affiliate.ModeTest, &affiliatev1.ListPartnerPromoCodesRequest{ProgramId: &own}, nil, 0},
+		"a stranger":        {w.newPartner(), affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{}, nil, 0},
+		"a merchant's user": {w.user, affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{}, nil, 0},
+	} {
+		res, err := w.service.ListPartnerPromoCodes(w.partner(tc.partner, tc.mode), tc.req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var codes []string
+		for _, c := range res.GetData() {
+			codes = append(codes, c.GetCode())
+		}
+		if !slices.Equal(codes, tc.want) || res.GetTotal() != tc.total {
+			t.Errorf("%s: %v, total %d; want %v, %d", name, codes, res.GetTotal(), tc.want, tc.total)
+		}
+	}
+}
+
+func TestMerchantSeesItsOwnPromoCodesOnly(t *testing.T) {
+	w := newWorld(t)
+	jane := w.joined()
+	c := w.created(jane, "may")
+	second := w.newProgram(w.workspace, affiliate.ModeLive)
+	stranger := w.newWorkspace()
+	for name, tc := range map[string]struct {
+		ctx         context.Context
+		program, id string
+	}{
+		"another workspace":   {w.merchant(stranger, affiliate.ModeLive), w.program.String(), c.GetId()},
+		"the other mode":      {w.merchant(w.workspace, affiliate.ModeTest), w.program.String(), c.GetId()},
+		"a programme's no id": {w.live(), "programme", c.GetId()},
+		"no such programme":   {w.live(), affiliate.NewID[affiliate.Program](w.now).String(), c.GetId()},
+		"another programme":   {w.live(), second.String(), c.GetId()},
+		"a code's no id":      {w.live(), w.program.String(), "may"},
+		"no such code":        {w.live(), w.program.String(), affiliate.NewID[affiliate.PromoCode](w.now).String()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := w.service.GetPromoCode(tc.ctx, &affiliatev1.GetPromoCodeRequest{ProgramId: tc.program, PromoCodeId: tc.id})
+			expect(t, err, affiliate.ReasonNotFound, "")
+			_, err = w.service.UpdatePromoCode(tc.ctx, &affiliatev1.UpdatePromoCodeRequest{ProgramId: tc.program, PromoCodeId: tc.id, UpdateMask: mask("active")})
+			expect(t, err, affiliate.ReasonNotFound, "")
+			_, err = w.service.DeletePromoCode(tc.ctx, &affiliatev1.DeletePromoCodeRequest{ProgramId: tc.program, PromoCodeId: tc.id})
+			expect(t, err, affiliate.ReasonNotFound, "")
+			if tc.id != c.GetId() || tc.program == second.String() {
+				return // the programme is the caller's
+			}
+			_, err = w.service.ListPromoCodes(tc.ctx, &affiliatev1.ListPromoCodesRequest{ProgramId: tc.program})
+			expect(t, err, affiliate.ReasonNotFound, "")
+			_, err = w.service.CreatePromoCode(tc.ctx, &affiliatev1.CreatePromoCodeRequest{
+				ProgramId: tc.program, ParticipantId: jane, Code: "x", DiscountType: fixed, DiscountValue: 1,
+			})
+			expect(t, err, affiliate.ReasonNotFound, "")
+		})
+	}
+	if w.count(`select count(*) from promo_codes where active and version = 1`) != 1 || w.count(`select count(*) from audit_log`) != 1 {
+		t.Error("something changed")
+	}
+	// The name is free in the other mode and in another workspace.
+	for i, scope := range []affiliate.Scope{{Workspace: w.workspace, Mode: affiliate.ModeTest}, {Workspace: stranger, Mode: affiliate.ModeLive}} {
+		program := w.newProgram(scope.Workspace, scope.Mode)
+		_, err := w.service.CreatePromoCode(w.merchant(scope.Workspace, scope.Mode), &affiliatev1.CreatePromoCodeRequest{
+			ProgramId: program.String(), ParticipantId: w.join(scope.Workspace, scope.Mode, program, w.newPartner()), Code: "MAY", DiscountType: fixed,
+		})
+		if err != nil {
+			t.Error(fmt.Errorf("%d: %w", i, err))
+		}
+	}
+}

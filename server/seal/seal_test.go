@@ -1,0 +1,142 @@
+package seal_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/tributary-hq/tributary/server/seal"
+)
+
+// entry is a key of 32 equal bytes.
+func entry(kid string, fill byte) string {
+	return kid + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32))
+}
+
+func newKeys(t testing.TB, setting string) *seal.Keys {
+	t.Helper()
+	keys, err := seal.New(setting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func TestSealedTextOpensWithItsKeyAndItsOwner(t *testing.T) {
+	keys := newKeys(t, entry("a", 1))
+	for _, plain := range []string{"", "x", strings.Repeat("long ", 1000)} {
+		sealed := keys.Seal([]byte(plain), []byte("owner"))
+		if opened, err := keys.Open(sealed, []byte("owner")); err != nil || string(opened) != plain {
+			t.Errorf("opened %q, %v", opened, err)
+		}
+		if plain != "" && bytes.Contains(sealed, []byte(plain)) && len(plain) > 1 {
+			t.Error("the plain text is in the sealed one")
+		}
+		if again := keys.Seal([]byte(plain), []byte("owner")); bytes.Equal(sealed, again) {
+			t.Error("two seals of one text are equal: the nonce is not random")
+		}
+		for _, other := range []string{"", "Owner", "owner "} {
+			if _, err := keys.Open(sealed, []byte(other)); err == nil {
+				t.Errorf("opened for %q", other)
+			}
+		}
+	}
+}
+
+func TestRotation(t *testing.T) {
+	old := newKeys(t, entry("old", 1))
+	both := newKeys(t, entry("new", 2)+", "+entry("old", 1))
+	fresh := newKeys(t, entry("new", 2))
+	before := old.Seal([]byte("text"), nil)
+	after := both.Seal([]byte("text"), nil)
+
+	for _, tc := range []struct {
+		name   string
+		keys   *seal.Keys
+		sealed []byte
+		opens  bool
+	}{
+		{"the old key's text with both", both, before, true},
+		{"the new key's text with both", both, after, true},
+		{"the new key's text with the new one", fresh, after, true},
+		{"the old key's text once it is dropped", fresh, before, false},
+		{"the new key's text with the old one", old, after, false},
+		{"a key's name on another's text", both, append([]byte("new:"), before[len("old:"):]...), false},
+	} {
+		opened, err := tc.keys.Open(tc.sealed, nil)
+		if (err == nil) != tc.opens || tc.opens && string(opened) != "text" {
+			t.Errorf("%s: %q, %v", tc.name, opened, err)
+		}
+	}
+	if !bytes.HasPrefix(after, []byte("new:")) {
+		t.Errorf("sealed with %q, not with the first key", after[:4])
+	}
+}
+
+func TestChangedTextDoesNotOpen(t *testing.T) {
+	keys := newKeys(t, entry("a", 1))
+	sealed := keys.Seal([]byte("DE89370400440532013000"), []byte("owner"))
+	for i := range sealed {
+		for bit := range 8 {
+			changed := bytes.Clone(sealed)
+			changed[i] ^= 1 << bit
+			if _, err := keys.Open(changed, []byte("owner")); err == nil {
+				t.Fatalf("opened with bit %d of byte %d changed", bit, i)
+			}
+		}
+		if _, err := keys.Open(sealed[:i], []byte("owner")); err == nil {
+			t.Fatalf("opened when cut to %d bytes", i)
+		}
+	}
+	if _, err := keys.Open(append(sealed, 0), []byte("owner")); err == nil {
+		t.Fatal("opened with a byte more")
+	}
+}
+
+func TestFaultsOfTheSettingAreNamedWithoutTheKeys(t *testing.T) {
+	secret := base64.StdEncoding.EncodeToString([]byte("0123456789abcdefghijklmnopqrstuv"))
+	for _, tc := range []struct{ setting, want string }{
+		{"", "entry 1: must be kid:base64"},
+		{secret, "entry 1: must be kid:base64"},
+		{":" + secret, "entry 1: the kid must be"},
+		{secret + ":k", "entry 1: the kid must be"},
+		{"a b:" + secret, "entry 1: the kid must be"},
+		{"a:" + secret + ",", "entry 2: must be kid:base64"},
+		{"a:" + secret + ",b:" + secret + "!", "entry 2: the key is not base64"},
+		{"a:" + base64.StdEncoding.EncodeToString([]byte(secret)[:31]), "entry 1: the key has 31 bytes, must have 32"},
+		{"a:" + secret + ",b:" + secret + ",a:" + secret, "entry 3: has the kid of entry 1"},
+	} {
+		_, err := seal.New(tc.setting)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%q: %v, want %q", tc.setting, err, tc.want)
+			continue
+		}
+		for i := 0; i+6 <= len(secret); i++ {
+			if strings.Contains(err.Error(), secret[i:i+6]) {
+				t.Errorf("%q: the error shows the key: %v", tc.setting, err)
+				break
+			}
+		}
+	}
+	_, err := seal.New("x," + "b:short," + entry("c", 1) + ",c:" + secret)
+	if err == nil || strings.Count(err.Error(), "entry ") != 4 {
+		t.Errorf("not everything at once: %v", err)
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	keys := newKeys(f, entry("a", 1)+","+entry("b", 2))
+	aad := []byte("owner")
+	good := keys.Seal([]byte("text"), aad)
+	for _, seed := range [][]byte{nil, []byte("a"), []byte("a:"), []byte(":"), []byte("b:short"), good, good[1:], bytes.Repeat([]byte("a:"), 40)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, sealed []byte) {
+		// Whatever it is: no panic, and nothing opens but the one text that was
+		// sealed (by each process of the fuzzer with a nonce of its own).
+		if opened, err := keys.Open(sealed, aad); err == nil && string(opened) != "text" {
+			t.Fatalf("%q opened as %q", sealed, opened)
+		}
+	})
+}

@@ -1,0 +1,168 @@
+package workspace
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/api/httpbody"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/csv" //nolint:depguard // a writer, no service
+)
+
+// auditRequest is what the list and the export have in common.
+type auditRequest interface {
+	GetActor() string
+	GetAction() string
+	GetResourceType() string
+	GetResourceId() string
+	GetDateFrom() string
+	GetDateTo() string
+	GetTimezone() string
+}
+
+func auditFilter(req auditRequest) (affiliate.AuditFilter, error) {
+	at, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
+	filter := affiliate.AuditFilter{
+		// Ids are stored in lower case.
+		Actor:        strings.ToLower(req.GetActor()),
+		Action:       req.GetAction(),
+		ResourceType: req.GetResourceType(),
+		At:           at,
+	}
+	if text := req.GetResourceId(); text != "" {
+		id, ok := affiliate.ParseID[affiliate.AuditEntry](text)
+		if !ok {
+			wrong.Add("resource_id", "must be a UUID")
+		}
+		filter.ResourceID = &id.UUID
+	}
+	return filter, wrong.Err()
+}
+
+// ListAuditLog pages through the log, newest first.
+func (s *Service) ListAuditLog(ctx context.Context, req *affiliatev1.ListAuditLogRequest) (*affiliatev1.ListAuditLogResponse, error) {
+	filter, err := auditFilter(req)
+	if err != nil {
+		return nil, err
+	}
+	page := server.PageOf(req)
+	entries, total, err := s.store.AuditLog(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]*affiliatev1.AuditEntry, len(entries))
+	for i, entry := range entries {
+		if data[i], err = auditEntry(entry); err != nil {
+			return nil, err
+		}
+	}
+	return &affiliatev1.ListAuditLogResponse{
+		Data: data, Total: total,
+		Page: int32(page.Number), Limit: int32(page.Size), // both came in as int32
+	}, nil
+}
+
+func auditEntry(entry affiliate.AuditEntry) (*affiliatev1.AuditEntry, error) {
+	before, err := object(entry.Before)
+	if err != nil {
+		return nil, fmt.Errorf("audit entry %s: before: %w", entry.ID, err)
+	}
+	after, err := object(entry.After)
+	if err != nil {
+		return nil, fmt.Errorf("audit entry %s: after: %w", entry.ID, err)
+	}
+	out := &affiliatev1.AuditEntry{
+		Id:           entry.ID.String(),
+		At:           server.Timestamp(entry.At),
+		Actor:        entry.Actor,
+		ActorName:    entry.ActorName,
+		Action:       entry.Action,
+		ResourceType: entry.ResourceType,
+		ResourceId:   entry.ResourceID.String(),
+		Before:       before,
+		After:        after,
+		IpPrefix:     entry.IPPrefix,
+		RequestId:    entry.RequestID,
+	}
+	if entry.Mode != nil {
+		out.Mode = server.FromWord[affiliatev1.Mode](*entry.Mode)
+	}
+	return out, nil
+}
+
+// object is stored JSON as the contract shows it: what is no object stands in one,
+// under value; absent stays absent.
+func object(text json.RawMessage) (*structpb.Struct, error) {
+	if text == nil {
+		return nil, nil
+	}
+	value := &structpb.Value{}
+	if err := protojson.Unmarshal(text, value); err != nil {
+		return nil, err
+	}
+	if fields := value.GetStructValue(); fields != nil {
+		return fields, nil
+	}
+	return &structpb.Struct{Fields: map[string]*structpb.Value{"value": value}}, nil
+}
+
+// ExportAuditLog streams the log as CSV.
+func (s *Service) ExportAuditLog(req *affiliatev1.ExportAuditLogRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	filter, err := auditFilter(req)
+	if err != nil {
+		return err
+	}
+	ctx := stream.Context()
+	scope := server.PrincipalFrom(ctx).Scope()
+	name := fmt.Sprintf(`attachment; filename="audit-log-%s-%s.csv"`, scope.Mode, s.at().Format(time.DateOnly))
+	if err := stream.SetHeader(metadata.Pairs("content-disposition", name)); err != nil {
+		return err
+	}
+	w := csv.NewWriter(func(chunk []byte) error {
+		return stream.Send(&httpbody.HttpBody{ContentType: csv.ContentType, Data: chunk})
+	})
+	if err := w.Header("id", "at", "actor", "actorName", "action", "resourceType", "resourceId", "mode",
+		"ipPrefix", "requestId", "before", "after"); err != nil {
+		return err
+	}
+	if err := s.store.ExportAuditLog(ctx, scope, filter, func(entry affiliate.AuditEntry) error {
+		writeEntry(w, entry)
+		return w.EndRow()
+	}); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+func writeEntry(w *csv.Writer, entry affiliate.AuditEntry) {
+	w.Text(entry.ID.String())
+	w.Time(entry.At)
+	w.Text(entry.Actor)
+	w.OptionalText(entry.ActorName)
+	w.Text(entry.Action)
+	w.Text(entry.ResourceType)
+	w.Text(entry.ResourceID.String())
+	w.OptionalText((*string)(entry.Mode))
+	w.OptionalText(entry.IPPrefix)
+	w.OptionalText(entry.RequestID)
+	writeJSON(w, entry.Before)
+	writeJSON(w, entry.After)
+}
+
+func writeJSON(w *csv.Writer, text json.RawMessage) {
+	if text == nil {
+		w.Empty()
+		return
+	}
+	w.Text(string(text))
+}

@@ -1,0 +1,286 @@
+package workspace_test
+
+import (
+	"bytes"
+	"context"
+	stdcsv "encoding/csv"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/api/httpbody"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// line adds to the log, a second after the one before; empty texts are null.
+func (w *world) line(mode, actor, action, before, after string) affiliate.AuditID {
+	w.t.Helper()
+	w.now = w.now.Add(time.Second)
+	id := affiliate.NewID[affiliate.AuditEntry](w.now)
+	noun, _, _ := strings.Cut(action, ".")
+	w.exec(`
+		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id, before, after, ip_prefix, request_id)
+		values ($1, $2, nullif($3, ''), $4, $5, $6, $7, $2, nullif($8, '')::jsonb, nullif($9, '')::jsonb,
+			case when $5 <> 'system' then '192.0.2.0/24' end, case when $5 <> 'system' then 'request' end)`,
+		w.id, id, mode, w.now, actor, action, noun, before, after)
+	return id
+}
+
+func (w *world) log(req *affiliatev1.ListAuditLogRequest) *affiliatev1.ListAuditLogResponse {
+	w.t.Helper()
+	list, err := w.service.ListAuditLog(w.asOwner(), req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list
+}
+
+func TestAuditEntriesShowWhoAndWhat(t *testing.T) {
+	w := newWorld(t)
+	key := w.createKey(nil)
+	w.exec(`delete from audit_log`)
+	gone := affiliate.NewID[affiliate.User](w.now)
+	w.line("test", w.owner.String(), "program.update", `{"name":"A","tags":[1,null]}`, `{"name":"B"}`)
+	w.line("", key.Id, "workspace.update", `"text"`, `[1,2]`)
+	w.line("test", gone.String(), "link.delete", `null`, "")
+	w.line("test", "system", "commission.approve", "", `{}`)
+	w.line("live", w.owner.String(), "program.update", "", "")
+
+	list := w.log(&affiliatev1.ListAuditLogRequest{})
+	if list.Total != 4 || len(list.Data) != 4 {
+		t.Fatalf("%v", list)
+	}
+	for i, want := range []struct {
+		action, actor, name, before, after, address string
+		mode                                        affiliatev1.Mode
+	}{
+		{"commission.approve", "system", "", "", `{}`, "", affiliatev1.Mode_MODE_TEST},
+		{"link.delete", gone.String(), "", `{"value":null}`, "", "192.0.2.0/24", affiliatev1.Mode_MODE_TEST},
+		{"workspace.update", key.Id, "server", `{"value":"text"}`, `{"value":[1,2]}`, "192.0.2.0/24", affiliatev1.Mode_MODE_UNSPECIFIED},
+		{"program.update", w.owner.String(), "Member", `{"name":"A","tags":[1,null]}`, `{"name":"B"}`, "192.0.2.0/24", affiliatev1.Mode_MODE_TEST},
+	} {
+		got := list.Data[i]
+		if got.Action != want.action || got.Actor != want.actor || got.GetActorName() != want.name || (got.ActorName == nil) != (want.name == "") ||
+			got.GetIpPrefix() != want.address || (got.RequestId == nil) != (want.actor == "system") || got.Mode != want.mode ||
+			got.ResourceType != strings.Split(want.action, ".")[0] || got.ResourceId != got.Id {
+			t.Errorf("%s: %v", want.action, got)
+		}
+		for what, pair := range map[string]struct {
+			got  proto.Message
+			want string
+			null bool
+		}{
+			"before": {got.Before, want.before, got.Before == nil},
+			"after":  {got.After, want.after, got.After == nil},
+		} {
+			if pair.null != (pair.want == "") {
+				t.Errorf("%s: %s is %v", want.action, what, pair.got)
+				continue
+			}
+			if pair.null {
+				continue
+			}
+			text, err := protojson.Marshal(pair.got)
+			if err != nil || strings.ReplaceAll(string(text), " ", "") != pair.want {
+				t.Errorf("%s: %s is %s, %v", want.action, what, text, err)
+			}
+		}
+	}
+	live, err := w.service.ListAuditLog(w.as(w.owner, affiliate.RoleOwner, affiliate.ModeLive), &affiliatev1.ListAuditLogRequest{})
+	if err != nil || live.Total != 2 || live.Data[0].Mode != affiliatev1.Mode_MODE_LIVE || live.Data[1].Action != "workspace.update" {
+		t.Errorf("live: %v, %v", live, err)
+	}
+	mine := w.id
+	w.id = w.workspace()
+	if other := w.log(&affiliatev1.ListAuditLogRequest{}); other.Total != 0 {
+		t.Errorf("another workspace reads %v", other)
+	}
+	w.id = mine
+	w.exec(`update users set erased_at = $1 where id = $2`, w.now, w.owner)
+	if list := w.log(&affiliatev1.ListAuditLogRequest{Action: proto.String("program.update")}); list.Data[0].ActorName != nil {
+		t.Error("an erased user has a name")
+	}
+}
+
+func TestAuditFilters(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`delete from audit_log`)
+	w.now = time.Date(2026, 5, 6, 21, 59, 58, 0, time.UTC)
+	first := w.line("test", w.owner.String(), "program.update", "", "")  // 21:59:59, still the 6th in Berlin
+	second := w.line("test", w.owner.String(), "program.create", "", "") // 22:00:00, the 7th in Berlin
+	third := w.line("test", "system", "program_x.update", "", "")
+	fourth := w.line("", "system", "programs.update", "", "")
+	type req = affiliatev1.ListAuditLogRequest
+	str := proto.String
+	for name, tc := range map[string]struct {
+		req  *req
+		want []affiliate.AuditID
+	}{
+		"all":                 {&req{}, []affiliate.AuditID{fourth, third, second, first}},
+		"an actor":            {&req{Actor: str(strings.ToUpper(w.owner.String()))}, []affiliate.AuditID{second, first}},
+		"system":              {&req{Actor: str("system")}, []affiliate.AuditID{fourth, third}},
+		"a whole action":      {&req{Action: str("program.update")}, []affiliate.AuditID{first}},
+		"a noun":              {&req{Action: str("program.*")}, []affiliate.AuditID{second, first}},
+		"a noun with a line":  {&req{Action: str("program_x.*")}, []affiliate.AuditID{third}},
+		"no wildcards inside": {&req{Action: str("program_.*")}, nil},
+		"a type":              {&req{ResourceType: str("programs")}, []affiliate.AuditID{fourth}},
+		"a resource":          {&req{ResourceId: str(strings.ToUpper(third.String()))}, []affiliate.AuditID{third}},
+		"two at once":         {&req{Actor: str("system"), Action: str("program.*")}, nil},
+		"from a day":          {&req{DateFrom: str("2026-05-07"), Timezone: str("Europe/Berlin")}, []affiliate.AuditID{fourth, third, second}},
+		"to a day":            {&req{DateTo: str("2026-05-06"), Timezone: str("Europe/Berlin")}, []affiliate.AuditID{first}},
+		"an instant":          {&req{DateFrom: str("2026-05-06T22:00:00Z"), DateTo: str("2026-05-06T22:00:00Z")}, []affiliate.AuditID{second}},
+		"nobody":              {&req{Actor: str("x")}, nil},
+	} {
+		list := w.log(tc.req)
+		var got []string
+		for _, entry := range list.Data {
+			got = append(got, entry.Id)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(tc.want) || int(list.Total) != len(tc.want) {
+			t.Errorf("%s: %v of %d, want %v", name, got, list.Total, tc.want)
+		}
+		export := &affiliatev1.ExportAuditLogRequest{
+			Actor: tc.req.Actor, Action: tc.req.Action, ResourceType: tc.req.ResourceType, ResourceId: tc.req.ResourceId,
+			DateFrom: tc.req.DateFrom, DateTo: tc.req.DateTo, Timezone: tc.req.Timezone,
+		}
+		rows := w.export(export).rows(t)
+		got = nil
+		for _, row := range rows[1:] {
+			got = append(got, row[0])
+		}
+		if fmt.Sprint(got) != fmt.Sprint(tc.want) {
+			t.Errorf("%s, exported: %v, want %v", name, got, tc.want)
+		}
+	}
+	page, size := int32(2), int32(3)
+	if list := w.log(&req{Page: &page, PageSize: &size}); list.Total != 4 || len(list.Data) != 1 || list.Data[0].Id != first.String() {
+		t.Errorf("second page: %v", list)
+	}
+	page = 3
+	if list := w.log(&req{Page: &page, PageSize: &size}); list.Total != 4 || len(list.Data) != 0 {
+		t.Errorf("beyond the end: %v", list)
+	}
+	_, err := w.service.ListAuditLog(w.asOwner(), &req{DateFrom: str("x")})
+	w.wantReason(err, affiliate.ReasonValidation)
+	_, err = w.service.ListAuditLog(w.asOwner(), &req{ResourceId: str("x")})
+	w.wantReason(err, affiliate.ReasonValidation)
+}
+
+// download receives an export.
+type download struct {
+	grpc.ServerStream
+	ctx    context.Context
+	header metadata.MD
+	bodies []*httpbody.HttpBody
+	fail   error
+}
+
+func (d *download) Context() context.Context { return d.ctx }
+
+func (d *download) SetHeader(md metadata.MD) error {
+	d.header = metadata.Join(d.header, md)
+	return nil
+}
+
+func (d *download) Send(body *httpbody.HttpBody) error {
+	d.bodies = append(d.bodies, body)
+	return d.fail
+}
+
+func (d *download) text() string {
+	var all bytes.Buffer
+	for _, body := range d.bodies {
+		all.Write(body.Data)
+	}
+	return all.String()
+}
+
+func (d *download) rows(t *testing.T) [][]string {
+	t.Helper()
+	rows, err := stdcsv.NewReader(strings.NewReader(d.text())).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+func (w *world) export(req *affiliatev1.ExportAuditLogRequest) *download {
+	w.t.Helper()
+	d := &download{ctx: w.asOwner()}
+	if err := w.service.ExportAuditLog(req, d); err != nil {
+		w.t.Fatal(err)
+	}
+	return d
+}
+
+func TestAuditExport(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`delete from audit_log`)
+	const header = "id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after\r\n"
+	empty := w.export(&affiliatev1.ExportAuditLogRequest{})
+	if empty.text() != header || len(empty.bodies) != 1 || empty.bodies[0].ContentType != "text/csv; charset=utf-8" {
+		t.Errorf("nothing: %q", empty.text())
+	}
+	w.exec(`update users set name = '=HYPERLINK("x")' where id = $1`, w.owner)
+	whole := w.line("", "system", "workspace.update", `"=1+1"`, "")
+	mine := w.line("test", w.owner.String(), "program.update", `{"name": "A, \"B\""}`, `{"name": "C"}`)
+	w.line("live", w.owner.String(), "program.update", "", "")
+	got := w.export(&affiliatev1.ExportAuditLogRequest{})
+	want := header +
+		fmt.Sprintf(`"%s","2026-05-06T07:08:11.001Z","%s","'=HYPERLINK(""x"")","program.update","program","%s","test","192.0.2.0/24","request","{""name"": ""A, \""B\""""}","{""name"": ""C""}"`, mine, w.owner, mine) + "\r\n" +
+		fmt.Sprintf(`"%s","2026-05-06T07:08:10.001Z","system",,"workspace.update","workspace","%s",,,,"'""=1+1""",`, whole, whole) + "\r\n"
+	if got.text() != want {
+		t.Errorf("got  %q\nwant %q", got.text(), want)
+	}
+	if name := got.header.Get("content-disposition"); len(name) != 1 || name[0] != `attachment; filename="audit-log-test-2026-05-06.csv"` {
+		t.Errorf("named %q", name)
+	}
+}
+
+func TestALongExportGoesOutInChunks(t *testing.T) {
+	w := newWorld(t)
+	const n = 20_000
+	w.exec(`
+		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id, after)
+		select $1, gen_random_uuid(), 'test', $2::timestamptz + n * interval '1 second', 'system', 'commission.approve', 'commission', gen_random_uuid(),
+			jsonb_build_object('n', n)
+		from generate_series(1, $3::int) n`, w.id, w.now, n)
+	got := w.export(&affiliatev1.ExportAuditLogRequest{})
+	for i, body := range got.bodies {
+		if len(body.Data) > 33<<10 || body.ContentType != "text/csv; charset=utf-8" {
+			t.Errorf("chunk %d: %d bytes, %s", i, len(body.Data), body.ContentType)
+		}
+	}
+	rows := got.rows(t)
+	if len(rows) != n+1 || rows[1][11] != fmt.Sprintf(`{"n": %d}`, n) || rows[n][11] != `{"n": 1}` {
+		t.Errorf("%d rows", len(rows))
+	}
+
+	// Nobody reads on: the export ends there.
+	gone := errors.New("gone")
+	d := &download{ctx: w.asOwner(), fail: gone}
+	if err := w.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{}, d); !errors.Is(err, gone) || len(d.bodies) != 1 {
+		t.Errorf("%d chunks, %v", len(d.bodies), err)
+	}
+	ctx, cancel := context.WithCancel(w.asOwner())
+	cancel()
+	if err := w.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{}, &download{ctx: ctx}); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+	if list := w.log(&affiliatev1.ListAuditLogRequest{}); list.Total != affiliate.MaxAuditTotal || len(list.Data) != 20 {
+		t.Errorf("total %d", list.Total)
+	}
+	d = &download{ctx: w.asOwner()}
+	w.wantReason(w.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{DateTo: proto.String("x")}, d), affiliate.ReasonValidation)
+	if len(d.bodies) != 0 {
+		t.Error("a refused export sent something")
+	}
+}

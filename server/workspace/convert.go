@@ -1,0 +1,65 @@
+package workspace
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+func settings(w affiliate.Workspace) *affiliatev1.Workspace {
+	return &affiliatev1.Workspace{
+		Id:               w.ID.String(),
+		Name:             w.Name,
+		Currency:         w.Currency,
+		Timezone:         w.Timezone,
+		AllowedOrigins:   w.AllowedOrigins,
+		OriginPolicy:     server.FromWord[affiliatev1.OriginPolicy](w.OriginPolicy),
+		TestMailRedirect: w.TestMailRedirect,
+		CreatedAt:        server.Timestamp(w.CreatedAt),
+		UpdatedAt:        server.Timestamp(w.UpdatedAt),
+	}
+}
+
+// patchOf is the update as its mask words it. The mask has been checked.
+func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
+	var patch affiliate.WorkspacePatch
+	for _, path := range req.GetUpdateMask().GetPaths() {
+		switch path {
+		case "name":
+			patch.Name = affiliate.Set(req.GetName())
+		case "currency":
+			currency, _ := affiliate.ParseCurrency(req.GetCurrency())
+			patch.Currency = affiliate.Set(currency)
+		case "timezone":
+			patch.Timezone = affiliate.Set(req.GetTimezone())
+		case "allowed_origins":
+			patch.AllowedOrigins = affiliate.Set(normalOrigins(req.GetAllowedOrigins()))
+		case "origin_policy":
+			patch.OriginPolicy = affiliate.Clear[affiliate.OriginPolicy]()
+			if policy := server.Word(req.GetOriginPolicy()); policy != "" {
+				patch.OriginPolicy = affiliate.Set(affiliate.OriginPolicy(policy))
+			}
+		case "test_mail_redirect":
+			patch.TestMailRedirect = affiliate.Clear[string]()
+			if req.TestMailRedirect != nil {
+				patch.TestMailRedirect = affiliate.Set(strings.ToLower(req.GetTestMailRedirect()))
+			}
+		}
+	}
+	return patch
+}
+
+// normalOrigins gives each origin once, in its normal form, in the order given.
+// What is no origin has been refused before.
+func normalOrigins(origins []string) []string {
+	normal := make([]string, 0, len(origins))
+	for _, origin := range origins {
+		if o, ok := affiliate.ParseOrigin(origin); ok && !slices.Contains(normal, o) {
+			normal = append(normal, o)
+		}
+	}
+	return normal
+}

@@ -1,0 +1,193 @@
+package workspace_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+func (w *world) setRole(ctx context.Context, user affiliate.UserID, role affiliate.Role) error {
+	_, err := w.service.UpdateMember(ctx, &affiliatev1.UpdateMemberRequest{MemberId: user.String(), Role: server.FromWord[affiliatev1.Role](role)})
+	return err
+}
+
+func (w *world) remove(ctx context.Context, user affiliate.UserID) error {
+	_, err := w.service.RemoveMember(ctx, &affiliatev1.RemoveMemberRequest{MemberId: user.String()})
+	return err
+}
+
+func TestMembersAreListedOldestFirst(t *testing.T) {
+	w := newWorld(t)
+	second := w.member(affiliate.RoleViewer, "viewer@shop.example")
+	third := w.member(affiliate.RoleManager, "manager@shop.example")
+	page, size := int32(2), int32(2)
+	got, err := w.service.ListMembers(w.asOwner(), &affiliatev1.ListMembersRequest{Page: &page, PageSize: &size})
+	if err != nil || got.Total != 3 || got.Page != 2 || got.Limit != 2 || len(got.Data) != 1 || got.Data[0].Id != third.String() {
+		t.Fatalf("second page: %v, %v", got, err)
+	}
+	all, err := w.service.ListMembers(w.as(second, affiliate.RoleViewer, affiliate.ModeLive), &affiliatev1.ListMembersRequest{})
+	if err != nil || len(all.Data) != 3 || all.Data[0].Id != w.owner.String() || all.Data[0].Email != "o***@shop.example" ||
+		all.Data[0].Role != affiliatev1.Role_ROLE_OWNER || all.Data[1].Id != second.String() {
+		t.Errorf("to a viewer: %v, %v", all, err)
+	}
+	plain, err := w.service.ListMembers(w.as(third, affiliate.RoleManager, affiliate.ModeLive), &affiliatev1.ListMembersRequest{})
+	if err != nil || plain.Data[0].Email != "owner@shop.example" || plain.Data[0].Name != "Member" || plain.Data[0].CreatedAt == nil {
+		t.Errorf("to a manager: %v, %v", plain, err)
+	}
+}
+
+func TestWhoMayChangeWhom(t *testing.T) {
+	w := newWorld(t)
+	second := w.member(affiliate.RoleOwner, "second@shop.example")
+	admin := w.member(affiliate.RoleAdmin, "admin@shop.example")
+	viewer := w.member(affiliate.RoleViewer, "viewer@shop.example")
+	asAdmin := w.as(admin, affiliate.RoleAdmin, affiliate.ModeTest)
+
+	for name, err := range map[string]error{
+		"an admin demotes an owner":            w.setRole(asAdmin, second, affiliate.RoleViewer),
+		"an admin confirms an owner":           w.setRole(asAdmin, second, affiliate.RoleOwner),
+		"an admin makes an owner":              w.setRole(asAdmin, viewer, affiliate.RoleOwner),
+		"an admin makes itself an owner":       w.setRole(asAdmin, admin, affiliate.RoleOwner),
+		"an admin removes an owner":            w.remove(asAdmin, second),
+		"a viewer let in as an owner":          w.setRole(w.as(viewer, affiliate.RoleOwner, affiliate.ModeTest), second, affiliate.RoleViewer),
+		"a viewer let in as an admin, removes": w.remove(w.as(viewer, affiliate.RoleAdmin, affiliate.ModeTest), admin),
+		"nobody":                               w.setRole(w.as(affiliate.NewID[affiliate.User](w.now), affiliate.RoleOwner, affiliate.ModeTest), viewer, affiliate.RoleAdmin),
+	} {
+		if !errors.Is(err, affiliate.Refuse(affiliate.ReasonForbidden)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := w.lines("member.update") + w.lines("member.remove"); n != 0 {
+		t.Errorf("refusals left %d lines", n)
+	}
+
+	if err := w.setRole(asAdmin, viewer, affiliate.RoleFinance); err != nil || w.roleOf(viewer) != affiliate.RoleFinance {
+		t.Errorf("an admin changes a viewer: %v", err)
+	}
+	if err := w.setRole(asAdmin, viewer, affiliate.RoleFinance); err != nil || w.lines("member.update") != 1 {
+		t.Errorf("the same role again: %v, %d lines", err, w.lines("member.update"))
+	}
+	if err := w.setRole(w.asOwner(), second, affiliate.RoleAdmin); err != nil || w.roleOf(second) != affiliate.RoleAdmin {
+		t.Errorf("an owner demotes another: %v", err)
+	}
+	if err := w.setRole(w.asOwner(), second, affiliate.RoleOwner); err != nil || w.roleOf(second) != affiliate.RoleOwner {
+		t.Errorf("an owner makes another: %v", err)
+	}
+	unknown := affiliate.NewID[affiliate.User](w.now)
+	w.wantReason(w.setRole(w.asOwner(), unknown, affiliate.RoleAdmin), affiliate.ReasonNotFound)
+	w.wantReason(w.remove(w.asOwner(), unknown), affiliate.ReasonNotFound)
+	_, err := w.service.UpdateMember(w.asOwner(), &affiliatev1.UpdateMemberRequest{MemberId: "x", Role: affiliatev1.Role_ROLE_ADMIN})
+	w.wantReason(err, affiliate.ReasonNotFound)
+	_, err = w.service.RemoveMember(w.asOwner(), &affiliatev1.RemoveMemberRequest{MemberId: "x"})
+	w.wantReason(err, affiliate.ReasonNotFound)
+
+	var actor, before, after string
+	if err := w.conn.QueryRow(t.Context(), `
+		select actor, before::text, after::text from audit_log where action = 'member.update' and resource_id = $1`, viewer).Scan(&actor, &before, &after); err != nil {
+		t.Fatal(err)
+	}
+	if actor != admin.String() || before != `{"role": "viewer"}` || after != `{"role": "finance"}` {
+		t.Errorf("audited %s, %s, %s", actor, before, after)
+	}
+}
+
+func TestARemovedMemberIsOutAtOnce(t *testing.T) {
+	w := newWorld(t)
+	admin := w.member(affiliate.RoleAdmin, "admin@shop.example")
+	mine, theirs, more := w.session(w.owner), w.session(admin), w.session(admin)
+	if err := w.remove(w.asOwner(), admin); err != nil {
+		t.Fatal(err)
+	}
+	if !w.live(mine) || w.live(theirs) || w.live(more) {
+		t.Errorf("sessions live: %v, %v, %v", w.live(mine), w.live(theirs), w.live(more))
+	}
+	if n := w.count(`select count(*) from users where id = $1`, admin); n != 1 {
+		t.Error("the account went with its place")
+	}
+	if w.lines("member.remove") != 1 {
+		t.Error("no audit line")
+	}
+	w.wantReason(w.remove(w.asOwner(), admin), affiliate.ReasonNotFound)
+
+	// Leaving.
+	other := w.member(affiliate.RoleAdmin, "other@shop.example")
+	if err := w.remove(w.as(other, affiliate.RoleAdmin, affiliate.ModeTest), other); err != nil || w.roleOf(other) != "" {
+		t.Errorf("leaving: %v", err)
+	}
+}
+
+func TestAWorkspaceKeepsAnOwner(t *testing.T) {
+	w := newWorld(t)
+	w.wantReason(w.setRole(w.asOwner(), w.owner, affiliate.RoleAdmin), affiliate.ReasonLastOwner)
+	w.wantReason(w.remove(w.asOwner(), w.owner), affiliate.ReasonLastOwner)
+	session := w.session(w.owner)
+	w.wantReason(w.remove(w.asOwner(), w.owner), affiliate.ReasonLastOwner)
+	if !w.live(session) {
+		t.Error("a refused removal ended a session")
+	}
+
+	// Four owners leave or step down at the same time.
+	owners := []affiliate.UserID{w.owner}
+	for _, email := range []string{"b@shop.example", "c@shop.example", "d@shop.example"} {
+		owners = append(owners, w.member(affiliate.RoleOwner, email))
+	}
+	letGo := w.holdWorkspace()
+	var wg sync.WaitGroup
+	results := make(chan error, len(owners))
+	for i, owner := range owners {
+		wg.Go(func() {
+			ctx := w.as(owner, affiliate.RoleOwner, affiliate.ModeTest)
+			if i%2 == 0 {
+				results <- w.setRole(ctx, owner, affiliate.RoleManager)
+			} else {
+				results <- w.remove(ctx, owner)
+			}
+		})
+	}
+	// All of them have begun, and none has judged how many owners there are.
+	for w.count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) < len(owners) {
+		if len(results) > 0 {
+			t.Fatal("a member changed while another call held the workspace")
+		}
+	}
+	letGo()
+	wg.Wait()
+	close(results)
+	refused := 0
+	for err := range results {
+		if err != nil {
+			w.wantReason(err, affiliate.ReasonLastOwner)
+			refused++
+		}
+	}
+	if n := w.count(`select count(*) from members where workspace_id = $1 and role = 'owner'`, w.id); n != 1 || refused != 1 {
+		t.Errorf("%d owners are left, %d refusals", n, refused)
+	}
+}
+
+func TestTransferOfOwnership(t *testing.T) {
+	w := newWorld(t)
+	manager := w.member(affiliate.RoleManager, "manager@shop.example")
+	transfer := func(ctx context.Context, to string) (*affiliatev1.Member, error) {
+		return w.service.TransferOwnership(ctx, &affiliatev1.TransferOwnershipRequest{MemberId: to})
+	}
+	_, err := transfer(w.asOwner(), w.owner.String())
+	w.wantReason(err, affiliate.ReasonValidation)
+	_, err = transfer(w.asOwner(), affiliate.NewID[affiliate.User](w.now).String())
+	w.wantReason(err, affiliate.ReasonNotFound)
+	got, err := transfer(w.asOwner(), manager.String())
+	if err != nil || got.Id != manager.String() || got.Role != affiliatev1.Role_ROLE_OWNER {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if w.roleOf(w.owner) != affiliate.RoleAdmin || w.roleOf(manager) != affiliate.RoleOwner || w.lines("workspace.transfer_ownership") != 1 {
+		t.Errorf("roles %s and %s, %d lines", w.roleOf(w.owner), w.roleOf(manager), w.lines("workspace.transfer_ownership"))
+	}
+	// The same call, let in before the first was done.
+	_, err = transfer(w.asOwner(), manager.String())
+	w.wantReason(err, affiliate.ReasonForbidden)
+}

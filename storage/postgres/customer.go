@@ -1,0 +1,92 @@
+package postgres
+
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// lockCustomer makes the customer's row where there is none, and in either case
+// holds it until the transaction ends: of events of one customer, one at a time
+// is decided.
+const lockCustomer = `
+	insert into customers as u (workspace_id, mode, ref, created_at)
+	values ($1, $2, $3, $4)
+	on conflict (workspace_id, mode, ref) do update set created_at = u.created_at`
+
+// findBinding reads whom a customer is bound to. It has to be a statement of its
+// own behind the one that locks: a statement that had to wait for a lock sees
+// other rows as they were before the wait.
+const findBinding = `
+	select x.bound_at, x.window_ends_at, ` + earnerColumns + `
+	from customers x` + earnerOfX + `
+	where x.workspace_id = $1 and x.mode = $2 and x.ref = $3`
+
+const findPayments = `
+	select program_id, payments, first_at
+	from customer_payments
+	where workspace_id = $1 and mode = $2 and ref = $3`
+
+// queueCustomer reads what is known of a customer whose row is locked.
+func queueCustomer(batch *pgx.Batch, scope affiliate.Scope, ref string) *affiliate.FoundCustomer {
+	found := &affiliate.FoundCustomer{Payments: map[affiliate.ProgramID]affiliate.CustomerPayments{}}
+	batch.Queue(findBinding, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {
+		type bindingRow struct {
+			BoundAt      time.Time
+			WindowEndsAt time.Time
+			earnerRow
+		}
+		bindings, err := pgx.CollectRows(rows, pgx.RowToStructByName[bindingRow])
+		for _, b := range bindings {
+			found.Binding = &affiliate.Binding{BoundAt: b.BoundAt.UTC(), WindowEndsAt: b.WindowEndsAt.UTC(), Earner: b.earner()}
+		}
+		return err
+	})
+	batch.Queue(findPayments, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {
+		var program affiliate.ProgramID
+		var payments affiliate.CustomerPayments
+		_, err := pgx.ForEachRow(rows, []any{&program, &payments.Count, &payments.FirstAt}, func() error {
+			payments.FirstAt = payments.FirstAt.UTC()
+			found.Payments[program] = payments
+			return nil
+		})
+		return err
+	})
+	return found
+}
+
+// bindCustomer is for the transaction that holds the customer's row.
+const bindCustomer = `
+	update customers
+	set program_id = $4, participant_id = $5, conversion_id = $6, bound_at = $7, window_ends_at = $8
+	where workspace_id = $1 and mode = $2 and ref = $3`
+
+func queueBinding(batch *pgx.Batch, c affiliate.Conversion, boundAt, windowEndsAt time.Time, to affiliate.Earner) {
+	batch.Queue(bindCustomer, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, to.Program, to.Participant, c.ID, boundAt, windowEndsAt)
+}
+
+const countPayment = `
+	insert into customer_payments as p (workspace_id, mode, ref, program_id, payments, first_at)
+	values ($1, $2, $3, $4, 1, $5)
+	on conflict (workspace_id, mode, ref, program_id) do update
+	set payments = p.payments + 1, first_at = least(p.first_at, excluded.first_at)`
+
+// recountPayments counts anew what a customer has paid in some programmes, from
+// the conversions themselves: taking one away can change which was the first.
+const (
+	forgetPayments = `
+		delete from customer_payments where workspace_id = $1 and mode = $2 and ref = $3 and program_id = any($4)`
+	recountPayments = `
+		insert into customer_payments (workspace_id, mode, ref, program_id, payments, first_at)
+		select workspace_id, mode, customer_ref, program_id, count(*), min(occurred_at)
+		from conversions
+		where workspace_id = $1 and mode = $2 and customer_ref = $3 and program_id = any($4) and recurring_index is not null
+		group by workspace_id, mode, customer_ref, program_id`
+)
+
+func queueRecount(batch *pgx.Batch, scope affiliate.Scope, ref string, programs []affiliate.ProgramID) {
+	batch.Queue(forgetPayments, scope.Workspace, scope.Mode, ref, programs)
+	batch.Queue(recountPayments, scope.Workspace, scope.Mode, ref, programs)
+}

@@ -1,0 +1,275 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// A group has the mode of its programme.
+const (
+	groupColumns = `
+		g.id, g.workspace_id, p.mode, g.program_id, g.name, g.rate_bps, g.flat_amount_cents, g.version, g.created_at, g.updated_at`
+	fromGroups = `
+		from groups g join programs p on p.workspace_id = g.workspace_id and p.id = g.program_id
+		where g.workspace_id = @workspace and p.mode = @mode and g.program_id = @program`
+	selectGroup = `select ` + groupColumns + fromGroups + ` and g.id = @id`
+	countGroups = `select count(*)` + fromGroups
+	listGroups  = `select ` + groupColumns + fromGroups + `
+		order by lower(g.name)
+		limit @limit offset @offset`
+	// Without the mode, which the index lacks: only participants of the group's
+	// programme are in it.
+	countInGroups = `
+		select t.group_id as id, count(*) as participants
+		from participants t
+		where t.workspace_id = @workspace and t.group_id = any(@groups)
+		group by t.group_id`
+)
+
+type groupRow struct {
+	ID              affiliate.GroupID     `db:"id"`
+	WorkspaceID     affiliate.WorkspaceID `db:"workspace_id"`
+	Mode            affiliate.Mode        `db:"mode"`
+	ProgramID       affiliate.ProgramID   `db:"program_id"`
+	Name            string                `db:"name"`
+	RateBps         *int64                `db:"rate_bps"`
+	FlatAmountCents *int64                `db:"flat_amount_cents"`
+	Version         int                   `db:"version"`
+	CreatedAt       time.Time             `db:"created_at"`
+	UpdatedAt       time.Time             `db:"updated_at"`
+}
+
+func (r groupRow) group() affiliate.Group {
+	return affiliate.Group{
+		ID:        r.ID,
+		Scope:     affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
+		Program:   r.ProgramID,
+		Name:      r.Name,
+		Rate:      affiliate.Rate{Bps: r.RateBps, FlatCents: r.FlatAmountCents},
+		Version:   r.Version,
+		CreatedAt: r.CreatedAt.UTC(),
+		UpdatedAt: r.UpdatedAt.UTC(),
+	}
+}
+
+func groupArgs(g affiliate.Group) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"workspace": g.Scope.Workspace, "mode": g.Scope.Mode, "id": g.ID, "program": g.Program, "name": g.Name,
+		"rate_bps": g.Rate.Bps, "flat_amount_cents": g.Rate.FlatCents, "version": g.Version,
+		"created_at": g.CreatedAt, "updated_at": g.UpdatedAt,
+	}
+}
+
+// ListGroups reads one page of a programme's groups, by name, and counts all
+// pages. Errors: NOT_FOUND.
+func (s *Store) ListGroups(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, page affiliate.Page,
+) ([]affiliate.Group, int64, error) {
+	if _, err := s.Program(ctx, scope, program); err != nil {
+		return nil, 0, err
+	}
+	args := pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "limit": page.Size, "offset": page.Offset(),
+	}
+	var total int64
+	if err := s.pool.QueryRow(ctx, countGroups, args).Scan(&total); err != nil {
+		return nil, 0, err
+	}
+	rows, err := s.pool.Query(ctx, listGroups, args)
+	if err != nil {
+		return nil, 0, err
+	}
+	groups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Group, error) {
+		r, err := pgx.RowToStructByName[groupRow](row)
+		return r.group(), err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return groups, total, countParticipantsOf(ctx, s.pool, scope.Workspace, groups)
+}
+
+// countParticipantsOf fills in how many participants are in each of the groups.
+func countParticipantsOf(ctx context.Context, db queryer, workspace affiliate.WorkspaceID, groups []affiliate.Group) error {
+	ids := make([]affiliate.GroupID, len(groups))
+	for i, g := range groups {
+		ids[i] = g.ID
+	}
+	rows, err := db.Query(ctx, countInGroups, pgx.NamedArgs{"workspace": workspace, "groups": ids})
+	if err != nil {
+		return err
+	}
+	type countRow struct {
+		ID           affiliate.GroupID `db:"id"`
+		Participants int64             `db:"participants"`
+	}
+	counted, err := pgx.CollectRows(rows, pgx.RowToStructByName[countRow])
+	if err != nil {
+		return err
+	}
+	byID := make(map[affiliate.GroupID]int64, len(counted))
+	for _, c := range counted {
+		byID[c.ID] = c.Participants
+	}
+	for i, g := range groups {
+		groups[i].Participants = byID[g.ID]
+	}
+	return nil
+}
+
+// CreateGroup stores a new group. Errors: NOT_FOUND, PROGRAM_STATE_INVALID when
+// the programme is archived, VALIDATION_ERROR for a name that is taken.
+func (s *Store) CreateGroup(ctx context.Context, g affiliate.Group, by affiliate.Actor) error {
+	const insert = `
+		insert into groups (workspace_id, id, program_id, name, rate_bps, flat_amount_cents, version, created_at, updated_at)
+		values (@workspace, @id, @program, @name, @rate_bps, @flat_amount_cents, @version, @created_at, @updated_at)`
+	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := holdOpenProgram(ctx, tx, g.Scope, g.Program); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, insert, groupArgs(g)); err != nil {
+			return groupRefusal(err)
+		}
+		return record(ctx, tx, groupAudit(g, "group.create", g.CreatedAt, by, nil, g.Object()))
+	})
+}
+
+// UpdateGroup changes what the patch names; a patch that changes nothing leaves
+// no trace. Errors: those of CreateGroup.
+func (s *Store) UpdateGroup(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID,
+	patch affiliate.GroupPatch, at time.Time, by affiliate.Actor,
+) (affiliate.Group, error) {
+	const update = `
+		update groups g
+		set name = @name, rate_bps = @rate_bps, flat_amount_cents = @flat_amount_cents, version = @version, updated_at = @updated_at
+		from programs p
+		where g.workspace_id = @workspace and g.program_id = @program and g.id = @id
+			and p.workspace_id = g.workspace_id and p.id = g.program_id and p.mode = @mode`
+	var after affiliate.Group
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := holdOpenProgram(ctx, tx, scope, program); err != nil {
+			return err
+		}
+		// A patch is relative to what is there, so the row is held from the reading
+		// to the writing.
+		before, err := readGroup(ctx, tx, selectGroup+` for no key update of g`, scope, program, id)
+		if err != nil {
+			return err
+		}
+		if after, err = before.Patch(patch); err != nil {
+			return err
+		}
+		was, is, err := affiliate.Changed(before.Object(), after.Object())
+		if err != nil || was == nil {
+			return err
+		}
+		after.Version, after.UpdatedAt = before.Version+1, at
+		if _, err := tx.Exec(ctx, update, groupArgs(after)); err != nil {
+			return groupRefusal(err)
+		}
+		return record(ctx, tx, groupAudit(after, "group.update", at, by, was, is))
+	})
+	return after, err
+}
+
+// DeleteGroup ends a group. Errors: NOT_FOUND, GROUP_IN_USE while a participant
+// is in it or an invitation that can be accepted would bring one.
+func (s *Store) DeleteGroup(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID, at time.Time, by affiliate.Actor,
+) error {
+	const openInvites = `
+		select count(*) from participant_invites i
+		where i.workspace_id = $1 and i.mode = $2 and i.group_id = $3 and i.ended_at is null and i.expires_at > $4`
+	const forget = `
+		update participant_invites set group_id = null
+		where workspace_id = $1 and mode = $2 and group_id = $3`
+	const remove = `
+		delete from groups g using programs p
+		where g.workspace_id = $1 and p.mode = $2 and g.program_id = $3 and g.id = $4
+			and p.workspace_id = g.workspace_id and p.id = g.program_id`
+	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		// Whoever puts something into the group shares its key until they commit, so
+		// this lock waits for them, and what follows sees what they did. Who comes
+		// later finds the group gone.
+		g, err := readGroup(ctx, tx, selectGroup+` for update of g`, scope, program, id)
+		if err != nil {
+			return err
+		}
+		var invites int64
+		if err := tx.QueryRow(ctx, openInvites, scope.Workspace, scope.Mode, id, at).Scan(&invites); err != nil {
+			return err
+		}
+		if g.Participants > 0 || invites > 0 {
+			return groupInUse(g.Participants)
+		}
+		if _, err := tx.Exec(ctx, forget, scope.Workspace, scope.Mode, id); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, remove, scope.Workspace, scope.Mode, program, id); err != nil {
+			return err
+		}
+		return record(ctx, tx, groupAudit(g, "group.delete", at, by, g.Object(), nil))
+	})
+}
+
+// readGroup reads one group, and then its participants, so that a lock in the
+// statement lets them be counted as of the lock. Errors: NOT_FOUND.
+func readGroup(
+	ctx context.Context, db queryer, sql string, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID,
+) (affiliate.Group, error) {
+	row, err := oneRow[groupRow](db.Query(ctx, sql, pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id,
+	}))
+	if err != nil {
+		return affiliate.Group{}, err
+	}
+	one := []affiliate.Group{row.group()}
+	err = countParticipantsOf(ctx, db, scope.Workspace, one)
+	return one[0], err
+}
+
+// holdOpenProgram keeps a programme from being archived until the transaction
+// ends. Errors: NOT_FOUND, PROGRAM_STATE_INVALID when it is archived already.
+func holdOpenProgram(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.ProgramID) error {
+	p, err := readProgram(ctx, tx, selectProgram+` for share`, scope, id)
+	if err != nil {
+		return err
+	}
+	if p.Status == affiliate.ProgramArchived {
+		return programStateInvalid(p.Status)
+	}
+	return nil
+}
+
+func groupInUse(participants int64) error {
+	refused := affiliate.Refuse(affiliate.ReasonGroupInUse)
+	refused.Metadata = map[string]string{"participants": strconv.FormatInt(participants, 10)}
+	if participants == 0 {
+		refused.Message = "An open invitation leads into the group."
+	}
+	return refused
+}
+
+// groupRefusal tells who gives a group the name of another one.
+func groupRefusal(err error) error {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation && pgErr.ConstraintName == "groups_name" {
+		return affiliate.Invalid("name", "another group of the programme has this name")
+	}
+	return err
+}
+
+func groupAudit(g affiliate.Group, action string, at time.Time, by affiliate.Actor, before, after any) audit {
+	return audit{
+		Workspace: g.Scope.Workspace, Mode: &g.Scope.Mode, Actor: by, At: at,
+		Action: action, ResourceType: "group", ResourceID: g.ID, Before: before, After: after,
+	}
+}

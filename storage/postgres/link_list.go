@@ -1,0 +1,220 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+type linkRow struct {
+	ID            affiliate.LinkID        `db:"id"`
+	WorkspaceID   affiliate.WorkspaceID   `db:"workspace_id"`
+	Mode          affiliate.Mode          `db:"mode"`
+	ProgramID     affiliate.ProgramID     `db:"program_id"`
+	ParticipantID affiliate.ParticipantID `db:"participant_id"`
+	Code          string                  `db:"code"`
+	ShortKey      string                  `db:"short_key"`
+	Destination   *string                 `db:"destination_url"`
+	SubID         string                  `db:"sub_id"`
+	Source        string                  `db:"source"`
+	Medium        string                  `db:"medium"`
+	Campaign      string                  `db:"campaign"`
+	Term          string                  `db:"term"`
+	Content       string                  `db:"content"`
+	IsDefault     bool                    `db:"is_default"`
+	Clicks        int64                   `db:"clicks"`
+	Conversions   int64                   `db:"conversions"`
+	Version       int                     `db:"version"`
+	CreatedAt     time.Time               `db:"created_at"`
+	UpdatedAt     time.Time               `db:"updated_at"`
+	Page          string                  `db:"page"`
+	Param         string                  `db:"param"`
+}
+
+func (r linkRow) link() affiliate.Link {
+	return affiliate.Link{
+		ID:          r.ID,
+		Scope:       affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
+		Program:     r.ProgramID,
+		Participant: r.ParticipantID,
+		Code:        r.Code,
+		ShortKey:    r.ShortKey,
+		Destination: r.Destination,
+		SubID:       r.SubID,
+		UTM:         affiliate.UTM{Source: r.Source, Medium: r.Medium, Campaign: r.Campaign, Term: r.Term, Content: r.Content},
+		IsDefault:   r.IsDefault,
+		Clicks:      r.Clicks,
+		Conversions: r.Conversions,
+		Version:     r.Version,
+		CreatedAt:   r.CreatedAt.UTC(),
+		UpdatedAt:   r.UpdatedAt.UTC(),
+		Page:        r.Page,
+		Param:       r.Param,
+	}
+}
+
+// withTotals gives links, one page of them or one, what lies beside them: the
+// sums, with the deltas that are not in them yet, and what the programme says.
+func withTotals(links string) string {
+	return `
+		select l.id, l.workspace_id, l.mode, l.program_id, l.participant_id, l.code, l.short_key, l.destination_url,
+			coalesce(l.sub_id, '') as sub_id, coalesce(l.utm_source, '') as source, coalesce(l.utm_medium, '') as medium,
+			coalesce(l.utm_campaign, '') as campaign, coalesce(l.utm_term, '') as term, coalesce(l.utm_content, '') as content,
+			l.is_default, s.clicks + d.clicks as clicks, s.conversions + d.conversions as conversions, l.version,
+			l.created_at, l.updated_at, coalesce(p.landing_url, p.website_url, '') as page, p.link_param as param
+		from (` + links + `) l
+		join programs p on p.workspace_id = l.workspace_id and p.mode = l.mode and p.id = l.program_id
+		join link_totals s on s.workspace_id = l.workspace_id and s.link_id = l.id
+		cross join lateral (
+			select coalesce(sum(clicks), 0)::bigint as clicks, coalesce(sum(conversions), 0)::bigint as conversions
+			from stats_deltas
+			where workspace_id = l.workspace_id and mode = l.mode and link_id = l.id
+		) d
+		order by l.created_at desc, l.id desc`
+}
+
+func linkID(scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) pgx.NamedArgs {
+	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id}
+}
+
+// Link reads one link that was not deleted. Errors: NOT_FOUND.
+func (s *Store) Link(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (affiliate.Link, error) {
+	return readLink(ctx, s.pool, scope, program, id)
+}
+
+func readLink(ctx context.Context, db queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (affiliate.Link, error) {
+	row, err := oneRow[linkRow](db.Query(ctx, withTotals(`select l.*`+whereLinks+` and l.id = @id`), linkID(scope, program, id)))
+	return row.link(), err
+}
+
+// Each condition of a list is an equality that leads an index with the list's
+// order, or a prefix with an index of its own. A list in order costs its offset
+// and its page, however many links there are; a search costs at most its
+// matches.
+const (
+	whereLinks = `
+		from links l
+		where l.workspace_id = @workspace and l.mode = @mode and l.program_id = @program and l.deleted_at is null`
+	linksOfParticipant = ` and l.participant_id = @participant`
+	linksWithCode      = ` and l.code like @pattern`
+	newestLinks        = `
+		order by l.created_at desc, l.id desc
+		limit @limit offset @offset`
+)
+
+// linkListSQL are the statements for a page and for the total. The total of all
+// links of a programme is kept (listCount); a participant has few.
+func linkListSQL(filter affiliate.LinkFilter) (page, count string) {
+	where := whereLinks
+	if filter.Participant != nil {
+		where += linksOfParticipant
+	}
+	if filter.Search != "" {
+		where += linksWithCode
+	}
+	return withTotals(`select l.*` + where + newestLinks), `select count(*) from (select` + where + ` limit @most) l`
+}
+
+func linkListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.LinkFilter, page affiliate.Page) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "participant": filter.Participant,
+		"pattern": likePrefix(filter.Search), "limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxSearchTotal,
+	}
+}
+
+// Links reads one page of a programme's links, newest first, and counts all
+// pages, those of a search up to MaxSearchTotal. Errors: NOT_FOUND for the
+// programme.
+func (s *Store) Links(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.LinkFilter, page affiliate.Page,
+) ([]affiliate.Link, int64, error) {
+	if _, err := s.Program(ctx, scope, program); err != nil {
+		return nil, 0, err
+	}
+	list, count := linkListSQL(filter)
+	args := linkListArgs(scope, program, filter, page)
+	var (
+		total int64
+		err   error
+	)
+	if filter == (affiliate.LinkFilter{}) {
+		total, err = listCount(ctx, s.pool, scope.Workspace, program, countOfLinks)
+	} else {
+		err = s.pool.QueryRow(ctx, count, planned, args).Scan(&total)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	rows, err := s.pool.Query(ctx, list, planned, args)
+	links, err := collectLinks(rows, err)
+	return links, total, err
+}
+
+func collectLinks(rows pgx.Rows, err error) ([]affiliate.Link, error) {
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Link, error) {
+		r, err := pgx.RowToStructByName[linkRow](row)
+		return r.link(), err
+	})
+}
+
+// A partner has no workspace: its participations, found by partner and mode,
+// name the workspaces. It takes part in few programmes, with few links in each.
+const (
+	whereOwnLinks = `
+		from participants t
+		join links l on l.workspace_id = t.workspace_id and l.mode = t.mode and l.participant_id = t.id
+		where t.partner_id = @partner and t.mode = @mode and l.deleted_at is null`
+	inProgram       = ` and t.program_id = @program`
+	participationOf = `
+		select workspace_id, id from participants
+		where partner_id = $1 and mode = $2 and program_id = $3`
+)
+
+func ownLinksSQL(program *affiliate.ProgramID) (page, count string) {
+	where := whereOwnLinks
+	if program != nil {
+		where += inProgram
+	}
+	return withTotals(`select l.*` + where + newestLinks), `select count(*)` + where
+}
+
+// PartnerLinks reads one page of a partner's links in a mode, newest first, and
+// counts all pages; a nil programme is any.
+func (s *Store) PartnerLinks(
+	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page,
+) ([]affiliate.Link, int64, error) {
+	list, count := ownLinksSQL(program)
+	args := pgx.NamedArgs{"partner": partner, "mode": mode, "program": program, "limit": page.Size, "offset": page.Offset()}
+	var total int64
+	if err := s.pool.QueryRow(ctx, count, args).Scan(&total); err != nil {
+		return nil, 0, err
+	}
+	rows, err := s.pool.Query(ctx, list, args)
+	links, err := collectLinks(rows, err)
+	return links, total, err
+}
+
+// PartnerLink reads one of a partner's links. Errors: NOT_FOUND.
+func (s *Store) PartnerLink(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.LinkID) (affiliate.Link, error) {
+	args := pgx.NamedArgs{"partner": partner, "mode": mode, "id": id}
+	row, err := oneRow[linkRow](s.pool.Query(ctx, withTotals(`select l.*`+whereOwnLinks+` and l.id = @id`), args))
+	return row.link(), err
+}
+
+// PartnerParticipation finds a partner's place in a programme. Errors: NOT_FOUND.
+func (s *Store) PartnerParticipation(
+	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program affiliate.ProgramID,
+) (affiliate.Scope, affiliate.ParticipantID, error) {
+	type place struct {
+		WorkspaceID affiliate.WorkspaceID
+		ID          affiliate.ParticipantID
+	}
+	found, err := oneRow[place](s.pool.Query(ctx, participationOf, partner, mode, program))
+	return affiliate.Scope{Workspace: found.WorkspaceID, Mode: mode}, found.ID, err
+}

@@ -1,0 +1,255 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// linkWorld holds links and promo codes of one large programme, of small ones
+// beside it, and of another workspace.
+type linkWorld struct {
+	t       *testing.T
+	store   *postgres.Store
+	owner   *pgx.Conn
+	now     time.Time
+	scope   affiliate.Scope
+	program affiliate.ProgramID
+	partner affiliate.UserID
+	place   affiliate.ParticipantID // of the partner, in the programme
+}
+
+// crowd is how many participants, links and promo codes the programme has; every
+// hundredth participant is the partner of a small programme, too.
+const crowd = 20_000
+
+func newLinkWorld(t *testing.T) *linkWorld {
+	t.Helper()
+	w := &linkWorld{t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	url := pgtest.New(t)
+	var err error
+	if w.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.store.Close)
+	if w.owner, err = pgx.Connect(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.owner.Close(context.Background()) })
+	w.scope = affiliate.Scope{Workspace: w.newWorkspace(), Mode: affiliate.ModeLive}
+	w.program = w.newProgram(w.scope)
+	return w
+}
+
+func (w *linkWorld) exec(sql string, args ...any) {
+	w.t.Helper()
+	if _, err := w.owner.Exec(w.t.Context(), sql, args...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *linkWorld) newWorkspace() affiliate.WorkspaceID {
+	w.t.Helper()
+	id := affiliate.NewID[affiliate.Workspace](w.now)
+	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'W', 'EUR', 'UTC', $2, $2)`, id, w.now)
+	return id
+}
+
+func (w *linkWorld) newProgram(scope affiliate.Scope) affiliate.ProgramID {
+	w.t.Helper()
+	id := affiliate.NewID[affiliate.Program](w.now)
+	w.exec(`
+		insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
+			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
+		values ($1, $2, $3, 'P', $2::uuid::text, 'active', '{}', 'EUR', 30, 'last_click', 'via', false, true, '{}', 1, $4, $4)`,
+		scope.Workspace, id, scope.Mode, w.now)
+	return id
+}
+
+// fill gives a programme n participants with a default link and a promo code
+// each, and the first of them fifty links more.
+func (w *linkWorld) fill(scope affiliate.Scope, program affiliate.ProgramID, n int) {
+	w.t.Helper()
+	w.exec(`set session_replication_role = replica`)
+	w.exec(`
+		with joined as (
+			insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
+				application_answers, applied_at, created_at, updated_at)
+			select $1, gen_random_uuid(), $2, $3, u.id, u.name, u.email, 'approved', 'code-' || u.n, '{}', $4, $4, $4
+			from (select id, name, email, row_number() over (order by id) as n from users) u where u.n <= $5
+			returning id, referral_code
+		), coded as (
+			insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, active,
+				sync_to_processor, sync_status, created_at, updated_at)
+			select $1, gen_random_uuid(), $2, id, $3, 'promo-' || $2::uuid || referral_code, 'percentage', 1000, random() < 0.9, false, 'none',
+				$4 + random() * interval '90 days', $4
+			from joined
+		)
+		insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, destination_url, is_default, created_at, updated_at)
+		select $1, gen_random_uuid(), $2, id, $3, referral_code || '-' || k, substr(md5(random()::text || id), 1, 20), 'https://a.example', k = 0,
+			$4 + random() * interval '90 days', $4
+		from joined, generate_series(0, case when referral_code = 'code-1' then 50 else 0 end) k`,
+		scope.Workspace, program, scope.Mode, w.now, n)
+	w.exec(`set session_replication_role = origin`)
+}
+
+func (w *linkWorld) checkPlan(what, sql string, args pgx.NamedArgs, index string, sorted bool) {
+	w.t.Helper()
+	rows, _ := w.owner.Query(w.t.Context(), "explain "+sql, pgx.QueryExecModeCacheDescribe, args)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		w.t.Fatalf("%s: %v", what, err)
+	}
+	plan := strings.Join(lines, "\n")
+	if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan on links") || strings.Contains(plan, "Seq Scan on promo_codes") ||
+		strings.Contains(plan, "Seq Scan on participants") || strings.Contains(plan, "Seq Scan on stats_deltas") {
+		w.t.Errorf("%s: the plan does without %s:\n%s", what, index, plan)
+	}
+	// The page is cut out in the index's order; a sort below the limit would read
+	// all that match.
+	if _, below, ok := strings.Cut(plan, "Limit"); sorted && (!ok || strings.Contains(below, "Sort")) {
+		w.t.Errorf("%s: the index does not give the order:\n%s", what, plan)
+	}
+}
+
+func TestLinkAndPromoCodeListsUseTheirIndexes(t *testing.T) {
+	w := newLinkWorld(t)
+	w.exec(`
+		insert into users (id, kind, email, password_hash, name, created_at)
+		select gen_random_uuid(), 'partner', 'p' || n, '', 'Jane', $1 from generate_series(1, $2::integer) n`, w.now, crowd)
+	w.fill(w.scope, w.program, crowd)
+	for range 20 {
+		w.fill(w.scope, w.newProgram(w.scope), 100)
+	}
+	test := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeTest}
+	w.fill(test, w.newProgram(test), 5000)
+	other := affiliate.Scope{Workspace: w.newWorkspace(), Mode: affiliate.ModeLive}
+	w.fill(other, w.newProgram(other), crowd)
+	if err := w.owner.QueryRow(t.Context(), `select id, partner_id from participants where program_id = $1 and referral_code = 'code-1'`, w.program).
+		Scan(&w.place, &w.partner); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
+	w.exec(`
+		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
+		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, id, $1, '', 1 from links`, w.now)
+	w.exec(`vacuum analyze`)
+
+	page := affiliate.Page{Number: 3, Size: 20}
+	yes, no := true, false
+	for name, tc := range map[string]struct {
+		filter affiliate.LinkFilter
+		index  string
+		sorted bool
+	}{
+		"links":                     {affiliate.LinkFilter{}, "links_by_age", true},
+		"links of a participant":    {affiliate.LinkFilter{Participant: &w.place}, "links_by_participant", false},
+		"links with a rare prefix":  {affiliate.LinkFilter{Search: "code-777"}, "links_by_code", false},
+		"links with any prefix":     {affiliate.LinkFilter{Search: "code"}, "links_by_age", true},
+		"a participant's by prefix": {affiliate.LinkFilter{Search: "code", Participant: &w.place}, "links_by_participant", false},
+	} {
+		list, count := postgres.LinkListSQL(tc.filter)
+		args := postgres.LinkListArgs(w.scope, w.program, tc.filter, page)
+		w.checkPlan(name, list, args, tc.index, tc.sorted)
+		w.checkPlan(name+": deltas", list, args, "stats_deltas_by_link", false)
+		// All links are counted as they come and go; what half of all links match is
+		// as near in the table as in any index.
+		if tc.filter != (affiliate.LinkFilter{}) && tc.index != "links_by_age" {
+			w.checkPlan(name+": total", count, args, "links_by_", false)
+		}
+	}
+	for name, tc := range map[string]struct {
+		filter affiliate.PromoCodeFilter
+		index  string
+		sorted bool
+		total  string
+	}{
+		"promo codes":                    {affiliate.PromoCodeFilter{}, "promo_codes_by_age", true, ""},
+		"promo codes of a participant":   {affiliate.PromoCodeFilter{Participant: &w.place}, "promo_codes_by_participant", false, "promo_codes_by_participant"},
+		"promo codes in use":             {affiliate.PromoCodeFilter{Active: &yes}, "promo_codes_by_", true, "Index Only Scan using promo_codes_by_active"},
+		"promo codes out of use":         {affiliate.PromoCodeFilter{Active: &no}, "promo_codes_by_active", true, "Index Only Scan using promo_codes_by_active"},
+		"promo codes with a rare prefix": {affiliate.PromoCodeFilter{Search: "promo-" + w.program.String() + "code-777"}, "promo_codes_by_code", false, "promo_codes_by_code"},
+		"promo codes with any prefix":    {affiliate.PromoCodeFilter{Search: "promo"}, "promo_codes_by_age", true, ""},
+	} {
+		list, count := postgres.PromoCodeListSQL(tc.filter)
+		args := postgres.PromoCodeListArgs(w.scope, w.program, tc.filter, page)
+		w.checkPlan(name, list, args, tc.index, tc.sorted)
+		if tc.total != "" {
+			w.checkPlan(name+": total", count, args, tc.total, false)
+		}
+	}
+	args := pgx.NamedArgs{"partner": w.partner, "mode": w.scope.Mode, "program": w.program, "limit": 20, "offset": 0}
+	for _, program := range []*affiliate.ProgramID{nil, &w.program} {
+		list, count := postgres.OwnLinksSQL(program)
+		codes, codeCount := postgres.OwnPromoCodesSQL(program)
+		for name, sql := range map[string]string{"own links": list, "number of own links": count} {
+			w.checkPlan(name, sql, args, "links_by_participant", false)
+			w.checkPlan(name, sql, args, "participants_by_partner", false)
+		}
+		for name, sql := range map[string]string{"own promo codes": codes, "number of own promo codes": codeCount} {
+			w.checkPlan(name, sql, args, "promo_codes_by_participant", false)
+			w.checkPlan(name, sql, args, "participants_by_partner", false)
+		}
+	}
+
+	// The same statements against what is there: a search counts so far and stops.
+	filter := affiliate.LinkFilter{Search: "code-"}
+	links, total, err := w.store.Links(t.Context(), w.scope, w.program, filter, affiliate.Page{Number: 1, Size: 20})
+	if err != nil || total != affiliate.MaxSearchTotal || len(links) != 20 || links[0].Clicks != 1 {
+		t.Errorf("%d links, total %d, %v", len(links), total, err)
+	}
+	codes, total, err := w.store.PromoCodes(t.Context(), w.scope, w.program, affiliate.PromoCodeFilter{Search: "promo"}, affiliate.Page{Number: 1, Size: 20})
+	if err != nil || total != affiliate.MaxSearchTotal || len(codes) != 20 {
+		t.Errorf("%d promo codes, total %d, %v", len(codes), total, err)
+	}
+	own, total, err := w.store.PartnerLinks(t.Context(), w.partner, w.scope.Mode, &w.program, affiliate.Page{Number: 3, Size: 20})
+	if err != nil || total != 51 || len(own) != 11 {
+		t.Errorf("%d own links, total %d, %v", len(own), total, err)
+	}
+}
+
+// Default links come from joining, so insertLink itself keeps totals and count.
+func TestInsertLinkCountsAndKeepsTotals(t *testing.T) {
+	w := newLinkWorld(t)
+	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values (gen_random_uuid(), 'partner', 'p', '', 'Jane', $1)`, w.now)
+	w.fill(w.scope, w.program, 1)
+	w.exec(`delete from links`)
+	if err := w.owner.QueryRow(t.Context(), `select id from participants`).Scan(&w.place); err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]bool{}
+	for i := range 20 {
+		made, err := w.store.InsertLink(t.Context(), affiliate.Link{
+			ID: affiliate.NewID[affiliate.Link](w.now), Scope: w.scope, Program: w.program, Participant: w.place, Code: fmt.Sprint("c", i),
+			Destination: new(string), Version: 1, CreatedAt: w.now, UpdatedAt: w.now,
+		})
+		if err != nil || len(made.ShortKey) != 10 {
+			t.Fatalf("%+v, %v", made, err)
+		}
+		keys[made.ShortKey] = true
+	}
+	_, total, err := w.store.Links(t.Context(), w.scope, w.program, affiliate.LinkFilter{}, affiliate.Page{Number: 1, Size: 1})
+	if err != nil || total != 20 || len(keys) != 20 {
+		t.Errorf("total %d, %d keys, %v", total, len(keys), err)
+	}
+	_, total, err = w.store.Links(t.Context(), w.scope, w.program, affiliate.LinkFilter{Participant: &w.place}, affiliate.Page{Number: 1, Size: 1})
+	if err != nil || total != 20 {
+		t.Errorf("of the participant: %d, %v", total, err)
+	}
+	// A link that fails is not counted: the participant is not there.
+	nobody := affiliate.NewID[affiliate.Participant](w.now)
+	if _, err := w.store.InsertLink(t.Context(), affiliate.Link{
+		ID: affiliate.NewID[affiliate.Link](w.now), Scope: w.scope, Program: w.program, Participant: nobody, Code: "c", IsDefault: true,
+		Version: 1, CreatedAt: w.now, UpdatedAt: w.now,
+	}); err == nil {
+		t.Error("a link of nobody")
+	}
+}

@@ -1,0 +1,27 @@
+package postgres
+
+import (
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// The statements whose plans are asserted.
+const (
+	CountInGroupSQL     = countInGroup
+	ListInvitesSQL      = listParticipantInvites
+	MaxSearchPartners   = maxSearchPartners
+	participantPageSize = 20
+)
+
+// ParticipantListSQL is the statement of a first page.
+func ParticipantListSQL(
+	scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder,
+) (string, pgx.NamedArgs) {
+	return participantListSQL(filter, order), participantListArgs(scope, program, filter, affiliate.Page{Number: 1, Size: participantPageSize})
+}
+
+// ParticipantSearchSQL is the statement that finds what a search matches.
+func ParticipantSearchSQL(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter) (string, pgx.NamedArgs) {
+	return participantSearchSQL(filter), participantListArgs(scope, program, filter, affiliate.Page{Number: 1, Size: participantPageSize})
+}

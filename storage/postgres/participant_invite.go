@@ -1,0 +1,197 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const participantInviteColumns = `
+	i.id, i.workspace_id, i.program_id, i.mode, i.email, i.group_id, coalesce(i.referral_code, '') as referral_code,
+	i.invited_by, i.created_at, i.expires_at`
+
+type participantInviteRow struct {
+	ID           affiliate.InviteID    `db:"id"`
+	WorkspaceID  affiliate.WorkspaceID `db:"workspace_id"`
+	ProgramID    affiliate.ProgramID   `db:"program_id"`
+	Mode         affiliate.Mode        `db:"mode"`
+	Email        string                `db:"email"`
+	GroupID      *affiliate.GroupID    `db:"group_id"`
+	ReferralCode string                `db:"referral_code"`
+	InvitedBy    affiliate.UserID      `db:"invited_by"`
+	CreatedAt    time.Time             `db:"created_at"`
+	ExpiresAt    time.Time             `db:"expires_at"`
+}
+
+func (r participantInviteRow) invite() affiliate.ParticipantInvite {
+	return affiliate.ParticipantInvite{
+		Invite: affiliate.Invite{
+			ID: r.ID, Email: r.Email, InvitedBy: r.InvitedBy, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
+		},
+		Scope:        affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
+		Program:      r.ProgramID,
+		Group:        r.GroupID,
+		ReferralCode: r.ReferralCode,
+	}
+}
+
+// participantInviteDetails are an invitation as the audit log keeps it: the
+// address stays in the row, where erasure finds it.
+type participantInviteDetails struct {
+	Program      affiliate.ProgramID `json:"program_id"`
+	Group        *affiliate.GroupID  `json:"group_id"`
+	ReferralCode string              `json:"referral_code"`
+}
+
+func participantInviteAudit(i affiliate.ParticipantInvite, action string, at time.Time, by affiliate.Actor, was, is any) audit {
+	return audit{
+		Workspace: i.Scope.Workspace, Mode: &i.Scope.Mode, Actor: by, At: at,
+		Action: action, ResourceType: "participant_invite", ResourceID: i.ID, Before: was, After: is,
+	}
+}
+
+// InviteParticipant stores an invitation with the digest of its token and ends
+// an earlier one of the address. Errors: NOT_FOUND, PROGRAM_STATE_INVALID for an
+// archived programme, VALIDATION_ERROR for a group that is not the programme's,
+// APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantInvite, digest [sha256.Size]byte, by affiliate.Actor) error {
+	const (
+		end = `
+			update participant_invites
+			set ended_at = $5
+			where workspace_id = $1 and mode = $2 and program_id = $3 and email = $4 and ended_at is null`
+		insert = `
+			insert into participant_invites (workspace_id, id, program_id, mode, email, group_id, referral_code, digest,
+				invited_by, created_at, expires_at)
+			values (@workspace, @id, @program, @mode, @email, @group, nullif(@code, ''), @digest, @by, @created_at, @expires_at)
+			on conflict (workspace_id, program_id, email) where ended_at is null do nothing`
+	)
+	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := mayInvite(ctx, tx, i); err != nil {
+			return err
+		}
+		for inserted := false; !inserted; {
+			if _, err := tx.Exec(ctx, end, i.Scope.Workspace, i.Scope.Mode, i.Program, i.Email, i.CreatedAt); err != nil {
+				return err
+			}
+			// Another invitation of the address may have come in just now: that one is
+			// the earlier one then.
+			tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+				"workspace": i.Scope.Workspace, "id": i.ID, "program": i.Program, "mode": i.Scope.Mode, "email": i.Email,
+				"group": i.Group, "code": i.ReferralCode, "digest": digest[:], "by": i.InvitedBy,
+				"created_at": i.CreatedAt, "expires_at": i.ExpiresAt,
+			})
+			if err != nil {
+				return err
+			}
+			inserted = tag.RowsAffected() == 1
+		}
+		is := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
+		return record(ctx, tx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, is))
+	})
+}
+
+// mayInvite refuses what could not be accepted. The programme stays locked, so
+// that no invitation comes in behind its end.
+func mayInvite(ctx context.Context, tx pgx.Tx, i affiliate.ParticipantInvite) error {
+	const (
+		takesPart = `
+			select exists (
+				select from participants t
+				where t.workspace_id = $1 and t.mode = $2 and t.program_id = $3 and lower(t.partner_email) = $4
+			)`
+		codeTaken = `select exists (select from referral_codes where workspace_id = $1 and mode = $2 and code = $3)`
+	)
+	program, err := readProgram(ctx, tx, selectProgram+` for share`, i.Scope, i.Program)
+	if err != nil {
+		return err
+	}
+	if program.Status == affiliate.ProgramArchived {
+		refused := affiliate.Refuse(affiliate.ReasonProgramStateInvalid)
+		refused.Metadata = map[string]string{"status": string(program.Status)}
+		return refused
+	}
+	if err := holdGroup(ctx, tx, i.Scope, i.Program, i.Group); err != nil {
+		return err
+	}
+	var found bool
+	if err := tx.QueryRow(ctx, takesPart, i.Scope.Workspace, i.Scope.Mode, i.Program, i.Email).Scan(&found); err != nil {
+		return err
+	}
+	if found {
+		return affiliate.Refuse(affiliate.ReasonApplicationDuplicate)
+	}
+	if i.ReferralCode == "" {
+		return nil
+	}
+	if err := tx.QueryRow(ctx, codeTaken, i.Scope.Workspace, i.Scope.Mode, i.ReferralCode).Scan(&found); err != nil {
+		return err
+	}
+	if found {
+		return affiliate.Refuse(affiliate.ReasonReferralCodeTaken)
+	}
+	return nil
+}
+
+const (
+	openParticipantInvites = `
+		from participant_invites i
+		where i.workspace_id = @workspace and i.mode = @mode and i.program_id = @program
+			and i.ended_at is null and i.expires_at > @at`
+	countParticipantInvites = `select count(*)` + openParticipantInvites
+	listParticipantInvites  = `select ` + participantInviteColumns + openParticipantInvites + `
+		order by i.created_at desc, i.id desc
+		limit @limit offset @offset`
+)
+
+// ListParticipantInvites reads one page of the invitations that can still be
+// accepted, newest first, and counts all pages. Errors: NOT_FOUND for the
+// programme.
+func (s *Store) ListParticipantInvites(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, at time.Time, page affiliate.Page,
+) ([]affiliate.ParticipantInvite, int64, error) {
+	if _, err := s.Program(ctx, scope, program); err != nil {
+		return nil, 0, err
+	}
+	args := pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "at": at, "limit": page.Size, "offset": page.Offset(),
+	}
+	var total int64
+	if err := s.pool.QueryRow(ctx, countParticipantInvites, args).Scan(&total); err != nil {
+		return nil, 0, err
+	}
+	rows, err := s.pool.Query(ctx, listParticipantInvites, args)
+	if err != nil {
+		return nil, 0, err
+	}
+	invites, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.ParticipantInvite, error) {
+		r, err := pgx.RowToStructByName[participantInviteRow](row)
+		return r.invite(), err
+	})
+	return invites, total, err
+}
+
+// RevokeParticipantInvite ends an invitation that can still be accepted. Errors:
+// NOT_FOUND.
+func (s *Store) RevokeParticipantInvite(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.InviteID, at time.Time, by affiliate.Actor,
+) error {
+	const revoke = `
+		update participant_invites i
+		set ended_at = $5
+		where i.workspace_id = $1 and i.mode = $2 and i.program_id = $3 and i.id = $4 and i.ended_at is null and i.expires_at > $5
+		returning ` + participantInviteColumns
+	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		row, err := oneRow[participantInviteRow](tx.Query(ctx, revoke, scope.Workspace, scope.Mode, program, id, at))
+		if err != nil {
+			return err
+		}
+		i := row.invite()
+		was := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
+		return record(ctx, tx, participantInviteAudit(i, "participant_invite.revoke", at, by, was, nil))
+	})
+}

@@ -1,0 +1,189 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Apply makes a partner a participant, at once approved where the programme
+// approves by itself. Of any number of applications of one partner, and of any
+// number for one code, exactly one succeeds. Errors: NOT_FOUND, VALIDATION_ERROR
+// for terms, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+func (s *Store) Apply(ctx context.Context, a affiliate.Application, at time.Time, by affiliate.Actor) (affiliate.Participant, error) {
+	var p affiliate.Participant
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		name, email, err := partnerAccount(ctx, tx, a.Partner)
+		if err != nil {
+			return err
+		}
+		program, err := openProgram(ctx, tx, a, email, at)
+		if err != nil {
+			return err
+		}
+		p, err = newParticipant(program, a.Partner, a.AcceptTerms, at)
+		if err != nil {
+			return err
+		}
+		p.PartnerName, p.PartnerEmail = name, email
+		if a.Answers != nil {
+			p.Answers = a.Answers
+		}
+		if program.AutoApprovePartners {
+			p.Status, p.ApprovedAt = affiliate.ParticipantApproved, &at
+		}
+		p, err = s.join(ctx, tx, p, a.ReferralCode, "participant.apply", by)
+		return err
+	})
+	return p, err
+}
+
+// AcceptParticipantInvite makes a partner an approved participant of the
+// programme that the token invites to, whoever the partner is. Of any number of
+// calls with one token one succeeds. Errors: NOT_FOUND, VALIDATION_ERROR for
+// terms, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN; a refused call leaves the
+// invitation open.
+func (s *Store) AcceptParticipantInvite(
+	ctx context.Context, digest [sha256.Size]byte, mode affiliate.Mode, partner affiliate.UserID, acceptTerms bool, at time.Time, by affiliate.Actor,
+) (affiliate.Participant, error) {
+	// A partner's call has no workspace: the token says which one. Whoever comes
+	// second waits here and then finds the invitation ended.
+	const use = `
+		update participant_invites i
+		set ended_at = $3
+		where i.digest = $1 and i.mode = $2 and i.ended_at is null and i.expires_at > $3
+		returning ` + participantInviteColumns
+	const active = `
+		select ` + programColumns + `
+		from programs p
+		where p.workspace_id = $1 and p.mode = $2 and p.id = $3 and p.status = 'active'
+		for share`
+	var p affiliate.Participant
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		row, err := oneRow[participantInviteRow](tx.Query(ctx, use, digest[:], mode, at))
+		if err != nil {
+			return err
+		}
+		invite := row.invite()
+		program, err := readProgram(ctx, tx, active, invite.Scope, invite.Program)
+		if err != nil {
+			return err
+		}
+		if p, err = newParticipant(program, partner, acceptTerms, at); err != nil {
+			return err
+		}
+		if p.PartnerName, p.PartnerEmail, err = partnerAccount(ctx, tx, partner); err != nil {
+			return err
+		}
+		p.Group = invite.Group
+		p.Status, p.ApprovedAt = affiliate.ParticipantApproved, &at
+		p, err = s.join(ctx, tx, p, invite.ReferralCode, "participant.accept_invite", by)
+		return err
+	})
+	return p, err
+}
+
+// openProgram is the programme that takes the application. A partner's call has
+// no workspace: the programme, found by its id and mode alone, says whose
+// partner the caller is about to become. A private one takes those whom it
+// invited. The row stays locked, so that no participant comes in behind a pause.
+func openProgram(ctx context.Context, tx pgx.Tx, a affiliate.Application, email string, at time.Time) (affiliate.Program, error) {
+	const open = `
+		select ` + programColumns + `
+		from programs p
+		where p.id = $1 and p.mode = $2 and p.status = 'active' and (p.is_public or exists (
+			select from participant_invites i
+			where i.workspace_id = p.workspace_id and i.mode = p.mode and i.program_id = p.id and i.email = $3
+				and i.ended_at is null and i.expires_at > $4
+		))
+		for share`
+	row, err := oneRow[programRow](tx.Query(ctx, open, a.Program, a.Mode, email, at))
+	return row.program(), err
+}
+
+func partnerAccount(ctx context.Context, tx pgx.Tx, id affiliate.UserID) (name, email string, err error) {
+	const account = `select name, email from users where id = $1 and kind = 'partner' and erased_at is null for share`
+	err = tx.QueryRow(ctx, account, id).Scan(&name, &email)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return name, email, err
+}
+
+// newParticipant is a partner as it comes into a programme, pending.
+func newParticipant(program affiliate.Program, partner affiliate.UserID, acceptTerms bool, at time.Time) (affiliate.Participant, error) {
+	p := affiliate.Participant{
+		ID: affiliate.NewID[affiliate.Participant](at), Scope: program.Scope, Program: program.ID, Partner: partner,
+		Status: affiliate.ParticipantPending, Tags: []string{}, Answers: map[string]string{},
+		AppliedAt: at, Version: 1, CreatedAt: at, UpdatedAt: at,
+	}
+	if program.TermsURL != nil && !acceptTerms {
+		return p, affiliate.Invalid("accept_terms", "has to be true: the programme has terms")
+	}
+	if acceptTerms {
+		p.TermsAcceptedAt = &at
+	}
+	return p, nil
+}
+
+// join stores a new participant with the code that it wants, or one made from
+// the partner's name, and all that every participant has: the default link, the
+// totals, and its place in the counts, which come last because others wait for
+// them. A duplicate and a code that is taken are found before anything else is
+// written.
+func (s *Store) join(ctx context.Context, tx pgx.Tx, p affiliate.Participant, wanted, action string, by affiliate.Actor) (affiliate.Participant, error) {
+	if err := insertParticipant(ctx, tx, p); err != nil {
+		return p, err
+	}
+	link := affiliate.Link{
+		ID: affiliate.NewID[affiliate.Link](p.CreatedAt), Scope: p.Scope, Program: p.Program, Participant: p.ID,
+		IsDefault: true, Version: 1, CreatedAt: p.CreatedAt, UpdatedAt: p.CreatedAt,
+	}
+	var err error
+	if p.ReferralCode, err = takeCode(ctx, tx, p, link.ID, wanted); err != nil {
+		return p, err
+	}
+	events := []affiliate.Event{affiliate.NewEvent(p.Scope, affiliate.EventParticipantApplied, p.CreatedAt, p.Object(), nil)}
+	if p.Status == affiliate.ParticipantApproved {
+		events = append(events, affiliate.NewEvent(p.Scope, affiliate.EventParticipantApproved, p.CreatedAt, p.Object(), nil))
+	}
+	if err := s.participantChanged(ctx, tx, p, action, p.CreatedAt, by, nil, p.Object(), events...); err != nil {
+		return p, err
+	}
+	const totals = `insert into participant_totals (workspace_id, participant_id, program_id) values ($1, $2, $3)`
+	if _, err := tx.Exec(ctx, totals, p.Scope.Workspace, p.ID, p.Program); err != nil {
+		return p, fmt.Errorf("participant totals: %w", err)
+	}
+	link.Code = p.ReferralCode
+	if _, err := insertLink(ctx, tx, link); err != nil {
+		return p, err
+	}
+	return p, changeCounts(ctx, tx, p.Scope.Workspace, p.Program,
+		countChange{What: countOfParticipants + string(p.Status), ID: p.ID.UUID, N: 1})
+}
+
+// insertParticipant waits for an application of the same partner that has not
+// been decided, and refuses this one when that one holds. The code comes after.
+func insertParticipant(ctx context.Context, tx pgx.Tx, p affiliate.Participant) error {
+	const insert = `
+		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status,
+			referral_code, group_id, tags, application_answers, terms_accepted_at, applied_at, approved_at, version,
+			created_at, updated_at)
+		values (@workspace, @id, @program, @mode, @partner, @partner_name, @partner_email, @status,
+			'', @group, @tags, @answers, @terms_accepted_at, @applied_at, @approved_at, @version,
+			@created_at, @updated_at)
+		on conflict (workspace_id, program_id, partner_id) do nothing`
+	tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+		"workspace": p.Scope.Workspace, "id": p.ID, "program": p.Program, "mode": p.Scope.Mode, "partner": p.Partner,
+		"partner_name": p.PartnerName, "partner_email": p.PartnerEmail, "status": p.Status, "group": p.Group, "tags": p.Tags,
+		"answers": p.Answers, "terms_accepted_at": p.TermsAcceptedAt, "applied_at": p.AppliedAt,
+		"approved_at": p.ApprovedAt, "version": p.Version, "created_at": p.CreatedAt, "updated_at": p.UpdatedAt,
+	})
+	return unlessNone(tag, err, affiliate.ReasonApplicationDuplicate)
+}

@@ -1,0 +1,204 @@
+package postgres_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+var participantSorts = []affiliate.ParticipantSort{
+	affiliate.ParticipantsByAge, affiliate.ParticipantsByName, affiliate.ParticipantsByClicks,
+	affiliate.ParticipantsByConversions, affiliate.ParticipantsByRevenue, affiliate.ParticipantsByCommission,
+}
+
+// inOneLine is a plan whose nodes can be named with the ones below them.
+func inOneLine(plan string) string { return strings.Join(strings.Fields(plan), " ") }
+
+func TestParticipantListsUseTheirIndexes(t *testing.T) {
+	w := newProgramWorld(t)
+	p := w.program(affiliate.ProgramActive)
+	w.crowd(p, 5000)
+	for range 4 {
+		w.crowd(w.program(affiliate.ProgramActive), 1500)
+	}
+	group := w.group(p.ID)
+	w.exec(`
+		update participants set group_id = $1
+		where id in (select id from participants where program_id = $2 order by id limit 400)`, group, p.ID)
+	w.exec(`
+		insert into participant_invites (workspace_id, id, program_id, mode, email, digest, invited_by, created_at, expires_at, ended_at)
+		select $1, gen_random_uuid(), $2, 'live', n || '@example.com', sha256(n::text::bytea), (select id from users limit 1), $3::timestamptz + n * interval '1 second', $3::timestamptz + interval '7 days',
+			case when n % 10 > 0 then $3::timestamptz end
+		from generate_series(1, 5000) n`, w.scope.Workspace, p.ID, w.now)
+	w.exec(`
+		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, hour, currency, clicks)
+		select workspace_id, gen_random_uuid(), mode, program_id, id, $1, '', 1 from participants`, w.now)
+	// The rows of other aggregates do not matter here, nor do their keys.
+	w.exec(`set session_replication_role = replica`)
+	w.exec(`
+		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
+			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents,
+			currency, base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status,
+			rule_snapshot, version, created_at, updated_at)
+		select workspace_id, gen_random_uuid(), mode, program_id, id, partner_id, gen_random_uuid(), gen_random_uuid(),
+			id::text, 'approved', 'percentage', 'purchase', 2000, 1, 1, 'EUR', 1, 1, 'EUR', false, '{}', 'none', '{}', 1, $1, $1
+		from participants`, w.now)
+	w.exec(`set session_replication_role = origin`)
+	w.exec(`vacuum analyze`)
+
+	index := map[affiliate.ParticipantSort][2]string{
+		affiliate.ParticipantsByAge:         {"Scan using participants_by_age on", "Scan Backward using participants_by_age on"},
+		affiliate.ParticipantsByName:        {"Scan Backward using participants_by_name on", "Scan using participants_by_name on"},
+		affiliate.ParticipantsByClicks:      {"Scan using participant_totals_by_clicks on", "Scan using participant_totals_by_clicks_up on"},
+		affiliate.ParticipantsByConversions: {"Scan using participant_totals_by_conversions on", "Scan using participant_totals_by_conversions_up on"},
+		affiliate.ParticipantsByRevenue:     {"Scan using participant_totals_by_revenue on", "Scan using participant_totals_by_revenue_up on"},
+		affiliate.ParticipantsByCommission:  {"Scan using participant_totals_by_commission on", "Scan using participant_totals_by_commission_up on"},
+	}
+	check := func(name string, plan string, wanted ...string) {
+		t.Helper()
+		flat := inOneLine(plan)
+		for _, part := range wanted {
+			if !strings.Contains(flat, part) {
+				t.Errorf("%s: no %q in\n%s", name, part, plan)
+			}
+		}
+		// The whole of a table is read by nothing but the look at the one programme.
+		for _, part := range []string{"Seq Scan on participants", "Seq Scan on participant_totals", "Seq Scan on referral_codes", "Seq Scan on stats_deltas", "Seq Scan on commissions", "Hash Join"} {
+			if strings.Contains(flat, part) {
+				t.Errorf("%s: %q in\n%s", name, part, plan)
+			}
+		}
+	}
+	list := func(filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder) string {
+		t.Helper()
+		sql, args := postgres.ParticipantListSQL(w.scope, p.ID, filter, order)
+		return w.plan(sql, pgx.QueryExecModeCacheDescribe, args)
+	}
+	for _, by := range participantSorts {
+		for i, ascending := range []bool{false, true} {
+			plan := list(affiliate.ParticipantFilter{}, affiliate.ParticipantOrder{By: by, Ascending: ascending})
+			check(fmt.Sprint(by, " ascending ", ascending), plan, index[by][i], "stats_deltas_by_participant", "commissions_payable")
+			// Beneath the limit, at most rows that tie are sorted.
+			if _, below, _ := strings.Cut(inOneLine(plan), "Limit"); strings.Contains(strings.ReplaceAll(below, "Incremental Sort", ""), "-> Sort") {
+				t.Errorf("%s ascending %v sorts all rows for a page:\n%s", by, ascending, plan)
+			}
+		}
+	}
+	newest := affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge}
+	check("a status", list(affiliate.ParticipantFilter{Status: affiliate.ParticipantApproved}, newest), "Limit", "Index Scan using participants_by_status on participants")
+	check("a group", list(affiliate.ParticipantFilter{Group: &group}, newest), "Limit", "Index Scan using participants_by_group on participants")
+	check("a group's size", w.plan(postgres.CountInGroupSQL, pgx.QueryExecModeCacheDescribe,
+		pgx.NamedArgs{"workspace": w.scope.Workspace, "program": p.ID, "group": group}), "Index Only Scan using participants_by_group")
+	check("open invitations", w.plan(postgres.ListInvitesSQL, pgx.NamedArgs{
+		"workspace": w.scope.Workspace, "mode": w.scope.Mode, "program": p.ID, "at": w.now, "limit": 20, "offset": 0,
+	}), "participant_invites_open")
+
+	for prefix, wanted := range map[string][]string{
+		"jane 7": {"participants_by_name", "participants_by_email", "referral_codes_by_program"},
+		"0192aa": {"participants_by_name", "participants_by_email", "referral_codes_by_program", "participants_pkey"},
+	} {
+		sql, args := postgres.ParticipantSearchSQL(w.scope, p.ID, affiliate.ParticipantFilter{Search: prefix})
+		check("search for "+prefix, w.plan(sql, pgx.QueryExecModeCacheDescribe, args), wanted...)
+	}
+}
+
+// group makes a group of a programme.
+func (w *programWorld) group(program affiliate.ProgramID) affiliate.GroupID {
+	w.t.Helper()
+	id := affiliate.NewID[affiliate.Group](w.now)
+	w.exec(`insert into groups (workspace_id, id, program_id, name, rate_bps, created_at, updated_at) values ($1, $2, $3, gen_random_uuid()::text, 1000, $4, $4)`,
+		w.scope.Workspace, id, program, w.now)
+	return id
+}
+
+// Whatever the order, the pages hold each row once, and ties fall to the newest.
+func TestParticipantListsHoldEachRowOnceInOrder(t *testing.T) {
+	w := newProgramWorld(t)
+	p := w.program(affiliate.ProgramActive)
+	// Many share a name, a count, an instant.
+	for i := range 40 {
+		at := w.now.Add(time.Duration(i/4) * time.Second)
+		id, user := affiliate.NewID[affiliate.Participant](w.now.Add(time.Duration(i)*time.Millisecond)), affiliate.NewID[affiliate.User](at)
+		name := []string{"anna", "Berta", "BERTA", "Äsop"}[i%4]
+		w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'partner', $2, '', $3, $4)`, user, user.String(), name, at)
+		w.exec(`
+			insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
+			values ($1, $2, $3, 'live', $4, $5, '', 'pending', gen_random_uuid()::text, '{}', $6, $6, $6)`, w.scope.Workspace, id, p.ID, user, name, at)
+		w.exec(`
+			insert into participant_totals (workspace_id, participant_id, program_id, clicks, conversions, revenue_cents, commission_cents)
+			values ($1, $2, $3, $4::int, $4 + 1, $4 + 2, $4 + 3)`, w.scope.Workspace, id, p.ID, i%3)
+	}
+	w.exec(`insert into list_counts values ($1, $2, 'participants.pending', 0, 40)`, w.scope.Workspace, p.ID)
+	keys := map[affiliate.ParticipantSort]func(a, b affiliate.Participant) int{
+		affiliate.ParticipantsByAge: func(a, b affiliate.Participant) int { return a.CreatedAt.Compare(b.CreatedAt) },
+		affiliate.ParticipantsByName: func(a, b affiliate.Participant) int {
+			return strings.Compare(strings.ToLower(a.PartnerName), strings.ToLower(b.PartnerName))
+		},
+		affiliate.ParticipantsByClicks:      func(a, b affiliate.Participant) int { return cmp.Compare(a.Stats.Clicks, b.Stats.Clicks) },
+		affiliate.ParticipantsByConversions: func(a, b affiliate.Participant) int { return cmp.Compare(a.Stats.Conversions, b.Stats.Conversions) },
+		affiliate.ParticipantsByRevenue:     func(a, b affiliate.Participant) int { return cmp.Compare(a.Stats.RevenueCents, b.Stats.RevenueCents) },
+		affiliate.ParticipantsByCommission: func(a, b affiliate.Participant) int {
+			return cmp.Compare(a.Stats.CommissionCents, b.Stats.CommissionCents)
+		},
+	}
+	for _, by := range participantSorts {
+		for _, ascending := range []bool{false, true} {
+			var got []affiliate.Participant
+			for number := 1; number <= 6; number++ {
+				page, total, err := w.store.ListParticipants(t.Context(), w.scope, p.ID, affiliate.ParticipantFilter{},
+					affiliate.ParticipantOrder{By: by, Ascending: ascending}, affiliate.Page{Number: number, Size: 7})
+				if err != nil || total != 40 {
+					t.Fatalf("%s: total %d, %v", by, total, err)
+				}
+				got = append(got, page...)
+			}
+			want := slices.Clone(got)
+			slices.SortStableFunc(want, func(a, b affiliate.Participant) int {
+				key := keys[by](a, b)
+				if !ascending {
+					key = -key
+				}
+				return cmp.Or(key, b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.ID.String(), a.ID.String()))
+			})
+			for i := range got {
+				if got[i].ID != want[i].ID {
+					t.Fatalf("%s, ascending %v: out of order at %d", by, ascending, i)
+				}
+			}
+			slices.SortFunc(want, func(a, b affiliate.Participant) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+			if n := len(slices.CompactFunc(want, func(a, b affiliate.Participant) bool { return a.ID == b.ID })); n != 40 {
+				t.Errorf("%s, ascending %v: %d of 40", by, ascending, n)
+			}
+		}
+	}
+}
+
+// What more share than anybody could look through is found and counted so far.
+func TestParticipantSearchStopsCounting(t *testing.T) {
+	w := newProgramWorld(t)
+	p := w.program(affiliate.ProgramActive)
+	w.crowd(p, postgres.MaxSearchPartners+500)
+	w.exec(`analyze`)
+	seen := map[affiliate.ParticipantID]bool{}
+	for number := 1; number <= 3; number++ {
+		page, total, err := w.store.ListParticipants(t.Context(), w.scope, p.ID, affiliate.ParticipantFilter{Search: "JANE", HideEmails: true},
+			affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge}, affiliate.Page{Number: number, Size: 100})
+		if err != nil || total != affiliate.MaxSearchTotal || len(page) != 100 {
+			t.Fatalf("%d rows of %d, %v", len(page), total, err)
+		}
+		for _, found := range page {
+			seen[found.ID] = true
+		}
+	}
+	if len(seen) != 300 {
+		t.Errorf("%d different rows on three pages of 100", len(seen))
+	}
+}

@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// An account belongs to no workspace and has no mode: its statements name the
+// account.
+const selectProfile = `
+	select u.id, u.email, u.name, u.country, u.company_name, u.website_url, u.version, u.created_at,
+		m.method, m.account_hint, m.updated_at as method_set_at
+	from users u
+	left join payout_methods m on m.user_id = u.id
+	where u.id = $1 and u.kind = 'partner' and u.erased_at is null`
+
+type profileRow struct {
+	ID          affiliate.UserID        `db:"id"`
+	Email       string                  `db:"email"`
+	Name        string                  `db:"name"`
+	Country     *string                 `db:"country"`
+	CompanyName *string                 `db:"company_name"`
+	WebsiteURL  *string                 `db:"website_url"`
+	Version     int                     `db:"version"`
+	CreatedAt   time.Time               `db:"created_at"`
+	Method      *affiliate.PayoutMethod `db:"method"`
+	AccountHint *string                 `db:"account_hint"`
+	MethodSetAt *time.Time              `db:"method_set_at"`
+}
+
+func (r profileRow) profile() affiliate.PartnerProfile {
+	p := affiliate.PartnerProfile{
+		ID: r.ID, Email: r.Email, Name: r.Name, Country: r.Country, CompanyName: r.CompanyName,
+		WebsiteURL: r.WebsiteURL, Version: r.Version, CreatedAt: r.CreatedAt.UTC(),
+	}
+	if r.Method != nil {
+		p.Payout = &affiliate.PayoutDetails{Method: *r.Method, Hint: r.AccountHint, UpdatedAt: r.MethodSetAt.UTC()}
+	}
+	return p
+}
+
+func readProfile(ctx context.Context, db queryer, sql string, id affiliate.UserID) (affiliate.PartnerProfile, error) {
+	row, err := oneRow[profileRow](db.Query(ctx, sql, id))
+	return row.profile(), err
+}
+
+// PartnerProfile reads a partner's account. Errors: NOT_FOUND.
+func (s *Store) PartnerProfile(ctx context.Context, id affiliate.UserID) (affiliate.PartnerProfile, error) {
+	return readProfile(ctx, s.pool, selectProfile, id)
+}
+
+// UpdatePartnerProfile changes what the patch names; a patch that changes
+// nothing leaves no trace. Errors: NOT_FOUND, VALIDATION_ERROR.
+func (s *Store) UpdatePartnerProfile(
+	ctx context.Context, id affiliate.UserID, patch affiliate.PartnerProfilePatch, at time.Time, by affiliate.Actor,
+) (affiliate.PartnerProfile, error) {
+	const update = `
+		update users set name = $2, country = $3, company_name = $4, website_url = $5, version = $6
+		where id = $1 and kind = 'partner'`
+	// The copies beside the participations, in every workspace and both modes.
+	const rename = `update participants set partner_name = $2 where partner_id = $1`
+	var after affiliate.PartnerProfile
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		// The row is held from the reading to the writing, also against whoever is
+		// about to copy the name into a new participation.
+		before, err := readProfile(ctx, tx, selectProfile+` for no key update of u`, id)
+		if err != nil {
+			return err
+		}
+		if after, err = before.Patch(patch); err != nil {
+			return err
+		}
+		was, is, err := affiliate.Changed(before.Object(), after.Object())
+		if err != nil || was == nil {
+			return err
+		}
+		after.Version = before.Version + 1
+		if _, err := tx.Exec(ctx, update, id, after.Name, after.Country, after.CompanyName, after.WebsiteURL, after.Version); err != nil {
+			return fmt.Errorf("profile: %w", err)
+		}
+		if after.Name != before.Name {
+			if _, err := tx.Exec(ctx, rename, id, after.Name); err != nil {
+				return fmt.Errorf("name of participants: %w", err)
+			}
+		}
+		return recordAccount(ctx, tx, id, "profile.update", at, by, was, is)
+	})
+	return after, err
+}
+
+// recordAccount appends to the log of an account in the transaction of the
+// change. Before and after are the changed parts; nil where there is none.
+func recordAccount(ctx context.Context, tx pgx.Tx, user affiliate.UserID, action string, at time.Time, by affiliate.Actor, was, is any) error {
+	const insert = `
+		insert into account_audit_log (user_id, id, at, action, before, after, ip_prefix, request_id)
+		values ($1, $2, $3, $4, $5, $6, nullif($7, ''), nullif($8, ''))`
+	before, err := optionalJSON(was)
+	if err != nil {
+		return err
+	}
+	after, err := optionalJSON(is)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, insert, user, affiliate.NewID[struct{}](at), at, action, before, after, by.AddressPrefix, by.RequestID)
+	if err != nil {
+		return fmt.Errorf("account's log: %w", err)
+	}
+	return nil
+}

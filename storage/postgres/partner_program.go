@@ -1,0 +1,236 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// A partner's call has no workspace: what the partner takes part in is found by
+// the account and the mode, what anybody may join by being open. What belongs to
+// a participation is then read by the keys of its own workspace, for the rows of
+// the page only.
+//
+// A page of mine costs the partner's participations, of which there are few, and
+// so does its total. A page of the public ones is read from programs_public in
+// its order and its total is an index-only count; with a search both cost what
+// matches (programs_public_by_name).
+const (
+	// mine is read once, by the partner: through the programmes it could cost all
+	// their participants.
+	mine = `
+	with mine as materialized (
+		select t.workspace_id, t.program_id, t.id, t.status, t.referral_code, t.group_id, t.override_rate_bps,
+			t.override_flat_amount_cents, t.applied_at, t.approved_at, t.rejected_at, t.suspended_at, t.created_at
+		from participants t
+		where t.partner_id = @partner and t.mode = @mode
+	)`
+
+	fromMine       = ` from mine t`
+	fromMineByName = fromMine + `
+		where exists (
+			select from programs p
+			where p.workspace_id = t.workspace_id and p.id = t.program_id and lower(p.name) like lower(@search))`
+	fromPublic = `
+		from programs p
+		where p.mode = @mode and p.status = 'active' and p.is_public`
+	fromPublicByName = fromPublic + ` and lower(p.name) like lower(@search)`
+
+	pageOfMine   = `select t.workspace_id, t.program_id, t.created_at, t.id`
+	pageOfPublic = `select p.workspace_id, p.id as program_id, p.created_at, p.id`
+	newestFirst  = `
+		order by created_at desc, id desc
+		limit @limit offset @offset`
+
+	onePartnerProgram = pageOfPublic + `
+		from programs p
+		where p.id = @program and p.mode = @mode and (p.status = 'active' and p.is_public
+			or exists (select from mine t where t.workspace_id = p.workspace_id and t.program_id = p.id))`
+)
+
+// withParticipation reads the programmes of a page with the partner's place in
+// each. Counts are the folded ones with what waits to be folded; the balance is
+// an index-only sum (commissions_payable), which a participant's one mode needs
+// no filter for.
+func withParticipation(page string) string {
+	return mine + `
+	select ` + programColumns + `, w.name as merchant_name,
+		t.id as participant_id, t.status as participation_status, t.applied_at, t.approved_at, t.rejected_at, t.suspended_at,
+		t.override_rate_bps, t.override_flat_amount_cents,
+		g.rate_bps as group_rate_bps, g.flat_amount_cents as group_flat_amount_cents,
+		coalesce(l.code, t.referral_code, '') as link_code, l.id as link_id, coalesce(l.short_key, '') as short_key,
+		l.destination_url, coalesce(l.sub_id, '') as sub_id, coalesce(l.utm_source, '') as utm_source,
+		coalesce(l.utm_medium, '') as utm_medium, coalesce(l.utm_campaign, '') as utm_campaign,
+		coalesce(l.utm_term, '') as utm_term, coalesce(l.utm_content, '') as utm_content,
+		coalesce(s.clicks, 0) + coalesce(d.clicks, 0) as clicks,
+		coalesce(s.conversions, 0) + coalesce(d.conversions, 0) as conversions,
+		coalesce(s.revenue_cents, 0) + coalesce(d.revenue_cents, 0) as revenue_cents,
+		coalesce(s.commission_cents, 0) + coalesce(d.commission_cents, 0) as commission_cents,
+		coalesce(b.balance_cents, 0) as balance_cents
+	from (` + page + `) page
+	join programs p on p.workspace_id = page.workspace_id and p.id = page.program_id
+	join workspaces w on w.id = p.workspace_id
+	left join mine t on t.workspace_id = p.workspace_id and t.program_id = p.id
+	left join groups g on g.workspace_id = t.workspace_id and g.id = t.group_id
+	left join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id and l.is_default
+	left join participant_totals s on s.workspace_id = t.workspace_id and s.participant_id = t.id
+	left join lateral (
+		select sum(d.clicks)::bigint as clicks, sum(d.conversions)::bigint as conversions,
+			(sum(d.revenue_cents) filter (where d.currency = p.currency))::bigint as revenue_cents,
+			(sum(d.commission_cents) filter (where d.currency = p.currency))::bigint as commission_cents
+		from stats_deltas d
+		where d.workspace_id = t.workspace_id and d.participant_id = t.id
+	) d on true
+	left join lateral (
+		select sum(c.amount_cents)::bigint as balance_cents
+		from commissions c
+		where c.workspace_id = t.workspace_id and c.participant_id = t.id and c.currency = p.currency and c.status = 'approved'
+	) b on true
+	order by page.created_at desc, page.id desc`
+}
+
+type partnerProgramRow struct {
+	programRow
+	MerchantName        string                       `db:"merchant_name"`
+	ParticipantID       *affiliate.ParticipantID     `db:"participant_id"`
+	ParticipationStatus *affiliate.ParticipantStatus `db:"participation_status"`
+	AppliedAt           *time.Time                   `db:"applied_at"`
+	ApprovedAt          *time.Time                   `db:"approved_at"`
+	RejectedAt          *time.Time                   `db:"rejected_at"`
+	SuspendedAt         *time.Time                   `db:"suspended_at"`
+	OverrideRateBps     *int64                       `db:"override_rate_bps"`
+	OverrideFlatCents   *int64                       `db:"override_flat_amount_cents"`
+	GroupRateBps        *int64                       `db:"group_rate_bps"`
+	GroupFlatCents      *int64                       `db:"group_flat_amount_cents"`
+	LinkCode            string                       `db:"link_code"`
+	LinkID              *affiliate.LinkID            `db:"link_id"`
+	ShortKey            string                       `db:"short_key"`
+	DestinationURL      *string                      `db:"destination_url"`
+	SubID               string                       `db:"sub_id"`
+	UTMSource           string                       `db:"utm_source"`
+	UTMMedium           string                       `db:"utm_medium"`
+	UTMCampaign         string                       `db:"utm_campaign"`
+	UTMTerm             string                       `db:"utm_term"`
+	UTMContent          string                       `db:"utm_content"`
+	Clicks              int64                        `db:"clicks"`
+	Conversions         int64                        `db:"conversions"`
+	RevenueCents        int64                        `db:"revenue_cents"`
+	CommissionCents     int64                        `db:"commission_cents"`
+	BalanceCents        int64                        `db:"balance_cents"`
+}
+
+func (r partnerProgramRow) partnerProgram() affiliate.PartnerProgram {
+	p := affiliate.PartnerProgram{Program: r.program(), MerchantName: r.MerchantName}
+	if r.ParticipantID == nil {
+		return p
+	}
+	p.Participation = &affiliate.Participation{
+		Participant: *r.ParticipantID,
+		Status:      *r.ParticipationStatus,
+		Link: affiliate.Link{
+			Scope: p.Scope, Program: p.ID, Participant: *r.ParticipantID, Code: r.LinkCode, ShortKey: r.ShortKey,
+			Destination: r.DestinationURL, SubID: r.SubID, IsDefault: true, Param: p.LinkParam,
+			UTM: affiliate.UTM{
+				Source: r.UTMSource, Medium: r.UTMMedium, Campaign: r.UTMCampaign, Term: r.UTMTerm, Content: r.UTMContent,
+			},
+		},
+		Rate: partnerRate(r.OverrideRateBps, r.OverrideFlatCents),
+		Stats: affiliate.ParticipantStats{
+			Clicks: r.Clicks, Conversions: r.Conversions, RevenueCents: r.RevenueCents,
+			CommissionCents: r.CommissionCents, BalanceCents: r.BalanceCents,
+		},
+		AppliedAt:   r.AppliedAt.UTC(),
+		ApprovedAt:  optionalUTC(r.ApprovedAt),
+		RejectedAt:  optionalUTC(r.RejectedAt),
+		SuspendedAt: optionalUTC(r.SuspendedAt),
+	}
+	participation := p.Participation
+	if r.LinkID != nil {
+		participation.Link.ID = *r.LinkID
+	}
+	switch {
+	case p.LandingURL != nil:
+		participation.Link.Page = *p.LandingURL
+	case p.WebsiteURL != nil:
+		participation.Link.Page = *p.WebsiteURL
+	}
+	if participation.Rate == nil {
+		participation.Rate = partnerRate(r.GroupRateBps, r.GroupFlatCents)
+	}
+	return p
+}
+
+// partnerRate is nil where neither column says anything.
+func partnerRate(bps, flatCents *int64) *affiliate.Rate {
+	if bps == nil && flatCents == nil {
+		return nil
+	}
+	return &affiliate.Rate{Bps: bps, FlatCents: flatCents}
+}
+
+// partnerProgramsSQL are the statements for a page and for the total.
+func partnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count string) {
+	columns, from := pageOfMine, fromMine
+	switch {
+	case filter.Public && filter.Search != "":
+		columns, from = pageOfPublic, fromPublicByName
+	case filter.Public:
+		columns, from = pageOfPublic, fromPublic
+	case filter.Search != "":
+		from = fromMineByName
+	}
+	return withParticipation(columns + from + newestFirst), mine + ` select count(*)` + from
+}
+
+// PartnerPrograms reads one page, newest first (of mine: the newest
+// participation), and counts all pages.
+func (s *Store) PartnerPrograms(
+	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerProgramFilter, page affiliate.Page,
+) ([]affiliate.PartnerProgram, int64, error) {
+	pageSQL, countSQL := partnerProgramsSQL(filter)
+	args := pgx.NamedArgs{
+		"partner": partner, "mode": mode, "search": likePrefix(filter.Search), "limit": page.Size, "offset": page.Offset(),
+	}
+	var total int64
+	if err := s.pool.QueryRow(ctx, countSQL, planned, args).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("count partner's programmes: %w", err)
+	}
+	rows, err := s.pool.Query(ctx, pageSQL, planned, args)
+	if err != nil {
+		return nil, 0, fmt.Errorf("partner's programmes: %w", err)
+	}
+	programs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PartnerProgram, error) {
+		r, err := pgx.RowToStructByName[partnerProgramRow](row)
+		if err != nil {
+			return affiliate.PartnerProgram{}, err
+		}
+		return r.partnerProgram(), nil
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("partner's programmes: %w", err)
+	}
+	return programs, total, nil
+}
+
+// PartnerProgram reads one programme that the partner takes part in or that is
+// open to anybody. Errors: NOT_FOUND.
+func (s *Store) PartnerProgram(
+	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.ProgramID,
+) (affiliate.PartnerProgram, error) {
+	row, err := oneRow[partnerProgramRow](s.pool.Query(ctx, withParticipation(onePartnerProgram), pgx.NamedArgs{
+		"partner": partner, "mode": mode, "program": id,
+	}))
+	var refused *affiliate.Error
+	if err != nil && !errors.As(err, &refused) {
+		err = fmt.Errorf("partner's programme: %w", err)
+	}
+	if err != nil {
+		return affiliate.PartnerProgram{}, err
+	}
+	return row.partnerProgram(), nil
+}

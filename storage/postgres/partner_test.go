@@ -1,0 +1,250 @@
+package postgres_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// explained is a plan in one line, so that a node can be named with the one
+// below it.
+func (w *statsWorld) explained(sql string, args ...any) string {
+	w.t.Helper()
+	rows, _ := w.owner.Query(w.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		w.t.Fatalf("explain %s: %v", sql, err)
+	}
+	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
+}
+
+func (w *statsWorld) checkPlan(what, plan string, has ...string) {
+	w.t.Helper()
+	for _, part := range has {
+		if !strings.Contains(plan, part) {
+			w.t.Errorf("%s: no %q in\n%s", what, part, plan)
+		}
+	}
+	// Of tables that grow with the partners or with what they bring: a page may
+	// well walk a small one for its twenty rows.
+	for _, table := range []string{"participants", "participant_totals", "links", "link_totals", "commissions", "stats_hours", "stats_deltas"} {
+		if strings.Contains(plan, "Seq Scan on "+table+" ") {
+			w.t.Errorf("%s walks %s:\n%s", what, table, plan)
+		}
+	}
+}
+
+// Ten partners in 1,000 programmes, most of the rows other people's.
+func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner counted) {
+	t.Helper()
+	w = newStatsWorld(t, 1000, 10)
+	partner = w.participants[0]
+	// The others take part everywhere, this one in a few dozen.
+	w.exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.id <> $2 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`,
+		partner.Partner, partner.Participant)
+	w.exec(`delete from participants where partner_id = $1 and id <> $2 and workspace_id > '0a000000-0000-0000-0000-000000000000'`,
+		partner.Partner, partner.Participant)
+	w.exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
+	w.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
+		select workspace_id, gen_random_uuid(), mode, program_id, id, null, $1, 'EUR' from participants, generate_series(1, 3)`, w.now)
+	w.exec(`update programs set name = 'Programme ' || id::text, is_public = get_byte(uuid_send(id), 15) % 2 = 0`)
+	// Keys to other aggregates do not matter here.
+	conn, err := w.owner.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, sql := range []string{
+		`set session_replication_role = replica`,
+		`insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
+			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency,
+			base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status, rule_snapshot, version,
+			created_at, updated_at)
+		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
+			'x', case n % 4 when 0 then 'pending' when 1 then 'paid' when 2 then 'rejected' else 'approved' end, 'percentage', 'purchase', 2000,
+			n, n, 'EUR', n, n, 'EUR', false, '{}', 'none', '{}', 1, t.created_at - n * interval '1 hour', t.created_at
+		from participants t, generate_series(1, 4) n`,
+		`insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
+			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency,
+			base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status, rule_snapshot, version,
+			created_at, updated_at)
+		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
+			'x', case n % 4 when 0 then 'pending' when 1 then 'paid' when 2 then 'rejected' else 'approved' end, 'percentage', 'purchase', 2000,
+			n, n, 'EUR', n, n, 'EUR', false, '{}', 'none', '{}', 1, t.created_at - n * interval '1 minute', t.created_at
+		from participants t, generate_series(1, 8000) n where t.id = '` + partner.Participant.String() + `'`,
+		`set session_replication_role = origin`,
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.exec(`vacuum analyze`)
+	// Counts come from the indexes alone where all rows are visible to all, which
+	// another session at work during the vacuum (Postgres's own analyze) prevents.
+	for tries := 0; w.count(`select count(*) from pg_class where oid in ('commissions'::regclass, 'programs'::regclass, 'participants'::regclass) and relallvisible < relpages`) > 0; tries++ {
+		if tries == 100 {
+			t.Fatal("the vacuum leaves pages that are not visible to all")
+		}
+		time.Sleep(100 * time.Millisecond)
+		w.exec(`vacuum commissions, programs, participants`)
+	}
+	return w, partner
+}
+
+func TestPartnerPlans(t *testing.T) {
+	w, partner := newPartnerPlanWorld(t)
+	args := pgx.NamedArgs{"partner": partner.Partner, "mode": "live", "search": "programme 0a%", "limit": 20, "offset": 0, "program": partner.Program}
+	for _, tc := range []struct {
+		name        string
+		filter      affiliate.PartnerProgramFilter
+		page, count string
+	}{
+		{"mine", affiliate.PartnerProgramFilter{}, "Limit", "participants_by_partner"},
+		{"mine by name", affiliate.PartnerProgramFilter{Search: "x"}, "Limit", "participants_by_partner"},
+		{
+			"public",
+			affiliate.PartnerProgramFilter{Public: true},
+			"Limit -> Index Scan using programs_public on programs p",
+			"Index Only Scan using programs_public",
+		},
+		{"public by name", affiliate.PartnerProgramFilter{Public: true, Search: "x"}, "programs_public_by_name", "programs_public_by_name"},
+	} {
+		page, count := postgres.PartnerProgramsSQL(tc.filter)
+		w.checkPlan(tc.name, w.explained(page, args), tc.page, "participants_by_partner", "links_default", "participant_totals_pkey",
+			"stats_deltas_by_participant", "Index Only Scan using commissions_payable")
+		w.checkPlan(tc.name+", total", w.explained(count, args), tc.count)
+	}
+
+	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
+	yesterday := w.now.AddDate(0, 0, -1)
+	for _, tc := range []struct {
+		name   string
+		filter affiliate.PartnerCommissionFilter
+		order  affiliate.CommissionOrder
+		page   string
+		count  string
+	}{
+		{
+			"all",
+			affiliate.PartnerCommissionFilter{},
+			newest,
+			"Limit -> Index Scan using commissions_by_partner on commissions c", "Index Only Scan",
+		},
+		{
+			"one status",
+			affiliate.PartnerCommissionFilter{Status: affiliate.CommissionPaid},
+			newest,
+			"Limit -> Index Scan using commissions_by_partner_status on commissions c", "Index Only Scan using commissions_by_partner_status",
+		},
+		{
+			"dates",
+			affiliate.PartnerCommissionFilter{Created: affiliate.Period{From: &yesterday}},
+			newest,
+			"Limit -> Index Scan using commissions_by_partner on commissions c", "Index Only Scan using commissions_by_partner",
+		},
+		{
+			"oldest first",
+			affiliate.PartnerCommissionFilter{},
+			affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: true},
+			"Index Scan Backward using commissions_by_partner on commissions c", "",
+		},
+		{
+			"one programme",
+			affiliate.PartnerCommissionFilter{Program: &partner.Program},
+			newest,
+			"Limit -> Index Scan using commissions_by_participant on commissions c", "Index Only Scan using commissions_by_participant",
+		},
+		{
+			"by amount",
+			affiliate.PartnerCommissionFilter{},
+			affiliate.CommissionOrder{By: affiliate.SortAmountCents},
+			"commissions_by_partner", "",
+		},
+	} {
+		pageSQL, pageArgs, countSQL, countArgs, err := w.store.PartnerCommissionsSQL(
+			t.Context(), partner.Partner, affiliate.ModeLive, tc.filter, tc.order, affiliate.Page{Number: 1, Size: 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.checkPlan(tc.name, w.explained(pageSQL, pageArgs...), tc.page)
+		w.checkPlan(tc.name+", total", w.explained(countSQL, countArgs...), tc.count)
+	}
+	w.checkPlan("balances", w.explained(postgres.PartnerBalancesSQL, partner.Partner, "live"), "Index Only Scan using commissions_by_partner_status")
+
+	_, total, err := w.store.PartnerCommissions(t.Context(), partner.Partner, affiliate.ModeLive, affiliate.PartnerCommissionFilter{}, newest, affiliate.Page{Number: 2, Size: 20})
+	if want := w.count(`select count(*) from commissions where partner_id = $1`, partner.Partner); err != nil || total != int64(want) {
+		t.Errorf("total %d, want %d, %v", total, want, err)
+	}
+}
+
+// A name that changes while participations come into being is the new one in
+// all of them: both hold the account's row.
+func TestNewNameReachesParticipationsThatAreJustMade(t *testing.T) {
+	w := newStatsWorld(t, 30, 1)
+	partner := w.participants[0].Partner
+	w.exec(`delete from links`)
+	w.exec(`delete from participants`)
+	by := affiliate.Actor{User: &partner}
+	var wg sync.WaitGroup
+	names := []string{"One", "Two", "Three", "Four", "Five"}
+	wg.Go(func() {
+		for _, name := range names {
+			if _, err := w.store.UpdatePartnerProfile(t.Context(), partner, affiliate.PartnerProfilePatch{Name: affiliate.Set(name)}, w.now, by); err != nil {
+				t.Errorf("rename: %v", err)
+			}
+		}
+	})
+	seen := map[affiliate.ProgramID]bool{}
+	for _, p := range w.participants {
+		if seen[p.Program] {
+			continue
+		}
+		seen[p.Program] = true
+		wg.Go(func() {
+			application := affiliate.Application{Program: p.Program, Partner: partner, Mode: affiliate.ModeLive}
+			if _, err := w.store.Apply(t.Context(), application, w.now, by); err != nil {
+				t.Errorf("apply: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := w.count(`select count(*) from participants where partner_name = 'Five'`); n != 30 {
+		t.Errorf("%d of 30 participations have the new name", n)
+	}
+	if n := w.count(`select version from users where id = $1`, partner); n != 1+len(names) {
+		t.Errorf("version %d", n)
+	}
+	if n := w.count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update'`, partner); n != len(names) {
+		t.Errorf("%d lines in the log", n)
+	}
+}
+
+// The log of accounts can be added to and nothing else.
+func TestAccountLogIsAppendOnly(t *testing.T) {
+	w := newStatsWorld(t, 1, 1)
+	partner := w.participants[0].Partner
+	if _, err := w.store.UpdatePartnerProfile(t.Context(), partner, affiliate.PartnerProfilePatch{Name: affiliate.Set("New")}, w.now, affiliate.System); err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{`update account_audit_log set action = 'x'`, `delete from account_audit_log`} {
+		tx, err := w.owner.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), `set local role tributary_app`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "permission denied") {
+			t.Errorf("%s: %v", sql, err)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// insertRules keeps the version of the rules that comes into force at at.
+func insertRules(ctx context.Context, tx pgx.Tx, p affiliate.Program, at time.Time, by affiliate.Actor) error {
+	const insert = `
+		insert into program_rules (workspace_id, program_id, version, rules, at, by)
+		values ($1, $2, $3, $4, $5, $6)`
+	if _, err := tx.Exec(ctx, insert, p.Scope.Workspace, p.ID, p.RulesVersion, p.Rules, at, by.User); err != nil {
+		return fmt.Errorf("rules version %d: %w", p.RulesVersion, err)
+	}
+	return nil
+}
+
+// listRules walks the versions of one programme backwards by their key.
+const listRules = `
+	select r.version, r.rules, r.at, r.by
+	from program_rules r join programs p on p.workspace_id = r.workspace_id and p.id = r.program_id
+	where r.workspace_id = @workspace and p.mode = @mode and r.program_id = @program
+	order by r.version desc
+	limit @limit offset @offset`
+
+// ProgramRules reads one page of the versions of a programme's rules, newest
+// first, and counts all pages. Errors: NOT_FOUND.
+func (s *Store) ProgramRules(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, page affiliate.Page,
+) ([]affiliate.RulesVersion, int64, error) {
+	p, err := s.Program(ctx, scope, program)
+	if err != nil {
+		return nil, 0, err
+	}
+	rows, err := s.pool.Query(ctx, listRules, pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "limit": page.Size, "offset": page.Offset(),
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	versions, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.RulesVersion, error) {
+		v, err := pgx.RowToStructByName[affiliate.RulesVersion](row)
+		v.At = v.At.UTC()
+		return v, err
+	})
+	// Versions are counted from 1 without a gap.
+	return versions, int64(p.RulesVersion), err
+}

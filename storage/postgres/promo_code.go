@@ -1,0 +1,217 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const promoCodeColumns = `
+	c.id, c.workspace_id, c.mode, c.program_id, c.participant_id, c.code, c.discount_type, c.discount_value, c.currency,
+	c.max_redemptions, c.redemptions, c.expires_at, c.active, c.sync_to_processor, c.sync_status, c.version,
+	c.created_at, c.updated_at`
+
+type promoCodeRow struct {
+	ID             affiliate.PromoCodeID   `db:"id"`
+	WorkspaceID    affiliate.WorkspaceID   `db:"workspace_id"`
+	Mode           affiliate.Mode          `db:"mode"`
+	ProgramID      affiliate.ProgramID     `db:"program_id"`
+	ParticipantID  affiliate.ParticipantID `db:"participant_id"`
+	Code           string                  `db:"code"`
+	DiscountType   affiliate.DiscountType  `db:"discount_type"`
+	DiscountValue  int64                   `db:"discount_value"`
+	Currency       *string                 `db:"currency"`
+	MaxRedemptions *int64                  `db:"max_redemptions"`
+	Redemptions    int64                   `db:"redemptions"`
+	ExpiresAt      *time.Time              `db:"expires_at"`
+	Active         bool                    `db:"active"`
+	Sync           bool                    `db:"sync_to_processor"`
+	SyncStatus     affiliate.SyncStatus    `db:"sync_status"`
+	Version        int                     `db:"version"`
+	CreatedAt      time.Time               `db:"created_at"`
+	UpdatedAt      time.Time               `db:"updated_at"`
+}
+
+func (r promoCodeRow) promoCode() affiliate.PromoCode {
+	return affiliate.PromoCode{
+		ID:             r.ID,
+		Scope:          affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
+		Program:        r.ProgramID,
+		Participant:    r.ParticipantID,
+		Code:           r.Code,
+		DiscountType:   r.DiscountType,
+		DiscountValue:  r.DiscountValue,
+		Currency:       r.Currency,
+		MaxRedemptions: r.MaxRedemptions,
+		Redemptions:    r.Redemptions,
+		ExpiresAt:      optionalUTC(r.ExpiresAt),
+		Active:         r.Active,
+		Sync:           r.Sync,
+		SyncStatus:     r.SyncStatus,
+		Version:        r.Version,
+		CreatedAt:      r.CreatedAt.UTC(),
+		UpdatedAt:      r.UpdatedAt.UTC(),
+	}
+}
+
+// CreatePromoCode gives a participant a code. A fixed discount without Currency
+// is in the programme's. The unique index decides between all who want the code.
+// Errors: NOT_FOUND for the programme, VALIDATION_ERROR for the participant,
+// PROGRAM_STATE_INVALID, PARTICIPANT_ERASED, PROMO_CODE_TAKEN.
+func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by affiliate.Actor) (affiliate.PromoCode, error) {
+	const insert = `
+		insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, currency,
+			max_redemptions, expires_at, active, sync_to_processor, sync_status, version, created_at, updated_at)
+		values (@workspace, @id, @program, @participant, @mode, @code, @discount_type, @discount_value, @currency,
+			@max_redemptions, @expires_at, @active, @sync, @sync_status, @version, @created_at, @updated_at)`
+	var created affiliate.PromoCode
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		created = c
+		created.Active, created.Redemptions, created.Version, created.UpdatedAt = true, 0, 1, c.CreatedAt
+		program, err := holdProgram(ctx, tx, c.Scope, c.Program)
+		if err != nil {
+			return err
+		}
+		if err := unlessArchived(program); err != nil {
+			return err
+		}
+		if _, err := recipient(ctx, tx, c.Scope, c.Program, c.Participant); err != nil {
+			return err
+		}
+		if c.DiscountType == affiliate.DiscountFixed && c.Currency == nil {
+			created.Currency = &program.Currency
+		}
+		if _, err := tx.Exec(ctx, insert, promoCodeArgs(created)); err != nil {
+			return refusal(err)
+		}
+		change := countChange{What: countOfPromoCodes, ID: c.ID.UUID, N: 1}
+		if err := changeCounts(ctx, tx, c.Scope.Workspace, c.Program, change); err != nil {
+			return err
+		}
+		event := affiliate.NewEvent(c.Scope, affiliate.EventPromoCodeCreated, c.CreatedAt, created.Object(), nil)
+		return s.promoCodeChanged(ctx, tx, created, "promo_code.create", c.CreatedAt, by, nil, created.Object(), event)
+	})
+	return created, err
+}
+
+func promoCodeArgs(c affiliate.PromoCode) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"workspace": c.Scope.Workspace, "mode": c.Scope.Mode, "id": c.ID, "program": c.Program, "participant": c.Participant,
+		"code": c.Code, "discount_type": c.DiscountType, "discount_value": c.DiscountValue, "currency": c.Currency,
+		"max_redemptions": c.MaxRedemptions, "expires_at": c.ExpiresAt, "active": c.Active, "sync": c.Sync,
+		"sync_status": c.SyncStatus, "version": c.Version, "created_at": c.CreatedAt, "updated_at": c.UpdatedAt,
+	}
+}
+
+const (
+	selectPromoCode = `
+		select ` + promoCodeColumns + `
+		from promo_codes c
+		where c.workspace_id = @workspace and c.mode = @mode and c.program_id = @program and c.id = @id`
+	ownerOfPromoCode = `
+		select participant_id from promo_codes
+		where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id`
+)
+
+func promoCodeID(scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID) pgx.NamedArgs {
+	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id}
+}
+
+// PromoCode reads one promo code. Errors: NOT_FOUND.
+func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID) (affiliate.PromoCode, error) {
+	row, err := oneRow[promoCodeRow](s.pool.Query(ctx, selectPromoCode, promoCodeID(scope, program, id)))
+	return row.promoCode(), err
+}
+
+// UpdatePromoCode changes what the patch names; a patch that changes nothing
+// leaves no trace. Errors: NOT_FOUND, PARTICIPANT_ERASED.
+func (s *Store) UpdatePromoCode(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID,
+	patch affiliate.PromoCodePatch, at time.Time, by affiliate.Actor,
+) (affiliate.PromoCode, error) {
+	// Not the redemptions: conversions count them.
+	const update = `
+		update promo_codes
+		set active = @active, max_redemptions = @max_redemptions, expires_at = @expires_at, sync_to_processor = @sync,
+			sync_status = @sync_status, version = @version, updated_at = @updated_at
+		where workspace_id = @workspace and mode = @mode and id = @id`
+	var after affiliate.PromoCode
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		args := promoCodeID(scope, program, id)
+		if err := holdOwner(ctx, tx, ownerOfPromoCode, args); err != nil {
+			return err
+		}
+		row, err := oneRow[promoCodeRow](tx.Query(ctx, selectPromoCode+` for no key update`, args))
+		if err != nil {
+			return err
+		}
+		before := row.promoCode()
+		after = before.Patch(patch)
+		was, is, err := affiliate.Changed(before.Object(), after.Object())
+		if err != nil || was == nil {
+			return err
+		}
+		after.Version, after.UpdatedAt = before.Version+1, at
+		if _, err := tx.Exec(ctx, update, promoCodeArgs(after)); err != nil {
+			return err
+		}
+		var events []affiliate.Event
+		if before.Active && !after.Active {
+			events = append(events, affiliate.NewEvent(scope, affiliate.EventPromoCodeDeactivated, at, after.Object(), was))
+		}
+		return s.promoCodeChanged(ctx, tx, after, "promo_code.update", at, by, was, is, events...)
+	})
+	return after, err
+}
+
+// DeletePromoCode forgets a code, whose name is free then; conversions keep the
+// text. That is allowed whatever became of its participant and programme.
+// Errors: NOT_FOUND.
+func (s *Store) DeletePromoCode(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID, at time.Time, by affiliate.Actor,
+) error {
+	const remove = `
+		delete from promo_codes c
+		where c.workspace_id = @workspace and c.mode = @mode and c.program_id = @program and c.id = @id
+		returning ` + promoCodeColumns
+	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		row, err := oneRow[promoCodeRow](tx.Query(ctx, remove, promoCodeID(scope, program, id)))
+		if err != nil {
+			return err
+		}
+		change := countChange{What: countOfPromoCodes, ID: id.UUID, N: -1}
+		if err := changeCounts(ctx, tx, scope.Workspace, program, change); err != nil {
+			return err
+		}
+		c := row.promoCode()
+		before := c.Object()
+		var events []affiliate.Event
+		if c.Active {
+			c.Active, c.Version = false, c.Version+1
+			was := map[string]bool{"active": true}
+			events = append(events, affiliate.NewEvent(scope, affiliate.EventPromoCodeDeactivated, at, c.Object(), was))
+		}
+		return s.promoCodeChanged(ctx, tx, c, "promo_code.delete", at, by, before, nil, events...)
+	})
+}
+
+// promoCodeChanged writes what follows from a change: the audit log's line, the
+// events, and the job that takes the participant's newest offer to the edge.
+func (s *Store) promoCodeChanged(
+	ctx context.Context, tx pgx.Tx, c affiliate.PromoCode, action string, at time.Time, by affiliate.Actor, was, is any, events ...affiliate.Event,
+) error {
+	err := record(ctx, tx, audit{
+		Workspace: c.Scope.Workspace, Mode: &c.Scope.Mode, Actor: by, At: at,
+		Action: action, ResourceType: "promo_code", ResourceID: c.ID, Before: was, After: is,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.publish(ctx, tx, events...); err != nil {
+		return err
+	}
+	return s.enqueue(ctx, tx, affiliate.SyncDirectory{Workspace: c.Scope.Workspace, Participant: &c.Participant})
+}

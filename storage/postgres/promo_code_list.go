@@ -1,0 +1,119 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// The conditions of a list, each with an index that it leads; two of them meet
+// in the shorter one's.
+const (
+	wherePromoCodes = `
+		from promo_codes c
+		where c.workspace_id = @workspace and c.mode = @mode and c.program_id = @program`
+	promoCodesOfParticipant = ` and c.participant_id = @participant`
+	promoCodesActive        = ` and c.active = @active`
+	promoCodesStarting      = ` and c.code like @pattern`
+	newestPromoCodes        = `
+		order by c.created_at desc, c.id desc
+		limit @limit offset @offset`
+)
+
+// promoCodeListSQL are the statements for a page and for the total. The total of
+// all codes of a programme is kept (listCount).
+func promoCodeListSQL(filter affiliate.PromoCodeFilter) (page, count string) {
+	where := wherePromoCodes
+	if filter.Participant != nil {
+		where += promoCodesOfParticipant
+	}
+	if filter.Active != nil {
+		where += promoCodesActive
+	}
+	count = `select count(*)`
+	if filter.Search == "" {
+		count += where
+	} else {
+		where += promoCodesStarting
+		count += ` from (select` + where + ` limit @most) c`
+	}
+	return `select ` + promoCodeColumns + where + newestPromoCodes, count
+}
+
+func promoCodeListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.PromoCodeFilter, page affiliate.Page) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "participant": filter.Participant,
+		"active": filter.Active, "pattern": likePrefix(filter.Search),
+		"limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxSearchTotal,
+	}
+}
+
+// PromoCodes reads one page of a programme's promo codes, newest first, and
+// counts all pages, those of a search up to MaxSearchTotal. Errors: NOT_FOUND
+// for the programme.
+func (s *Store) PromoCodes(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.PromoCodeFilter, page affiliate.Page,
+) ([]affiliate.PromoCode, int64, error) {
+	if _, err := s.Program(ctx, scope, program); err != nil {
+		return nil, 0, err
+	}
+	list, count := promoCodeListSQL(filter)
+	args := promoCodeListArgs(scope, program, filter, page)
+	var (
+		total int64
+		err   error
+	)
+	if filter == (affiliate.PromoCodeFilter{}) {
+		total, err = listCount(ctx, s.pool, scope.Workspace, program, countOfPromoCodes)
+	} else {
+		err = s.pool.QueryRow(ctx, count, planned, args).Scan(&total)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	rows, err := s.pool.Query(ctx, list, planned, args)
+	codes, err := collectPromoCodes(rows, err)
+	return codes, total, err
+}
+
+func collectPromoCodes(rows pgx.Rows, err error) ([]affiliate.PromoCode, error) {
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PromoCode, error) {
+		r, err := pgx.RowToStructByName[promoCodeRow](row)
+		return r.promoCode(), err
+	})
+}
+
+// As with links (link_list.go), a partner's participations name the workspaces.
+const whereOwnPromoCodes = `
+	from participants t
+	join promo_codes c on c.workspace_id = t.workspace_id and c.mode = t.mode and c.participant_id = t.id
+	where t.partner_id = @partner and t.mode = @mode`
+
+func ownPromoCodesSQL(program *affiliate.ProgramID) (page, count string) {
+	where := whereOwnPromoCodes
+	if program != nil {
+		where += inProgram
+	}
+	return `select ` + promoCodeColumns + where + newestPromoCodes, `select count(*)` + where
+}
+
+// PartnerPromoCodes reads one page of a partner's promo codes in a mode, newest
+// first, and counts all pages; a nil programme is any.
+func (s *Store) PartnerPromoCodes(
+	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page,
+) ([]affiliate.PromoCode, int64, error) {
+	list, count := ownPromoCodesSQL(program)
+	args := pgx.NamedArgs{"partner": partner, "mode": mode, "program": program, "limit": page.Size, "offset": page.Offset()}
+	var total int64
+	if err := s.pool.QueryRow(ctx, count, args).Scan(&total); err != nil {
+		return nil, 0, err
+	}
+	rows, err := s.pool.Query(ctx, list, args)
+	codes, err := collectPromoCodes(rows, err)
+	return codes, total, err
+}

@@ -1,0 +1,258 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// lockCustomerOf is lockCustomer for the customer of a stored conversion, if it
+// has one.
+const lockCustomerOf = `
+	insert into customers as u (workspace_id, mode, ref, created_at)
+	select c.workspace_id, c.mode, c.customer_ref, c.created_at
+	from conversions c
+	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and c.customer_ref is not null
+	on conflict (workspace_id, mode, ref) do update set created_at = u.created_at`
+
+const lockConversion = `
+	select ` + conversionColumns + `
+	from conversions c
+	where c.workspace_id = $1 and c.mode = $2 and c.id = $3
+	for no key update`
+
+// findParticipant reads whom a person names, of any programme of the mode.
+const findParticipant = `
+	select ` + earnerColumns + `
+	from (
+		select t.workspace_id, t.mode, t.program_id, t.id as participant_id from participants t
+		where t.workspace_id = $1 and t.mode = $2 and t.id = $3
+	) as x` + earnerOfX
+
+// lockEarned reads what the decision in force has earned, unless that has come
+// to nothing.
+const lockEarned = `
+	select m.id, m.program_id, m.status
+	from conversions c
+	join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id
+	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and m.status in ('pending', 'approved', 'paid')
+	for update of m`
+
+// rejectedAsReattributed is what a commission says that was rejected because its
+// conversion went to somebody else. The person's own words are in the history.
+const rejectedAsReattributed = "reattributed"
+
+// ReattributeByHand gives a conversion to a participant of its mode: a decision
+// supersedes the one in force, what that one earned is rejected, what the new
+// one earns is created, and the customer's binding and payments go along. Of any
+// number at a time each sees the outcome of the one before. decide is given the
+// conversion as it is stored and, of the inputs, the participant and the
+// customer, whose payments are those beside this conversion; it may be asked
+// more than once. Errors: NOT_FOUND for the conversion; VALIDATION_ERROR for a
+// participant who is unknown or has it already; PARTICIPANT_ERASED;
+// COMMISSION_TERMINAL when what it earned is paid.
+func (s *Store) ReattributeByHand(
+	ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID, to affiliate.ParticipantID, reason string,
+	at time.Time, by affiliate.Actor,
+	decide func(c affiliate.Conversion, found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission),
+) (after affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission, err error) {
+	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		before, err := lockAttribution(ctx, tx, scope, id, to)
+		if err != nil {
+			return err
+		}
+		if err := before.refusal(to); err != nil {
+			return err
+		}
+		after = before.Conversion
+		d, commission = decide(after, before.found)
+		if !d.Attributed {
+			return fmt.Errorf("conversion %s is given to %s and not attributed: %s", id, to, d.Reason)
+		}
+		d.Supersedes = &before.Decision
+		batch := &pgx.Batch{}
+		if err := queueSupersede(batch, &after, d); err != nil {
+			return err
+		}
+		if after.Click != nil {
+			batch.Queue(forgetAwaited, scope.Workspace, scope.Mode, id, after.Click)
+		}
+		if commission != nil {
+			queueCommission(batch, *commission, by, &reason)
+		}
+		before.queueCustomer(batch, d)
+		queueDeltas(batch, append(before.takenBack(d.DecidedAt), broughtBy(after, d, commission)...)...)
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return fmt.Errorf("reattribution: %w", err)
+		}
+		events := outcomeEvents(after.Event(affiliate.EventConversionReattributed, d, at), commission)
+		if earned := before.earned; earned != nil {
+			because := rejectedAsReattributed
+			t := affiliate.CommissionTransition{
+				Scope: scope, Program: earned.ProgramID, Commission: earned.ID,
+				Move: affiliate.MoveReject, Actor: by, At: at, Reason: &because,
+			}
+			moved, err := moveCommission(ctx, tx, t, &reason)
+			if err != nil {
+				return err
+			}
+			if moved == nil {
+				return fmt.Errorf("commission %s is locked and %s, and cannot be rejected", earned.ID, earned.Status)
+			}
+			events = slices.Insert(events, 1, moved.event(t))
+		}
+		if err := s.publish(ctx, tx, events...); err != nil {
+			return err
+		}
+		return record(ctx, tx, audit{
+			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: by, At: at,
+			Action: "conversion.reattribute", ResourceType: "conversion", ResourceID: id,
+			Before: auditedAttribution{Program: before.Program, Participant: before.Participant},
+			After:  auditedAttribution{Program: d.Program, Participant: d.Participant, Reason: reason},
+		})
+	})
+	return after, d, commission, err
+}
+
+// auditedAttribution is what a reattribution changes.
+type auditedAttribution struct {
+	Program     *affiliate.ProgramID     `json:"program_id"`
+	Participant *affiliate.ParticipantID `json:"participant_id"`
+	Reason      string                   `json:"reason,omitempty"`
+}
+
+// attribution is a conversion that a person is about to give away, with
+// everything that goes along; all of it is locked.
+type attribution struct {
+	storedConversion
+	found  affiliate.AttributionInputs
+	earned *earnedCommission
+}
+
+type earnedCommission struct {
+	ID        affiliate.CommissionID
+	ProgramID affiliate.ProgramID
+	Status    affiliate.CommissionStatus
+}
+
+// lockAttribution is one round trip, and another where the buyer was named. It
+// locks in the order of lockSignals, then the conversion, then its commission.
+func lockAttribution(
+	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.ConversionID, to affiliate.ParticipantID,
+) (*attribution, error) {
+	a := &attribution{}
+	batch := &pgx.Batch{}
+	batch.Queue(lockCustomerOf, scope.Workspace, scope.Mode, id)
+	batch.Queue(lockConversion, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) (err error) {
+		a.storedConversion, err = pgx.CollectExactlyOneRow(rows, scanConversion)
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+		return err
+	})
+	batch.Queue(findParticipant, scope.Workspace, scope.Mode, to).Query(func(rows pgx.Rows) error {
+		earners, err := pgx.CollectRows(rows, pgx.RowToStructByName[earnerRow])
+		for _, row := range earners {
+			earner := row.earner()
+			a.found.Assigned = &earner
+		}
+		return err
+	})
+	batch.Queue(lockEarned, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) error {
+		earned, err := pgx.CollectRows(rows, pgx.RowToStructByName[earnedCommission])
+		for i := range earned {
+			a.earned = &earned[i]
+		}
+		return err
+	})
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, fmt.Errorf("reattribution: %w", err)
+	}
+	if a.CustomerRef == nil {
+		return a, nil
+	}
+	batch = &pgx.Batch{}
+	a.found.Customer = queueCustomer(batch, scope, *a.CustomerRef)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, fmt.Errorf("customer: %w", err)
+	}
+	a.leaveOut()
+	return a, nil
+}
+
+// leaveOut takes the conversion itself out of what its customer has paid: it is
+// about to be counted anew.
+func (a *attribution) leaveOut() {
+	if a.RecurringIndex == nil || a.Program == nil {
+		return
+	}
+	payments := a.found.Customer.Payments[*a.Program]
+	payments.Count = *a.RecurringIndex - 1
+	a.found.Customer.Payments[*a.Program] = payments
+}
+
+// refusal is why the conversion may not be given to a participant.
+func (a *attribution) refusal(to affiliate.ParticipantID) error {
+	switch {
+	case a.found.Assigned == nil:
+		return affiliate.Invalid("participant_id", "must be a participant of this workspace and mode")
+	case a.Participant != nil && *a.Participant == to:
+		return affiliate.Invalid("participant_id", "must be another participant than the one who has the conversion")
+	case a.found.Assigned.ParticipantErased:
+		return affiliate.Refuse(affiliate.ReasonParticipantErased)
+	case a.earned != nil && a.earned.Status == affiliate.CommissionPaid:
+		refused := affiliate.Refuse(affiliate.ReasonCommissionTerminal)
+		refused.Metadata = map[string]string{"status": string(a.earned.Status)}
+		return refused
+	}
+	return nil
+}
+
+// queueCustomer lets the customer follow its conversion: the binding keeps its
+// age, and its window where the programme stays; payments are counted where they
+// are now.
+func (a *attribution) queueCustomer(batch *pgx.Batch, d affiliate.Decision) {
+	if a.CustomerRef == nil {
+		return
+	}
+	to := *a.found.Assigned
+	boundAt := a.OccurredAt
+	binding := a.found.Customer.Binding
+	if binding != nil {
+		boundAt = binding.BoundAt
+	}
+	windowEndsAt := affiliate.WindowEnd(boundAt, to.WindowDays)
+	if binding != nil && binding.Earner.Program == to.Program {
+		windowEndsAt = binding.WindowEndsAt
+	}
+	queueBinding(batch, a.Conversion, boundAt, windowEndsAt, to)
+
+	programs := []affiliate.ProgramID{*d.Program}
+	if a.Program != nil {
+		programs = append(programs, *a.Program)
+	}
+	if a.Program == nil || *a.Program != *d.Program {
+		queueRecount(batch, a.Scope, *a.CustomerRef, programs)
+	}
+}
+
+// takenBack is what the participant loses who had the conversion. What it earned
+// is counted by the commission's move.
+func (a *attribution) takenBack(at time.Time) []affiliate.StatsDelta {
+	if !a.Attributed || a.Program == nil || a.Participant == nil {
+		return nil
+	}
+	had := affiliate.Decision{Program: a.Program, Participant: a.Participant, Link: a.Link, DecidedAt: at}
+	deltas := broughtBy(a.Conversion, had, nil)
+	for i := range deltas {
+		d := &deltas[i]
+		d.Conversions, d.Signups, d.RevenueCents = -d.Conversions, -d.Signups, -d.RevenueCents
+	}
+	return deltas
+}

@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// takeCode gives the participant the code it wants, or the first free one of
+// those that are made for it, for its default link.
+func takeCode(ctx context.Context, tx pgx.Tx, p affiliate.Participant, link affiliate.LinkID, wanted string) (string, error) {
+	if wanted != "" {
+		return wanted, useCode(ctx, tx, p, link, wanted)
+	}
+	taken := affiliate.Refuse(affiliate.ReasonReferralCodeTaken)
+	for code := range affiliate.ReferralCodes(p.PartnerName) {
+		if err := useCode(ctx, tx, p, link, code); !errors.Is(err, taken) {
+			return code, err
+		}
+	}
+	panic("postgres: the referral codes of a name never end")
+}
+
+// useCode makes a free code the participant's; the one before it stays taken and
+// goes on leading to the default link. The primary key decides between all who
+// want the code.
+func useCode(ctx context.Context, tx pgx.Tx, p affiliate.Participant, link affiliate.LinkID, code string) error {
+	const (
+		take = `
+			insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
+			values ($1, $2, $3, $4, $5, $6, $7)
+			on conflict (workspace_id, mode, code) do nothing`
+		use = `update participants set referral_code = $4 where workspace_id = $1 and mode = $2 and id = $3`
+	)
+	tag, err := tx.Exec(ctx, take, p.Scope.Workspace, p.Scope.Mode, code, p.Program, p.ID, link, p.UpdatedAt)
+	if err := unlessNone(tag, err, affiliate.ReasonReferralCodeTaken); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, use, p.Scope.Workspace, p.Scope.Mode, p.ID, code)
+	return err
+}
+
+// replaceCode makes p.ReferralCode the code of the participant, whose row is
+// locked, and of its default link. An alias of that link can be taken back.
+func (s *Store) replaceCode(ctx context.Context, tx pgx.Tx, p affiliate.Participant, before string) error {
+	// The participant fixes the mode.
+	const find = `select id from links where workspace_id = $1 and participant_id = $2 and is_default`
+	const own = `
+		update participants t
+		set referral_code = r.code
+		from referral_codes r
+		where t.workspace_id = $1 and t.mode = $2 and t.id = $3
+			and r.workspace_id = $1 and r.mode = $2 and r.code = $4 and r.participant_id = t.id and r.link_id = $5`
+	var link affiliate.LinkID
+	if err := tx.QueryRow(ctx, find, p.Scope.Workspace, p.ID).Scan(&link); err != nil {
+		return err
+	}
+	err := useCode(ctx, tx, p, link, p.ReferralCode)
+	if taken := affiliate.Refuse(affiliate.ReasonReferralCodeTaken); errors.Is(err, taken) {
+		var tag pgconn.CommandTag
+		tag, err = tx.Exec(ctx, own, p.Scope.Workspace, p.Scope.Mode, p.ID, p.ReferralCode, link)
+		err = unlessNone(tag, err, affiliate.ReasonReferralCodeTaken)
+	}
+	if err != nil {
+		return err
+	}
+	return s.renameDefaultLink(ctx, tx, p, link, before)
+}
+
+// renameDefaultLink gives the participant's default link its current code, which
+// a link's followers are told.
+func (s *Store) renameDefaultLink(ctx context.Context, tx pgx.Tx, p affiliate.Participant, link affiliate.LinkID, before string) error {
+	const rename = `
+		update links l
+		set code = $4, version = l.version + 1, updated_at = $5
+		where l.workspace_id = $1 and l.mode = $2 and l.id = $3
+		returning l.id, l.code, l.destination_url as destination, coalesce(l.sub_id, '') as sub_id,
+			coalesce(l.utm_source, '') as source, coalesce(l.utm_medium, '') as medium, coalesce(l.utm_campaign, '') as campaign,
+			coalesce(l.utm_term, '') as term, coalesce(l.utm_content, '') as content, l.is_default, l.version`
+	type renamedRow struct {
+		ID          affiliate.LinkID
+		Code        string
+		Destination *string
+		SubID       string
+		affiliate.UTM
+		IsDefault bool
+		Version   int
+	}
+	row, err := oneRow[renamedRow](tx.Query(ctx, rename, p.Scope.Workspace, p.Scope.Mode, link, p.ReferralCode, p.UpdatedAt))
+	if err != nil {
+		return err
+	}
+	renamed := affiliate.Link{
+		ID: row.ID, Scope: p.Scope, Program: p.Program, Participant: p.ID, Code: row.Code, Destination: row.Destination,
+		SubID: row.SubID, UTM: row.UTM, IsDefault: row.IsDefault, Version: row.Version,
+	}
+	was := map[string]string{"code": before}
+	return s.publish(ctx, tx, affiliate.NewEvent(p.Scope, affiliate.EventLinkUpdated, p.UpdatedAt, renamed.Object(), was))
+}

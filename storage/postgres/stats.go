@@ -1,0 +1,157 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// foldStats moves deltas into the sums, in one statement, so that whoever reads
+// a sum with its deltas sees each of them once. It names no workspace: it works
+// for all of them.
+//
+// Folders pass each other's deltas over and take the rows of the sums in one
+// order, table by table and within each by key, so that they wait for each other
+// and never in a circle. Rows of deltas are never updated, so the place of one
+// that is locked does not change.
+//
+// It costs as much as it takes deltas, by key, however many participants there
+// are. What belongs to no participant any more, or to no link, adds to nothing.
+const foldStats = `
+	with taken as (
+		delete from stats_deltas d
+		where d.ctid = any (array(
+			select ctid from stats_deltas order by workspace_id, id limit $1 for update skip locked
+		))
+		returning d.workspace_id, d.participant_id, d.link_id, d.hour, d.currency,
+			d.clicks, d.signups, d.conversions, d.revenue_cents, d.commission_cents
+	), grouped as (
+		select workspace_id, participant_id, hour, currency, sum(clicks) as clicks, sum(signups) as signups,
+			sum(conversions) as conversions, sum(revenue_cents) as revenue_cents, sum(commission_cents) as commission_cents
+		from taken
+		group by workspace_id, participant_id, hour, currency
+	), counted as (
+		select g.*, t.program_id, t.mode, g.currency = (
+			select p.currency from programs p where p.workspace_id = t.workspace_id and p.id = t.program_id) as own_currency
+		from grouped g
+		join participants t on t.workspace_id = g.workspace_id and t.id = g.participant_id
+	), hours as (
+		insert into stats_hours as h (workspace_id, participant_id, hour, currency, program_id, mode,
+			clicks, signups, conversions, revenue_cents, commission_cents)
+		select workspace_id, participant_id, hour, currency, program_id, mode,
+			clicks, signups, conversions, revenue_cents, commission_cents
+		from counted
+		order by workspace_id, participant_id, hour, currency
+		on conflict (workspace_id, participant_id, hour, currency) do update
+		set clicks = h.clicks + excluded.clicks, signups = h.signups + excluded.signups,
+			conversions = h.conversions + excluded.conversions, revenue_cents = h.revenue_cents + excluded.revenue_cents,
+			commission_cents = h.commission_cents + excluded.commission_cents
+	), totals as (
+		insert into participant_totals as s (workspace_id, participant_id, program_id,
+			clicks, signups, conversions, revenue_cents, commission_cents)
+		select workspace_id, participant_id, program_id, sum(clicks), sum(signups), sum(conversions),
+			coalesce(sum(revenue_cents) filter (where own_currency), 0),
+			coalesce(sum(commission_cents) filter (where own_currency), 0)
+		from counted
+		group by workspace_id, participant_id, program_id
+		order by workspace_id, participant_id
+		on conflict (workspace_id, participant_id) do update
+		set clicks = s.clicks + excluded.clicks, signups = s.signups + excluded.signups,
+			conversions = s.conversions + excluded.conversions, revenue_cents = s.revenue_cents + excluded.revenue_cents,
+			commission_cents = s.commission_cents + excluded.commission_cents
+	), links as (
+		insert into link_totals as s (workspace_id, link_id, clicks, conversions)
+		select l.workspace_id, l.id, t.clicks, t.conversions
+		from (
+			select workspace_id, link_id, sum(clicks) as clicks, sum(conversions) as conversions
+			from taken
+			group by workspace_id, link_id
+		) t
+		join links l on l.workspace_id = t.workspace_id and l.id = t.link_id
+		order by l.workspace_id, l.id
+		on conflict (workspace_id, link_id) do update
+		set clicks = s.clicks + excluded.clicks, conversions = s.conversions + excluded.conversions
+	)
+	select count(*) from taken`
+
+// FoldStats moves up to limit deltas into the sums and tells how many. Fewer
+// than limit: the rest is in the hands of others, or there is none. It may run
+// in any number of processes at a time, and be broken off at any point.
+func (s *Store) FoldStats(ctx context.Context, limit int) (folded int64, err error) {
+	return fold(ctx, s.pool, limit)
+}
+
+func fold(ctx context.Context, db queryer, limit int) (int64, error) {
+	rows, err := db.Query(ctx, foldStats, limit)
+	if err != nil {
+		return 0, fmt.Errorf("fold stats: %w", err)
+	}
+	folded, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
+	if err != nil {
+		return 0, fmt.Errorf("fold stats: %w", err)
+	}
+	return folded, nil
+}
+
+// partnerStats names no workspace: a partner's participations are in many. It
+// reads the hours of the period and what waits to be folded, both by the
+// participations' keys. The empty currency has the clicks and sign-ups.
+const partnerStats = `
+	with mine as (
+		select t.workspace_id, t.id from participants t
+		where t.partner_id = @partner and t.mode = @mode and (@program::uuid is null or t.program_id = @program)
+	), counted as (
+		select h.currency, h.clicks, h.signups, h.conversions, h.revenue_cents, h.commission_cents
+		from mine t
+		join stats_hours h on h.workspace_id = t.workspace_id and h.participant_id = t.id
+		where h.mode = @mode
+			and h.hour >= coalesce(@from::timestamptz, '-infinity') and h.hour < coalesce(@before::timestamptz, 'infinity')
+		union all
+		select d.currency, d.clicks, d.signups, d.conversions, d.revenue_cents, d.commission_cents
+		from mine t
+		join stats_deltas d on d.workspace_id = t.workspace_id and d.participant_id = t.id
+		where d.mode = @mode
+			and d.hour >= coalesce(@from::timestamptz, '-infinity') and d.hour < coalesce(@before::timestamptz, 'infinity')
+	)
+	select currency, sum(clicks)::bigint as clicks, sum(signups)::bigint as signups, sum(conversions)::bigint as conversions,
+		sum(revenue_cents)::bigint as revenue_cents, sum(commission_cents)::bigint as commission_cents
+	from counted
+	group by currency
+	order by currency`
+
+// PartnerStats counts what a partner brought in the mode, in the hours that
+// begin in the period; program nil: in all programmes. A programme that is not
+// the partner's counts nothing.
+func (s *Store) PartnerStats(
+	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, period affiliate.Period,
+) (affiliate.Stats, error) {
+	type row struct {
+		affiliate.CurrencyStats
+		Clicks      int64
+		Signups     int64
+		Conversions int64
+	}
+	var stats affiliate.Stats
+	rows, err := s.pool.Query(ctx, partnerStats, pgx.NamedArgs{
+		"partner": partner, "mode": mode, "program": program, "from": period.From, "before": period.Before,
+	})
+	if err != nil {
+		return stats, fmt.Errorf("partner's stats: %w", err)
+	}
+	counted, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
+	if err != nil {
+		return stats, fmt.Errorf("partner's stats: %w", err)
+	}
+	for _, r := range counted {
+		stats.Clicks += r.Clicks
+		stats.Signups += r.Signups
+		stats.Conversions += r.Conversions
+		if r.Currency != "" {
+			stats.ByCurrency = append(stats.ByCurrency, r.CurrencyStats)
+		}
+	}
+	return stats, nil
+}

@@ -1,0 +1,403 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// statsWorld has programmes in EUR with participants, each with a link of its
+// own, and a table of the truth: what was counted, written beside each delta.
+type statsWorld struct {
+	t            *testing.T
+	store        *postgres.Store
+	owner        *pgxpool.Pool
+	now          time.Time
+	participants []counted
+}
+
+// counted is what a delta can be about.
+type counted struct {
+	Workspace   affiliate.WorkspaceID   `db:"workspace_id"`
+	Program     affiliate.ProgramID     `db:"program_id"`
+	Participant affiliate.ParticipantID `db:"id"`
+	Partner     affiliate.UserID        `db:"partner_id"`
+	Link        affiliate.LinkID        `db:"link_id"`
+}
+
+func newStatsWorld(t *testing.T, workspaces, participants int) *statsWorld {
+	t.Helper()
+	w := &statsWorld{t: t, now: time.Date(2026, 4, 5, 6, 7, 8, 0, time.UTC)}
+	url := pgtest.New(t)
+	var err error
+	if w.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.store.Close)
+	if w.owner, err = pgxpool.New(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.owner.Close)
+	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at)
+		select gen_random_uuid(), 'W', 'EUR', 'UTC', $1, $1 from generate_series(1, $2)`, w.now, workspaces)
+	w.exec(`insert into users (id, kind, email, password_hash, name, created_at)
+		select gen_random_uuid(), 'partner', n || '@example.com', 'x', 'Partner ' || n, $1 from generate_series(1, $2) n`, w.now, participants)
+	w.exec(`insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
+			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
+		select id, gen_random_uuid(), 'live', 'P', 'p', 'active', '{}', 'EUR', 30, 'last_click', 'via', true, true, '{}', 1, $1, $1
+		from workspaces`, w.now)
+	w.exec(`insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
+			application_answers, applied_at, created_at, updated_at)
+		select p.workspace_id, gen_random_uuid(), p.id, p.mode, u.id, u.name, u.email, 'approved', u.id::text, '{}', $1, $1, $1
+		from programs p, users u`, w.now)
+	w.exec(`insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, is_default, created_at, updated_at)
+		select workspace_id, gen_random_uuid(), program_id, id, mode, referral_code, left(md5(id::text), 10), true, $1, $1
+		from participants`, w.now)
+	rows, _ := w.owner.Query(t.Context(), `
+		select t.workspace_id, t.program_id, t.id, t.partner_id, l.id as link_id
+		from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id order by t.id`)
+	if w.participants, err = pgx.CollectRows(rows, pgx.RowToStructByName[counted]); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(`create table truth (like stats_deltas including defaults)`)
+	return w
+}
+
+func (w *statsWorld) exec(sql string, args ...any) {
+	w.t.Helper()
+	if _, err := w.owner.Exec(w.t.Context(), sql, args...); err != nil {
+		w.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (w *statsWorld) count(sql string, args ...any) (n int) {
+	w.t.Helper()
+	if err := w.owner.QueryRow(w.t.Context(), sql, args...).Scan(&n); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+// delta is a random one.
+func (w *statsWorld) delta() affiliate.StatsDelta {
+	of := w.participants[rand.IntN(len(w.participants))]
+	d := affiliate.StatsDelta{
+		Scope: affiliate.Scope{Workspace: of.Workspace, Mode: affiliate.ModeLive}, Program: of.Program, Participant: of.Participant,
+		At: w.now.Add(time.Duration(rand.IntN(5*3600)) * time.Second),
+	}
+	if rand.IntN(3) > 0 {
+		d.Link = &of.Link
+	}
+	switch rand.IntN(4) {
+	case 0:
+		d.Signups, d.Conversions = 1, 1
+	case 1:
+		d.Currency, d.Conversions = []string{"EUR", "USD"}[rand.IntN(2)], 1
+		d.RevenueCents, d.CommissionCents = rand.Int64N(10_000), rand.Int64N(1000)
+	case 2: // a refund
+		d.Currency, d.RevenueCents, d.CommissionCents = []string{"EUR", "USD"}[rand.IntN(2)], -rand.Int64N(1000), -rand.Int64N(100)
+	default:
+		d.Clicks = 1 + rand.Int64N(3)
+	}
+	return d
+}
+
+// add queues deltas and writes the truth beside them.
+func (w *statsWorld) add(ctx context.Context, tx pgx.Tx, deltas ...affiliate.StatsDelta) error {
+	if err := postgres.AddDeltas(ctx, tx, deltas...); err != nil {
+		return err
+	}
+	batch := &pgx.Batch{}
+	for _, d := range deltas {
+		batch.Queue(`
+			insert into truth (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency,
+				clicks, signups, conversions, revenue_cents, commission_cents)
+			values ($1, gen_random_uuid(), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+			d.Scope.Workspace, d.Scope.Mode, d.Program, d.Participant, d.Link, d.At.UTC().Truncate(time.Hour), d.Currency,
+			d.Clicks, d.Signups, d.Conversions, d.RevenueCents, d.CommissionCents)
+	}
+	return tx.SendBatch(ctx, batch).Close()
+}
+
+// differences compares, in one snapshot, each sum with its deltas to the truth.
+const differences = `
+	with hours as (
+		select workspace_id, participant_id, hour, currency, program_id, mode, sum(clicks) as clicks, sum(signups) as signups,
+			sum(conversions) as conversions, sum(revenue_cents) as revenue, sum(commission_cents) as commission
+		from (
+			select workspace_id, participant_id, hour, currency, program_id, mode, clicks, signups, conversions, revenue_cents, commission_cents from stats_hours
+			union all
+			select workspace_id, participant_id, hour, currency, program_id, mode, clicks, signups, conversions, revenue_cents, commission_cents from stats_deltas
+		) x group by 1, 2, 3, 4, 5, 6
+	), true_hours as (
+		select workspace_id, participant_id, hour, currency, program_id, mode, sum(clicks) as clicks, sum(signups) as signups,
+			sum(conversions) as conversions, sum(revenue_cents) as revenue, sum(commission_cents) as commission
+		from truth group by 1, 2, 3, 4, 5, 6
+	), totals as (
+		select workspace_id, participant_id, program_id, sum(clicks) as clicks, sum(signups) as signups,
+			sum(conversions) as conversions, sum(revenue_cents) as revenue, sum(commission_cents) as commission
+		from (
+			select workspace_id, participant_id, program_id, clicks, signups, conversions, revenue_cents, commission_cents from participant_totals
+			union all
+			select workspace_id, participant_id, program_id, clicks, signups, conversions,
+				case currency when 'EUR' then revenue_cents else 0 end, case currency when 'EUR' then commission_cents else 0 end from stats_deltas
+		) x group by 1, 2, 3
+	), true_totals as (
+		select workspace_id, participant_id, program_id, sum(clicks) as clicks, sum(signups) as signups, sum(conversions) as conversions,
+			coalesce(sum(revenue_cents) filter (where currency = 'EUR'), 0) as revenue,
+			coalesce(sum(commission_cents) filter (where currency = 'EUR'), 0) as commission
+		from truth group by 1, 2, 3
+	), links as (
+		select workspace_id, link_id, sum(clicks) as clicks, sum(conversions) as conversions
+		from (
+			select workspace_id, link_id, clicks, conversions from link_totals
+			union all
+			select workspace_id, link_id, clicks, conversions from stats_deltas where link_id is not null
+		) x group by 1, 2
+	), true_links as (
+		select workspace_id, link_id, sum(clicks) as clicks, sum(conversions) as conversions
+		from truth where link_id is not null group by 1, 2
+	)
+	select
+		(select count(*) from ((table hours except table true_hours) union all (table true_hours except table hours)) x)
+		+ (select count(*) from ((table totals except table true_totals) union all (table true_totals except table totals)) x)
+		+ (select count(*) from ((table links except table true_links) union all (table true_links except table links)) x)`
+
+func TestSumsAreExactAtAnyMoment(t *testing.T) {
+	w := newStatsWorld(t, 2, 5)
+	if n := w.count(`select count(*) from participant_totals`); n != 0 {
+		t.Fatal("the test wants to see missing totals made")
+	}
+	const writers, transactions, folders = 6, 150, 4
+	rolledBack := errors.New("rolled back")
+	var writing, others sync.WaitGroup
+	var folded atomic.Int64
+
+	for range writers {
+		writing.Go(func() {
+			for range transactions {
+				deltas := make([]affiliate.StatsDelta, 1+rand.IntN(4))
+				for i := range deltas {
+					deltas[i] = w.delta()
+				}
+				err := pgx.BeginFunc(t.Context(), w.owner, func(tx pgx.Tx) error {
+					if err := w.add(t.Context(), tx, deltas...); err != nil {
+						return err
+					}
+					if rand.IntN(5) == 0 {
+						return rolledBack
+					}
+					return nil
+				})
+				if err != nil && !errors.Is(err, rolledBack) {
+					t.Errorf("writer: %v", err)
+					return
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	until := func(work func()) {
+		others.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					work()
+				}
+			}
+		})
+	}
+	for range folders {
+		until(func() {
+			n, err := w.store.FoldStats(t.Context(), 1+rand.IntN(40))
+			if err != nil {
+				t.Errorf("folder: %v", err)
+			}
+			folded.Add(n)
+		})
+	}
+	// A folder that is cut off at some point of its work.
+	until(func() {
+		ctx, cut := context.WithTimeout(t.Context(), time.Duration(rand.IntN(3000))*time.Microsecond)
+		defer cut()
+		if _, err := w.store.FoldStats(ctx, 40); err != nil && ctx.Err() == nil {
+			t.Errorf("folder that is cut off: %v", err)
+		}
+	})
+	// One whose transaction is rolled back when it has done its work.
+	until(func() {
+		err := pgx.BeginFunc(t.Context(), w.owner, func(tx pgx.Tx) error {
+			if _, err := postgres.FoldIn(t.Context(), tx, 20); err != nil {
+				return err
+			}
+			return rolledBack
+		})
+		if !errors.Is(err, rolledBack) {
+			t.Errorf("folder that rolls back: %v", err)
+		}
+	})
+	looks := 0
+	until(func() {
+		var wrong int
+		if err := w.owner.QueryRow(t.Context(), differences).Scan(&wrong); err != nil {
+			t.Error(err)
+		}
+		if looks++; wrong != 0 {
+			t.Errorf("look %d: %d sums with their deltas differ from the truth", looks, wrong)
+		}
+	})
+
+	writing.Wait()
+	close(done)
+	others.Wait()
+	for w.count(`select count(*) from stats_deltas`) > 0 {
+		n, err := w.store.FoldStats(t.Context(), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folded.Add(n)
+	}
+	if wrong := w.count(differences); wrong != 0 {
+		t.Errorf("after everything is folded %d sums differ from the truth", wrong)
+	}
+	if total := w.count(`select count(*) from truth`); total == 0 || looks == 0 || folded.Load() > int64(total) {
+		t.Errorf("%d deltas, %d folded, %d looks", total, folded.Load(), looks)
+	}
+}
+
+// Folders that want the same rows of the sums, many at a time, wait for each
+// other and never in a circle, which Postgres would end with an error.
+func TestFoldersTakeRowsInOneOrder(t *testing.T) {
+	w := newStatsWorld(t, 2, 60)
+	const rounds, folders = 4, 4
+	for range rounds {
+		w.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
+			select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, l.id, $1, '', 1
+			from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id, generate_series(1, 30)`, w.now)
+		w.exec(`insert into truth select * from stats_deltas`)
+		var wg sync.WaitGroup
+		for range folders {
+			wg.Go(func() {
+				for folded := int64(1); folded > 0; {
+					var err error
+					if folded, err = w.store.FoldStats(t.Context(), 300); err != nil {
+						t.Errorf("folder: %v", err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	if wrong, left := w.count(differences), w.count(`select count(*) from stats_deltas`); wrong != 0 || left != 0 {
+		t.Errorf("%d sums differ, %d deltas are left", wrong, left)
+	}
+}
+
+func TestFoldTakesWhatIsFree(t *testing.T) {
+	w := newStatsWorld(t, 1, 3)
+	write := func(n int) {
+		t.Helper()
+		err := pgx.BeginFunc(t.Context(), w.owner, func(tx pgx.Tx) error {
+			for range n {
+				if err := w.add(t.Context(), tx, w.delta()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fold := func(limit int, want int64) {
+		t.Helper()
+		if folded, err := w.store.FoldStats(t.Context(), limit); err != nil || folded != want {
+			t.Errorf("folded %d, want %d, %v", folded, want, err)
+		}
+	}
+	fold(10, 0)
+	write(25)
+	fold(10, 10)
+
+	// What another folder has in hand is passed over, and nobody waits for it.
+	tx, err := w.owner.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `select id from stats_deltas limit 6 for update`); err != nil {
+		t.Fatal(err)
+	}
+	fold(10, 9)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	fold(10, 6)
+	if wrong := w.count(differences); wrong != 0 {
+		t.Errorf("%d sums differ", wrong)
+	}
+}
+
+// A delta whose participant or link is gone must not keep the others waiting.
+func TestFoldOfWhatIsGone(t *testing.T) {
+	w := newStatsWorld(t, 1, 2)
+	kept, gone := w.participants[0], w.participants[1]
+	of := func(c counted, link *affiliate.LinkID) affiliate.StatsDelta {
+		return affiliate.StatsDelta{
+			Scope: affiliate.Scope{Workspace: c.Workspace, Mode: affiliate.ModeLive}, Program: c.Program, Participant: c.Participant,
+			Link: link, At: w.now, Clicks: 1,
+		}
+	}
+	noLink := affiliate.NewID[affiliate.Link](w.now)
+	err := pgx.BeginFunc(t.Context(), w.owner, func(tx pgx.Tx) error {
+		return postgres.AddDeltas(t.Context(), tx, of(kept, &kept.Link), of(kept, &noLink), of(gone, &gone.Link))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.exec(`delete from links where participant_id = $1`, gone.Participant)
+	w.exec(`delete from participants where id = $1`, gone.Participant)
+	if folded, err := w.store.FoldStats(t.Context(), 10); err != nil || folded != 3 {
+		t.Fatalf("folded %d, %v", folded, err)
+	}
+	if n := w.count(`select sum(clicks) from participant_totals where participant_id = $1`, kept.Participant); n != 2 {
+		t.Errorf("%d clicks of who is left", n)
+	}
+	if n := w.count(`select sum(clicks) from link_totals where link_id = $1`, kept.Link); n != 1 {
+		t.Errorf("%d clicks of the link that is left", n)
+	}
+	if n := w.count(`select count(*) from stats_hours where participant_id = $1`, gone.Participant); n != 0 {
+		t.Error("hours of nobody")
+	}
+}
+
+func TestStatsPlansCostTheDeltasNotTheParticipants(t *testing.T) {
+	w := newStatsWorld(t, 500, 20)
+	few := w.participants[0].Partner
+	w.exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`, few)
+	w.exec(`delete from participants where partner_id = $1 and workspace_id > '0a000000-0000-0000-0000-000000000000'`, few)
+	w.exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
+	w.exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
+	w.exec(`insert into stats_hours (workspace_id, participant_id, hour, currency, program_id, mode)
+		select workspace_id, id, $1::timestamptz + n * interval '1 hour', 'EUR', program_id, mode from participants, generate_series(1, 5) n`, w.now)
+	w.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
+		select t.workspace_id, gen_random_uuid(), 'live', t.program_id, t.id, null, $1, 'EUR' from participants t, generate_series(1, 3)`, w.now)
+	w.exec(`vacuum analyze`)
+	w.checkPlan("fold", w.explained(postgres.FoldStatsSQL, 20_000))
+	w.checkPlan("a partner's counts", w.explained(postgres.PartnerStatsSQL, pgx.NamedArgs{
+		"partner": few, "mode": "live", "program": nil, "from": w.now, "before": w.now.Add(2 * time.Hour),
+	}), "participants_by_partner", "stats_hours_pkey", "stats_deltas_by_participant")
+}

@@ -1,0 +1,192 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+)
+
+// TestRulesOfAProgram: every field comes back as it was given, a change makes a
+// version, and no version touches what was earned before.
+func TestRulesOfAProgram(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	m := sys.merchant(t).in("test")
+	full := object{
+		"commissionType": "percentage", "percentage": 12.34, "flatAmountCents": nil, "holdPeriodDays": 7, "autoApproval": false,
+		"netBasis": "net_of_tax_shipping", "recurring": object{"enabled": true, "maxMonths": 12, "maxPayments": 6},
+		"laterPercentage": 5.5, "minOrderCents": 500, "capCents": 9000,
+		"tiers":    []object{{"minConversions": 10, "minRevenueCents": nil, "percentage": 15}, {"minConversions": 100, "minRevenueCents": nil, "percentage": 20}},
+		"products": []object{{"productId": "a", "percentage": 1, "flatAmountCents": nil}, {"productId": "b", "percentage": nil, "flatAmountCents": 25}},
+		"events":   []object{{"eventType": "purchase", "percentage": nil, "flatAmountCents": nil}, {"eventType": "signup", "percentage": nil, "flatAmountCents": 50}},
+	}
+	made := m.post(t, "/api/v1/programs", object{
+		"name": "Full", "websiteUrl": "https://shop.example", "allowedDomains": []string{"*.shop.example"}, "signalPrecedence": "promo_code_first",
+		"minPayoutCents": 5000, "payoutTermDays": 30, "fraudPolicy": "block", "commissionRules": full,
+	}).want(http.StatusCreated).wantFields(object{
+		"signalPrecedence": "promo_code_first", "minPayoutCents": 5000, "payoutTermDays": 30, "fraudPolicy": "block",
+		"allowedDomains": []string{"*.shop.example"}, "commissionRules": full, "rulesVersion": 1,
+	})
+	path := "/api/v1/programs/" + made.text("id")
+
+	// Objects merge, arrays are replaced, null clears.
+	m.patch(t, path, object{"commissionRules": object{"recurring": object{"maxMonths": nil}, "tiers": []object{}, "capCents": nil}}).want(http.StatusOK).wantFields(object{
+		"commissionRules.recurring": object{"enabled": true, "maxMonths": nil, "maxPayments": 6}, "commissionRules.tiers": []object{},
+		"commissionRules.capCents": nil, "commissionRules.minOrderCents": 500, "rulesVersion": 2,
+	})
+	m.patch(t, path, object{"commissionRules": object{"percentage": 12.34}}).want(http.StatusOK).wantFields(object{"rulesVersion": 2})
+	m.get(t, path+"/rules").want(http.StatusOK).wantFields(object{
+		"total": 2, "data.0.version": 2, "data.0.by": m.id, "data.1.version": 1, "data.1.rules": full,
+	})
+	m.get(t, path+"/rules?pageSize=1&page=2").want(http.StatusOK).wantFields(object{"total": 2, "data.0.version": 1})
+
+	for field, rules := range map[string]object{
+		"commissionRules.tiers[0].percentage":      {"tiers": []object{{"minConversions": 1, "percentage": 1.234}}},
+		"commissionRules.tiers[1].minRevenueCents": {"tiers": []object{{"minConversions": 1, "percentage": 1}, {"minRevenueCents": 1, "percentage": 1}}},
+		"commissionRules.tiers[0].minConversions":  {"tiers": []object{{"percentage": 1}}},
+		"commissionRules.products[0].percentage":   {"products": []object{{"productId": "a"}}},
+		"commissionRules.products[1].productId":    {"products": []object{{"productId": "a", "percentage": 1}, {"productId": "a", "percentage": 2}}},
+		"commissionRules.events[1].eventType":      {"events": []object{{"eventType": "lead"}, {"eventType": "lead"}}},
+		"commissionRules.recurring.maxMonths":      {"recurring": object{"maxMonths": 0}},
+		"commissionRules.laterPercentage":          {"laterPercentage": 101},
+		"commissionRules.capCents":                 {"capCents": -1},
+		"commissionRules.unheardOf":                {"unheardOf": 1},
+	} {
+		m.patch(t, path, object{"commissionRules": rules}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
+	}
+	m.get(t, path).wantFields(object{"rulesVersion": 2})
+}
+
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "test", nil)
+	groups := w.programPath() + "/groups"
+	gold := w.merchant.post(t, groups, object{"name": "Gold", "percentage": 40}).want(http.StatusCreated).wantFields(object{
+		"name": "Gold", "percentage": 40, "flatAmountCents": nil, "participants": 0, "programId": w.program,
+	}).text("id")
+	w.merchant.post(t, groups, object{"name": "gold", "percentage": 1}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
+	for _, body := range []object{{"name": "Both", "percentage": 1, "flatAmountCents": 1}, {"name": "None"}} {
+		w.merchant.post(t, groups, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
+	}
+	w.merchant.patch(t, groups+"/"+gold, object{"flatAmountCents": 700}).want(http.StatusOK).wantFields(object{"percentage": nil, "flatAmountCents": 700})
+	w.merchant.patch(t, w.participantPath(), object{"groupId": gold}).want(http.StatusOK).wantFields(object{"groupId": gold})
+	w.merchant.get(t, groups).want(http.StatusOK).wantFields(object{"total": 1, "data.0.participants": 1})
+	w.merchant.do(t, http.MethodDelete, groups+"/"+gold, nil).wantError(http.StatusConflict, "GROUP_IN_USE")
+	w.merchant.patch(t, w.participantPath(), object{"groupId": nil}).want(http.StatusOK).wantFields(object{"groupId": nil})
+	w.merchant.do(t, http.MethodDelete, groups+"/"+gold, nil).want(http.StatusNoContent)
+	w.merchant.get(t, groups).want(http.StatusOK).wantFields(object{"total": 0})
+}
+
+// TestTheMostSpecificRateWins walks the precedence from the programme up to the
+// participant; every commission says what gave it its rate.
+func TestTheMostSpecificRateWins(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "test", rules(object{"percentage": 10}))
+	click := w.click(t)
+	sale := func(changes object) answer {
+		body := purchase(click)
+		for name, value := range changes {
+			body[name] = value
+		}
+		id := w.report(t, body).want(http.StatusCreated).text("commission.id")
+		return w.merchant.get(t, w.commissionPath(id)).want(http.StatusOK)
+	}
+	program := func(rules object) {
+		w.merchant.patch(t, w.programPath(), object{"commissionRules": rules}).want(http.StatusOK)
+	}
+	first := sale(nil).wantFields(object{"amountCents": 1000, "ruleSnapshot.source": "program", "rateBps": 1000})
+
+	program(object{"tiers": []object{{"minConversions": 1, "percentage": 15}}})
+	sale(nil).wantFields(object{"amountCents": 1500, "ruleSnapshot.source": "tier"})
+
+	group := w.merchant.post(t, w.programPath()+"/groups", object{"name": "Gold", "percentage": 20}).want(http.StatusCreated).text("id")
+	w.merchant.patch(t, w.participantPath(), object{"groupId": group}).want(http.StatusOK)
+	sale(nil).wantFields(object{"amountCents": 2000, "ruleSnapshot.source": "group", "ruleSnapshot.groupName": "Gold"})
+
+	program(object{"products": []object{{"productId": "beans", "percentage": 25}, {"productId": "cup", "flatAmountCents": 100}}})
+	sale(object{"product_ids": []string{"beans"}}).wantFields(object{"amountCents": 2500, "ruleSnapshot.source": "product"})
+	sale(object{"product_ids": []string{"other"}}).wantFields(object{"amountCents": 2000, "ruleSnapshot.source": "group"})
+	// Lines of one order, each at its own rate, rounded once: 60 at 25 %, three
+	// cups at 1.00, 40 at the group's 20 %.
+	sale(object{"line_items": []object{
+		{"product_id": "beans", "amount_cents": 6000}, {"product_id": "cup", "quantity": 3, "amount_cents": 0}, {"product_id": "tea", "amount_cents": 4000},
+	}}).wantFields(object{"amountCents": 1500 + 300 + 800, "ruleSnapshot.source": "mixed"})
+
+	w.merchant.patch(t, w.participantPath(), object{"commissionOverride": object{"flatAmountCents": 777}}).want(http.StatusOK)
+	sale(object{"product_ids": []string{"beans"}}).wantFields(object{
+		"amountCents": 777, "commissionType": "flat", "rateBps": nil, "flatAmountCents": 777, "ruleSnapshot.source": "participant",
+	})
+	w.merchant.patch(t, w.participantPath(), object{"commissionOverride": object{"percentage": 50}}).want(http.StatusOK).wantFields(object{
+		"commissionOverride": object{"percentage": 50, "flatAmountCents": nil},
+	})
+	sale(nil).wantFields(object{"amountCents": 5000, "ruleSnapshot.source": "participant"})
+	program(object{"capCents": 1200})
+	sale(nil).wantFields(object{"amountCents": 1200})
+
+	// What was earned first is as it was.
+	w.merchant.get(t, w.commissionPath(first.text("id"))).want(http.StatusOK).wantFields(object{"amountCents": 1000, "ruleSnapshot.version": 1})
+}
+
+func TestLimitsOfRules(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "test", rules(object{
+		"percentage": 10, "laterPercentage": 5, "minOrderCents": 1000, "recurring": object{"maxPayments": 3},
+		"events": []object{{"eventType": "purchase"}, {"eventType": "renewal"}, {"eventType": "signup", "flatAmountCents": 50}},
+	}))
+	click := w.click(t)
+	sale := func(changes object) answer {
+		body := purchase(click)
+		for name, value := range changes {
+			body[name] = value
+		}
+		return w.report(t, body).want(http.StatusCreated)
+	}
+	nothing := func(reason string) object {
+		return object{"attributed": true, "commission": nil, "attribution.reason_code": reason}
+	}
+	sale(object{"amount_cents": 999}).wantFields(nothing("RULE_NOT_APPLICABLE"))
+	sale(object{"event_type": "lead"}).wantFields(nothing("RULE_NOT_APPLICABLE"))
+	signup := object{"event_type": "signup", "external_transaction_id": fresh("order"), "click_id": click}
+	w.report(t, signup).want(http.StatusCreated).wantFields(object{"commission.amount_cents": 50})
+
+	renewal := object{"event_type": "renewal", "customer_id": "customer-1"}
+	for payment, want := range []int{1000, 500, 500} {
+		got := sale(renewal).wantFields(object{"commission.amount_cents": want})
+		w.merchant.get(t, w.commissionPath(got.text("commission.id"))).wantFields(object{"recurringIndex": payment + 1})
+	}
+	sale(renewal).wantFields(nothing("RECURRING_LIMIT_REACHED"))
+	sale(object{"customer_id": "customer-2"}).wantFields(object{"commission.amount_cents": 1000})
+}
+
+// TestLifecycle: what a draft, a paused and an archived programme do to clicks,
+// links and conversions.
+func TestLifecycle(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "test", nil)
+	click := w.click(t)
+	short := w.merchant.get(t, w.programPath()+"/links").want(http.StatusOK).text("data.0.shortUrl")
+	states := []struct {
+		move, reason string
+		open         bool
+	}{
+		{"pause", "PROGRAM_INACTIVE", false}, {"activate", "CLICK_MATCHED", true}, {"archive", "PROGRAM_INACTIVE", false},
+	}
+	for _, s := range states {
+		w.merchant.post(t, w.programPath()+"/"+s.move, nil).want(http.StatusOK)
+		eventually(t, patience, "the edge follows "+s.move, func() error {
+			got := sys.click(t, w.publicKey, object{"referral_code": w.code}).status
+			followed := sys.follow(t, short).status
+			if (got == http.StatusCreated) != s.open || (followed == http.StatusFound) != s.open || !s.open && (got != http.StatusNotFound || followed != http.StatusNotFound) {
+				return fmt.Errorf("a click is answered %d, the link %d", got, followed)
+			}
+			return nil
+		})
+		w.report(t, purchase(click)).want(http.StatusCreated).wantFields(object{"attribution.reason_code": s.reason})
+	}
+	w.merchant.post(t, w.programPath()+"/activate", nil).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID")
+	w.merchant.get(t, w.programPath()).wantFields(object{"status": "archived"})
+}

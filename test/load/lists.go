@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// manyPartners and fewPartners are the participants, and links, of the two
+	// workspaces, times SCALE.
+	manyPartners = 100_000
+	fewPartners  = 1_000
+	// listClients are the requests in flight of a list's row.
+	listClients = 4
+	listRound   = time.Second
+)
+
+// measureLists makes the rows of lists: each the same request in a workspace
+// with a hundred times as many rows as the other has. Both stand in one
+// database, so the tables are as large for both.
+func measureLists(ctx context.Context, b *bench) error {
+	database, err := b.newDatabase(ctx, "lists", "")
+	if err != nil {
+		return err
+	}
+	defer database.drop()
+	core, err := b.startCore(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer core.stop()
+	large, err := openProgram(ctx, core.address, "large")
+	if err != nil {
+		return core.fail(err)
+	}
+	small, err := openProgram(ctx, core.address, "small")
+	if err != nil {
+		return core.fail(err)
+	}
+	for _, p := range []struct {
+		listed
+		partners int
+	}{{large, manyPartners * b.scale}, {small, fewPartners * b.scale}} {
+		b.say("lists: making %d participants and links", p.partners)
+		if err := p.fill(ctx, database, p.partners); err != nil {
+			return err
+		}
+	}
+	if err := execute(ctx, database.url, "vacuum analyze"); err != nil {
+		return err
+	}
+	get := func(p listed, path string) side {
+		return func(ctx context.Context) (sample, error) {
+			head := "GET /api/v1/programs/" + p.program + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + p.token + "\r\n\r\n"
+			got, err := traffic{
+				address: core.address, pid: core.pid, connections: listClients, measured: listRound, status: http.StatusOK,
+				request: func(dst []byte, _ int) []byte { return append(dst, head...) },
+			}.run(ctx)
+			if err != nil {
+				err = core.fail(err)
+			}
+			return got, err
+		}
+	}
+	yardstick := fmt.Sprintf("with %d rows", fewPartners*b.scale)
+	for _, row := range []struct{ what, path string }{
+		{"participants, page 1", "/partners"},
+		{"participants, page 1 by conversions", "/partners?sortBy=conversions"},
+		{"participants, page 1 by name", "/partners?sortBy=partnerName&sortOrder=asc"},
+		{"participants, search by prefix of a name", "/partners?search=" + url.QueryEscape("Partner 000001")},
+		{"participants, search by prefix of a code", "/partners?search=code-000001"},
+		{"links, page 1", "/links"},
+		{"links, search by prefix of a code", "/links?search=code-000001"},
+	} {
+		got, err := b.takeTurns(ctx, row.what, get(large, row.path), get(small, row.path))
+		if err != nil {
+			return err
+		}
+		what := fmt.Sprintf("%s, of %d rows, p50", row.what, manyPartners*b.scale)
+		b.compare("L", what, yardstick, "≤ 1.3", got[0], got[1], p50, millis)
+	}
+	return nil
+}
+
+// listed is a merchant's programme whose lists are read.
+type listed struct{ token, program string }
+
+func openProgram(ctx context.Context, address, name string) (listed, error) {
+	type object = map[string]any
+	var session struct{ AccessToken string }
+	var made struct{ ID string }
+	base := "http://" + address + "/api/v1"
+	err := callJSON(ctx, http.MethodPost, base+"/auth/merchant/register", "", object{
+		"email": name + "@example.com", "password": "a long enough password", "name": "Mia", "workspaceName": name,
+	}, &session)
+	if err != nil {
+		return listed{}, err
+	}
+	err = callJSON(ctx, http.MethodPost, base+"/programs", session.AccessToken, object{
+		"name": name, "websiteUrl": "https://shop.example.com",
+	}, &made)
+	return listed{token: session.AccessToken, program: made.ID}, err
+}
+
+// fill makes participants with their accounts, codes, links and sums the way
+// applications do, in bulk. The n-th of them is Partner 000000n with code-000000n.
+func (p listed) fill(ctx context.Context, on *database, partners int) error {
+	conn, err := pgx.Connect(ctx, on.url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for _, step := range []struct {
+		sql  string
+		args []any
+	}{
+		{`create temporary table made as
+			select p.workspace_id, p.id as program_id, p.mode, gen_random_uuid() as user_id, gen_random_uuid() as id,
+				gen_random_uuid() as link_id, 'Partner ' || lpad(n::text, 7, '0') as name, 'code-' || lpad(n::text, 7, '0') as code,
+				p.created_at + n * interval '1 millisecond' as at, n
+			from programs p, generate_series(1, $2) n
+			where p.id = $1`, []any{p.program, partners}},
+		{`insert into users (id, kind, email, password_hash, name, created_at)
+			select user_id, 'partner', user_id || '@example.com', '', name, at from made`, nil},
+		{`insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
+				application_answers, applied_at, created_at, updated_at)
+			select workspace_id, id, program_id, mode, user_id, name, user_id || '@example.com', 'approved', code, '{}', at, at, at
+			from made`, nil},
+		{`insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, is_default, created_at, updated_at)
+			select workspace_id, link_id, program_id, id, mode, code, substr(md5(link_id::text), 1, 10), true, at, at
+			from made`, nil},
+		{`insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
+			select workspace_id, mode, code, program_id, id, link_id, at from made`, nil},
+		{`insert into participant_totals (workspace_id, participant_id, program_id, clicks, conversions, revenue_cents, commission_cents)
+			select workspace_id, id, program_id, n * 7919 % 1000, n * 7919 % 100, n * 7919 % 100000, n * 7919 % 20000
+			from made`, nil},
+		{`insert into link_totals (workspace_id, link_id) select workspace_id, link_id from made`, nil},
+		{`insert into list_counts (workspace_id, program_id, what, slot, n)
+			select workspace_id, program_id, what, 0, $2::int from programs, (values ('participants.approved'), ('links')) as w (what)
+			where id = $1`, []any{p.program, partners}},
+	} {
+		if _, err := conn.Exec(ctx, step.sql, step.args...); err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+	}
+	return nil
+}
