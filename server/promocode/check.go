@@ -40,6 +40,9 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 
 // checkDiscount leaves numbers that no type knows to the annotations.
 func checkDiscount(req *affiliatev1.CreatePromoCodeRequest, found *affiliate.Violations) {
+	if req.DiscountValue == nil {
+		found.Add("discount_value", "is required")
+	}
 	value := req.GetDiscountValue()
 	switch req.GetDiscountType() {
 	case affiliatev1.DiscountType_DISCOUNT_TYPE_PERCENTAGE:

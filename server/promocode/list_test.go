@@ -144,7 +144,7 @@ func TestMerchantSeesItsOwnPromoCodesOnly(t *testing.T) {
 			_, err = w.service.ListPromoCodes(tc.ctx, &affiliatev1.ListPromoCodesRequest{ProgramId: tc.program})
 			expect(t, err, affiliate.ReasonNotFound, "")
 			_, err = w.service.CreatePromoCode(tc.ctx, &affiliatev1.CreatePromoCodeRequest{
-				ProgramId: tc.program, ParticipantId: jane, Code: "x", DiscountType: fixed, DiscountValue: 1,
+				ProgramId: tc.program, ParticipantId: jane, Code: "x", DiscountType: fixed, DiscountValue: proto.Float64(1),
 			})
 			expect(t, err, affiliate.ReasonNotFound, "")
 		})

@@ -90,7 +90,7 @@ func TestDiscounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			code := strings.ReplaceAll(name, " ", "-")
 			c, err := w.create(jane, code, func(r *affiliatev1.CreatePromoCodeRequest) {
-				r.DiscountType, r.DiscountValue, r.Currency = tc.kind, tc.value, tc.currency
+				r.DiscountType, r.DiscountValue, r.Currency = tc.kind, proto.Float64(tc.value), tc.currency
 			})
 			if tc.field != "" {
 				expect(t, err, affiliate.ReasonValidation, tc.field)

@@ -136,7 +136,7 @@ func (w *world) checked(req proto.Message) error {
 func (w *world) create(participant, code string, change func(*affiliatev1.CreatePromoCodeRequest)) (*affiliatev1.PromoCode, error) {
 	req := &affiliatev1.CreatePromoCodeRequest{
 		ProgramId: w.program.String(), ParticipantId: participant, Code: code,
-		DiscountType: affiliatev1.DiscountType_DISCOUNT_TYPE_PERCENTAGE, DiscountValue: 12.5,
+		DiscountType: affiliatev1.DiscountType_DISCOUNT_TYPE_PERCENTAGE, DiscountValue: proto.Float64(12.5),
 	}
 	if change != nil {
 		change(req)

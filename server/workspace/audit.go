@@ -16,7 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/csv" //nolint:depguard // a writer, no service
+	"github.com/tributary-hq/tributary/server/csv"
 )
 
 // auditRequest is what the list and the export have in common.

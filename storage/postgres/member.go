@@ -149,6 +149,8 @@ func (s *Store) UpdateMember(
 // without a workspace. Errors: NOT_FOUND, FORBIDDEN, LAST_OWNER.
 func (s *Store) RemoveMember(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.UserID, at time.Time, by affiliate.Actor) error {
 	const remove = `delete from members where workspace_id = $1 and user_id = $2`
+	// A token of the member's own making must not be a way back in.
+	const endInvites = `update member_invites set ended_at = $3 where workspace_id = $1 and invited_by = $2 and ended_at is null`
 	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		caller, member, err := lockTeam(ctx, tx, workspace, id, by)
 		if err != nil {
@@ -164,6 +166,9 @@ func (s *Store) RemoveMember(ctx context.Context, workspace affiliate.WorkspaceI
 			return err
 		}
 		if err := revokeSessions(ctx, tx, id, at); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, endInvites, workspace, id, at); err != nil {
 			return err
 		}
 		line := memberAudit(workspace, id, "member.remove", at, by)

@@ -1,12 +1,14 @@
 package e2e_test
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -100,6 +102,48 @@ func TestWalkOverGRPC(t *testing.T) {
 	if read.GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED || len(read.GetHistory()) != 2 || read.GetClickId() != click {
 		t.Errorf("commission %v", read)
 	}
+	// One call of every other service, and a stream.
+	links, promoCodes, sides := affiliatev1.NewLinkServiceClient(conn), affiliatev1.NewPromoCodeServiceClient(conn), affiliatev1.NewPartnerServiceClient(conn)
+	group, err := programs.CreateGroup(merchant, &affiliatev1.CreateGroupRequest{ProgramId: id, Name: "Gold", FlatAmountCents: &amount})
+	ok(err)
+	groupID := group.GetId()
+	updated, err := participants.UpdateParticipant(merchant, &affiliatev1.UpdateParticipantRequest{
+		ProgramId: id, ParticipantId: applied.GetId(), GroupId: &groupID, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"group_id"}},
+	})
+	ok(err)
+	if updated.GetGroupId() != groupID {
+		t.Errorf("updated to %v", updated)
+	}
+	_, err = participants.BulkApproveParticipants(merchant, &affiliatev1.BulkApproveParticipantsRequest{ProgramId: id, ParticipantIds: []string{applied.GetId()}})
+	wantStatus(t, err, codes.FailedPrecondition, "BULK_ALL_FAILED")
+	link, err := links.CreatePartnerLink(partner, &affiliatev1.CreatePartnerLinkRequest{ProgramId: id, DestinationUrl: website + "/beans"})
+	ok(err)
+	_, err = links.UpdateLink(merchant, &affiliatev1.UpdateLinkRequest{ProgramId: id, LinkId: link.GetId(), SubId: &website})
+	wantStatus(t, err, codes.InvalidArgument, "VALIDATION_ERROR") // a field without its mask
+	promo, err := promoCodes.CreatePromoCode(merchant, &affiliatev1.CreatePromoCodeRequest{
+		ProgramId: id, ParticipantId: applied.GetId(), Code: "SAVE", DiscountType: affiliatev1.DiscountType_DISCOUNT_TYPE_PERCENTAGE, DiscountValue: proto.Float64(10),
+	})
+	ok(err)
+	if promo.GetCode() != "save" || link.GetUrl() != website+"/beans?via="+link.GetCode() {
+		t.Errorf("made %v and %v", promo, link)
+	}
+	summary, err := sides.GetPartnerSummary(partner, &affiliatev1.GetPartnerSummaryRequest{})
+	ok(err)
+	if summary.GetConversions() != 1 {
+		t.Errorf("summary %v", summary)
+	}
+	export, err := workspaces.ExportAuditLog(merchant, &affiliatev1.ExportAuditLogRequest{})
+	ok(err)
+	piece, err := export.Recv()
+	ok(err)
+	if piece.GetContentType() != "text/csv; charset=utf-8" || !bytes.HasPrefix(piece.GetData(), []byte("id,at,")) && !bytes.HasPrefix(piece.GetData(), []byte(`"id","at",`)) {
+		t.Errorf("the export begins %s %q", piece.GetContentType(), piece.GetData())
+	}
+	refusedExport, err := workspaces.ExportAuditLog(partner, &affiliatev1.ExportAuditLogRequest{})
+	ok(err)
+	_, err = refusedExport.Recv()
+	wantStatus(t, err, codes.PermissionDenied, "FORBIDDEN")
+
 	list, err := commissions.ListProgramCommissions(merchant, &affiliatev1.ListProgramCommissionsRequest{
 		ProgramId: id, Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED,
 	})

@@ -461,8 +461,9 @@ type CreatePromoCodeRequest struct {
 	// 1 to 100 characters without spaces; case is folded.
 	Code         string       `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
 	DiscountType DiscountType `protobuf:"varint,4,opt,name=discount_type,json=discountType,proto3,enum=affiliate.v1.DiscountType" json:"discount_type,omitempty"`
-	// Percent, 0 to 100 with at most 2 decimals, or whole minor units of currency.
-	DiscountValue float64 `protobuf:"fixed64,5,opt,name=discount_value,json=discountValue,proto3" json:"discount_value,omitempty"`
+	// Required. Percent, 0 to 100 with at most 2 decimals, or whole minor units of
+	// currency.
+	DiscountValue *float64 `protobuf:"fixed64,5,opt,name=discount_value,json=discountValue,proto3,oneof" json:"discount_value,omitempty"`
 	// Of a fixed discount; default: the programme's.
 	Currency       *string `protobuf:"bytes,6,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
 	MaxRedemptions *int64  `protobuf:"varint,7,opt,name=max_redemptions,json=maxRedemptions,proto3,oneof" json:"max_redemptions,omitempty"`
@@ -533,8 +534,8 @@ func (x *CreatePromoCodeRequest) GetDiscountType() DiscountType {
 }
 
 func (x *CreatePromoCodeRequest) GetDiscountValue() float64 {
-	if x != nil {
-		return x.DiscountValue
+	if x != nil && x.DiscountValue != nil {
+		return *x.DiscountValue
 	}
 	return 0
 }
@@ -912,20 +913,21 @@ const file_affiliate_v1_promo_code_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x03(\v2\x17.affiliate.v1.PromoCodeR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\x92\x04\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xaa\x04\n" +
 	"\x16CreatePromoCodeRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12/\n" +
 	"\x0eparticipant_id\x18\x02 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01R\rparticipantId\x12!\n" +
 	"\x04code\x18\x03 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18d\xa8\xbb\x18\x01R\x04code\x12I\n" +
-	"\rdiscount_type\x18\x04 \x01(\x0e2\x1a.affiliate.v1.DiscountTypeB\b\xfaB\x05\x82\x01\x02 \x00R\fdiscountType\x12>\n" +
-	"\x0ediscount_value\x18\x05 \x01(\x01B\x17\xfaB\x14\x12\x12\x19\x00\x00\x00\xa2\x94\x1amB)\x00\x00\x00\x00\x00\x00\x00\x00R\rdiscountValue\x125\n" +
-	"\bcurrency\x18\x06 \x01(\tB\x14\xfaB\x11r\x0f2\r^[A-Za-z]{3}$H\x00R\bcurrency\x88\x01\x01\x12;\n" +
+	"\rdiscount_type\x18\x04 \x01(\x0e2\x1a.affiliate.v1.DiscountTypeB\b\xfaB\x05\x82\x01\x02 \x00R\fdiscountType\x12C\n" +
+	"\x0ediscount_value\x18\x05 \x01(\x01B\x17\xfaB\x14\x12\x12\x19\x00\x00\x00\xa2\x94\x1amB)\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\rdiscountValue\x88\x01\x01\x125\n" +
+	"\bcurrency\x18\x06 \x01(\tB\x14\xfaB\x11r\x0f2\r^[A-Za-z]{3}$H\x01R\bcurrency\x88\x01\x01\x12;\n" +
 	"\x0fmax_redemptions\x18\a \x01(\x03B\r\xfaB\n" +
-	"\"\b\x18\x80\x94\xeb\xdc\x03(\x01H\x01R\x0emaxRedemptions\x88\x01\x01\x129\n" +
+	"\"\b\x18\x80\x94\xeb\xdc\x03(\x01H\x02R\x0emaxRedemptions\x88\x01\x01\x129\n" +
 	"\n" +
 	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12*\n" +
-	"\x11sync_to_processor\x18\t \x01(\bR\x0fsyncToProcessorB\v\n" +
+	"\x11sync_to_processor\x18\t \x01(\bR\x0fsyncToProcessorB\x11\n" +
+	"\x0f_discount_valueB\v\n" +
 	"\t_currencyB\x12\n" +
 	"\x10_max_redemptions\"X\n" +
 	"\x13GetPromoCodeRequest\x12\x1d\n" +

@@ -629,17 +629,6 @@ func (m *CreatePromoCodeRequest) validate(all bool) error {
 		errors = append(errors, err)
 	}
 
-	if val := m.GetDiscountValue(); val < 0 || val > 1e+12 {
-		err := CreatePromoCodeRequestValidationError{
-			field:  "DiscountValue",
-			reason: "value must be inside range [0, 1e+12]",
-		}
-		if !all {
-			return err
-		}
-		errors = append(errors, err)
-	}
-
 	if all {
 		switch v := interface{}(m.GetExpiresAt()).(type) {
 		case interface{ ValidateAll() error }:
@@ -670,6 +659,21 @@ func (m *CreatePromoCodeRequest) validate(all bool) error {
 	}
 
 	// no validation rules for SyncToProcessor
+
+	if m.DiscountValue != nil {
+
+		if val := m.GetDiscountValue(); val < 0 || val > 1e+12 {
+			err := CreatePromoCodeRequestValidationError{
+				field:  "DiscountValue",
+				reason: "value must be inside range [0, 1e+12]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
 
 	if m.Currency != nil {
 

@@ -56,8 +56,8 @@ type WorkspaceServiceClient interface {
 	// Errors: NOT_FOUND, FORBIDDEN when an admin touches an owner or makes one,
 	// LAST_OWNER.
 	UpdateMember(ctx context.Context, in *UpdateMemberRequest, opts ...grpc.CallOption) (*Member, error)
-	// RemoveMember takes a member out and ends its sessions at once. Removing
-	// oneself is leaving. Errors: as UpdateMember.
+	// RemoveMember takes a member out and ends its sessions at once, and the
+	// invitations that it made. Removing oneself is leaving. Errors: as UpdateMember.
 	RemoveMember(ctx context.Context, in *RemoveMemberRequest, opts ...grpc.CallOption) (*RemoveMemberResponse, error)
 	// TransferOwnership makes another member an owner and the caller an admin.
 	// Errors: NOT_FOUND.
@@ -277,8 +277,8 @@ type WorkspaceServiceServer interface {
 	// Errors: NOT_FOUND, FORBIDDEN when an admin touches an owner or makes one,
 	// LAST_OWNER.
 	UpdateMember(context.Context, *UpdateMemberRequest) (*Member, error)
-	// RemoveMember takes a member out and ends its sessions at once. Removing
-	// oneself is leaving. Errors: as UpdateMember.
+	// RemoveMember takes a member out and ends its sessions at once, and the
+	// invitations that it made. Removing oneself is leaving. Errors: as UpdateMember.
 	RemoveMember(context.Context, *RemoveMemberRequest) (*RemoveMemberResponse, error)
 	// TransferOwnership makes another member an owner and the caller an admin.
 	// Errors: NOT_FOUND.
