@@ -51,6 +51,16 @@ func SuccessStatus(fullMethod string) int {
 	}
 }
 
+// bulk are the RPCs about several things, each of which succeeds on its own.
+var bulk = map[string]bool{
+	affiliatev1.ParticipantService_BulkApproveParticipants_FullMethodName: true,
+	affiliatev1.ParticipantService_BulkRejectParticipants_FullMethodName:  true,
+}
+
+// Bulk tells whether an RPC may answer 207 when some of the things failed, and
+// shows the same results beside the envelope of BULK_ALL_FAILED.
+func Bulk(fullMethod string) bool { return bulk[fullMethod] }
+
 // defaultBodyLimit bounds a request body in bytes (RELIABILITY.md 6.6).
 const defaultBodyLimit = 64 << 10
 

@@ -169,7 +169,12 @@ func (b *builder) operation(r contract.Route) (object, error) {
 		}
 		set(&success, "content", jsonContent(name))
 	}
-	set(&operation, "responses", object{{strconv.Itoa(status), success}, {"4XX", errorResponse}, {"5XX", errorResponse}})
+	responses := object{{strconv.Itoa(status), success}}
+	if contract.Bulk(r.FullMethod) {
+		partly := append(object{{"description", "Some failed; results says which."}}, success[1:]...)
+		responses = append(responses, member{"207", partly})
+	}
+	set(&operation, "responses", append(responses, object{{"4XX", errorResponse}, {"5XX", errorResponse}}...))
 	return operation, nil
 }
 

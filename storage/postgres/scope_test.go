@@ -1,0 +1,165 @@
+package postgres
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// statement is an SQL text of this package: a constant, or a literal in an
+// expression, with the constants that it is put together from.
+type statement struct {
+	name, text string
+}
+
+var (
+	verb = regexp.MustCompile(`(?is)^\s*(select|insert|update|delete|with)\b`)
+	// touched finds the tables that a statement reads and writes.
+	touched = regexp.MustCompile(`(?i)\b(?:from|join|into|update)\s+([a-z_]+)\b`)
+)
+
+// scoped are the tables whose rows belong to a workspace, and whether to one of
+// its modes.
+var scoped = map[string]bool{
+	"api_keys": true, "programs": true, "participants": true, "participant_invites": true, "referral_codes": true, "links": true, "promo_codes": true,
+	"customers": true, "customer_payments": true, "clicks": true, "awaited_clicks": true, "conversions": true, "attribution_decisions": true,
+	"commissions": true, "events": true, "stats_deltas": true, "stats_hours": true,
+	"members": false, "member_invites": false, "program_rules": false, "groups": false, "commission_history": false, "audit_log": false,
+	"participant_totals": false, "link_totals": false, "list_counts": false,
+}
+
+// TestEveryStatementNamesItsWorkspaceAndMode walks the source: a statement on a
+// workspace's rows says whose and of which mode they are, or is in the list
+// below with the reason why it need not.
+func TestEveryStatementNamesItsWorkspaceAndMode(t *testing.T) {
+	found := map[string]bool{}
+	for _, s := range statements(t) {
+		var workspace, mode bool
+		for _, match := range touched.FindAllStringSubmatch(s.text, -1) {
+			ofMode, ok := scoped[strings.ToLower(match[1])]
+			workspace, mode = workspace || ok, mode || ofMode
+		}
+		lacks := workspace && !strings.Contains(s.text, "workspace") || mode && !regexp.MustCompile(`\bmode\b`).MatchString(s.text)
+		switch reason, excepted := unscoped[s.name]; {
+		case lacks && !excepted:
+			t.Errorf("%s names no workspace or no mode, and no reason why:\n%s", s.name, s.text)
+		case lacks:
+			found[s.name] = true
+			if reason == "" {
+				t.Errorf("%s is excepted without a reason", s.name)
+			}
+		}
+	}
+	for name := range unscoped {
+		if !found[name] {
+			t.Errorf("%s needs no exception any more", name)
+		}
+	}
+}
+
+// statements reads the package's source.
+func statements(t *testing.T) []statement {
+	t.Helper()
+	names, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	constants := map[string]ast.Expr{}
+	var files []*ast.File
+	for _, entry := range names {
+		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), entry.Name(), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+		eachConstant(file, func(name string, value ast.Expr) { constants[name] = value })
+	}
+	var all []statement
+	for _, file := range files {
+		for _, decl := range file.Decls {
+			owner := "package"
+			local := map[string]ast.Expr{}
+			if fn, ok := decl.(*ast.FuncDecl); ok {
+				owner = fn.Name.Name
+				eachConstant(fn, func(name string, value ast.Expr) { local[name] = value })
+			}
+			eachConstant(decl, func(name string, value ast.Expr) {
+				if text := evaluate(value, local, constants); verb.MatchString(text) {
+					all = append(all, statement{owner + "." + name, text})
+				}
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b statement) int { return strings.Compare(a.name, b.name) })
+	if len(all) < 100 {
+		t.Fatalf("only %d statements were found", len(all))
+	}
+	return all
+}
+
+func eachConstant(in ast.Node, do func(name string, value ast.Expr)) {
+	ast.Inspect(in, func(node ast.Node) bool {
+		if decl, ok := node.(*ast.GenDecl); ok && decl.Tok == token.CONST {
+			for _, spec := range decl.Specs {
+				for i, name := range spec.(*ast.ValueSpec).Names {
+					if values := spec.(*ast.ValueSpec).Values; i < len(values) {
+						do(name.Name, values[i])
+					}
+				}
+			}
+		}
+		return true
+	})
+}
+
+// evaluate puts a text together; what is no text is left out.
+func evaluate(e ast.Expr, local, all map[string]ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		text, _ := strconv.Unquote(e.Value)
+		return text
+	case *ast.BinaryExpr:
+		return evaluate(e.X, local, all) + evaluate(e.Y, local, all)
+	case *ast.ParenExpr:
+		return evaluate(e.X, local, all)
+	case *ast.Ident:
+		if value, ok := local[e.Name]; ok {
+			return evaluate(value, nil, all)
+		}
+		if value, ok := all[e.Name]; ok {
+			return evaluate(value, nil, all)
+		}
+	}
+	return ""
+}
+
+// unscoped are the statements that may go without, and why.
+var unscoped = map[string]string{
+	"ArrivedClicks.page":            "the sweep looks after everybody's",
+	"DropExpiredAwaited.drop":       "the sweep looks after everybody's",
+	"RequeueEvents.query":           "upkeep looks after everybody's",
+	"clicksStored.anyAwaited":       "asks whether anybody waits at all",
+	"package.storedAwaited":         "the sweep's clicks of everybody, joined by workspace and id",
+	"wakeAwaiting.awaited":          "the stored clicks of everybody, joined by workspace and id",
+	"LiveKey.touch":                 "the key was found by its digest, which tells workspace and mode",
+	"MarkConverted.update":          "the click's own key, which has one mode",
+	"MarkDispatched.update":         "the events of one job, by their keys",
+	"MemberInviteOpen.query":        "the token tells the workspace",
+	"RotateRefreshToken.spend":      "the token tells the session",
+	"hasWorkspace.query":            "a merchant's address belongs to one workspace, whichever",
+	"UpdatePartnerProfile.rename":   "a partner has one name in all workspaces",
+	"package.partnerBalances":       "a partner's own, of all workspaces, in one mode",
+	"package.countInGroup":          "the group is of a programme that was found in the mode",
+	"package.countInGroupAndStatus": "the group is of a programme that was found in the mode",
+	"package.countInGroups":         "the groups are of a programme that was found in the mode",
+	"replaceCode.find":              "the participant was found in the mode",
+}
