@@ -1,11 +1,7 @@
 package partner
 
 import (
-	"fmt"
-	"slices"
-
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -28,36 +24,13 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// patchable are the paths that an update mask may hold.
-var patchable = []string{"name", "country", "company_name", "website_url"}
-
-// checkProfile refuses paths that are no fields, fields without a path, which
-// would silently change nothing, and the clearing of the name.
 func checkProfile(req *affiliatev1.UpdatePartnerProfileRequest, found *affiliate.Violations) {
-	paths := req.GetUpdateMask().GetPaths()
-	for _, path := range paths {
-		if !slices.Contains(patchable, path) {
-			found.Add("update_mask", fmt.Sprintf("%q cannot be changed", path))
-		}
-	}
-	if slices.Contains(paths, "name") && req.GetName() == "" {
-		found.Add("name", "is required")
-	}
+	server.CheckMask(req, found, "name")
 	if req.WebsiteUrl != nil {
 		if _, ok := affiliate.ParseWebURL(req.GetWebsiteUrl()); !ok {
 			found.Add("website_url", "is no http or https URL")
 		}
 	}
-	if len(paths) > 0 {
-		return
-	}
-	req.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		if field.Name() == "update_mask" {
-			return true
-		}
-		found.Add("update_mask", "has to name the fields that are given")
-		return false
-	})
 }
 
 // profilePatch is the update as its mask words it. The mask has been checked.

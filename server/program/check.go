@@ -24,7 +24,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		}
 		firstRules(req.GetCommissionRules(), &found)
 	case *affiliatev1.UpdateProgramRequest:
-		checkMask(req, patchableProgram, &found)
+		server.CheckMask(req, &found, "name")
 		checkFields(req, &found)
 		checkAmounts(req.GetCommissionRules(), &found)
 		patch := heldChanges(req.GetCommissionRules(), &found)
@@ -33,7 +33,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		rate := server.RateFields(req.Percentage, req.FlatAmountCents, "", &found)
 		rate.Check("", &found)
 	case *affiliatev1.UpdateGroupRequest:
-		checkMask(req, patchableGroup, &found)
+		server.CheckMask(req, &found, "name")
 		patch := groupPatchOf(req, &found)
 		found = append(found, patch.Check()...)
 	}

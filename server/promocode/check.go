@@ -3,10 +3,8 @@ package promocode
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -30,7 +28,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 			found.Add("expires_at", "must lie in the future")
 		}
 	case *affiliatev1.UpdatePromoCodeRequest:
-		checkMask(req, &found)
+		server.CheckMask(req, &found)
 		if end := req.GetExpiresAt(); end != nil && !end.IsValid() {
 			found.Add("expires_at", "must be an RFC 3339 timestamp")
 		}
@@ -62,28 +60,4 @@ func checkDiscount(req *affiliatev1.CreatePromoCodeRequest, found *affiliate.Vio
 		}
 	case affiliatev1.DiscountType_DISCOUNT_TYPE_UNSPECIFIED:
 	}
-}
-
-// patchable are the paths that an update mask may hold.
-var patchable = []string{"active", "max_redemptions", "expires_at", "sync_to_processor"}
-
-// checkMask refuses paths that are no fields, and fields without a path, which
-// would silently change nothing.
-func checkMask(req *affiliatev1.UpdatePromoCodeRequest, found *affiliate.Violations) {
-	paths := req.GetUpdateMask().GetPaths()
-	for _, path := range paths {
-		if !slices.Contains(patchable, path) {
-			found.Add("update_mask", fmt.Sprintf("%q cannot be changed", path))
-		}
-	}
-	if len(paths) > 0 {
-		return
-	}
-	req.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		if slices.Contains(patchable, string(field.Name())) {
-			found.Add("update_mask", "has to name the fields that are given")
-			return false
-		}
-		return true
-	})
 }

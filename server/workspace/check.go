@@ -4,10 +4,10 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // Check reports what is wrong with a request by itself.
@@ -15,7 +15,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
 	case *affiliatev1.UpdateWorkspaceRequest:
-		checkMask(req, &found)
+		server.CheckMask(req, &found, "name", "currency", "timezone")
 		checkSettings(req, &found)
 	case *affiliatev1.CreateInviteRequest:
 		checkAddress("email", req.GetEmail(), &found)
@@ -27,43 +27,6 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	}
 	return found
-}
-
-// patchable are the paths that an update mask may hold.
-var patchable = func() map[string]bool {
-	paths := map[string]bool{}
-	fields := (&affiliatev1.UpdateWorkspaceRequest{}).ProtoReflect().Descriptor().Fields()
-	for i := range fields.Len() {
-		if name := string(fields.Get(i).Name()); name != "update_mask" {
-			paths[name] = true
-		}
-	}
-	return paths
-}()
-
-// checkMask refuses paths that are no fields, fields without a path, which would
-// silently change nothing, and the clearing of what must not be empty.
-func checkMask(req *affiliatev1.UpdateWorkspaceRequest, found *affiliate.Violations) {
-	paths := req.GetUpdateMask().GetPaths()
-	required := map[string]string{"name": req.GetName(), "currency": req.GetCurrency(), "timezone": req.GetTimezone()}
-	for _, path := range paths {
-		if !patchable[path] {
-			found.Add("update_mask", fmt.Sprintf("%q cannot be changed", path))
-		}
-		if value, ok := required[path]; ok && value == "" {
-			found.Add(path, "is required")
-		}
-	}
-	if len(paths) > 0 {
-		return
-	}
-	req.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		if field.Name() == "update_mask" {
-			return true
-		}
-		found.Add("update_mask", "has to name the fields that are given")
-		return false
-	})
 }
 
 func checkSettings(req *affiliatev1.UpdateWorkspaceRequest, found *affiliate.Violations) {
