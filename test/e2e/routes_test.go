@@ -143,7 +143,11 @@ func TestRoutes(t *testing.T) {
 					t.Parallel()
 					want := c.expected(rule)
 					from := c.caller(sys)
-					from.do(t, r.verb, r.path(unknownIDs()), nil).wantOutcome(want)
+					got := from.do(t, r.verb, r.path(unknownIDs()), nil)
+					got.wantOutcome(want)
+					if zone, _, _ := strings.Cut(got.header.Get("RateLimit-Policy"), ";"); zone != r.zone(c, rule) {
+						t.Errorf("it counts in the zone %s, want %s", zone, r.zone(c, rule))
+					}
 					checkBrokenRequest(t, from, r, rule, want)
 					checkBadMode(t, from, r, c, want)
 				})
@@ -190,6 +194,20 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("%s is in the table and has no route", name)
 		}
 	}
+}
+
+// zone is what a caller's request counts in (SPEC.md section 8): a refused
+// credential, and one of another kind, never in the conversion API's own.
+func (r route) zone(c credential, rule rule) string {
+	switch {
+	case strings.Contains(r.template, "/health"):
+		return ""
+	case strings.Contains(r.template, "/auth/"):
+		return `"auth"`
+	case rule.who == secretKeys && (c.good == secretKeys || c.good == "public key"):
+		return `"conversions"`
+	}
+	return `"general"`
 }
 
 // checkBrokenRequest sends what does not decode: a refused caller hears of the
