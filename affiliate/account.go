@@ -36,10 +36,21 @@ const (
 	RoleViewer    Role = "viewer"
 )
 
+// Roles are all of them, those who may do most first.
+func Roles() []Role {
+	return []Role{RoleOwner, RoleAdmin, RoleManager, RoleFinance, RoleDeveloper, RoleViewer}
+}
+
 // MayManage reports whether a member of role r may invite, change and remove
 // members of another role, and give it: an admin everybody but owners.
 func (r Role) MayManage(other Role) bool {
 	return r == RoleOwner || r == RoleAdmin && other != RoleOwner
+}
+
+// MayManageKeys reports whether a member of role r may create, roll and revoke
+// API keys.
+func (r Role) MayManageKeys() bool {
+	return r == RoleOwner || r == RoleAdmin || r == RoleDeveloper
 }
 
 // User is an account. A merchant's user belongs to one workspace; a partner's
@@ -80,6 +91,15 @@ const (
 	EnforceOrigins OriginPolicy = "enforce"
 )
 
+// SeenBy is w as a member of the role may see it: a viewer sees addresses masked.
+func (w Workspace) SeenBy(role Role) Workspace {
+	if role == RoleViewer && w.TestMailRedirect != nil {
+		masked := MaskEmail(*w.TestMailRedirect)
+		w.TestMailRedirect = &masked
+	}
+	return w
+}
+
 // WorkspacePatch changes some settings. Name, currency and timezone cannot be
 // cleared; the policy goes back to ObserveOrigins.
 type WorkspacePatch struct {
@@ -116,7 +136,8 @@ func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
 	return w, found.Err()
 }
 
-// WorkspaceObject is a workspace as the audit log compares it.
+// WorkspaceObject is what an update compares of a workspace. The audit log keeps
+// the address masked.
 type WorkspaceObject struct {
 	Name             string       `json:"name"`
 	Currency         string       `json:"currency"`
@@ -126,7 +147,7 @@ type WorkspaceObject struct {
 	TestMailRedirect *string      `json:"test_mail_redirect"`
 }
 
-// Object is w as the audit log compares it.
+// Object is w as an update compares it.
 func (w Workspace) Object() WorkspaceObject {
 	origins := w.AllowedOrigins
 	if origins == nil {
@@ -144,7 +165,8 @@ func ValidTimezone(name string) bool {
 	return ok && name != ""
 }
 
-// Member is a user's place in a workspace.
+// Member is a user's place in a workspace, which is as the user may see it
+// (Workspace.SeenBy).
 type Member struct {
 	Workspace Workspace
 	Role      Role

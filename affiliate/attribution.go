@@ -147,6 +147,9 @@ type FoundCustomer struct {
 // Binding ties a customer to the participant who brought it.
 type Binding struct {
 	BoundAt time.Time
+	// SignalAt is when the click came that bound, or else BoundAt: a click is later
+	// than the binding when it came after that.
+	SignalAt time.Time
 	// WindowEndsAt is the last instant in which, under FirstClick, the binding
 	// beats a later click. It never ends otherwise.
 	WindowEndsAt time.Time
@@ -182,6 +185,12 @@ type AttributionInputs struct {
 	IsRecurring bool
 	ProductIDs  []string
 	LineItems   []LineItem
+}
+
+// priced reports whether there is a price that a percentage could be taken of. A
+// lead of 0.00 has none, like a lead without an amount; a free order has one.
+func (in AttributionInputs) priced() bool {
+	return in.Sale.Paid.Currency != "" && (in.EventType.Priced() || in.Sale.Paid.Cents > 0)
 }
 
 // OtherMode reports whether a signal resolves in the mode that the conversion

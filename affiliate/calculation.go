@@ -68,6 +68,9 @@ func (c *Calculation) Type() CommissionType {
 // flagged: converting it would be a guess.
 func (e Earner) calculate(in AttributionInputs, index *int) Calculation {
 	rules, paid := e.Rule.Rules, in.Sale.Paid
+	if !in.priced() {
+		paid = Money{}
+	}
 	calc := Calculation{
 		BaseAmountCents: rules.NetBasis.Of(in.Sale),
 		BaseCurrency:    paid.Currency,

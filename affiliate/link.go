@@ -160,6 +160,13 @@ const (
 	SubIDParam   = "sub_id"
 )
 
+// linkParams are the parameters that links and redirects set besides the code's.
+var linkParams = []string{ClickIDParam, SubIDParam, "utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content"}
+
+// ReservedParam reports whether a programme may not carry its codes in a
+// parameter: a visitor could write it, or the redirect would.
+func ReservedParam(name string) bool { return slices.Contains(linkParams, strings.ToLower(name)) }
+
 // URL is the link's destination with the code, the sub id and the campaign
 // parameters. What the destination says itself is replaced where the link says
 // something, and stays otherwise, in its order. Empty: there is no destination.

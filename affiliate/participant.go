@@ -128,7 +128,8 @@ func (p Participant) Patch(patch ParticipantPatch) Participant {
 	return p
 }
 
-// ParticipantDetails are what a patch changes, as the audit log compares it.
+// ParticipantDetails are what a patch changes. Of the note the audit log keeps
+// only that it changed.
 type ParticipantDetails struct {
 	ReferralCode string   `json:"referral_code"`
 	Group        *GroupID `json:"group_id"`
@@ -142,8 +143,7 @@ func (p Participant) Details() ParticipantDetails {
 	return ParticipantDetails{ReferralCode: p.ReferralCode, Group: p.Group, Override: p.Override, Tags: p.Tags, Note: p.Note}
 }
 
-// ParticipantObject is a participant as events carry it and the audit log
-// compares it.
+// ParticipantObject is a participant as events carry it.
 type ParticipantObject struct {
 	ID           ParticipantID     `json:"id"`
 	Program      ProgramID         `json:"program_id"`
@@ -170,6 +170,24 @@ func (p Participant) Object() ParticipantObject {
 	case ParticipantPending, ParticipantApproved:
 	}
 	return object
+}
+
+// JoinedParticipant is a new participant as the audit log keeps it: the name
+// stays in the rows, where erasure finds it.
+type JoinedParticipant struct {
+	ID           ParticipantID     `json:"id"`
+	Program      ProgramID         `json:"program_id"`
+	Partner      UserID            `json:"partner_id"`
+	ReferralCode string            `json:"referral_code"`
+	Status       ParticipantStatus `json:"status"`
+	Version      int               `json:"version"`
+}
+
+// Joined is p, which is new, as the audit log keeps it.
+func (p Participant) Joined() JoinedParticipant {
+	return JoinedParticipant{
+		ID: p.ID, Program: p.Program, Partner: p.Partner, ReferralCode: p.ReferralCode, Status: p.Status, Version: p.Version,
+	}
 }
 
 // ReviewParticipantSuspended flags the pending commissions of a participant who

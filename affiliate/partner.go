@@ -110,7 +110,8 @@ func (p PartnerProfile) Patch(patch PartnerProfilePatch) (PartnerProfile, error)
 	return p, nil
 }
 
-// ProfileObject is what the account's log compares of a profile.
+// ProfileObject is what an update compares of a profile. The account's log keeps
+// the names of what changed and no values.
 type ProfileObject struct {
 	Name        string  `json:"name"`
 	Country     *string `json:"country"`
@@ -118,7 +119,7 @@ type ProfileObject struct {
 	WebsiteURL  *string `json:"website_url"`
 }
 
-// Object is p as the account's log compares it.
+// Object is p as an update compares it.
 func (p PartnerProfile) Object() ProfileObject {
 	return ProfileObject{Name: p.Name, Country: p.Country, CompanyName: p.CompanyName, WebsiteURL: p.WebsiteURL}
 }

@@ -29,7 +29,7 @@ type pricedLine struct {
 // rateFor is what a conversion pays in the programme: the rate of the whole, or
 // of each line where products decide it.
 func (e Earner) rateFor(in AttributionInputs, index *int) (whole sourcedRate, lines []pricedLine) {
-	priced := in.Sale.Paid.Currency != ""
+	priced := in.priced()
 	whole = firstPaying(e.orderRates(in, index), priced)
 	lines = e.Rule.Rules.linesOf(in.LineItems, whole, priced)
 	if len(in.LineItems) == 0 {

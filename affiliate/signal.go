@@ -51,12 +51,12 @@ func (in AttributionInputs) precedence() SignalPrecedence {
 	return DefaultPrecedence
 }
 
-// bindingBeatsClick reports whether the customer was bound before the click
-// came, in a programme where the first click earns, and its window still runs.
+// bindingBeatsClick reports whether the click came after the one that bound the
+// customer, in a programme where the first click earns, and its window still runs.
 func (in AttributionInputs) bindingBeatsClick() bool {
 	binding := in.binding()
 	return binding.Earner.Model == FirstClick && !in.OccurredAt.After(binding.WindowEndsAt) &&
-		in.clickEarner() != nil && in.FoundClick.ReceivedAt.After(binding.BoundAt)
+		in.clickEarner() != nil && in.FoundClick.ReceivedAt.After(binding.SignalAt)
 }
 
 // clickEarner is what the reported click leads to; nil when it does not resolve.

@@ -18,7 +18,7 @@ func everySignal() AttributionInputs {
 	in.PromoCode = text("spring10")
 	in.FoundPromoCode = &FoundPromoCode{ID: NewID[PromoCode](clickedAt), Mode: ModeTest, Active: true, Earner: code}
 	at := clickedAt.Add(-24 * time.Hour)
-	in.Customer = &FoundCustomer{Binding: &Binding{BoundAt: at, WindowEndsAt: WindowEnd(at, 30), Earner: bound}}
+	in.Customer = &FoundCustomer{Binding: &Binding{BoundAt: at, SignalAt: at, WindowEndsAt: WindowEnd(at, 30), Earner: bound}}
 	return in
 }
 
@@ -82,11 +82,18 @@ func TestSignalsAreJudgedInTheOrderOfTheProgramme(t *testing.T) {
 			},
 			[]Method{ByClick, ByPromoCode, ByCustomer},
 		},
-		"first click, the click came when the customer was bound": {
+		"first click, the click is the one that bound": {
 			func(in *AttributionInputs) {
-				in.Customer.Binding.Earner.Model, in.Customer.Binding.BoundAt = FirstClick, in.FoundClick.ReceivedAt
+				in.Customer.Binding.Earner.Model, in.Customer.Binding.SignalAt = FirstClick, in.FoundClick.ReceivedAt
 			},
 			[]Method{ByClick, ByPromoCode, ByCustomer},
+		},
+		"first click, the click came between the one that bound and its sale": {
+			func(in *AttributionInputs) {
+				in.Customer.Binding.Earner.Model, in.Customer.Binding.SignalAt = FirstClick, in.FoundClick.ReceivedAt.Add(-time.Minute)
+				in.Customer.Binding.BoundAt = in.FoundClick.ReceivedAt.Add(time.Minute)
+			},
+			[]Method{ByCustomer, ByClick, ByPromoCode},
 		},
 		"first click, the click is unknown": {
 			func(in *AttributionInputs) { in.Customer.Binding.Earner.Model, in.FoundClick = FirstClick, nil },

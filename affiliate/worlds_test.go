@@ -177,7 +177,7 @@ func worlds() *rapid.Generator[AttributionInputs] {
 			}
 			if rapid.Bool().Draw(t, "bound") {
 				bound := instants().Draw(t, "bound at")
-				in.Customer.Binding = &Binding{BoundAt: bound, WindowEndsAt: WindowEnd(bound, 30), Earner: earners().Draw(t, "binding earner")}
+				in.Customer.Binding = &Binding{BoundAt: bound, SignalAt: bound, WindowEndsAt: WindowEnd(bound, 30), Earner: earners().Draw(t, "binding earner")}
 			}
 		}
 		if rapid.IntRange(0, 5).Draw(t, "by hand") == 0 {

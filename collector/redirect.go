@@ -47,6 +47,8 @@ const (
 		"<body><h1>Link not found</h1><p>This link does not exist or is not active any more.</p></body></html>\n"
 	blindLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Please try again</title></head>` +
 		"<body><h1>Please try again</h1><p>This link cannot be opened at the moment. Please try again in a few seconds.</p></body></html>\n"
+	limitedLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Too many links</title></head>` +
+		"<body><h1>Too many links</h1><p>Too many links that do not exist were opened from here. Please try again in a minute.</p></body></html>\n"
 )
 
 // serveLink sends a visitor on and registers the click. A visitor whose link is
@@ -70,6 +72,12 @@ func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 		c.linkPage(w, r, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, blindLinkPage)
 		return
 	case state == directory.Absent || !entry.Active:
+		// Guessing keys is counted like everything of an address without a key.
+		if limit := c.charge(r.Context(), caller{}, httpedge.ClientAddr(r, c.trusted)); !limit.Allowed {
+			limit.SetHeaders(w.Header(), zoneTracking)
+			c.linkPage(w, r, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, limitedLinkPage)
+			return
+		}
 		c.linkPage(w, r, http.StatusNotFound, affiliate.ReasonNotFound, unknownLinkPage)
 		return
 	}

@@ -36,6 +36,10 @@ func (g *gateway) download(c *call) {
 		g.refuseStatus(c, err)
 		return
 	}
+	// The server's write timeout bounds answers that are made in one go. Over
+	// HTTP/2 it resets the stream when it passes, whether or not anybody writes.
+	writer := http.NewResponseController(c.outer)
+	_ = writer.SetWriteDeadline(time.Time{})
 	var piece httpbody.HttpBody
 	err = stream.RecvMsg(&piece)
 	if md, headerErr := stream.Header(); headerErr == nil {
@@ -47,12 +51,12 @@ func (g *gateway) download(c *call) {
 		return
 	}
 	c.Header().Set("Content-Type", piece.GetContentType())
-	writer := http.NewResponseController(c.outer)
 	for ; err == nil; err = stream.RecvMsg(&piece) {
 		_ = writer.SetWriteDeadline(time.Now().Add(downloadWrite))
 		if _, err := c.Write(piece.GetData()); err != nil {
-			return // the client has left
+			return // the client has left, or takes too long
 		}
+		_ = writer.SetWriteDeadline(time.Time{})
 		if c.request.Method == http.MethodHead {
 			return
 		}

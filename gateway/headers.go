@@ -48,7 +48,7 @@ var everywhere = http.Header{
 // What a script of an allowed origin may send and read.
 const (
 	corsRequestHeaders = "Authorization, Content-Type, Idempotency-Key, X-Mode, X-Request-Id"
-	corsAnswerHeaders  = "Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id"
+	corsAnswerHeaders  = "Content-Disposition, Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id"
 	// corsMaxAge is for how many seconds a browser keeps a preflight's answer.
 	corsMaxAge = "600"
 )

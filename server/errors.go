@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -108,10 +109,12 @@ func dependencyLost(err error) bool {
 	)
 	switch {
 	case errors.As(err, &sql):
-		// Connection exceptions, shutdown and crash of the server, no connection
-		// left (PostgreSQL documentation, appendix A).
+		// Connection exceptions, shutdown and crash of the server; no connection
+		// left, a lock that was waited for in vain, conflicts that were given up
+		// (PostgreSQL documentation, appendix A).
 		code := sql.SQLState()
-		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") || code == "53300"
+		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") ||
+			slices.Contains([]string{"53300", "57014", "55P03", "40001", "40P01"}, code)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
 		return true
 	}

@@ -82,14 +82,14 @@ func (e sqlError) SQLState() string { return string(e) }
 func TestALostDependencyIsUnavailabilityAndNothingElse(t *testing.T) {
 	for _, lost := range []error{
 		context.DeadlineExceeded, context.Canceled, io.EOF, io.ErrUnexpectedEOF, &net.OpError{Op: "dial", Err: errors.New("refused")},
-		sqlError("08006"), sqlError("57P01"), sqlError("53300"),
+		sqlError("08006"), sqlError("57P01"), sqlError("53300"), sqlError("57014"), sqlError("55P03"), sqlError("40001"), sqlError("40P01"),
 	} {
 		st := toStatus(fmt.Errorf("query: %w", lost))
 		if info := errorInfo(st); info.GetReason() != "SERVICE_UNAVAILABLE" || info.GetMetadata()["retry_after"] != "1" {
 			t.Errorf("%v answers %v", lost, st)
 		}
 	}
-	for _, ours := range []error{sqlError("42601"), sqlError("23505"), sqlError("57014"), errors.New("bug")} {
+	for _, ours := range []error{sqlError("42601"), sqlError("23505"), errors.New("bug")} {
 		if st := toStatus(fmt.Errorf("query: %w", ours)); errorInfo(st).GetReason() != "INTERNAL_ERROR" {
 			t.Errorf("%v answers %v", ours, st)
 		}

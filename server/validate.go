@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -50,8 +51,9 @@ func validate(service any, req any) error {
 }
 
 // unreadable finds what the JSON of a gateway could not have said and a caller
-// over gRPC can: NUL, which Postgres refuses in text, and numbers that an enum
-// does not have. Well-known types are left to who understands them.
+// over gRPC can: NUL, which Postgres refuses in text, numbers that an enum does
+// not have, and instants outside of the years 1 to 9999. Other well-known types
+// are left to who understands them.
 func unreadable(m protoreflect.Message, prefix string, out *affiliate.Violations) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		path := prefix + string(field.Name())
@@ -84,6 +86,9 @@ func unreadableValue(field protoreflect.FieldDescriptor, value protoreflect.Valu
 			out.Add(path, "is not a known value")
 		}
 	case protoreflect.MessageKind:
+		if at, ok := value.Message().Interface().(*timestamppb.Timestamp); ok && !at.IsValid() {
+			out.Add(path, "must be an RFC 3339 timestamp")
+		}
 		if field.Message().FullName().Parent() != "google.protobuf" {
 			unreadable(value.Message(), path+".", out)
 		}

@@ -19,8 +19,8 @@ func TestTheQueueSweepsByItself(t *testing.T) {
 	m := w.merchant(affiliate.ModeLive)
 	id := m.commission(m.somebody(), map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()})
 	workers := river.NewWorkers()
-	river.AddWorker(workers, commission.NewSweepWorker(w.store, slog.New(slog.DiscardHandler), w.now))
-	client, err := w.store.WorkerClient(&river.Config{
+	river.AddWorker(workers, commission.NewSweepWorker(w.Store, slog.New(slog.DiscardHandler), w.now))
+	client, err := w.Store.WorkerClient(&river.Config{
 		Queues:       map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
 		Workers:      workers,
 		PeriodicJobs: []*river.PeriodicJob{commission.SweepJob()},
@@ -41,7 +41,7 @@ func TestTheQueueSweepsByItself(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for deadline := time.Now().Add(30 * time.Second); w.count(`select count(*) from commissions where status = 'approved'`) == 0; {
+	for deadline := time.Now().Add(30 * time.Second); w.Count(`select count(*) from commissions where status = 'approved'`) == 0; {
 		if time.Now().After(deadline) {
 			t.Fatal("no sweep in 30 s")
 		}
@@ -50,7 +50,7 @@ func TestTheQueueSweepsByItself(t *testing.T) {
 	if path := w.path(id); path != "pending approved" {
 		t.Error(path)
 	}
-	if n := w.count(`select count(*) from river.river_job where kind = 'approve_due_commissions' and max_attempts <> 1`); n != 0 {
+	if n := w.Count(`select count(*) from river.river_job where kind = 'approve_due_commissions' and max_attempts <> 1`); n != 0 {
 		t.Error("the next sweep is the second attempt")
 	}
 }
@@ -62,11 +62,11 @@ func TestAFailingCommissionIsLoggedAndTheJobSucceeds(t *testing.T) {
 	due := map[string]any{"auto_approve_at": w.now()}
 	bad, good := m.commission(p, due), m.commission(p, due)
 	// Its next line of history is taken.
-	w.row("commission_history", map[string]any{
+	w.Insert("commission_history", map[string]any{
 		"workspace_id": m.scope.Workspace, "commission_id": bad, "seq": 2, "at": w.now(), "actor": "x", "to_status": "x", "amount_cents": 1,
 	})
 	var log bytes.Buffer
-	if err := commission.NewSweepWorker(w.store, slog.New(slog.NewTextHandler(&log, nil)), w.now).Work(t.Context(), nil); err != nil {
+	if err := commission.NewSweepWorker(w.Store, slog.New(slog.NewTextHandler(&log, nil)), w.now).Work(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if path := w.path(good); path != "pending approved" {
@@ -75,8 +75,8 @@ func TestAFailingCommissionIsLoggedAndTheJobSucceeds(t *testing.T) {
 	if out := log.String(); !strings.Contains(out, "failed=1") || !strings.Contains(out, bad.String()) || !strings.Contains(out, "approved=1") {
 		t.Error(out)
 	}
-	w.store.Close()
-	if err := commission.NewSweepWorker(w.store, slog.New(slog.DiscardHandler), w.now).Work(t.Context(), nil); err == nil {
+	w.Store.Close()
+	if err := commission.NewSweepWorker(w.Store, slog.New(slog.DiscardHandler), w.now).Work(t.Context(), nil); err == nil {
 		t.Error("a sweep without a database fails")
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func (m *merchant) list(t *testing.T, req *affiliatev1.ListCommissionsRequest) *affiliatev1.ListCommissionsResponse {
@@ -66,7 +67,7 @@ func stocked(t *testing.T) (*merchant, affiliate.ProgramID) {
 				columns["promo_code"] = fmt.Sprintf("summer%d", n)
 			}
 			id := owner.commission(partners[n%3], columns)
-			w.exec(`update commissions set external_transaction_id = $2 where id = $1`, id, fmt.Sprintf("INV-%02d", n))
+			w.Exec(`update commissions set external_transaction_id = $2 where id = $1`, id, fmt.Sprintf("INV-%02d", n))
 		}
 	}
 	return m, second
@@ -269,16 +270,16 @@ func TestOtherWorkspacesAndModes(t *testing.T) {
 		{"an unknown one", affiliate.NewID[affiliate.Program](w.now()).String(), affiliate.ReasonNotFound},
 	} {
 		_, err := w.service.ListProgramCommissions(mine.call(), &affiliatev1.ListProgramCommissionsRequest{ProgramId: c.program})
-		if reason := reasonOf(t, err); reason != c.want {
+		if reason := pgtest.ReasonOf(t, err); reason != c.want {
 			t.Errorf("list of %s programme: %q, want %q", c.name, reason, c.want)
 		}
 		_, err = w.service.ListCommissions(mine.call(), &affiliatev1.ListCommissionsRequest{ProgramId: &c.program})
-		if reason := reasonOf(t, err); reason != c.want {
+		if reason := pgtest.ReasonOf(t, err); reason != c.want {
 			t.Errorf("list narrowed to %s programme: %q, want %q", c.name, reason, c.want)
 		}
 	}
 	_, err := w.service.ListProgramCommissions(mine.call(), &affiliatev1.ListProgramCommissionsRequest{ProgramId: "alpha"})
-	if reason := reasonOf(t, err); reason != affiliate.ReasonNotFound {
+	if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonNotFound {
 		t.Errorf("list of a programme that is no id: %q", reason)
 	}
 
@@ -297,7 +298,7 @@ func TestOtherWorkspacesAndModes(t *testing.T) {
 		_, approve := w.service.ApproveCommission(mine.call(), &affiliatev1.ApproveCommissionRequest{ProgramId: c.program, CommissionId: c.id})
 		_, reject := w.service.RejectCommission(mine.call(), &affiliatev1.RejectCommissionRequest{ProgramId: c.program, CommissionId: c.id})
 		for call, err := range map[string]error{"get": get, "approve": approve, "reject": reject} {
-			if reason := reasonOf(t, err); reason != affiliate.ReasonNotFound {
+			if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonNotFound {
 				t.Errorf("%s of %s: %q", call, c.name, reason)
 			}
 		}
@@ -411,7 +412,7 @@ func TestCheckReportsDates(t *testing.T) {
 	}
 	m := w.merchant(affiliate.ModeLive)
 	_, err := w.service.ListCommissions(m.call(), bad)
-	if reason := reasonOf(t, err); reason != affiliate.ReasonValidation {
+	if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonValidation {
 		t.Errorf("without the interceptor: %q", reason)
 	}
 }

@@ -1,7 +1,6 @@
 package commission_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/commission"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func (m *merchant) approve(program affiliate.ProgramID, id affiliate.CommissionID) (*affiliatev1.Commission, error) {
@@ -25,7 +25,7 @@ func (m *merchant) reject(program affiliate.ProgramID, id affiliate.CommissionID
 
 func (m *merchant) sweep(t *testing.T) {
 	t.Helper()
-	if err := commission.NewSweepWorker(m.w.store, slog.New(slog.DiscardHandler), m.w.now).Work(t.Context(), nil); err != nil {
+	if err := commission.NewSweepWorker(m.w.Store, slog.New(slog.DiscardHandler), m.w.now).Work(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -64,10 +64,10 @@ func TestEveryMoveInEveryStatus(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %s hold=%v flagged=%v", move.name, c.status, c.hold != nil, c.flagged), func(t *testing.T) {
 				id := m.commission(p, map[string]any{"status": c.status, "hold_until": c.hold, "needs_review": c.flagged})
 				got, err := move.make(m.program, id)
-				if reason := reasonOf(t, err); reason != move.want {
+				if reason := pgtest.ReasonOf(t, err); reason != move.want {
 					t.Fatalf("%q, want %q", reason, move.want)
 				}
-				audited := w.count(`select count(*) from audit_log where resource_id = $1 and action = $2 and actor = $3 and mode = 'test'`,
+				audited := w.Count(`select count(*) from audit_log where resource_id = $1 and action = $2 and actor = $3 and mode = 'test'`,
 					id, "commission."+move.name, m.user.String())
 				if move.want != "" {
 					if path := w.path(id); path != c.status || audited != 0 {
@@ -97,27 +97,15 @@ func TestApproveOfAFlaggedCommissionClearsTheFlag(t *testing.T) {
 	if got.GetNeedsReview() || len(got.GetReviewReasons()) != 0 || got.GetApprovedBy() != m.user.String() || !got.GetApprovedAt().AsTime().Equal(w.now()) {
 		t.Errorf("answered %v", got)
 	}
-	var body []byte
-	if err := w.db.QueryRow(t.Context(), `select body from events where type = 'commission.approved'`).Scan(&body); err != nil {
-		t.Fatal(err)
-	}
-	var event struct {
-		Data struct {
-			Object   map[string]any
-			Previous map[string]any `json:"previous_attributes"`
-		}
-	}
-	if err := json.Unmarshal(body, &event); err != nil {
-		t.Fatal(err)
-	}
-	if o := event.Data.Object; o["status"] != "approved" || o["needs_review"] != false || o["version"] != 2.0 {
+	o, previous := w.LastEvent(affiliate.EventCommissionApproved)
+	if o["status"] != "approved" || o["needs_review"] != false || o["version"] != 2.0 {
 		t.Errorf("object %v", o)
 	}
-	if p := fmt.Sprint(event.Data.Previous); p != "map[needs_review:true review_reasons:[fx_rate_missing] status:pending]" {
+	if p := fmt.Sprint(previous); p != "map[needs_review:true review_reasons:[fx_rate_missing] status:pending]" {
 		t.Errorf("previous %v", p)
 	}
 	var before, after map[string]any
-	if err := w.db.QueryRow(t.Context(), `select before, after from audit_log where resource_id = $1`, id).Scan(&before, &after); err != nil {
+	if err := w.SQL.QueryRow(t.Context(), `select before, after from audit_log where resource_id = $1`, id).Scan(&before, &after); err != nil {
 		t.Fatal(err)
 	}
 	if before["needs_review"] != true || after["needs_review"] != false || before["status"] != "pending" || after["status"] != "approved" {
@@ -143,7 +131,7 @@ func TestRejectKeepsReasonAndCode(t *testing.T) {
 	if last := got.GetHistory()[1]; last.GetReason() != reason || last.GetActor() != m.user.String() || last.GetFrom() != affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING {
 		t.Errorf("history ends with %v", last)
 	}
-	if n := w.count(`select count(*) from audit_log where after ->> 'rejection_code' = 'self_referral' and after ->> 'rejection_reason' = $1`, reason); n != 1 {
+	if n := w.Count(`select count(*) from audit_log where after ->> 'rejection_code' = 'self_referral' and after ->> 'rejection_reason' = $1`, reason); n != 1 {
 		t.Error("the audit log does not say why")
 	}
 }
@@ -165,7 +153,7 @@ func TestHoldEndsToTheMillisecond(t *testing.T) {
 		t.Error("a millisecond before its end the hold is active")
 	}
 	_, err := m.approve(m.program, id)
-	if reason := reasonOf(t, err); reason != affiliate.ReasonCommissionHoldActive {
+	if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonCommissionHoldActive {
 		t.Errorf("a millisecond before: %q", reason)
 	}
 	m.sweep(t)
@@ -199,7 +187,7 @@ func race(t *testing.T, n int, calls ...func() error) []map[affiliate.Reason]int
 				err := call()
 				lock.Lock()
 				defer lock.Unlock()
-				outcomes[i][reasonOf(t, err)]++
+				outcomes[i][pgtest.ReasonOf(t, err)]++
 			})
 		}
 	}
@@ -233,7 +221,7 @@ func TestApprovesRacingRejectsLeaveALegalPath(t *testing.T) {
 		if path := w.path(id); path != want {
 			t.Errorf("%s, want %s", path, want)
 		}
-		if n := w.count(`select count(*) from audit_log where resource_id = $1`, id); n != approved+rejected {
+		if n := w.Count(`select count(*) from audit_log where resource_id = $1`, id); n != approved+rejected {
 			t.Errorf("%d audit lines for %d moves", n, approved+rejected)
 		}
 	}
@@ -260,7 +248,7 @@ func TestApproveRacingTheSweepIsOneMove(t *testing.T) {
 		if path := w.path(id); path != "pending approved" {
 			t.Fatal(path)
 		}
-		if n := w.count(`select count(*) from audit_log where resource_id = $1`, id); n != int(won.Load()) || n > 1 {
+		if n := w.Count(`select count(*) from audit_log where resource_id = $1`, id); n != int(won.Load()) || n > 1 {
 			t.Errorf("%d audit lines, %d people won", n, won.Load())
 		}
 		people += int(won.Load())
@@ -272,7 +260,7 @@ func TestSweepLeavesWhatNeedsAPerson(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
 	good, suspended := m.somebody(), m.somebody()
-	w.exec(`update participants set status = 'suspended' where id = $1`, suspended.participant)
+	w.Exec(`update participants set status = 'suspended' where id = $1`, suspended.participant)
 	due := func(p partner, column string, value any) affiliate.CommissionID {
 		columns := map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()}
 		if column != "" {
@@ -298,7 +286,7 @@ func TestSweepLeavesWhatNeedsAPerson(t *testing.T) {
 			t.Errorf("one %s: %s", what, path)
 		}
 	}
-	w.exec(`update participants set status = 'approved' where id = $1`, suspended.participant)
+	w.Exec(`update participants set status = 'approved' where id = $1`, suspended.participant)
 	m.sweep(t)
 	if path := w.path(left["of a suspended participant"]); path != "pending approved" {
 		t.Errorf("after the participant was reinstated: %s", path)

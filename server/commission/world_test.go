@@ -3,78 +3,38 @@ package commission_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/commission"
-	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // world is a database with the service on it. Rows of other aggregates are put
 // there directly.
 type world struct {
+	*pgtest.Fixture
 	t       *testing.T
-	store   *postgres.Store
 	service *commission.Service
-	db      *pgxpool.Pool
 	clock   atomic.Int64 // Unix milliseconds
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	url := pgtest.New(t)
 	w := &world{t: t}
 	w.clock.Store(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixMilli())
-	var err error
-	if w.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.store.Close)
-	if w.db, err = pgxpool.New(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.db.Close)
-	w.service = commission.New(w.store, w.now)
+	w.Fixture = pgtest.Open(t, w.now)
+	w.service = commission.New(w.Store, w.now)
 	return w
 }
 
 func (w *world) now() time.Time { return time.UnixMilli(w.clock.Load()).UTC() }
-
-func (w *world) row(table string, values map[string]any) {
-	w.t.Helper()
-	var columns, places []string
-	var args []any
-	for column, value := range values {
-		columns, args = append(columns, column), append(args, value)
-		places = append(places, fmt.Sprintf("$%d", len(args)))
-	}
-	w.exec("insert into "+table+" ("+strings.Join(columns, ", ")+") values ("+strings.Join(places, ", ")+")", args...)
-}
-
-func (w *world) exec(sql string, args ...any) {
-	w.t.Helper()
-	if _, err := w.db.Exec(w.t.Context(), sql, args...); err != nil {
-		w.t.Fatalf("%s: %v", sql, err)
-	}
-}
-
-func (w *world) count(sql string, args ...any) (n int) {
-	w.t.Helper()
-	if err := w.db.QueryRow(w.t.Context(), sql, args...).Scan(&n); err != nil {
-		w.t.Fatalf("%s: %v", sql, err)
-	}
-	return n
-}
 
 // merchant is a workspace in one mode, with one programme.
 type merchant struct {
@@ -86,8 +46,7 @@ type merchant struct {
 
 func (w *world) merchant(mode affiliate.Mode) *merchant {
 	w.t.Helper()
-	m := &merchant{w: w, scope: affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now()), Mode: mode}}
-	w.row("workspaces", map[string]any{"id": m.scope.Workspace, "name": "W", "currency": "EUR", "timezone": "UTC", "created_at": w.now(), "updated_at": w.now()})
+	m := &merchant{w: w, scope: affiliate.Scope{Workspace: w.NewWorkspace(), Mode: mode}}
 	m.user = affiliate.NewID[affiliate.User](w.now())
 	m.program = m.newProgram("Alpha")
 	return m
@@ -103,14 +62,7 @@ func (m *merchant) other() *merchant {
 
 func (m *merchant) newProgram(name string) affiliate.ProgramID {
 	m.w.t.Helper()
-	id, now := affiliate.NewID[affiliate.Program](m.w.now()), m.w.now()
-	m.w.row("programs", map[string]any{
-		"workspace_id": m.scope.Workspace, "id": id, "mode": m.scope.Mode, "name": name, "slug": id.String(), "status": "active",
-		"allowed_domains": []string{}, "currency": "EUR", "attribution_window_days": 30, "attribution_model": "last_click",
-		"link_param": "via", "auto_approve_partners": true, "is_public": true, "rules": "{}", "rules_version": 1,
-		"created_at": now, "updated_at": now,
-	})
-	return id
+	return m.w.NewProgram(m.scope, pgtest.Row{"name": name})
 }
 
 // as is a call of a member with that role.
@@ -130,16 +82,8 @@ type partner struct {
 
 func (m *merchant) partner(program affiliate.ProgramID, name, email string) partner {
 	m.w.t.Helper()
-	now := m.w.now()
-	p := partner{affiliate.NewID[affiliate.User](now), affiliate.NewID[affiliate.Participant](now), program}
-	m.w.row("users", map[string]any{"id": p.user, "kind": "partner", "email": email, "password_hash": "x", "name": name, "created_at": now})
-	m.w.row("participants", map[string]any{
-		"workspace_id": m.scope.Workspace, "id": p.participant, "program_id": program, "mode": m.scope.Mode, "partner_id": p.user,
-		"partner_name": name, "partner_email": email,
-		"status": "approved", "referral_code": p.participant.String(), "application_answers": "{}",
-		"applied_at": now, "created_at": now, "updated_at": now,
-	})
-	return p
+	p := m.w.NewParticipant(m.scope, program, m.w.NewPartner(name, pgtest.Row{"email": email}))
+	return partner{p.Partner, p.ID, program}
 }
 
 // somebody is a partner whose name does not matter.
@@ -157,19 +101,19 @@ func (m *merchant) commission(p partner, columns map[string]any) affiliate.Commi
 	if err != nil {
 		m.w.t.Fatal(err)
 	}
-	m.w.row("conversions", map[string]any{
+	m.w.Insert("conversions", pgtest.Row{
 		"workspace_id": m.scope.Workspace, "id": conversion, "mode": m.scope.Mode, "external_transaction_id": conversion.String(),
 		"event_type": "purchase", "amount_cents": 1000, "currency": "EUR", "tax_cents": 0, "shipping_cents": 0, "fee_cents": 0,
 		"discount_cents": 0, "occurred_at": now, "created_at": now, "source": "api", "status": "recorded", "attributed": true,
 		"reason_code": "CLICK_MATCHED", "decision_id": decision, "product_ids": []string{}, "is_recurring": false,
 		"fraud_score": 0, "fraud_signals": "[]", "version": 1,
 	})
-	m.w.row("attribution_decisions", map[string]any{
+	m.w.Insert("attribution_decisions", pgtest.Row{
 		"workspace_id": m.scope.Workspace, "id": decision, "conversion_id": conversion, "mode": m.scope.Mode, "attributed": true,
 		"method": "click", "reason_code": "CLICK_MATCHED", "explanation": "A click.", "engine_version": "1", "trace": "{}",
 		"clicked_at": now, "decided_at": now,
 	})
-	row := map[string]any{
+	row := pgtest.Row{
 		"workspace_id": m.scope.Workspace, "id": id, "mode": m.scope.Mode, "program_id": p.program, "participant_id": p.participant,
 		"partner_id": p.user, "conversion_id": conversion, "decision_id": decision, "external_transaction_id": conversion.String(),
 		"status": "pending", "commission_type": "percentage", "event_type": "purchase", "rate_bps": 2000, "amount_cents": 200,
@@ -180,8 +124,8 @@ func (m *merchant) commission(p partner, columns map[string]any) affiliate.Commi
 	for column, value := range columns {
 		row[column] = value
 	}
-	m.w.row("commissions", row)
-	m.w.row("commission_history", map[string]any{
+	m.w.Insert("commissions", row)
+	m.w.Insert("commission_history", pgtest.Row{
 		"workspace_id": m.scope.Workspace, "commission_id": id, "seq": 1, "at": now, "actor": "system",
 		"to_status": row["status"], "amount_cents": row["amount_cents"],
 	})
@@ -197,7 +141,7 @@ func (w *world) path(id affiliate.CommissionID) string {
 		From *string
 		To   string
 	}
-	rows, _ := w.db.Query(w.t.Context(), `select seq, from_status as "from", to_status as "to" from commission_history where commission_id = $1 order by seq`, id)
+	rows, _ := w.SQL.Query(w.t.Context(), `select seq, from_status as "from", to_status as "to" from commission_history where commission_id = $1 order by seq`, id)
 	lines, err := pgx.CollectRows(rows, pgx.RowToStructByName[line])
 	if err != nil {
 		w.t.Fatal(err)
@@ -209,27 +153,14 @@ func (w *world) path(id affiliate.CommissionID) string {
 		}
 		path = append(path, l.To)
 	}
-	events := w.count(`select count(*) from events where convert_from(body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text`, id.String())
-	jobs := w.count(`select count(*) from river.river_job j join events e on j.args -> 'events' ? e.id::text
+	events := w.Count(`select count(*) from events where convert_from(body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text`, id.String())
+	jobs := w.Count(`select count(*) from river.river_job j join events e on j.args -> 'events' ? e.id::text
 		where convert_from(e.body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text`, id.String())
 	if events != len(lines)-1 || jobs != events {
 		w.t.Errorf("%d moves, %d events, %d jobs", len(lines)-1, events, jobs)
 	}
-	if n := w.count(`select count(*) from commissions where id = $1 and status = $2 and version = $3`, id, path[len(path)-1], len(lines)); n != 1 {
+	if n := w.Count(`select count(*) from commissions where id = $1 and status = $2 and version = $3`, id, path[len(path)-1], len(lines)); n != 1 {
 		w.t.Errorf("the row is not where its history ends: %v", path)
 	}
 	return strings.Join(path, " ")
-}
-
-// reasonOf is what a call was refused with, empty when it was not.
-func reasonOf(t *testing.T, err error) affiliate.Reason {
-	t.Helper()
-	var refusal *affiliate.Error
-	if err != nil && !errors.As(err, &refusal) {
-		t.Fatalf("an accident: %v", err)
-	}
-	if refusal == nil {
-		return ""
-	}
-	return refusal.Reason
 }

@@ -114,7 +114,7 @@ func TestRenewalFollowsTheBindingPastTheWindow(t *testing.T) {
 		t.Errorf("%v", a)
 	}
 	for _, scope := range []affiliate.Scope{
-		{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}, {Workspace: w.newWorkspace(), Mode: affiliate.ModeTest},
+		{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}, {Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest},
 	} {
 		if r, err := w.service.ReportConversion(as(scope), code("order-4")); err != nil || r.GetAttributed() {
 			t.Errorf("%v: %v, %v", scope, r, err)
@@ -134,7 +134,7 @@ func TestModelRanksTheBindingAgainstALaterClick(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tc.model, " after ", tc.later), func(t *testing.T) {
 			w := newWorld(t)
-			w.exec(`update programs set attribution_model = $1`, tc.model)
+			w.Exec(`update programs set attribution_model = $1`, tc.model)
 			other, _ := w.newParticipant(w.scope, w.program)
 			w.mustReport(buy("order-1", "ann", w.clickOf(w.participant).ID))
 			w.offset.Store(int64(tc.later))
@@ -150,7 +150,7 @@ func TestModelRanksTheBindingAgainstALaterClick(t *testing.T) {
 
 func TestParallelRenewalsAreNumberedOnce(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`update programs set rules = rules || '{"recurring":{"max_payments":12}}'`)
+	w.Exec(`update programs set rules = rules || '{"recurring":{"max_payments":12}}'`)
 	click := w.clickOf(w.participant)
 	const renewals = 30
 	var wg sync.WaitGroup
@@ -164,7 +164,7 @@ func TestParallelRenewalsAreNumberedOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	rows, _ := w.sql.Query(t.Context(), `select recurring_index from conversions order by recurring_index`)
+	rows, _ := w.SQL.Query(t.Context(), `select recurring_index from conversions order by recurring_index`)
 	got, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	want := make([]int, renewals)
 	for i := range want {
@@ -182,7 +182,7 @@ func TestParallelRenewalsAreNumberedOnce(t *testing.T) {
 
 func TestPaymentsEarnForSomeMonthsOnly(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`update programs set rules = rules || '{"recurring":{"max_months":1},"later_rate_bps":1000}', attribution_window_days = 365`)
+	w.Exec(`update programs set rules = rules || '{"recurring":{"max_months":1},"later_rate_bps":1000}', attribution_window_days = 365`)
 	at := func(external string, day int) *affiliatev1.ReportConversionResponse {
 		req := buy(external, "ann", w.clickOf(w.participant).ID)
 		req.OccurredAt = timestamppb.New(w.now().Add(time.Duration(day) * 24 * time.Hour))
@@ -229,8 +229,8 @@ func TestLateClickBindsAndCounts(t *testing.T) {
 	w.wantCount(1, `customers where participant_id is null`)
 
 	// The code can be used by now.
-	w.exec(`update promo_codes set active = true, max_redemptions = 1`)
-	w.exec(`update programs set rules = rules || '{"products":[{"product_id":"a","rate_bps":5000}]}'`)
+	w.Exec(`update promo_codes set active = true, max_redemptions = 1`)
+	w.Exec(`update programs set rules = rules || '{"products":[{"product_id":"a","rate_bps":5000}]}'`)
 	w.store1(click)
 	for range 2 {
 		if err := w.service.AttributeAwaited(context.Background(), affiliate.AttributeAwaited{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {

@@ -64,7 +64,7 @@ func TestTailThatDoesNotHelpMakesTheClickAwaited(t *testing.T) {
 			w.tail.clicks = []affiliate.Click{{ID: c.ID, ReceivedAt: c.ReceivedAt}}
 		},
 		"another workspace": func(w *world, c affiliate.Click) {
-			c.Scope.Workspace = w.newWorkspace()
+			c.Scope.Workspace = w.NewWorkspace()
 			w.tail.clicks = []affiliate.Click{c}
 		},
 	} {
@@ -139,7 +139,7 @@ func TestLateClickIsAttributedOnceUnderParallelJobsAndSweeps(t *testing.T) {
 	w.wantCount(3*conversions, `events`)
 	w.wantCount(2*conversions, `river.river_job where kind = 'dispatch_events'`)
 
-	types, objects := w.events()
+	types, objects := w.Events()
 	first := slices.Index(types, "conversion.reattributed")
 	if types[first+1] != "commission.created" || objects[first]["attributed"] != true || objects[first]["version"] != 2.0 {
 		t.Errorf("events: %v %v", types, objects[first])
@@ -170,16 +170,16 @@ func TestLateClickThatDoesNotEarn(t *testing.T) {
 		events     int
 	}{
 		"programme paused meanwhile": {
-			func(w *world) { w.exec(`update programs set status = 'paused'`) }, "PROGRAM_INACTIVE", false, 2, 1,
+			func(w *world) { w.Exec(`update programs set status = 'paused'`) }, "PROGRAM_INACTIVE", false, 2, 1,
 		},
 		"participant suspended meanwhile": {
-			func(w *world) { w.exec(`update participants set status = 'suspended'`) }, "PARTICIPANT_NOT_APPROVED", true, 2, 2,
+			func(w *world) { w.Exec(`update participants set status = 'suspended'`) }, "PARTICIPANT_NOT_APPROVED", true, 2, 2,
 		},
 		"click of the other mode": {
 			func(w *world) {
-				w.exec(`update clicks set mode = 'live'`)
-				w.exec(`update programs set mode = 'live'`)
-				w.exec(`update participants set mode = 'live'`)
+				w.Exec(`update clicks set mode = 'live'`)
+				w.Exec(`update programs set mode = 'live'`)
+				w.Exec(`update participants set mode = 'live'`)
 			}, "CLICK_UNKNOWN", false, 1, 1,
 		},
 	} {
@@ -210,14 +210,14 @@ func TestConversionThatFailsHoldsUpNoOther(t *testing.T) {
 	w.store1(click)
 	w.lateConversion("order-3")
 	w.mustReport(purchase("order-4", w.clickAt(w.now().Add(-time.Hour)).ID))
-	w.exec(`update awaited_clicks set expires_at = created_at where conversion_id = (select id from conversions where external_transaction_id = 'order-4')`)
-	w.exec(`alter table commissions add constraint poison check (external_transaction_id <> 'poison')`)
+	w.Exec(`update awaited_clicks set expires_at = created_at where conversion_id = (select id from conversions where external_transaction_id = 'order-4')`)
+	w.Exec(`alter table commissions add constraint poison check (external_transaction_id <> 'poison')`)
 	if _, err := w.service.SweepAwaited(t.Context(), affiliate.AttributeAwaited{}); err == nil {
 		t.Error("the failure is not told")
 	}
 	w.wantCount(3, `commissions`)
 	w.wantCount(1, `awaited_clicks`)
-	w.exec(`alter table commissions drop constraint poison`)
+	w.Exec(`alter table commissions drop constraint poison`)
 	if _, err := w.service.SweepAwaited(t.Context(), affiliate.AttributeAwaited{}); err != nil {
 		t.Error(err)
 	}

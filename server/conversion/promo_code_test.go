@@ -20,13 +20,13 @@ import (
 func (w *world) code(scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, code, change string) affiliate.PromoCodeID {
 	w.Helper()
 	id := affiliate.NewID[affiliate.PromoCode](w.now())
-	w.exec(`
+	w.Exec(`
 		insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value,
 			active, sync_to_processor, sync_status, created_at, updated_at)
 		values ($1, $2, $3, $4, $5, $6, 'percentage', 1000, true, false, 'none', $7, $7)`,
 		scope.Workspace, id, program, participant, scope.Mode, code, w.now())
 	if change != "" {
-		w.exec(`update promo_codes set `+change+` where id = $1`, id)
+		w.Exec(`update promo_codes set `+change+` where id = $1`, id)
 	}
 	return id
 }
@@ -46,7 +46,7 @@ func withCode(external, code string) *affiliatev1.ReportConversionRequest {
 func (w *world) trace(decision string) (trace affiliate.Trace) {
 	w.Helper()
 	var stored []byte
-	if err := w.sql.QueryRow(context.Background(), `select trace from attribution_decisions where id = $1`, decision).Scan(&stored); err != nil {
+	if err := w.SQL.QueryRow(context.Background(), `select trace from attribution_decisions where id = $1`, decision).Scan(&stored); err != nil {
 		w.Fatal(err)
 	}
 	if err := json.Unmarshal(stored, &trace); err != nil {
@@ -66,7 +66,7 @@ func TestProgrammeSaysWhichSignalComesFirst(t *testing.T) {
 		{"click_first", "CLICK_MATCHED", "click", w.participant},
 		{"promo_code_first", "PROMO_CODE_MATCHED", "promo_code", other},
 	} {
-		w.exec(`update programs set signal_precedence = $1`, tc.precedence)
+		w.Exec(`update programs set signal_precedence = $1`, tc.precedence)
 		click := w.store1(w.click())
 		req := purchase(tc.precedence, click.ID)
 		req.PromoCode = ptr("SPRING10")
@@ -92,7 +92,7 @@ func TestProgrammeSaysWhichSignalComesFirst(t *testing.T) {
 
 func TestCodesThatCannotBeUsed(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`update programs set signal_precedence = 'promo_code_first'`)
+	w.Exec(`update programs set signal_precedence = 'promo_code_first'`)
 	yesterday := w.now().Add(-24 * time.Hour)
 	w.code(w.scope, w.program, w.participant, "expired", fmt.Sprintf(`expires_at = '%s'`, yesterday.Format(time.RFC3339)))
 	w.code(w.scope, w.program, w.participant, "inactive", `active = false`)
@@ -224,7 +224,7 @@ func TestCodeOfTheOtherModeIsRefused(t *testing.T) {
 		t.Errorf("%v, %v", r, err)
 	}
 
-	stranger := affiliate.Scope{Workspace: w.newWorkspace(), Mode: w.scope.Mode}
+	stranger := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}
 	if r, err := w.service.ReportConversion(as(stranger), withCode("order-4", "both")); err != nil || r.GetAttribution().GetReasonCode() != "PROMO_CODE_UNKNOWN" {
 		t.Errorf("%v, %v", r, err)
 	}

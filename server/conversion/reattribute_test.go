@@ -47,7 +47,7 @@ func TestReattributionMovesEverything(t *testing.T) {
 	w.mustReport(buy("order-0", "ann", w.clickOf(w.participant).ID))
 	click := w.clickOf(w.participant)
 	before := w.mustReport(buy("order-1", "ann", click.ID))
-	w.exec(`update programs set rules = rules || '{"rate_bps":1000}', rules_version = 5`)
+	w.Exec(`update programs set rules = rules || '{"rate_bps":1000}', rules_version = 5`)
 
 	r := w.mustReattribute(before.GetId(), other)
 	a := r.GetAttribution()
@@ -84,7 +84,7 @@ func TestReattributionMovesEverything(t *testing.T) {
 	w.wantStats(other, "EUR", stats{conversions: 1, revenue: 10_000, commission: 1_000})
 	w.wantCount(1, `(select link_id from stats_deltas where link_id is not null group by link_id having sum(conversions) = 1) x`)
 
-	types, objects := w.events()
+	types, objects := w.Events()
 	if want := []string{"conversion.reattributed", "commission.rejected", "commission.created"}; !slices.Equal(types[4:], want) {
 		t.Fatalf("events: %v", types[4:])
 	}
@@ -104,7 +104,7 @@ func TestReattributionMovesEverything(t *testing.T) {
 func TestReattributionToAnotherProgrammeTakesThePaymentAlong(t *testing.T) {
 	w := newWorld(t)
 	program := w.newProgram(w.scope)
-	w.exec(`update programs set attribution_window_days = 7 where id = $1`, program)
+	w.Exec(`update programs set attribution_window_days = 7 where id = $1`, program)
 	other, _ := w.newParticipant(w.scope, program)
 	first := w.mustReport(buy("order-1", "ann", w.clickOf(w.participant).ID))
 	w.mustReport(buy("order-2", "ann", w.clickOf(w.participant).ID))
@@ -126,7 +126,7 @@ func TestReattributionToAnotherProgrammeTakesThePaymentAlong(t *testing.T) {
 
 func (w *world) id(sql string, args ...any) (id string) {
 	w.Helper()
-	if err := w.sql.QueryRow(context.Background(), sql, args...).Scan(&id); err != nil {
+	if err := w.SQL.QueryRow(context.Background(), sql, args...).Scan(&id); err != nil {
 		w.Fatal(err)
 	}
 	return id
@@ -161,14 +161,14 @@ func TestReattributionIsRefused(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.newParticipant(w.scope, w.program)
 	erased, _ := w.newParticipant(w.scope, w.program)
-	w.exec(`update participants set erased_at = now() where id = $1`, erased)
+	w.Exec(`update participants set erased_at = now() where id = $1`, erased)
 	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
 	ofLive, _ := w.newParticipant(live, w.newProgram(live))
-	stranger := affiliate.Scope{Workspace: w.newWorkspace(), Mode: affiliate.ModeTest}
+	stranger := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest}
 	ofStranger, _ := w.newParticipant(stranger, w.newProgram(stranger))
 	r := w.mustReport(buy("order-1", "ann", w.clickOf(w.participant).ID))
 	paid := w.mustReport(buy("order-2", "ann", w.clickOf(w.participant).ID))
-	w.exec(`update commissions set status = 'paid' where id = $1`, paid.GetCommission().GetId())
+	w.Exec(`update commissions set status = 'paid' where id = $1`, paid.GetCommission().GetId())
 	rows := func() (counts []int) {
 		for _, table := range []string{"attribution_decisions", "commissions", "commission_history", "events", "audit_log", "stats_deltas", "customers", "conversions where version = 1"} {
 			counts = append(counts, w.count(table))
@@ -213,8 +213,8 @@ func TestReattributionIsRefused(t *testing.T) {
 func TestReattributionToOneWhoDoesNotEarn(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.newParticipant(w.scope, w.program)
-	w.exec(`update participants set status = 'suspended' where id = $1`, other)
-	w.exec(`update programs set rules = jsonb_set(rules, '{hold_period_days}', '0')`)
+	w.Exec(`update participants set status = 'suspended' where id = $1`, other)
+	w.Exec(`update programs set rules = jsonb_set(rules, '{hold_period_days}', '0')`)
 	before := w.mustReport(purchase("order-1", w.clickOf(w.participant).ID))
 	if before.GetCommission().GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED {
 		t.Fatalf("%v", before)
@@ -340,7 +340,7 @@ func TestReattributionAgainstALateClick(t *testing.T) {
 	w.wantCount(0, `commissions where status <> 'rejected' and participant_id <> $1`, other)
 	w.wantStats(w.participant, "EUR", stats{})
 	w.wantStats(other, "EUR", stats{conversions: conversions, revenue: 10_000 * conversions, commission: 3_000 * conversions})
-	rows, _ := w.sql.Query(t.Context(), `select count(*) from attribution_decisions group by conversion_id`)
+	rows, _ := w.SQL.Query(t.Context(), `select count(*) from attribution_decisions group by conversion_id`)
 	counts, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	if err != nil || len(counts) != conversions || slices.Min(counts) < 2 || slices.Max(counts) > 3 {
 		t.Errorf("%v, %v", counts, err)

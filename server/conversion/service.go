@@ -15,7 +15,7 @@
 // that arrives up to a day later is attributed exactly once. Conversions that
 // name one customer or one promo code are decided one after the other, so that a
 // code is never redeemed too often, the first attributed event alone binds, and
-// no two payments have one number.
+// payments count from 1 without a gap, until a person moves one of them.
 //
 // It does not promise that a report whose answer was lost has not been recorded:
 // the client repeats it, and 201 and 409 are both right then. Facts about the

@@ -45,7 +45,7 @@ func TestPurchaseAfterItsClickEarns(t *testing.T) {
 	w.wantCount(0, `awaited_clicks`)
 	w.wantCount(1, `river.river_job where kind = 'dispatch_events'`)
 
-	types, objects := w.events()
+	types, objects := w.Events()
 	if !slices.Equal(types, []string{"conversion.created", "commission.created"}) {
 		t.Fatalf("events: %v", types)
 	}
@@ -58,7 +58,7 @@ func TestPurchaseAfterItsClickEarns(t *testing.T) {
 
 	var trace affiliate.Trace
 	var stored []byte
-	if err := w.sql.QueryRow(t.Context(), `select trace from attribution_decisions`).Scan(&stored); err != nil {
+	if err := w.SQL.QueryRow(t.Context(), `select trace from attribution_decisions`).Scan(&stored); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(stored, &trace); err != nil {
@@ -74,7 +74,7 @@ func TestReportGivesEveryReason(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now()
 	foreign := w.click()
-	foreign.Scope.Workspace = w.newWorkspace()
+	foreign.Scope.Workspace = w.NewWorkspace()
 	foreign.Program = w.newProgram(foreign.Scope)
 	foreign.Participant, _ = w.newParticipant(foreign.Scope, foreign.Program)
 
@@ -83,7 +83,7 @@ func TestReportGivesEveryReason(t *testing.T) {
 			c := w.click()
 			c.Program = w.newProgram(w.scope)
 			c.Participant, _ = w.newParticipant(w.scope, c.Program)
-			w.exec(`update programs set status = $2 where id = $1`, c.Program, status)
+			w.Exec(`update programs set status = $2 where id = $1`, c.Program, status)
 			return c
 		}
 	}
@@ -91,7 +91,7 @@ func TestReportGivesEveryReason(t *testing.T) {
 		return func() affiliate.Click {
 			c := w.click()
 			c.Participant, _ = w.newParticipant(w.scope, w.newProgram(w.scope))
-			w.exec(`update participants set program_id = $2, `+change+` where id = $1`, c.Participant, c.Program)
+			w.Exec(`update participants set program_id = $2, `+change+` where id = $1`, c.Participant, c.Program)
 			return c
 		}
 	}
@@ -237,7 +237,7 @@ func TestCommissionKeepsTheRulesThatMadeIt(t *testing.T) {
 	w := newWorld(t)
 	click := w.store1(w.click())
 	first := w.mustReport(purchase("order-1", click.ID)).GetCommission()
-	w.exec(`update programs set rules_version = 5, rules = '{"commission_type":"flat","flat_amount_cents":700,"hold_period_days":0,"auto_approval":true,"net_basis":"gross"}'`)
+	w.Exec(`update programs set rules_version = 5, rules = '{"commission_type":"flat","flat_amount_cents":700,"hold_period_days":0,"auto_approval":true,"net_basis":"gross"}'`)
 	second := w.mustReport(purchase("order-2", click.ID)).GetCommission()
 
 	if second.GetAmountCents() != 700 || second.GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED || second.GetHoldUntil() != nil {
@@ -246,7 +246,7 @@ func TestCommissionKeepsTheRulesThatMadeIt(t *testing.T) {
 	w.wantCount(1, `commissions where id = $1 and amount_cents = 3000 and rate_bps = 3000 and (rule_snapshot->>'version')::int = 4 and rule_snapshot->'rules'->>'rate_bps' = '3000'`, first.GetId())
 	w.wantCount(1, `commissions where id = $1 and status = 'approved' and approved_by = 'system' and flat_amount_cents = 700 and (rule_snapshot->>'version')::int = 5`, second.GetId())
 	w.wantCount(1, `attribution_decisions where conversion_id = (select conversion_id from commissions where id = $1) and trace->'calculation'->>'rate_bps' = '3000'`, first.GetId())
-	types, _ := w.events()
+	types, _ := w.Events()
 	if want := []string{"conversion.created", "commission.created", "conversion.created", "commission.created", "commission.approved"}; !slices.Equal(types, want) {
 		t.Errorf("events: %v", types)
 	}
@@ -254,7 +254,7 @@ func TestCommissionKeepsTheRulesThatMadeIt(t *testing.T) {
 
 func TestForeignCurrencyIsFlaggedAndNotConverted(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`update programs set rules = jsonb_set(rules, '{hold_period_days}', '0')`)
+	w.Exec(`update programs set rules = jsonb_set(rules, '{hold_period_days}', '0')`)
 	click := w.store1(w.click())
 	req := purchase("order-1", click.ID)
 	req.Currency = ptr("usd")
@@ -294,7 +294,7 @@ func TestBuyersAreKeptAsHashesOnly(t *testing.T) {
 	w.wantCount(2, `commissions where customer_ref = (select distinct customer_ref from conversions)`)
 
 	var everything string
-	if err := w.sql.QueryRow(t.Context(), `
+	if err := w.SQL.QueryRow(t.Context(), `
 		select string_agg(x, ' ') from (
 			select c::text as x from conversions c union all select d::text from attribution_decisions d
 			union all select m::text from commissions m union all select convert_from(body, 'utf8') from events) as rows`).Scan(&everything); err != nil {

@@ -13,7 +13,7 @@ type stats struct{ conversions, signups, revenue, commission int64 }
 
 func (w *world) stats(participant affiliate.ParticipantID, currency string) (s stats) {
 	w.Helper()
-	err := w.sql.QueryRow(context.Background(), `
+	err := w.SQL.QueryRow(context.Background(), `
 		select coalesce(sum(conversions), 0)::bigint, coalesce(sum(signups), 0)::bigint,
 			coalesce(sum(revenue_cents), 0)::bigint, coalesce(sum(commission_cents), 0)::bigint
 		from stats_deltas d join participants t on t.workspace_id = d.workspace_id and t.mode = d.mode and t.program_id = d.program_id and t.id = d.participant_id
@@ -34,7 +34,7 @@ func (w *world) wantStats(participant affiliate.ParticipantID, currency string, 
 
 func TestCountsAreExact(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`update programs set rules = '{"commission_type":"flat","flat_amount_cents":500,"hold_period_days":30,"auto_approval":true,"net_basis":"gross",
+	w.Exec(`update programs set rules = '{"commission_type":"flat","flat_amount_cents":500,"hold_period_days":30,"auto_approval":true,"net_basis":"gross",
 		"events":[{"event_type":"purchase"},{"event_type":"signup"}]}'`)
 	click := w.clickOf(w.participant)
 	w.mustReport(purchase("order-1", click.ID))
@@ -59,7 +59,7 @@ func TestCountsAreExact(t *testing.T) {
 
 	// A reject takes the commission back, and nothing else.
 	var id, program affiliate.ID[affiliate.Commission]
-	if err := w.sql.QueryRow(t.Context(), `select id, program_id from commissions where external_transaction_id = 'order-1'`).Scan(&id, &program); err != nil {
+	if err := w.SQL.QueryRow(t.Context(), `select id, program_id from commissions where external_transaction_id = 'order-1'`).Scan(&id, &program); err != nil {
 		t.Fatal(err)
 	}
 	user := affiliate.NewID[affiliate.User](w.now())
@@ -76,7 +76,7 @@ func TestCountsAreExact(t *testing.T) {
 // already or not; its own rate and its group's come from the participant.
 func TestRateFollowsWhatTheParticipantIs(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":2,"rate_bps":4000}]}'`)
+	w.Exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":2,"rate_bps":4000}]}'`)
 	click := w.clickOf(w.participant)
 	earned := func(external string) int64 {
 		return w.mustReport(purchase(external, click.ID)).GetCommission().GetAmountCents()
@@ -86,15 +86,15 @@ func TestRateFollowsWhatTheParticipantIs(t *testing.T) {
 			t.Errorf("conversion %d earns %d, want %d", i+1, got, want)
 		}
 	}
-	w.exec(`delete from stats_deltas`)
+	w.Exec(`delete from stats_deltas`)
 	if got := earned("sums without deltas"); got != 3_000 {
 		t.Errorf("%d", got)
 	}
-	w.exec(`update participant_totals set conversions = 1 where participant_id = $1`, w.participant)
+	w.Exec(`update participant_totals set conversions = 1 where participant_id = $1`, w.participant)
 	if got := earned("a sum and a delta"); got != 4_000 {
 		t.Errorf("%d", got)
 	}
-	w.exec(`update programs set rules = rules || '{"tiers":[{"min_revenue_cents":30000,"rate_bps":6000}]}'`)
+	w.Exec(`update programs set rules = rules || '{"tiers":[{"min_revenue_cents":30000,"rate_bps":6000}]}'`)
 	usd := purchase("another currency counts nothing", click.ID)
 	usd.Currency = ptr("usd")
 	w.mustReport(usd)
@@ -106,13 +106,13 @@ func TestRateFollowsWhatTheParticipantIs(t *testing.T) {
 	}
 
 	group := affiliate.NewID[affiliate.Group](w.now())
-	w.exec(`insert into groups (workspace_id, id, program_id, name, rate_bps, created_at, updated_at) values ($1, $2, $3, 'Gold', 4500, $4, $4)`,
+	w.Exec(`insert into groups (workspace_id, id, program_id, name, rate_bps, created_at, updated_at) values ($1, $2, $3, 'Gold', 4500, $4, $4)`,
 		w.scope.Workspace, group, w.program, w.now())
-	w.exec(`update participants set group_id = $1`, group)
+	w.Exec(`update participants set group_id = $1`, group)
 	if got := earned("group"); got != 4_500 {
 		t.Errorf("%d", got)
 	}
-	w.exec(`update participants set override_flat_amount_cents = 777`)
+	w.Exec(`update participants set override_flat_amount_cents = 777`)
 	if got := earned("override"); got != 777 {
 		t.Errorf("%d", got)
 	}

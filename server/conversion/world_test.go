@@ -2,15 +2,11 @@ package conversion_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -24,8 +20,8 @@ import (
 // and the service over a real database.
 type world struct {
 	*testing.T
+	*pgtest.Fixture
 	store       *countingStore
-	sql         *pgxpool.Pool // as the owner
 	service     *conversion.Service
 	tail        *tail
 	scope       affiliate.Scope
@@ -37,22 +33,13 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	url := pgtest.New(t)
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: url, MaxConns: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	sql, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(sql.Close)
-	w := &world{T: t, store: &countingStore{Store: store}, sql: sql, tail: &tail{}}
+	w := &world{T: t, tail: &tail{}}
+	w.Fixture = pgtest.Open(t, w.now)
+	w.store = &countingStore{Store: w.Store}
 	w.service = conversion.New(conversion.Config{
 		Store: w.store, Tail: w.tail, HashKey: []byte("key of the tests"), Now: w.now, Log: slog.New(slog.DiscardHandler),
 	})
-	w.scope = affiliate.Scope{Workspace: w.newWorkspace(), Mode: affiliate.ModeTest}
+	w.scope = affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest}
 	w.program = w.newProgram(w.scope)
 	w.participant, w.partner = w.newParticipant(w.scope, w.program)
 	return w
@@ -60,43 +47,18 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.offset.Load())) }
 
-func (w *world) exec(sql string, args ...any) {
-	w.Helper()
-	if _, err := w.sql.Exec(context.Background(), sql, args...); err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *world) newWorkspace() affiliate.WorkspaceID {
-	id := affiliate.NewID[affiliate.Workspace](w.now())
-	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Shop', 'EUR', 'UTC', $2, $2)`, id, w.now())
-	return id
-}
-
 func (w *world) newProgram(scope affiliate.Scope) affiliate.ProgramID {
-	id := affiliate.NewID[affiliate.Program](w.now())
-	w.exec(`
-		insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
-			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
-		values ($1, $2::uuid, $3, 'Spring', $2::text, 'active', '{}', 'EUR', 30, 'last_click', 'via', false, true,
-			'{"commission_type":"percentage","rate_bps":3000,"hold_period_days":30,"auto_approval":true,"net_basis":"gross"}', 4, $4, $4)`,
-		scope.Workspace, id, scope.Mode, w.now())
-	return id
+	w.Helper()
+	return w.NewProgram(scope, pgtest.Row{
+		"rules":         `{"commission_type":"percentage","rate_bps":3000,"hold_period_days":30,"auto_approval":true,"net_basis":"gross"}`,
+		"rules_version": 4,
+	})
 }
 
 func (w *world) newParticipant(scope affiliate.Scope, program affiliate.ProgramID) (affiliate.ParticipantID, affiliate.UserID) {
-	id, user := affiliate.NewID[affiliate.Participant](w.now()), affiliate.NewID[affiliate.User](w.now())
-	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1::uuid, 'partner', $1::text, '', 'Pat', $2)`, user, w.now())
-	w.exec(`
-		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
-		values ($1, $2::uuid, $3, $4, $5::uuid, 'Pat', $5::text, 'approved', $2::text, '{}', $6, $6, $6)`,
-		scope.Workspace, id, program, scope.Mode, user, w.now())
-	w.exec(`insert into participant_totals (workspace_id, participant_id, program_id) values ($1, $2, $3)`, scope.Workspace, id, program)
-	w.exec(`
-		insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, is_default, created_at, updated_at)
-		values ($1, $2, $3, $4::uuid, $5, $4::text, $6, true, $7, $7)`,
-		scope.Workspace, affiliate.NewID[affiliate.Link](w.now()), program, id, scope.Mode, affiliate.NewShortKey(), w.now())
-	return id, user
+	w.Helper()
+	p := w.NewParticipant(scope, program, w.NewPartner("Pat"))
+	return p.ID, p.Partner
 }
 
 // click is one of the world's participant, received now, not stored anywhere.
@@ -115,7 +77,7 @@ func (w *world) clickAt(receivedAt time.Time) affiliate.Click {
 
 func (w *world) store1(c affiliate.Click) affiliate.Click {
 	w.Helper()
-	w.exec(`
+	w.Exec(`
 		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'unknown', false)`,
 		c.Scope.Workspace, c.ID, c.ClickedAt, c.Scope.Mode, c.Program, c.Participant, c.ReferralCode, c.ReceivedAt, c.ExpiresAt, w.now())
@@ -150,12 +112,9 @@ func purchase(external string, click affiliate.ClickID) *affiliatev1.ReportConve
 	}
 }
 
-func (w *world) count(sql string, args ...any) (n int) {
+func (w *world) count(sql string, args ...any) int {
 	w.Helper()
-	if err := w.sql.QueryRow(context.Background(), `select count(*) from `+sql, args...).Scan(&n); err != nil {
-		w.Fatal(err)
-	}
-	return n
+	return w.Count(`select count(*) from `+sql, args...)
 }
 
 func (w *world) wantCount(want int, sql string, args ...any) {
@@ -163,32 +122,6 @@ func (w *world) wantCount(want int, sql string, args ...any) {
 	if got := w.count(sql, args...); got != want {
 		w.Errorf("%d × %s, want %d", got, sql, want)
 	}
-}
-
-// events are the types and objects of all events, in the order of publication.
-func (w *world) events() (types []string, objects []map[string]any) {
-	w.Helper()
-	rows, err := w.sql.Query(context.Background(), `select type, body from events order by created_at, ctid`)
-	if err != nil {
-		w.Fatal(err)
-	}
-	var body []byte
-	var name string
-	_, err = pgx.ForEachRow(rows, []any{&name, &body}, func() error {
-		var envelope struct {
-			Data struct {
-				Object map[string]any `json:"object"`
-			} `json:"data"`
-		}
-		types = append(types, name)
-		err := json.Unmarshal(body, &envelope)
-		objects = append(objects, envelope.Data.Object)
-		return err
-	})
-	if err != nil {
-		w.Fatal(err)
-	}
-	return types, objects
 }
 
 // countingStore is the real store, with its look-ups of clicks counted.

@@ -96,7 +96,7 @@ func TestTheEdgeFollowsTheDatabase(t *testing.T) {
 	w.keep(w.config())
 	w.eventually("complete", w.complete)
 	base := edgeOf(w, url)
-	keeper := directory.New(w.store, w.writer, w.config())
+	keeper := directory.New(w.Store, w.writer, w.config())
 	sync := func(job affiliate.SyncDirectory) {
 		t.Helper()
 		job.Workspace = w.scope.Workspace
@@ -106,7 +106,7 @@ func TestTheEdgeFollowsTheDatabase(t *testing.T) {
 	}
 	keys, programs, participants := affiliate.SyncDirectory{}, affiliate.SyncDirectory{Program: &w.program}, affiliate.SyncDirectory{Participant: &participant.ID}
 	var short string
-	if err := w.db.QueryRow(t.Context(), `select short_key from links where participant_id = $1`, participant.ID).Scan(&short); err != nil {
+	if err := w.SQL.QueryRow(t.Context(), `select short_key from links where participant_id = $1`, participant.ID).Scan(&short); err != nil {
 		t.Fatal(err)
 	}
 	click := func() reply {
@@ -119,7 +119,7 @@ func TestTheEdgeFollowsTheDatabase(t *testing.T) {
 	}
 	changes := func(what, sql string, job affiliate.SyncDirectory, is func() bool, args ...any) {
 		t.Helper()
-		w.exec(sql, args...)
+		w.Exec(sql, args...)
 		sync(job)
 		w.eventually(what, is)
 	}
@@ -185,10 +185,10 @@ func TestTheEdgeFollowsTheDatabase(t *testing.T) {
 func TestAliasesShareTheDefaultLink(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
 	participant := w.join("jane")
-	w.exec(`insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
+	w.Exec(`insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		select workspace_id, mode, 'aaa-' || n, program_id, participant_id, id, created_at from links, generate_series(1, 3) n`)
 	counting := &countingSink{Writer: w.writer}
-	keeper := directory.New(w.store, counting, w.config())
+	keeper := directory.New(w.Store, counting, w.config())
 	if err := keeper.Sync(t.Context(), affiliate.SyncDirectory{Workspace: w.scope.Workspace, Participant: &participant.ID}); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestAliasesShareTheDefaultLink(t *testing.T) {
 		}
 	}
 	var short string
-	if err := w.db.QueryRow(t.Context(), `select short_key from links`).Scan(&short); err != nil {
+	if err := w.SQL.QueryRow(t.Context(), `select short_key from links`).Scan(&short); err != nil {
 		t.Fatal(err)
 	}
 	if entry, state := edge.NewReader(w.client, time.Now).Link(t.Context(), short); state != edge.Found || entry.ReferralCode != "jane" {

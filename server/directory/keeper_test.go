@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 	"github.com/riverqueue/river"
 
@@ -17,16 +16,14 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/directory"
 	edge "github.com/tributary-hq/tributary/storage/directory"
-	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
 // world is a workspace with one active programme in Postgres, and a directory.
 type world struct {
+	*pgtest.Fixture
 	t       *testing.T
-	db      *pgx.Conn
-	store   *postgres.Store
 	client  *redis.Client
 	writer  *edge.Writer
 	scope   affiliate.Scope
@@ -37,17 +34,6 @@ type world struct {
 
 func newWorld(t *testing.T, redisURL string) *world {
 	t.Helper()
-	url := pgtest.New(t)
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	db, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close(context.Background()) })
 	options, err := redis.ParseURL(redisURL)
 	if err != nil {
 		t.Fatal(err)
@@ -55,35 +41,22 @@ func newWorld(t *testing.T, redisURL string) *world {
 	options.MaxRetries = -1 // as the service's own clients: an error is an error
 	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() })
-	w := &world{t: t, db: db, store: store, client: client, writer: edge.NewWriter(client), now: time.Now().UTC().Truncate(time.Millisecond)}
+	w := &world{t: t, client: client, writer: edge.NewWriter(client), now: time.Now().UTC().Truncate(time.Millisecond)}
+	w.Fixture = pgtest.Open(t, func() time.Time { return w.now })
 	w.user = affiliate.NewID[affiliate.User](w.now)
-	w.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive}
-	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Shop', 'EUR', 'UTC', $2, $2)`, w.scope.Workspace, w.now)
-	page := "https://a.example"
-	w.program = affiliate.NewID[affiliate.Program](w.now)
-	if _, err := store.CreateProgram(t.Context(), affiliate.Program{
-		ID: w.program, Scope: w.scope, Name: "P", Status: affiliate.ProgramActive, WebsiteURL: &page, AllowedDomains: []string{"a.example"},
-		WindowDays: 14, Model: affiliate.FirstClick, Precedence: affiliate.ClickFirst, FraudPolicy: affiliate.FraudFlag, LinkParam: "via", IsPublic: true, Rules: affiliate.DefaultRules(), RulesVersion: 1,
-		CreatedAt: w.now, UpdatedAt: w.now,
-	}, affiliate.Actor{User: &w.user}); err != nil {
-		t.Fatal(err)
-	}
+	w.scope = affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeLive}
+	w.program = w.NewProgram(w.scope, pgtest.Row{
+		"website_url": "https://a.example", "allowed_domains": []string{"a.example"},
+		"attribution_window_days": 14, "attribution_model": affiliate.FirstClick,
+	})
 	return w
-}
-
-func (w *world) exec(sql string, args ...any) {
-	w.t.Helper()
-	if _, err := w.db.Exec(w.t.Context(), sql, args...); err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // join makes a partner a participant with the given code.
 func (w *world) join(code string) affiliate.Participant {
 	w.t.Helper()
-	partner := affiliate.NewID[affiliate.User](w.now)
-	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'partner', $2, '', 'Jane', $3)`, partner, partner.String(), w.now)
-	p, err := w.store.Apply(w.t.Context(), affiliate.Application{Program: w.program, Partner: partner, Mode: w.scope.Mode, ReferralCode: code}, w.now, affiliate.Actor{User: &partner})
+	partner := w.NewPartner("Jane")
+	p, err := w.Store.Apply(w.t.Context(), affiliate.Application{Program: w.program, Partner: partner, Mode: w.scope.Mode, ReferralCode: code}, w.now, affiliate.Actor{User: &partner})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -94,14 +67,14 @@ func (w *world) key() affiliate.Key {
 	w.t.Helper()
 	key := affiliate.NewKey(affiliate.PublicKey, w.scope.Mode)
 	digest := key.Digest()
-	w.exec(`insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at)
+	w.Exec(`insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at)
 		values ($1, $2, $3, 'public', 'p', $4, $5, $6, $7, $8)`,
 		w.scope.Workspace, affiliate.NewID[affiliate.APIKey](w.now), w.scope.Mode, digest[:], key.Reveal(), key.Prefix(), key.Last4(), w.now)
 	return key
 }
 
 func (w *world) move(to affiliate.ProgramStatus) error {
-	_, err := w.store.MoveProgram(w.t.Context(), w.scope, w.program, to, w.now, affiliate.Actor{User: &w.user})
+	_, err := w.Store.MoveProgram(w.t.Context(), w.scope, w.program, to, w.now, affiliate.Actor{User: &w.user})
 	return err
 }
 
@@ -115,7 +88,7 @@ func (w *world) config() directory.Config {
 // keep runs a keeper until the test ends.
 func (w *world) keep(cfg directory.Config) {
 	w.t.Helper()
-	keeper := directory.New(w.store, w.writer, cfg)
+	keeper := directory.New(w.Store, w.writer, cfg)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- keeper.Keep(ctx) }()
@@ -152,9 +125,9 @@ func TestKeepFillsAndRefillsTheDirectory(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
 	participant := w.join("jane")
 	live, revoked := w.key(), w.key()
-	w.exec(`update api_keys set revoked_at = $2 where public_text = $1`, revoked.Reveal(), w.now)
+	w.Exec(`update api_keys set revoked_at = $2 where public_text = $1`, revoked.Reveal(), w.now)
 	// More than two pages, each code with a link of its own.
-	w.exec(`
+	w.Exec(`
 		with made as (
 			insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, destination_url, is_default, created_at, updated_at)
 			select $1, gen_random_uuid(), $3, $4, $2, 'code-' || n, 'key' || lpad(n::text, 7, '0'), 'https://a.example/' || n, false, $5, $5
@@ -206,7 +179,7 @@ func TestKeepFillsAndRefillsTheDirectory(t *testing.T) {
 
 func TestSyncFollowsChanges(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
-	keeper := directory.New(w.store, w.writer, w.config())
+	keeper := directory.New(w.Store, w.writer, w.config())
 	sync := func(job affiliate.SyncDirectory) {
 		t.Helper()
 		job.Workspace = w.scope.Workspace
@@ -231,7 +204,7 @@ func TestSyncFollowsChanges(t *testing.T) {
 	key := w.key()
 	for _, revoked := range []bool{false, true} {
 		if revoked {
-			w.exec(`update api_keys set revoked_at = $1`, w.now)
+			w.Exec(`update api_keys set revoked_at = $1`, w.now)
 		}
 		sync(affiliate.SyncDirectory{})
 		if entry, state := edge.NewReader(w.client, time.Now).PublicKey(t.Context(), key.Digest()); state != edge.Found || entry.Revoked != revoked {
@@ -248,7 +221,7 @@ func TestRacingWritersEndWithTheLastState(t *testing.T) {
 	cfg := w.config()
 	cfg.Sweep = time.Millisecond
 	w.keep(cfg)
-	keeper := directory.New(w.store, w.writer, cfg)
+	keeper := directory.New(w.Store, w.writer, cfg)
 	for range 10 {
 		var wg sync.WaitGroup
 		for i := range 8 {
@@ -263,7 +236,7 @@ func TestRacingWritersEndWithTheLastState(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		p, err := w.store.Program(t.Context(), w.scope, w.program)
+		p, err := w.Store.Program(t.Context(), w.scope, w.program)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -325,11 +298,11 @@ func TestKeepSweepsAfterAnOutage(t *testing.T) {
 
 func TestJobsReachTheDirectory(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
-	keeper := directory.New(w.store, w.writer, w.config())
+	keeper := directory.New(w.Store, w.writer, w.config())
 	workers := river.NewWorkers()
 	river.AddWorker(workers, keeper.Worker())
 	river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[affiliate.DispatchEvents]) error { return nil }))
-	client, err := w.store.WorkerClient(&river.Config{
+	client, err := w.Store.WorkerClient(&river.Config{
 		Queues:  map[string]river.QueueConfig{affiliate.DirectoryQueue: {MaxWorkers: 4}},
 		Workers: workers, Logger: slog.New(slog.DiscardHandler),
 	})

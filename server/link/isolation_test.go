@@ -8,15 +8,16 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestMerchantSeesItsOwnLinksOnly(t *testing.T) {
 	w := newWorld(t)
 	jane := w.joined("jane")
 	l := w.created(jane, "sale")
-	second := w.newProgram(w.workspace, affiliate.ModeLive)
-	stranger := w.newWorkspace()
-	before := w.count(`select count(*) from audit_log`)
+	second := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
+	stranger := w.NewWorkspace()
+	before := w.Count(`select count(*) from audit_log`)
 
 	type caller struct {
 		ctx           context.Context
@@ -36,29 +37,29 @@ func TestMerchantSeesItsOwnLinksOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.GetLink(c.ctx, &affiliatev1.GetLinkRequest{ProgramId: c.program, LinkId: c.link})
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.UpdateLink(c.ctx, &affiliatev1.UpdateLinkRequest{
 				ProgramId: c.program, LinkId: c.link, UpdateMask: mask("sub_id"), SubId: proto.String("x"),
 			})
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.DeleteLink(c.ctx, &affiliatev1.DeleteLinkRequest{ProgramId: c.program, LinkId: c.link})
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			if c.link != l.GetId() || c.program == second.String() {
 				return // the programme is the caller's
 			}
 			_, err = w.service.ListLinks(c.ctx, &affiliatev1.ListLinksRequest{ProgramId: c.program})
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.CreateLink(c.ctx, &affiliatev1.CreateLinkRequest{ProgramId: c.program, ParticipantId: jane.id, DestinationUrl: page})
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 		})
 	}
-	if w.count(`select count(*) from audit_log`) != before || w.count(`select count(*) from links where deleted_at is null`) != 2 {
+	if w.Count(`select count(*) from audit_log`) != before || w.Count(`select count(*) from links where deleted_at is null`) != 2 {
 		t.Error("something changed")
 	}
 	// The same code is free in the other mode and in another workspace.
 	for _, scope := range []affiliate.Scope{{Workspace: w.workspace, Mode: affiliate.ModeTest}, {Workspace: stranger, Mode: affiliate.ModeLive}} {
-		program := w.newProgram(scope.Workspace, scope.Mode)
-		p := w.join(scope.Workspace, scope.Mode, program, w.newPartner(), "jane")
+		program := w.NewProgram(scope)
+		p := w.join(scope.Workspace, scope.Mode, program, w.NewPartner("Jane"), "jane")
 		_, err := w.service.CreateLink(w.merchant(scope.Workspace, scope.Mode), &affiliatev1.CreateLinkRequest{
 			ProgramId: program.String(), ParticipantId: p.id, DestinationUrl: page, Code: proto.String("sale"),
 		})
@@ -81,7 +82,7 @@ func TestPartnerActsOnItsOwnLinksOnly(t *testing.T) {
 	if err != nil || l.GetParticipantId() != jane.id || l.GetCode() != "mine" {
 		t.Fatalf("%v, %v", l, err)
 	}
-	if w.count(`select count(*) from audit_log where action = 'link.create' and actor = $1 and workspace_id = $2`, jane.partner.String(), w.workspace) != 1 {
+	if w.Count(`select count(*) from audit_log where action = 'link.create' and actor = $1 and workspace_id = $2`, jane.partner.String(), w.workspace) != 1 {
 		t.Error("the merchant's audit log does not name the partner")
 	}
 	change := func(id string) *affiliatev1.UpdatePartnerLinkRequest {
@@ -100,12 +101,12 @@ func TestPartnerActsOnItsOwnLinksOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.UpdatePartnerLink(c.ctx, change(c.link))
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.DeletePartnerLink(c.ctx, &affiliatev1.DeletePartnerLinkRequest{LinkId: c.link})
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 		})
 	}
-	strange := w.newProgram(w.workspace, affiliate.ModeLive)
+	strange := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
 	for name, c := range map[string]struct {
 		ctx     context.Context
 		program string
@@ -113,11 +114,11 @@ func TestPartnerActsOnItsOwnLinksOnly(t *testing.T) {
 		"a programme of others":      {ctx, strange.String()},
 		"the other mode's":           {w.partner(jane.partner, affiliate.ModeTest), w.program.String()},
 		"no programme":               {ctx, affiliate.NewID[affiliate.Program](w.now).String()},
-		"a partner who never joined": {w.partner(w.newPartner(), affiliate.ModeLive), w.program.String()},
+		"a partner who never joined": {w.partner(w.NewPartner("Jane"), affiliate.ModeLive), w.program.String()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.CreatePartnerLink(c.ctx, &affiliatev1.CreatePartnerLinkRequest{ProgramId: c.program, DestinationUrl: page})
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 		})
 	}
 	w.later()
@@ -127,14 +128,14 @@ func TestPartnerActsOnItsOwnLinksOnly(t *testing.T) {
 	_, err = w.service.UpdatePartnerLink(ctx, &affiliatev1.UpdatePartnerLinkRequest{
 		LinkId: l.GetId(), UpdateMask: mask("destination_url"), DestinationUrl: proto.String("https://evil.example"),
 	})
-	expect(t, err, affiliate.ReasonValidation, "destination_url")
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "destination_url")
 	_, err = w.service.CreatePartnerLink(ctx, &affiliatev1.CreatePartnerLinkRequest{ProgramId: w.program.String(), DestinationUrl: "https://evil.example"})
-	expect(t, err, affiliate.ReasonValidation, "destination_url")
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "destination_url")
 	_, err = w.service.DeletePartnerLink(ctx, &affiliatev1.DeletePartnerLinkRequest{LinkId: jane.link})
-	expect(t, err, affiliate.ReasonValidation, "link_id")
-	w.exec(`update participants set erased_at = $1 where id = $2`, w.now, jane.id)
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "link_id")
+	w.Exec(`update participants set erased_at = $1 where id = $2`, w.now, jane.id)
 	_, err = w.service.UpdatePartnerLink(ctx, change(l.GetId()))
-	expect(t, err, affiliate.ReasonParticipantErased, "")
+	pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
 	_, err = w.service.CreatePartnerLink(ctx, &affiliatev1.CreatePartnerLinkRequest{ProgramId: w.program.String(), DestinationUrl: page})
-	expect(t, err, affiliate.ReasonParticipantErased, "")
+	pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
 }

@@ -27,8 +27,8 @@ func TestListLinks(t *testing.T) {
 		want = append([]string{made[code]}, want...)
 	}
 	// Another programme's are not among them.
-	other := w.newProgram(w.workspace, affiliate.ModeLive)
-	elsewhere := w.join(w.workspace, affiliate.ModeLive, other, w.newPartner(), "sale-elsewhere")
+	other := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
+	elsewhere := w.join(w.workspace, affiliate.ModeLive, other, w.NewPartner("Jane"), "sale-elsewhere")
 
 	for name, tc := range map[string]struct {
 		req   *affiliatev1.ListLinksRequest
@@ -59,9 +59,9 @@ func TestLinkTotalsAreSumsAndDeltas(t *testing.T) {
 	w := newWorld(t)
 	jane := w.joined("jane")
 	l := w.created(jane, "sale")
-	w.exec(`update link_totals set clicks = 10, conversions = 2 where link_id = $1`, l.GetId())
+	w.Exec(`update link_totals set clicks = 10, conversions = 2 where link_id = $1`, l.GetId())
 	for _, delta := range []struct{ id, link string }{{"1", l.GetId()}, {"2", l.GetId()}, {"3", jane.link}} {
-		w.exec(`
+		w.Exec(`
 			insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks, conversions)
 			values ($1, gen_random_uuid(), 'live', $2, $3, $4, $5, '', 3, 1)`, w.workspace, w.program, jane.id, delta.link, w.now)
 	}
@@ -81,15 +81,15 @@ func TestListPartnerLinks(t *testing.T) {
 	jane := w.joined("jane")
 	w.joined("john")
 	w.later()
-	stranger := w.newWorkspace()
-	elsewhere := w.newProgram(stranger, affiliate.ModeLive)
+	stranger := w.NewWorkspace()
+	elsewhere := w.NewProgram(affiliate.Scope{Workspace: stranger, Mode: affiliate.ModeLive})
 	also := w.join(stranger, affiliate.ModeLive, elsewhere, jane.partner, "jane")
-	testing := w.newProgram(w.workspace, affiliate.ModeTest)
+	testing := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeTest})
 	tried := w.join(w.workspace, affiliate.ModeTest, testing, jane.partner, "jane")
 	w.later()
 	sale := w.created(jane, "sale").GetId()
 	w.created(jane, "gone")
-	w.exec(`update links set deleted_at = $1 where code = 'gone'`, w.now)
+	w.Exec(`update links set deleted_at = $1 where code = 'gone'`, w.now)
 
 	own, other := w.program.String(), elsewhere.String()
 	for name, tc := range map[string]struct {
@@ -118,7 +118,7 @@ func TestListPartnerLinks(t *testing.T) {
 			t.Errorf("%s: %v, total %d; want %v, %d", name, ids, res.GetTotal(), tc.want, tc.total)
 		}
 	}
-	none, err := w.service.ListPartnerLinks(w.partner(w.newPartner(), affiliate.ModeLive), &affiliatev1.ListPartnerLinksRequest{})
+	none, err := w.service.ListPartnerLinks(w.partner(w.NewPartner("Jane"), affiliate.ModeLive), &affiliatev1.ListPartnerLinksRequest{})
 	if err != nil || none.GetTotal() != 0 || len(none.GetData()) != 0 {
 		t.Errorf("a stranger sees %v, %v", none, err)
 	}

@@ -15,6 +15,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/link"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func mask(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
@@ -48,17 +49,17 @@ func TestCreateLink(t *testing.T) {
 	if err != nil || !proto.Equal(read, want) {
 		t.Errorf("read %v, %v", read, err)
 	}
-	if w.count(`select count(*) from referral_codes where code = 'jane-sale' and mode = 'live' and participant_id = $1 and link_id = $2`, jane.id, l.GetId()) != 1 {
+	if w.Count(`select count(*) from referral_codes where code = 'jane-sale' and mode = 'live' and participant_id = $1 and link_id = $2`, jane.id, l.GetId()) != 1 {
 		t.Error("the code does not lead to the link")
 	}
 	actions, events, jobs := w.trace(l.GetId())
 	if !slices.Equal(actions, []string{"link.create"}) || !slices.Equal(events, []string{"link.created"}) || jobs != 1 {
 		t.Errorf("audit log %v, events %v, %d jobs", actions, events, jobs)
 	}
-	if object, _ := w.lastEvent(affiliate.EventLinkCreated); object["code"] != "jane-sale" || object["version"] != 1.0 || object["sub_id"] != "post 1" {
+	if object, _ := w.LastEvent(affiliate.EventLinkCreated); object["code"] != "jane-sale" || object["version"] != 1.0 || object["sub_id"] != "post 1" {
 		t.Errorf("event %v", object)
 	}
-	if w.count(`select count(*) from audit_log where actor = $1`, w.user.String()) != 1 {
+	if w.Count(`select count(*) from audit_log where actor = $1`, w.user.String()) != 1 {
 		t.Error("the audit log does not name who did it")
 	}
 }
@@ -74,7 +75,7 @@ func TestCreateLinkMakesACode(t *testing.T) {
 	}
 	// All codes of three characters that could be made are somebody else's.
 	const letters = "abcdefghijkmnpqrstuvwxyz23456789"
-	w.exec(`
+	w.Exec(`
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		select $1, 'live', 'jane-' || a || b || c, $2, $3, $4, $5
 		from unnest(string_to_array($6, null)) a, unnest(string_to_array($6, null)) b, unnest(string_to_array($6, null)) c
@@ -87,17 +88,17 @@ func TestCreateLinkMakesACode(t *testing.T) {
 func TestWithoutLinkHostThereIsNoShortURL(t *testing.T) {
 	w := newWorld(t)
 	jane := w.joined("jane")
-	without := link.New(w.store, "", func() time.Time { return w.now })
+	without := link.New(w.Store, "", w.Now)
 	l, err := without.GetLink(w.live(), &affiliatev1.GetLinkRequest{ProgramId: w.program.String(), LinkId: jane.link})
 	if err != nil || l.ShortUrl != nil || l.GetUrl() != page+"?via=jane" || l.GetDestinationUrl() != page || !l.GetIsDefault() {
 		t.Errorf("%v, %v", l, err)
 	}
-	w.exec(`update programs set landing_url = 'https://shop.example/welcome?x=1'`)
+	w.Exec(`update programs set landing_url = 'https://shop.example/welcome?x=1'`)
 	if l, err = without.GetLink(w.live(), &affiliatev1.GetLinkRequest{ProgramId: w.program.String(), LinkId: jane.link}); err != nil ||
 		l.GetUrl() != "https://shop.example/welcome?x=1&via=jane" {
 		t.Errorf("the landing page comes first: %v, %v", l, err)
 	}
-	w.exec(`update programs set landing_url = null, website_url = null`)
+	w.Exec(`update programs set landing_url = null, website_url = null`)
 	if l, err = without.GetLink(w.live(), &affiliatev1.GetLinkRequest{ProgramId: w.program.String(), LinkId: jane.link}); err != nil ||
 		l.GetUrl() != "" || l.GetDestinationUrl() != "" {
 		t.Errorf("a programme without a page: %v, %v", l, err)
@@ -107,10 +108,10 @@ func TestWithoutLinkHostThereIsNoShortURL(t *testing.T) {
 func TestCreateLinkRefusals(t *testing.T) {
 	w := newWorld(t)
 	jane := w.joined("jane")
-	other := w.newProgram(w.workspace, affiliate.ModeLive)
-	elsewhere := w.join(w.workspace, affiliate.ModeLive, other, w.newPartner(), "elsewhere")
+	other := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
+	elsewhere := w.join(w.workspace, affiliate.ModeLive, other, w.NewPartner("Jane"), "elsewhere")
 	erased := w.joined("erased")
-	w.exec(`update participants set erased_at = $1 where id = $2`, w.now, erased.id)
+	w.Exec(`update participants set erased_at = $1 where id = $2`, w.now, erased.id)
 	w.created(jane, "taken")
 	if _, err := w.service.DeleteLink(w.live(), &affiliatev1.DeleteLinkRequest{ProgramId: w.program.String(), LinkId: w.created(jane, "deleted").GetId()}); err != nil {
 		t.Fatal(err)
@@ -155,21 +156,26 @@ func TestCreateLinkRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.create(tc.place, tc.change)
-			expect(t, err, tc.reason, tc.field)
+			pgtest.Refused(t, err, tc.reason, tc.field)
 		})
 	}
 
-	for _, status := range []string{"pending", "rejected", "suspended", "approved"} {
-		w.exec(`update participants set status = $1 where id = $2`, status, jane.id)
+	for _, status := range []string{"rejected", "pending", "suspended", "approved"} {
+		w.Exec(`update participants set status = $1 where id = $2`, status, jane.id)
+		if status == "rejected" {
+			_, err := w.create(jane, nil)
+			pgtest.Refused(t, err, affiliate.ReasonParticipantState)
+			continue
+		}
 		w.created(jane, "")
 	}
 	for _, status := range []string{"draft", "paused"} {
-		w.exec(`update programs set status = $1 where id = $2`, status, w.program)
+		w.Exec(`update programs set status = $1 where id = $2`, status, w.program)
 		w.created(jane, "")
 	}
-	w.exec(`update programs set status = 'archived' where id = $1`, w.program)
+	w.Exec(`update programs set status = 'archived' where id = $1`, w.program)
 	_, err := w.create(jane, nil)
-	expect(t, err, affiliate.ReasonProgramStateInvalid, "")
+	pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid)
 }
 
 // Sixty at a time: exactly fifty are made, whatever else goes on.
@@ -188,20 +194,20 @@ func TestLinksAreLimitedExactly(t *testing.T) {
 		if err := <-results; err == nil {
 			made++
 		} else {
-			expect(t, err, affiliate.ReasonLinkLimitExceeded, "")
+			pgtest.Refused(t, err, affiliate.ReasonLinkLimitExceeded)
 		}
 	}
-	if made != affiliate.MaxLinks || w.count(`select count(*) from links where not is_default and deleted_at is null`) != made {
+	if made != affiliate.MaxLinks || w.Count(`select count(*) from links where not is_default and deleted_at is null`) != made {
 		t.Errorf("made %d links", made)
 	}
 	if _, total := w.list(&affiliatev1.ListLinksRequest{}); total != int64(made)+1 {
 		t.Errorf("total %d", total)
 	}
-	if w.count(`select count(*) from referral_codes`) != made+1 {
+	if w.Count(`select count(*) from referral_codes`) != made+1 {
 		t.Error("a refused link left its code behind")
 	}
 	var id string
-	if err := w.db.QueryRow(t.Context(), `select id from links where not is_default limit 1`).Scan(&id); err != nil {
+	if err := w.SQL.QueryRow(t.Context(), `select id from links where not is_default limit 1`).Scan(&id); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.service.DeleteLink(w.live(), &affiliatev1.DeleteLinkRequest{ProgramId: w.program.String(), LinkId: id}); err != nil {
@@ -209,7 +215,7 @@ func TestLinksAreLimitedExactly(t *testing.T) {
 	}
 	w.created(jane, "")
 	_, err := w.create(jane, nil)
-	expect(t, err, affiliate.ReasonLinkLimitExceeded, "")
+	pgtest.Refused(t, err, affiliate.ReasonLinkLimitExceeded)
 }
 
 func TestOneCodeOfManyWins(t *testing.T) {
@@ -230,10 +236,10 @@ func TestOneCodeOfManyWins(t *testing.T) {
 		if err := <-results; err == nil {
 			made++
 		} else {
-			expect(t, err, affiliate.ReasonReferralCodeTaken, "")
+			pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
 		}
 	}
-	if made != 1 || w.count(`select count(*) from links where code = 'summer'`) != 1 {
+	if made != 1 || w.Count(`select count(*) from links where code = 'summer'`) != 1 {
 		t.Errorf("%d have the code", made)
 	}
 }
@@ -252,7 +258,7 @@ func TestUpdateLink(t *testing.T) {
 		got.GetUrl() != page+"b?via=sale&sub_id=s&utm_source=a&utm_term=b" || !got.GetUpdatedAt().AsTime().Equal(w.now.Truncate(time.Millisecond)) {
 		t.Fatalf("%v, %v", got, err)
 	}
-	object, previous := w.lastEvent(affiliate.EventLinkUpdated)
+	object, previous := w.LastEvent(affiliate.EventLinkUpdated)
 	if object["version"] != 2.0 || previous["destination_url"] != page+"a" || previous["sub_id"] != nil || len(previous) != 3 {
 		t.Errorf("event %v, before %v", object, previous)
 	}
@@ -309,18 +315,18 @@ func TestUpdateLinkRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.req.ProgramId, tc.req.LinkId = w.program.String(), l.GetId()
 			_, err := w.update(tc.req)
-			expect(t, err, affiliate.ReasonValidation, tc.field)
+			pgtest.Refused(t, err, affiliate.ReasonValidation, tc.field)
 		})
 	}
 	change := &affiliatev1.UpdateLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId(), UpdateMask: mask("sub_id"), SubId: proto.String("x")}
-	w.exec(`update programs set status = 'archived'`)
+	w.Exec(`update programs set status = 'archived'`)
 	_, err := w.update(change)
-	expect(t, err, affiliate.ReasonProgramStateInvalid, "")
-	w.exec(`update participants set erased_at = $1`, w.now)
+	pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid)
+	w.Exec(`update participants set erased_at = $1`, w.now)
 	_, err = w.update(change)
-	expect(t, err, affiliate.ReasonParticipantErased, "")
+	pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
 	_, err = w.service.DeleteLink(w.live(), &affiliatev1.DeleteLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId()})
-	expect(t, err, affiliate.ReasonParticipantErased, "")
+	pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
 }
 
 func TestDefaultLinkMayHaveAPageOfItsOwn(t *testing.T) {
@@ -337,11 +343,11 @@ func TestDefaultLinkMayHaveAPageOfItsOwn(t *testing.T) {
 	if err != nil || got.GetUrl() != page+"?via=jane" {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if _, previous := w.lastEvent(affiliate.EventLinkUpdated); previous["destination_url"] != page+"own" {
+	if _, previous := w.LastEvent(affiliate.EventLinkUpdated); previous["destination_url"] != page+"own" {
 		t.Errorf("before: %v", previous)
 	}
 	_, err = w.service.DeleteLink(w.live(), &affiliatev1.DeleteLinkRequest{ProgramId: w.program.String(), LinkId: jane.link})
-	expect(t, err, affiliate.ReasonValidation, "link_id")
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "link_id")
 }
 
 // Of many who delete a link one does; for the others it is gone.
@@ -369,7 +375,7 @@ func TestDeleteLink(t *testing.T) {
 		if err := <-results; err == nil {
 			deleted++
 		} else {
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 		}
 	}
 	if deleted != 1 {
@@ -378,7 +384,7 @@ func TestDeleteLink(t *testing.T) {
 	if ids, total := w.list(&affiliatev1.ListLinksRequest{}); total != 1 || !slices.Equal(ids, []string{jane.link}) {
 		t.Errorf("left %v, %d", ids, total)
 	}
-	if w.count(`select count(*) from referral_codes where code = 'sale'`) != 1 || w.count(`select count(*) from links where deleted_at is not null`) != 1 {
+	if w.Count(`select count(*) from referral_codes where code = 'sale'`) != 1 || w.Count(`select count(*) from links where deleted_at is not null`) != 1 {
 		t.Error("the code is free again")
 	}
 	actions, events, _ := w.trace(l.GetId())
@@ -387,16 +393,16 @@ func TestDeleteLink(t *testing.T) {
 	}
 	path := &affiliatev1.GetLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId()}
 	_, err := w.service.GetLink(w.live(), path)
-	expect(t, err, affiliate.ReasonNotFound, "")
+	pgtest.Refused(t, err, affiliate.ReasonNotFound)
 	_, err = w.update(&affiliatev1.UpdateLinkRequest{ProgramId: path.GetProgramId(), LinkId: path.GetLinkId(), UpdateMask: mask("sub_id")})
-	expect(t, err, affiliate.ReasonNotFound, "")
+	pgtest.Refused(t, err, affiliate.ReasonNotFound)
 }
 
 func TestLinkAndItsTraceAreOneTransaction(t *testing.T) {
 	w := newWorld(t)
 	jane := w.joined("jane")
 	l := w.created(jane, "sale")
-	w.exec(`revoke insert on audit_log from tributary_app`)
+	w.Exec(`revoke insert on audit_log from tributary_app`)
 	if _, err := w.create(jane, func(r *affiliatev1.CreateLinkRequest) { r.Code = proto.String("more") }); err == nil {
 		t.Error("made without an audit log")
 	}
@@ -408,8 +414,8 @@ func TestLinkAndItsTraceAreOneTransaction(t *testing.T) {
 	if _, err := w.service.DeleteLink(w.live(), &affiliatev1.DeleteLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId()}); err == nil {
 		t.Error("deleted without an audit log")
 	}
-	if w.count(`select count(*) from referral_codes where code = 'more'`) != 0 || w.count(`select sum(n) from list_counts where what = 'links'`) != 2 ||
-		w.count(`select count(*) from links where deleted_at is null and sub_id is null`) != 2 || w.count(`select count(*) from events`) != 1 {
+	if w.Count(`select count(*) from referral_codes where code = 'more'`) != 0 || w.Count(`select sum(n) from list_counts where what = 'links'`) != 2 ||
+		w.Count(`select count(*) from links where deleted_at is null and sub_id is null`) != 2 || w.Count(`select count(*) from events`) != 1 {
 		t.Error("something of the changes stayed")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 type inviteRequest = affiliatev1.InviteParticipantRequest
@@ -75,8 +76,8 @@ func TestInvitationsAreMadeListedAndRevoked(t *testing.T) {
 	if !proto.Equal(invite, want) || invite.Token == "" {
 		t.Errorf("got  %v\nwant %v", invite, want)
 	}
-	if w.count(`select count(*) from participant_invites where digest = sha256($1::bytea)`, []byte(invite.Token)) != 1 ||
-		w.count(`select count(*) from participant_invites i where i::text like '%' || $1 || '%'`, invite.Token) != 0 {
+	if w.Count(`select count(*) from participant_invites where digest = sha256($1::bytea)`, []byte(invite.Token)) != 1 ||
+		w.Count(`select count(*) from participant_invites i where i::text like '%' || $1 || '%'`, invite.Token) != 0 {
 		t.Error("the token is stored otherwise than as its digest")
 	}
 	w.now = w.now.Add(time.Second)
@@ -99,9 +100,9 @@ func TestInvitationsAreMadeListedAndRevoked(t *testing.T) {
 
 	// A later invitation of the address ends the earlier one.
 	again := w.invited(&inviteRequest{Email: "JANE@example.com"})
-	jane := w.partner("Jane")
+	jane := w.NewPartner("Jane")
 	_, err = w.accept(jane, invite.Token)
-	expect(t, err, affiliate.ReasonNotFound)
+	pgtest.Refused(t, err, affiliate.ReasonNotFound)
 	if got := w.open(affiliate.RoleManager); len(got) != 2 {
 		t.Errorf("open: %v", got)
 	}
@@ -110,29 +111,29 @@ func TestInvitationsAreMadeListedAndRevoked(t *testing.T) {
 	if err := w.revoke(owner, w.program.String(), again.Id); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, w.revoke(owner, w.program.String(), again.Id), affiliate.ReasonNotFound)
-	expect(t, w.revoke(owner, w.program.String(), "42"), affiliate.ReasonNotFound)
+	pgtest.Refused(t, w.revoke(owner, w.program.String(), again.Id), affiliate.ReasonNotFound)
+	pgtest.Refused(t, w.revoke(owner, w.program.String(), "42"), affiliate.ReasonNotFound)
 	_, err = w.accept(jane, again.Token)
-	expect(t, err, affiliate.ReasonNotFound)
+	pgtest.Refused(t, err, affiliate.ReasonNotFound)
 
 	w.now = at.AddDate(0, 0, 7).Add(time.Second)
 	if got := w.open(affiliate.RoleManager); len(got) != 0 {
 		t.Errorf("open after a week: %v", got)
 	}
 	_, err = w.accept(jane, other.Token)
-	expect(t, err, affiliate.ReasonNotFound)
-	expect(t, w.revoke(owner, w.program.String(), other.Id), affiliate.ReasonNotFound)
+	pgtest.Refused(t, err, affiliate.ReasonNotFound)
+	pgtest.Refused(t, w.revoke(owner, w.program.String(), other.Id), affiliate.ReasonNotFound)
 
-	if w.count(`select count(*) from audit_log where action = 'participant_invite.create' and actor = $1`, w.user.String()) != 3 ||
-		w.count(`select count(*) from audit_log where action = 'participant_invite.revoke' and resource_id = $1`, again.Id) != 1 ||
-		w.count(`select count(*) from audit_log where before::text like '%@%' or after::text like '%@%'`) != 0 {
+	if w.Count(`select count(*) from audit_log where action = 'participant_invite.create' and actor = $1`, w.user.String()) != 3 ||
+		w.Count(`select count(*) from audit_log where action = 'participant_invite.revoke' and resource_id = $1`, again.Id) != 1 ||
+		w.Count(`select count(*) from audit_log where before::text like '%@%' or after::text like '%@%'`) != 0 {
 		t.Error("audit log")
 	}
 }
 
 func TestInvitationsThatCouldNotBeAcceptedAreRefused(t *testing.T) {
 	w := newWorld(t)
-	partner := w.partner("Jane")
+	partner := w.NewPartner("Jane")
 	jane, err := w.apply(partner, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -142,41 +143,41 @@ func TestInvitationsThatCouldNotBeAcceptedAreRefused(t *testing.T) {
 	}
 	foreign := w.group(w.newProgram()).String()
 	_, err = w.invite(&inviteRequest{Email: "a@example.com", GroupId: &foreign})
-	expectInvalid(t, err, "group_id")
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "group_id")
 	_, err = w.invite(&inviteRequest{Email: "a@example.com", ReferralCode: proto.String("Google")})
-	expectInvalid(t, err, "referral_code")
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "referral_code")
 	_, err = w.invite(&inviteRequest{Email: "Jane <a@example.com>"})
-	expectInvalid(t, err, "email")
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "email")
 	for _, code := range []string{"Summer", "jane"} {
 		_, err = w.invite(&inviteRequest{Email: "a@example.com", ReferralCode: &code})
-		expect(t, err, affiliate.ReasonReferralCodeTaken)
+		pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
 	}
 	_, err = w.invite(&inviteRequest{Email: strings.ToUpper(jane.PartnerEmail)})
-	expect(t, err, affiliate.ReasonApplicationDuplicate)
+	pgtest.Refused(t, err, affiliate.ReasonApplicationDuplicate)
 	for _, id := range []string{"42", affiliate.NewID[affiliate.Program](w.now).String()} {
 		_, err = w.invite(&inviteRequest{Email: "a@example.com", ProgramId: id})
-		expect(t, err, affiliate.ReasonNotFound)
+		pgtest.Refused(t, err, affiliate.ReasonNotFound)
 	}
 	for status, reason := range map[string]affiliate.Reason{"draft": "", "paused": "", "archived": affiliate.ReasonProgramStateInvalid} {
-		w.exec(`update programs set status = $1, is_public = false`, status)
+		w.Exec(`update programs set status = $1, is_public = false`, status)
 		_, err := w.invite(&inviteRequest{Email: status + "@example.com"})
 		if reason == "" && err != nil {
 			t.Errorf("%s: %v", status, err)
 		} else if reason != "" {
-			expect(t, err, reason)
+			pgtest.Refused(t, err, reason)
 		}
 	}
-	if n := w.count(`select count(*) from participant_invites`); n != 2 {
+	if n := w.Count(`select count(*) from participant_invites`); n != 2 {
 		t.Errorf("%d invitations", n)
 	}
 }
 
 func TestAcceptingJoinsApproved(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`update programs set is_public = false`)
+	w.Exec(`update programs set is_public = false`)
 	group := w.group(w.program).String()
 	invite := w.invited(&inviteRequest{Email: "someone@example.com", GroupId: &group, ReferralCode: proto.String("star")})
-	partner := w.partner("Jane") // of another address: the token is for whoever has it
+	partner := w.NewPartner("Jane") // of another address: the token is for whoever has it
 	p, err := w.accept(partner, invite.Token)
 	if err != nil {
 		t.Fatal(err)
@@ -190,67 +191,67 @@ func TestAcceptingJoinsApproved(t *testing.T) {
 	if got := w.get(p.Id); got.GetGroupId() != group || got.PartnerEmail != "jane-"+partner.String()+"@example.com" {
 		t.Errorf("the merchant sees %v", got)
 	}
-	if got := w.events(); !slices.Equal(got, []string{"participant.applied", "participant.approved"}) {
+	if got := w.eventTypes(); !slices.Equal(got, []string{"link.created", "participant.applied", "participant.approved"}) {
 		t.Errorf("events %v", got)
 	}
-	if w.count(`select count(*) from audit_log where action = 'participant.accept_invite' and resource_id = $1 and actor = $2`, p.Id, partner.String()) != 1 ||
-		w.count(`select count(*) from links where participant_id = $1 and is_default and code = 'star'`, p.Id) != 1 ||
-		w.count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, p.Id) != 1 {
+	if w.Count(`select count(*) from audit_log where action = 'participant.accept_invite' and resource_id = $1 and actor = $2`, p.Id, partner.String()) != 1 ||
+		w.Count(`select count(*) from links where participant_id = $1 and is_default and code = 'star'`, p.Id) != 1 ||
+		w.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, p.Id) != 1 {
 		t.Error("audit log, link or job is missing")
 	}
 	w.checkCounts()
-	_, err = w.accept(w.partner("John"), invite.Token)
-	expect(t, err, affiliate.ReasonNotFound)
+	_, err = w.accept(w.NewPartner("John"), invite.Token)
+	pgtest.Refused(t, err, affiliate.ReasonNotFound)
 	if got := w.open(affiliate.RoleOwner); len(got) != 0 {
 		t.Errorf("open: %v", got)
 	}
-	expect(t, w.revoke(w.asMerchant(affiliate.RoleOwner), w.program.String(), invite.Id), affiliate.ReasonNotFound)
+	pgtest.Refused(t, w.revoke(w.asMerchant(affiliate.RoleOwner), w.program.String(), invite.Id), affiliate.ReasonNotFound)
 }
 
 // What refuses an acceptance leaves the invitation as it was, for another try.
 func TestARefusedAcceptanceLeavesTheInvitation(t *testing.T) {
 	w := newWorld(t)
 	invite := w.invited(&inviteRequest{Email: "jane@example.com", ReferralCode: proto.String("star")})
-	applied := w.partner("Ada")
+	applied := w.NewPartner("Ada")
 	if _, err := w.apply(applied, nil); err != nil {
 		t.Fatal(err)
 	}
-	jane := w.partner("Jane")
+	jane := w.NewPartner("Jane")
 
 	_, err := w.accept(applied, invite.Token)
-	expect(t, err, affiliate.ReasonApplicationDuplicate)
+	pgtest.Refused(t, err, affiliate.ReasonApplicationDuplicate)
 	_, err = w.accept(jane, "inv_wrong")
-	expect(t, err, affiliate.ReasonNotFound)
+	pgtest.Refused(t, err, affiliate.ReasonNotFound)
 	test := server.WithPrincipal(t.Context(), server.Principal{Kind: server.PartnerToken, User: jane, Mode: affiliate.ModeTest})
 	_, err = w.service.AcceptParticipantInvite(test, &affiliatev1.AcceptParticipantInviteRequest{Token: invite.Token})
-	expect(t, err, affiliate.ReasonNotFound)
+	pgtest.Refused(t, err, affiliate.ReasonNotFound)
 	for _, status := range []string{"draft", "paused", "archived"} {
-		w.exec(`update programs set status = $1`, status)
+		w.Exec(`update programs set status = $1`, status)
 		_, err = w.accept(jane, invite.Token)
-		expect(t, err, affiliate.ReasonNotFound)
+		pgtest.Refused(t, err, affiliate.ReasonNotFound)
 	}
-	w.exec(`update programs set status = 'active', terms_url = 'https://a.example/terms'`)
+	w.Exec(`update programs set status = 'active', terms_url = 'https://a.example/terms'`)
 	_, err = w.accept(jane, invite.Token)
-	expectInvalid(t, err, "accept_terms")
-	w.exec(`update programs set terms_url = null`)
-	taker, err := w.apply(w.partner("Eve"), func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("star") })
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "accept_terms")
+	w.Exec(`update programs set terms_url = null`)
+	taker, err := w.apply(w.NewPartner("Eve"), func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("star") })
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = w.accept(jane, invite.Token)
-	expect(t, err, affiliate.ReasonReferralCodeTaken)
-	w.exec(`update participants set erased_at = $1 where id = $2`, w.now, taker.Id)
+	pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
+	w.Exec(`update participants set erased_at = $1 where id = $2`, w.now, taker.Id)
 
 	if got := w.open(affiliate.RoleOwner); !slices.Equal(got, []string{"jane@example.com"}) {
 		t.Fatalf("open: %v", got)
 	}
-	w.exec(`update participant_invites set referral_code = null`)
-	w.exec(`update programs set terms_url = 'https://a.example/terms'`)
+	w.Exec(`update participant_invites set referral_code = null`)
+	w.Exec(`update programs set terms_url = 'https://a.example/terms'`)
 	p, err := w.service.AcceptParticipantInvite(w.asPartner(jane), &affiliatev1.AcceptParticipantInviteRequest{Token: invite.Token, AcceptTerms: true})
 	if err != nil || p.TermsAcceptedAt == nil || p.ReferralCode != "jane" {
 		t.Errorf("%v, %v", p, err)
 	}
-	if w.count(`select count(*) from participants`) != 3 {
+	if w.Count(`select count(*) from participants`) != 3 {
 		t.Error("a refused acceptance left a participant")
 	}
 	w.checkCounts()
@@ -260,12 +261,12 @@ func TestATokenWorksOnce(t *testing.T) {
 	w := newWorld(t)
 	partners := make([]affiliate.UserID, 20)
 	for i := range partners {
-		partners[i] = w.partner("Jane")
+		partners[i] = w.NewPartner("Jane")
 	}
 	for _, same := range []bool{false, true} {
 		invite := w.invited(&inviteRequest{Email: "jane@example.com"})
-		before := w.count(`select count(*) from participants`)
-		late := w.partner("Late")
+		before := w.Count(`select count(*) from participants`)
+		late := w.NewPartner("Late")
 		w.oneOf(20, func(i int) error {
 			partner := partners[i]
 			if same {
@@ -274,7 +275,7 @@ func TestATokenWorksOnce(t *testing.T) {
 			_, err := w.accept(partner, invite.Token)
 			return err
 		}, affiliate.ReasonNotFound)
-		if w.count(`select count(*) from participants`) != before+1 {
+		if w.Count(`select count(*) from participants`) != before+1 {
 			t.Error("more than one joined")
 		}
 	}
@@ -292,22 +293,22 @@ func TestOfParallelInvitationsOfAnAddressOneStaysOpen(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := w.open(affiliate.RoleOwner); len(got) != 1 || w.count(`select count(*) from participant_invites`) != 20 {
+	if got := w.open(affiliate.RoleOwner); len(got) != 1 || w.Count(`select count(*) from participant_invites`) != 20 {
 		t.Errorf("open: %v", got)
 	}
 }
 
 func TestPrivateProgramsTakeWhomTheyInvited(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`update programs set is_public = false`)
-	partner := w.partner("Jane")
+	w.Exec(`update programs set is_public = false`)
+	partner := w.NewPartner("Jane")
 	email := "jane-" + partner.String() + "@example.com"
 	refuse := func(why string) {
 		t.Helper()
 		if _, err := w.apply(partner, nil); err == nil {
 			t.Fatal(why)
 		} else {
-			expect(t, err, affiliate.ReasonNotFound)
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 		}
 	}
 	refuse("nobody invited")
@@ -328,9 +329,9 @@ func TestPrivateProgramsTakeWhomTheyInvited(t *testing.T) {
 	w.now = now.AddDate(0, 0, 7)
 	refuse("the invitation has ended")
 	w.now = now
-	w.exec(`update programs set status = 'paused' where id = $1`, w.program)
+	w.Exec(`update programs set status = 'paused' where id = $1`, w.program)
 	refuse("the programme is paused")
-	w.exec(`update programs set status = 'active' where id = $1`, w.program)
+	w.Exec(`update programs set status = 'active' where id = $1`, w.program)
 	if p, err := w.apply(partner, nil); err != nil || p.Status != affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_PENDING {
 		t.Errorf("%v, %v", p, err)
 	}
@@ -348,13 +349,13 @@ func TestForeignInvitationsAreNotFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.InviteParticipant(ctx, &inviteRequest{ProgramId: invite.ProgramId, Email: "jane@example.com"})
-			expect(t, err, affiliate.ReasonNotFound)
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.ListParticipantInvites(ctx, &affiliatev1.ListParticipantInvitesRequest{ProgramId: invite.ProgramId})
-			expect(t, err, affiliate.ReasonNotFound)
-			expect(t, w.revoke(ctx, invite.ProgramId, invite.Id), affiliate.ReasonNotFound)
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.Refused(t, w.revoke(ctx, invite.ProgramId, invite.Id), affiliate.ReasonNotFound)
 		})
 	}
-	expect(t, w.revoke(w.asMerchant(affiliate.RoleOwner), w.newProgram().String(), invite.Id), affiliate.ReasonNotFound)
+	pgtest.Refused(t, w.revoke(w.asMerchant(affiliate.RoleOwner), w.newProgram().String(), invite.Id), affiliate.ReasonNotFound)
 	if got := w.open(affiliate.RoleOwner); len(got) != 1 {
 		t.Errorf("open: %v", got)
 	}

@@ -2,32 +2,26 @@ package participant_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/participant"
-	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // world is a workspace with one active, public programme in live mode.
 type world struct {
+	*pgtest.Fixture
 	t         *testing.T
-	db        *pgx.Conn
-	store     *postgres.Store
 	service   *participant.Service
 	workspace affiliate.WorkspaceID
 	user      affiliate.UserID
@@ -37,64 +31,18 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	url := pgtest.New(t)
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	db, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close(context.Background()) })
-	w := &world{t: t, db: db, store: store, now: time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC)}
-	w.service = participant.New(store, func() time.Time { return w.now })
-	w.user, w.workspace = affiliate.NewID[affiliate.User](w.now), affiliate.NewID[affiliate.Workspace](w.now)
-	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Shop', 'EUR', 'UTC', $2, $2)`, w.workspace, w.now)
+	w := &world{t: t, now: time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC)}
+	w.Fixture = pgtest.Open(t, func() time.Time { return w.now })
+	w.service = participant.New(w.Store, w.Now)
 	// An invitation names the user who made it.
-	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'merchant', 'owner@example.com', '', 'Owner', $2)`, w.user, w.now)
+	w.user, w.workspace = w.NewMerchant("Owner"), w.NewWorkspace()
 	w.program = w.newProgram()
 	return w
 }
 
-func (w *world) exec(sql string, args ...any) {
-	w.t.Helper()
-	if _, err := w.db.Exec(w.t.Context(), sql, args...); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) count(sql string, args ...any) (n int) {
-	w.t.Helper()
-	if err := w.db.QueryRow(w.t.Context(), sql, args...).Scan(&n); err != nil {
-		w.t.Fatal(err)
-	}
-	return n
-}
-
 func (w *world) newProgram() affiliate.ProgramID {
 	w.t.Helper()
-	id := affiliate.NewID[affiliate.Program](w.now)
-	page := "https://a.example"
-	_, err := w.store.CreateProgram(w.t.Context(), affiliate.Program{
-		ID: id, Scope: affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive}, Name: "P", Status: affiliate.ProgramActive,
-		WebsiteURL: &page, AllowedDomains: []string{}, WindowDays: 30, Model: affiliate.LastClick, LinkParam: "via", IsPublic: true,
-		Precedence: affiliate.DefaultPrecedence, FraudPolicy: affiliate.DefaultFraudPolicy,
-		Rules: affiliate.DefaultRules(), RulesVersion: 1, CreatedAt: w.now, UpdatedAt: w.now,
-	}, affiliate.Actor{User: &w.user})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return id
-}
-
-func (w *world) partner(name string) affiliate.UserID {
-	w.t.Helper()
-	id := affiliate.NewID[affiliate.User](w.now)
-	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'partner', $2, '', $3, $4)`,
-		id, "jane-"+id.String()+"@example.com", name, w.now)
-	return id
+	return w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
 }
 
 func (w *world) asPartner(id affiliate.UserID) context.Context {
@@ -121,7 +69,7 @@ func (w *world) apply(partner affiliate.UserID, change func(*affiliatev1.ApplyRe
 
 func (w *world) applied(name string) *affiliatev1.Participant {
 	w.t.Helper()
-	p, err := w.apply(w.partner(name), nil)
+	p, err := w.apply(w.NewPartner(name), nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -144,13 +92,10 @@ func (w *world) do(ctx context.Context, verb, program, id string, reason *string
 
 var verbs = []string{"approve", "reject", "suspend", "reinstate"}
 
-func (w *world) events() (types []string) {
+func (w *world) eventTypes() []string {
 	w.t.Helper()
-	rows, _ := w.db.Query(w.t.Context(), `select type from events order by type`)
-	types, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	types, _ := w.Events()
+	slices.Sort(types)
 	return types
 }
 
@@ -166,29 +111,14 @@ func (w *world) checkCounts() {
 			select program_id, what, sum(n) as n from list_counts group by 1, 2 having sum(n) <> 0
 		) kept using (program_id, what)
 		where truth.n is distinct from kept.n`
-	if n := w.count(differ); n != 0 {
+	if n := w.Count(differ); n != 0 {
 		w.t.Errorf("%d lists have another length than what is kept", n)
 	}
 }
 
-func expect(t *testing.T, err error, reason affiliate.Reason) {
-	t.Helper()
-	_ = refused(t, err, reason)
-}
-
-// refused is the refusal that err has to be.
-func refused(t *testing.T, err error, reason affiliate.Reason) *affiliate.Error {
-	t.Helper()
-	var refusal *affiliate.Error
-	if !errors.As(err, &refusal) || refusal.Reason != reason {
-		t.Fatalf("got %v, want %s", err, reason)
-	}
-	return refusal
-}
-
 func TestApply(t *testing.T) {
 	w := newWorld(t)
-	partner := w.partner("Jane Doe")
+	partner := w.NewPartner("Jane Doe")
 	p, err := w.apply(partner, func(r *affiliatev1.ApplyRequest) { r.Answers = map[string]string{"Why?": "Because"} })
 	if err != nil {
 		t.Fatal(err)
@@ -206,16 +136,16 @@ func TestApply(t *testing.T) {
 	if err != nil || !proto.Equal(read, want) {
 		t.Errorf("read %v, %v", read, err)
 	}
-	if got := w.events(); !slices.Equal(got, []string{"participant.applied"}) {
+	if got := w.eventTypes(); !slices.Equal(got, []string{"link.created", "participant.applied"}) {
 		t.Errorf("events %v", got)
 	}
-	if w.count(`
+	if w.Count(`
 		select count(*) from referral_codes r join links l on l.workspace_id = r.workspace_id and l.id = r.link_id
 		where r.code = 'jane-doe' and r.mode = 'live' and r.participant_id = $1 and r.program_id = $2 and l.participant_id = $1 and l.program_id = $2
 			and l.mode = 'live' and l.code = r.code and l.is_default and l.destination_url is null`, p.Id, w.program) != 1 ||
-		w.count(`select count(*) from participant_totals where participant_id = $1 and program_id = $2 and clicks = 0`, p.Id, w.program) != 1 ||
-		w.count(`select count(*) from audit_log where action = 'participant.apply' and resource_id = $1 and actor = $2`, p.Id, partner.String()) != 1 ||
-		w.count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, p.Id) != 1 {
+		w.Count(`select count(*) from participant_totals where participant_id = $1 and program_id = $2 and clicks = 0`, p.Id, w.program) != 1 ||
+		w.Count(`select count(*) from audit_log where action = 'participant.apply' and resource_id = $1 and actor = $2`, p.Id, partner.String()) != 1 ||
+		w.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, p.Id) != 1 {
 		t.Error("code, link, totals, audit log or job is missing")
 	}
 	w.checkCounts()
@@ -223,48 +153,46 @@ func TestApply(t *testing.T) {
 
 func TestApplyIsApprovedWhereTheProgramSaysSo(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`update programs set auto_approve_partners = true`)
+	w.Exec(`update programs set auto_approve_partners = true`)
 	p := w.applied("Jane")
 	if p.Status != affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED || p.ApprovedAt == nil {
 		t.Errorf("applied %v", p)
 	}
-	if got := w.events(); !slices.Equal(got, []string{"participant.applied", "participant.approved"}) {
+	if got := w.eventTypes(); !slices.Equal(got, []string{"link.created", "participant.applied", "participant.approved"}) {
 		t.Errorf("events %v", got)
 	}
 }
 
 func TestApplyFindsOnlyOpenPrograms(t *testing.T) {
 	w := newWorld(t)
-	partner := w.partner("Jane")
+	partner := w.NewPartner("Jane")
 	for name, sql := range map[string]string{
 		"draft": `update programs set status = 'draft'`, "paused": `update programs set status = 'paused'`,
 		"archived": `update programs set status = 'archived'`, "private": `update programs set is_public = false`,
 		"of the other mode": `update programs set mode = 'test'`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w.exec(sql)
+			w.Exec(sql)
 			_, err := w.apply(partner, nil)
-			expect(t, err, affiliate.ReasonNotFound)
-			w.exec(`update programs set status = 'active', is_public = true, mode = 'live'`)
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			w.Exec(`update programs set status = 'active', is_public = true, mode = 'live'`)
 		})
 	}
 	for _, id := range []string{"", "42", affiliate.NewID[affiliate.Program](w.now).String()} {
 		_, err := w.apply(partner, func(r *affiliatev1.ApplyRequest) { r.ProgramId = id })
-		expect(t, err, affiliate.ReasonNotFound)
+		pgtest.Refused(t, err, affiliate.ReasonNotFound)
 	}
-	if w.count(`select count(*) from participants`) != 0 {
+	if w.Count(`select count(*) from participants`) != 0 {
 		t.Error("a refused application left a row")
 	}
 }
 
 func TestTermsHaveToBeAccepted(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`update programs set terms_url = 'https://a.example/terms'`)
-	partner := w.partner("Jane")
+	w.Exec(`update programs set terms_url = 'https://a.example/terms'`)
+	partner := w.NewPartner("Jane")
 	_, err := w.apply(partner, nil)
-	if refusal := refused(t, err, affiliate.ReasonValidation); refusal.Violations[0].Field != "accept_terms" {
-		t.Errorf("%v", refusal)
-	}
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "accept_terms")
 	p, err := w.apply(partner, func(r *affiliatev1.ApplyRequest) { r.AcceptTerms = true })
 	if err != nil || p.TermsAcceptedAt == nil {
 		t.Errorf("%v, %v", p, err)
@@ -273,16 +201,16 @@ func TestTermsHaveToBeAccepted(t *testing.T) {
 
 func TestASecondApplicationIsADuplicateWhateverBecameOfTheFirst(t *testing.T) {
 	w := newWorld(t)
-	partner := w.partner("Jane")
+	partner := w.NewPartner("Jane")
 	if _, err := w.apply(partner, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, status := range []string{"pending", "approved", "rejected", "suspended"} {
-		w.exec(`update participants set status = $1`, status)
+		w.Exec(`update participants set status = $1`, status)
 		_, err := w.apply(partner, func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("fresh-code") })
-		expect(t, err, affiliate.ReasonApplicationDuplicate)
+		pgtest.Refused(t, err, affiliate.ReasonApplicationDuplicate)
 	}
-	if w.count(`select count(*) from referral_codes`) != 1 {
+	if w.Count(`select count(*) from referral_codes`) != 1 {
 		t.Error("a refused application took a code")
 	}
 	first := w.program
@@ -298,20 +226,18 @@ func TestReferralCodes(t *testing.T) {
 	code := func(code string) func(*affiliatev1.ApplyRequest) {
 		return func(r *affiliatev1.ApplyRequest) { r.ReferralCode = &code }
 	}
-	p, err := w.apply(w.partner("Jane"), code("Summer_26"))
+	p, err := w.apply(w.NewPartner("Jane"), code("Summer_26"))
 	if err != nil || p.ReferralCode != "summer_26" {
 		t.Fatalf("%v, %v", p, err)
 	}
-	late := w.partner("John")
+	late := w.NewPartner("John")
 	_, err = w.apply(late, code("SUMMER_26"))
-	expect(t, err, affiliate.ReasonReferralCodeTaken)
+	pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
 	if p, err = w.apply(late, code("winter")); err != nil || p.ReferralCode != "winter" {
 		t.Errorf("another code after a refusal: %v, %v", p, err)
 	}
-	_, err = w.apply(w.partner("Jim"), code("Google"))
-	if refusal := refused(t, err, affiliate.ReasonValidation); refusal.Violations[0].Field != "referral_code" {
-		t.Errorf("a reserved word: %v", refusal)
-	}
+	_, err = w.apply(w.NewPartner("Jim"), code("Google"))
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "referral_code")
 	for name, form := range map[string]string{"winter": `^winter-[a-z2-9]{3}$`, "Al": `^al-[a-z2-9]{3}$`, "李": `^[a-z2-9]{8}$`} {
 		if p := w.applied(name); !regexp.MustCompile(form).MatchString(p.ReferralCode) {
 			t.Errorf("%s got %s", name, p.ReferralCode)
@@ -321,9 +247,9 @@ func TestReferralCodes(t *testing.T) {
 
 func TestOfParallelApplicationsOfOnePartnerOneSucceeds(t *testing.T) {
 	w := newWorld(t)
-	partner := w.partner("Jane")
+	partner := w.NewPartner("Jane")
 	w.parallel(func(int) error { _, err := w.apply(partner, nil); return err }, affiliate.ReasonApplicationDuplicate)
-	if w.count(`select count(*) from participants`) != 1 || w.count(`select count(*) from referral_codes`) != 1 || len(w.events()) != 1 {
+	if w.Count(`select count(*) from participants`) != 1 || w.Count(`select count(*) from referral_codes`) != 1 || len(w.eventTypes()) != 2 {
 		t.Error("the losers left something")
 	}
 }
@@ -332,14 +258,14 @@ func TestOfParallelApplicationsForOneCodeOneSucceeds(t *testing.T) {
 	w := newWorld(t)
 	partners := make([]affiliate.UserID, 100)
 	for i := range partners {
-		partners[i] = w.partner("Jane")
+		partners[i] = w.NewPartner("Jane")
 	}
 	defer w.checkCounts()
 	w.parallel(func(i int) error {
 		_, err := w.apply(partners[i], func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("summer") })
 		return err
 	}, affiliate.ReasonReferralCodeTaken)
-	if w.count(`select count(*) from participants`) != 1 || len(w.events()) != 1 {
+	if w.Count(`select count(*) from participants`) != 1 || len(w.eventTypes()) != 2 {
 		t.Error("the losers left something")
 	}
 }
@@ -366,7 +292,7 @@ func (w *world) oneOf(n int, run func(i int) error, reason affiliate.Reason) {
 			won++
 			continue
 		}
-		expect(w.t, err, reason)
+		pgtest.Refused(w.t, err, reason)
 	}
 	if won != 1 {
 		w.t.Errorf("%d of %d succeeded", won, len(errs))
@@ -377,7 +303,7 @@ func TestParallelNamesakesAllGetACode(t *testing.T) {
 	w := newWorld(t)
 	partners := make([]affiliate.UserID, 50)
 	for i := range partners {
-		partners[i] = w.partner("Jane Doe")
+		partners[i] = w.NewPartner("Jane Doe")
 	}
 	var wg sync.WaitGroup
 	for _, partner := range partners {
@@ -388,7 +314,7 @@ func TestParallelNamesakesAllGetACode(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := w.count(`select count(*) from participants t join referral_codes r on r.participant_id = t.id and r.code = t.referral_code`); n != 50 {
+	if n := w.Count(`select count(*) from participants t join referral_codes r on r.participant_id = t.id and r.code = t.referral_code`); n != 50 {
 		t.Errorf("%d of 50 have their code", n)
 	}
 }
@@ -404,32 +330,32 @@ func TestEveryMoveFromEveryStatus(t *testing.T) {
 	events := map[string]string{"approve": "participant.approved", "reject": "participant.rejected", "suspend": "participant.suspended", "reinstate": "participant.reinstated"}
 	for _, from := range []string{"pending", "approved", "rejected", "suspended"} {
 		for _, verb := range verbs {
-			w.exec(`update participants set status = $1`, from)
-			w.exec(`delete from events`)
+			w.Exec(`update participants set status = $1`, from)
+			w.Exec(`delete from events`)
 			w.now = w.now.Add(time.Second)
 			moved, err := w.do(owner, verb, p.ProgramId, p.Id, nil)
 			to, ok := legal[from+" "+verb]
 			if !ok {
-				if refusal := refused(t, err, affiliate.ReasonParticipantState); refusal.Metadata["status"] != from {
-					t.Errorf("%s %s: metadata %v", from, verb, refusal.Metadata)
+				if metadata := pgtest.Refused(t, err, affiliate.ReasonParticipantState); metadata["status"] != from {
+					t.Errorf("%s %s: metadata %v", from, verb, metadata)
 				}
-				if len(w.events()) != 0 {
-					t.Errorf("%s %s: events %v", from, verb, w.events())
+				if len(w.eventTypes()) != 0 {
+					t.Errorf("%s %s: events %v", from, verb, w.eventTypes())
 				}
 				continue
 			}
 			if err != nil || server.Word(moved.Status) != to {
 				t.Errorf("%s %s: %v, %v", from, verb, moved, err)
 			}
-			if got := w.events(); !slices.Equal(got, []string{events[verb]}) {
+			if got := w.eventTypes(); !slices.Equal(got, []string{events[verb]}) {
 				t.Errorf("%s %s: events %v", from, verb, got)
 			}
 		}
 	}
-	w.exec(`update participants set erased_at = $1`, w.now)
+	w.Exec(`update participants set erased_at = $1`, w.now)
 	for _, verb := range verbs {
 		_, err := w.do(owner, verb, p.ProgramId, p.Id, nil)
-		expect(t, err, affiliate.ReasonParticipantErased)
+		pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
 	}
 }
 
@@ -467,30 +393,17 @@ func TestMovesKeepWhatTheyWereTold(t *testing.T) {
 	}
 
 	var before, after string
-	err := w.db.QueryRow(t.Context(), `select before::text, after::text from audit_log where action = 'participant.reject' and actor = $1`, w.user.String()).Scan(&before, &after)
+	err := w.SQL.QueryRow(t.Context(), `select before::text, after::text from audit_log where action = 'participant.reject' and actor = $1`, w.user.String()).Scan(&before, &after)
 	if err != nil || before != `{"status": "pending"}` || after != `{"reason": "spam", "status": "rejected"}` {
 		t.Errorf("audit log %s → %s, %v", before, after, err)
 	}
-	var body []byte
-	if err := w.db.QueryRow(t.Context(), `select body from events where type = 'participant.rejected'`).Scan(&body); err != nil {
-		t.Fatal(err)
-	}
-	var event struct {
-		Data struct {
-			Object   map[string]any
-			Previous map[string]any `json:"previous_attributes"`
-		}
-	}
-	if err := json.Unmarshal(body, &event); err != nil {
-		t.Fatal(err)
-	}
-	object := event.Data.Object
+	object, previous := w.LastEvent(affiliate.EventParticipantRejected)
 	if object["id"] != p.Id || object["program_id"] != p.ProgramId || object["partner_id"] != p.PartnerId || object["partner_name"] != "Jane" ||
 		object["referral_code"] != "jane" || object["status"] != "rejected" || object["reason"] != "spam" || object["version"] == nil ||
-		event.Data.Previous["status"] != "pending" || strings.Contains(string(body), "@") {
-		t.Errorf("event %s", body)
+		previous["status"] != "pending" || w.Count(`select count(*) from events where convert_from(body, 'UTF8') like '%@%'`) != 0 {
+		t.Errorf("event %v, before %v", object, previous)
 	}
-	if n := w.count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, p.Id); n != 6 {
+	if n := w.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, p.Id); n != 6 {
 		t.Errorf("%d jobs for the edge directory", n)
 	}
 }
@@ -524,16 +437,16 @@ func TestForeignParticipantsAreNotFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.GetParticipant(tc.ctx, &affiliatev1.GetParticipantRequest{ProgramId: tc.program, ParticipantId: tc.id})
-			expect(t, err, affiliate.ReasonNotFound)
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			for _, verb := range verbs {
 				_, err := w.do(tc.ctx, verb, tc.program, tc.id, nil)
-				expect(t, err, affiliate.ReasonNotFound)
+				pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			}
 		})
 	}
 	for _, ctx := range []context.Context{elsewhere(w.workspace, affiliate.ModeTest), elsewhere(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive)} {
 		_, err := w.service.ListParticipants(ctx, &affiliatev1.ListParticipantsRequest{ProgramId: p.ProgramId})
-		expect(t, err, affiliate.ReasonNotFound)
+		pgtest.Refused(t, err, affiliate.ReasonNotFound)
 	}
 }
 

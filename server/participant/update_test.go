@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func (w *world) update(id string, req *affiliatev1.UpdateParticipantRequest, paths ...string) (*affiliatev1.Participant, error) {
@@ -33,20 +33,10 @@ func (w *world) updateAs(ctx context.Context, program, id string, req *affiliate
 // row is everything the database holds of a participant.
 func (w *world) row(id string) (text string) {
 	w.t.Helper()
-	if err := w.db.QueryRow(w.t.Context(), `select t::text from participants t where id = $1`, id).Scan(&text); err != nil {
+	if err := w.SQL.QueryRow(w.t.Context(), `select t::text from participants t where id = $1`, id).Scan(&text); err != nil {
 		w.t.Fatal(err)
 	}
 	return text
-}
-
-func expectInvalid(t *testing.T, err error, field string) {
-	t.Helper()
-	for _, v := range refused(t, err, affiliate.ReasonValidation).Violations {
-		if v.Field == field {
-			return
-		}
-	}
-	t.Fatalf("%v does not name %s", err, field)
 }
 
 func rate(percentage float64) *affiliatev1.CommissionRate {
@@ -82,18 +72,18 @@ func TestUpdateChangesWhatItsMaskNames(t *testing.T) {
 		p.CommissionOverride.GetFlatAmountCents() != 500 || p.CommissionOverride.Percentage != nil {
 		t.Fatalf("a flat override: %v, %v", p, err)
 	}
-	if n := w.count(`select version from participants where id = $1`, id); n != 4 {
+	if n := w.Count(`select version from participants where id = $1`, id); n != 4 {
 		t.Errorf("version %d", n)
 	}
 
 	// Saying it again leaves no trace.
-	lines, jobs := w.count(`select count(*) from audit_log`), w.count(`select count(*) from river.river_job`)
+	lines, jobs := w.Count(`select count(*) from audit_log`), w.Count(`select count(*) from river.river_job`)
 	before := w.row(id)
 	w.now = w.now.Add(time.Second)
 	if _, err := w.update(id, &update{Note: proto.String("calls back"), Tags: []string{"vip", "blog"}, ReferralCode: "SUMMER"}, "note", "tags", "referral_code"); err != nil {
 		t.Fatal(err)
 	}
-	if w.row(id) != before || w.count(`select count(*) from audit_log`) != lines || w.count(`select count(*) from river.river_job`) != jobs {
+	if w.row(id) != before || w.Count(`select count(*) from audit_log`) != lines || w.Count(`select count(*) from river.river_job`) != jobs {
 		t.Error("a patch that changes nothing left a trace")
 	}
 
@@ -102,14 +92,14 @@ func TestUpdateChangesWhatItsMaskNames(t *testing.T) {
 		t.Fatalf("cleared: %v, %v", p, err)
 	}
 	var was, is string
-	err = w.db.QueryRow(t.Context(), `
+	err = w.SQL.QueryRow(t.Context(), `
 		select before::text, after::text from audit_log
 		where action = 'participant.update' and resource_id = $1 and actor = $2 order by at desc, id desc limit 1`, id, w.user.String()).Scan(&was, &is)
-	if err != nil || was != `{"note": "calls back", "tags": ["vip", "blog"], "group_id": "`+group+`", "commission_override": {"flat_amount_cents": 500}}` ||
+	if err != nil || was != `{"note": "(changed)", "tags": ["vip", "blog"], "group_id": "`+group+`", "commission_override": {"flat_amount_cents": 500}}` ||
 		is != `{"note": null, "tags": [], "group_id": null, "commission_override": null}` {
 		t.Errorf("audit log: %s → %s, %v", was, is, err)
 	}
-	if got := w.events(); !slices.Equal(got, []string{"link.updated", "participant.applied"}) {
+	if got := w.eventTypes(); !slices.Equal(got, []string{"link.created", "link.updated", "participant.applied"}) {
 		t.Errorf("events %v", got)
 	}
 }
@@ -141,7 +131,7 @@ func TestUpdateRefusesWhatIsNoPatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.update(id, tc.req, tc.paths...)
-			expectInvalid(t, err, tc.field)
+			pgtest.Refused(t, err, affiliate.ReasonValidation, tc.field)
 		})
 	}
 	if w.row(id) != before {
@@ -160,29 +150,29 @@ func TestReplacedCodesStayTaken(t *testing.T) {
 		t.Fatalf("%v, %v", p, err)
 	}
 	// Both codes lead to the default link, which has the new one.
-	if w.count(`
+	if w.Count(`
 		select count(*) from referral_codes r join links l on l.id = r.link_id
 		where r.participant_id = $1 and l.is_default and l.participant_id = $1 and l.code = 'summer' and l.version = 2 and r.code in ('jane', 'summer')`, jane.Id) != 2 {
 		t.Error("the codes do not lead to the default link")
 	}
-	if n := w.count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, jane.Id); n != 2 {
+	if n := w.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, jane.Id); n != 2 {
 		t.Errorf("%d jobs for the edge directory", n)
 	}
 	var old, current, link string
-	err := w.db.QueryRow(t.Context(), `
+	err := w.SQL.QueryRow(t.Context(), `
 		select convert_from(body, 'UTF8')::jsonb #>> '{data,previous_attributes,code}', convert_from(body, 'UTF8')::jsonb #>> '{data,object,code}',
 			convert_from(body, 'UTF8')::jsonb #>> '{data,object,id}'
 		from events where type = 'link.updated'`).Scan(&old, &current, &link)
-	if err != nil || old != "jane" || current != "summer" || w.count(`select count(*) from links where id = $1 and participant_id = $2`, link, jane.Id) != 1 {
+	if err != nil || old != "jane" || current != "summer" || w.Count(`select count(*) from links where id = $1 and participant_id = $2`, link, jane.Id) != 1 {
 		t.Errorf("event of %s: %s → %s, %v", link, old, current, err)
 	}
 
 	_, err = code(john.Id, "JANE")
-	expect(t, err, affiliate.ReasonReferralCodeTaken)
+	pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
 	_, err = code(john.Id, "summer")
-	expect(t, err, affiliate.ReasonReferralCodeTaken)
-	_, err = w.apply(w.partner("Jim"), func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("jane") })
-	expect(t, err, affiliate.ReasonReferralCodeTaken)
+	pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
+	_, err = w.apply(w.NewPartner("Jim"), func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("jane") })
+	pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
 	if got := w.get(john.Id); got.ReferralCode != "john" || !proto.Equal(got, john) {
 		t.Errorf("a refused code changed %v", got)
 	}
@@ -190,13 +180,13 @@ func TestReplacedCodesStayTaken(t *testing.T) {
 		t.Errorf("taking an old one back: %v, %v", p, err)
 	}
 	// A code of another link of one's own is no alias.
-	w.exec(`
+	w.Exec(`
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		values ($1, 'live', 'page', $2, $3, gen_random_uuid(), $4)`, w.workspace, w.program, jane.Id, w.now)
 	_, err = code(jane.Id, "page")
-	expect(t, err, affiliate.ReasonReferralCodeTaken)
-	if w.count(`select count(*) from referral_codes where participant_id = $1`, jane.Id) != 3 ||
-		w.count(`select count(*) from links where participant_id = $1 and code = 'jane' and version = 3`, jane.Id) != 1 {
+	pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
+	if w.Count(`select count(*) from referral_codes where participant_id = $1`, jane.Id) != 3 ||
+		w.Count(`select count(*) from links where participant_id = $1 and code = 'jane' and version = 3`, jane.Id) != 1 {
 		t.Error("codes were lost, or the link has another")
 	}
 }
@@ -211,8 +201,8 @@ func TestOfParallelCodeChangesForOneCodeOneWins(t *testing.T) {
 		_, err := w.update(ids[i], &update{ReferralCode: "summer"}, "referral_code")
 		return err
 	}, affiliate.ReasonReferralCodeTaken)
-	if w.count(`select count(*) from participants where referral_code = 'summer'`) != 1 || w.count(`select count(*) from links where code = 'summer'`) != 1 ||
-		w.count(`select count(*) from events where type = 'link.updated'`) != 1 || w.count(`select count(*) from audit_log where action = 'participant.update'`) != 1 {
+	if w.Count(`select count(*) from participants where referral_code = 'summer'`) != 1 || w.Count(`select count(*) from links where code = 'summer'`) != 1 ||
+		w.Count(`select count(*) from events where type = 'link.updated'`) != 1 || w.Count(`select count(*) from audit_log where action = 'participant.update'`) != 1 {
 		t.Error("the losers left something")
 	}
 }
@@ -224,7 +214,7 @@ func TestAssigningAGroupWaitsForItsDeletion(t *testing.T) {
 	id := w.applied("Jane").Id
 	for _, deleted := range []bool{false, true} {
 		group := w.group(w.program).String()
-		deletion, err := w.db.Begin(t.Context())
+		deletion, err := w.SQL.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +237,7 @@ func TestAssigningAGroupWaitsForItsDeletion(t *testing.T) {
 			if err := deletion.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			expectInvalid(t, <-result, "group_id")
+			pgtest.Refused(t, <-result, affiliate.ReasonValidation, "group_id")
 			continue
 		}
 		if err := deletion.Rollback(t.Context()); err != nil {
@@ -267,13 +257,13 @@ func TestAGroupIsNeverDeletedFromUnderAParticipant(t *testing.T) {
 		var assigned, deleted error
 		var wg sync.WaitGroup
 		wg.Go(func() { _, assigned = w.update(id, &update{GroupId: &group}, "group_id") })
-		wg.Go(func() { _, deleted = w.db.Exec(t.Context(), `delete from groups where id = $1`, group) })
+		wg.Go(func() { _, deleted = w.SQL.Exec(t.Context(), `delete from groups where id = $1`, group) })
 		wg.Wait()
 		if (assigned == nil) == (deleted == nil) {
 			t.Fatalf("assigned: %v, deleted: %v", assigned, deleted)
 		}
 		if assigned != nil {
-			expectInvalid(t, assigned, "group_id")
+			pgtest.Refused(t, assigned, affiliate.ReasonValidation, "group_id")
 		}
 	}
 }
@@ -282,29 +272,29 @@ func TestErasedParticipantsAreFrozen(t *testing.T) {
 	w := newWorld(t)
 	id, group := w.applied("Jane").Id, w.group(w.program).String()
 	owner := w.asMerchant(affiliate.RoleOwner)
-	w.exec(`update participants set erased_at = $1`, w.now)
+	w.Exec(`update participants set erased_at = $1`, w.now)
 	for _, status := range []string{"pending", "approved", "rejected", "suspended"} {
-		w.exec(`update participants set status = $1`, status)
-		before, lines, events := w.row(id), w.count(`select count(*) from audit_log`), len(w.events())
+		w.Exec(`update participants set status = $1`, status)
+		before, lines, events := w.row(id), w.Count(`select count(*) from audit_log`), len(w.eventTypes())
 		for path, req := range map[string]*update{
 			"note": {Note: proto.String("x")}, "tags": {Tags: []string{"x"}}, "group_id": {GroupId: &group},
 			"commission_override": {CommissionOverride: rate(1)}, "referral_code": {ReferralCode: "fresh"},
 		} {
 			_, err := w.update(id, req, path)
-			expect(t, err, affiliate.ReasonParticipantErased)
+			pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
 		}
 		_, err := w.update(id, &update{}, "note")
-		expect(t, err, affiliate.ReasonParticipantErased)
+		pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
 		for _, verb := range verbs {
 			_, err := w.do(owner, verb, w.program.String(), id, nil)
-			expect(t, err, affiliate.ReasonParticipantErased)
+			pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
 		}
 		for _, verb := range []string{"approve", "reject"} {
 			if _, err := w.bulk(owner, verb, w.program.String(), id); err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
 				t.Errorf("bulk %s: %v", verb, err)
 			}
 		}
-		if w.row(id) != before || w.count(`select count(*) from audit_log`) != lines || len(w.events()) != events {
+		if w.row(id) != before || w.Count(`select count(*) from audit_log`) != lines || len(w.eventTypes()) != events {
 			t.Errorf("a %s one was changed", status)
 		}
 	}
@@ -329,7 +319,7 @@ func TestUpdateOfForeignParticipantsIsNotFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.updateAs(tc.ctx, tc.program, tc.id, &update{Note: proto.String("mine")}, "note")
-			expect(t, err, affiliate.ReasonNotFound)
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 		})
 	}
 	if w.row(p.Id) != before {
@@ -342,7 +332,7 @@ func TestSuspendingDeactivatesSyncedPromoCodes(t *testing.T) {
 	w := newWorld(t)
 	jane, john := w.applied("Jane"), w.applied("John")
 	promo := func(participant, code, sync string, active bool) {
-		w.exec(`
+		w.Exec(`
 			insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, active, sync_to_processor, sync_status, created_at, updated_at)
 			values ($1, gen_random_uuid(), $2, $3, 'live', $4, 'percentage', 1000, $5, true, $6, $7, $7)`, w.workspace, w.program, participant, code, active, sync, w.now)
 	}
@@ -356,15 +346,13 @@ func TestSuspendingDeactivatesSyncedPromoCodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rows, _ := w.db.Query(t.Context(), `select code from promo_codes where active order by code`)
-	active, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || !slices.Equal(active, []string{"johns", "local"}) {
-		t.Errorf("active: %v, %v", active, err)
+	if active := w.Texts(`select code from promo_codes where active order by code`); !slices.Equal(active, []string{"johns", "local"}) {
+		t.Errorf("active: %v", active)
 	}
-	if w.count(`select count(*) from promo_codes where version = 2`) != 1 ||
-		w.count(`select count(*) from audit_log a join promo_codes c on c.id = a.resource_id where a.action = 'promo_code.deactivate' and c.code = 'synced' and a.actor = $1`, w.user.String()) != 1 ||
-		w.count(`select count(*) from audit_log where action = 'promo_code.deactivate'`) != 1 ||
-		w.count(`
+	if w.Count(`select count(*) from promo_codes where version = 2`) != 1 ||
+		w.Count(`select count(*) from audit_log a join promo_codes c on c.id = a.resource_id where a.action = 'promo_code.deactivate' and c.code = 'synced' and a.actor = $1`, w.user.String()) != 1 ||
+		w.Count(`select count(*) from audit_log where action = 'promo_code.deactivate'`) != 1 ||
+		w.Count(`
 			select count(*) from events where type = 'promo_code.deactivated' and convert_from(body, 'UTF8')::jsonb #>> '{data,object,code}' = 'synced'
 				and convert_from(body, 'UTF8')::jsonb #>> '{data,object,participant_id}' = $1`, jane.Id) != 1 {
 		t.Error("the deactivation was not written down and told once")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // Every RPC, called by a partner who takes part in the same programmes, with
@@ -41,7 +42,7 @@ func TestNothingOfAnotherPartnerOrMode(t *testing.T) {
 		t.Fatal(err)
 	}
 	foreign = append(foreign, "z***@")
-	before := w.count(`select version from users where id = $1`, jane)
+	before := w.Count(`select version from users where id = $1`, jane)
 
 	ids := []string{private.id.String(), shared.id.String(), test.id.String(), foreign[0], foreign[1], jane.String(), shop.String()}
 	calls := map[string]func(ctx context.Context, id string) (proto.Message, error){
@@ -85,7 +86,7 @@ func TestNothingOfAnotherPartnerOrMode(t *testing.T) {
 		for _, id := range ids {
 			answer, err := call(w.live(john), id)
 			if err != nil {
-				if got := reasonOf(t, err); got != affiliate.ReasonNotFound || name != "GetPartnerProgram" {
+				if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonNotFound || name != "GetPartnerProgram" {
 					t.Errorf("%s with %s: %v", name, id, err)
 				}
 				continue
@@ -103,10 +104,10 @@ func TestNothingOfAnotherPartnerOrMode(t *testing.T) {
 			t.Errorf("%s is not in the table", method.MethodName)
 		}
 	}
-	if n := w.count(`select version from users where id = $1 and name = 'Jane'`, jane); n != before {
+	if n := w.Count(`select version from users where id = $1 and name = 'Jane'`, jane); n != before {
 		t.Error("another's account has changed")
 	}
-	if n := w.count(`select count(*) from payout_methods where user_id = $1 and method = 'paypal'`, jane); n != 1 {
+	if n := w.Count(`select count(*) from payout_methods where user_id = $1 and method = 'paypal'`, jane); n != 1 {
 		t.Error("another's payout method has changed")
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestListOfCommissions(t *testing.T) {
@@ -83,7 +84,7 @@ func TestListOfCommissions(t *testing.T) {
 		{DateFrom: text("2026-02-03"), DateTo: text("2026-02-02")},
 		{Timezone: text("Mars/Base")},
 	} {
-		if got := reasonOf(t, w.checked(bad)); got != affiliate.ReasonValidation {
+		if got := pgtest.ReasonOf(t, w.checked(bad)); got != affiliate.ReasonValidation {
 			t.Errorf("%v: %q", bad, got)
 		}
 	}
@@ -242,7 +243,7 @@ func TestSummary(t *testing.T) {
 		}
 		w.fold()
 	}
-	if got := reasonOf(t, w.checked(&req{DateTo: text("2026-02-30")})); got != affiliate.ReasonValidation {
+	if got := pgtest.ReasonOf(t, w.checked(&req{DateTo: text("2026-02-30")})); got != affiliate.ReasonValidation {
 		t.Errorf("a day that is none: %q", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/partner"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 const (
@@ -100,7 +101,7 @@ func TestProgrammeAsItsPartnerSeesIt(t *testing.T) {
 		"min_payout_cents": 5000, "payout_term_days": 14, "attribution_window_days": 60, "link_param": "ref",
 	})
 	group := affiliate.NewID[affiliate.Group](w.now)
-	w.row("groups", map[string]any{
+	w.Insert("groups", map[string]any{
 		"workspace_id": shop, "id": group, "program_id": p.id, "name": "secret group", "rate_bps": 1250, "created_at": w.now, "updated_at": w.now,
 	})
 	mine := p.join(jane, map[string]any{"referral_code": "jane", "group_id": group, "approved_at": w.now})
@@ -153,9 +154,9 @@ func TestProgrammeAsItsPartnerSeesIt(t *testing.T) {
 	}
 
 	// Without a link host there are no short links, without a page no links.
-	w.exec(`update programs set website_url = null, landing_url = null, status = 'draft'`)
-	w.exec(`update participants set group_id = null`)
-	plain := partner.New(partner.Config{Store: w.store, Seal: w.keys})
+	w.Exec(`update programs set website_url = null, landing_url = null, status = 'draft'`)
+	w.Exec(`update participants set group_id = null`)
+	plain := partner.New(partner.Config{Store: w.Store, Seal: w.keys})
 	bare, err := plain.GetPartnerProgram(w.live(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
 	if err != nil || bare.Participation.ShortUrl != nil || bare.Participation.Url != "" || bare.Participation.CommissionRate != nil {
 		t.Errorf("bare: %v, %v", bare, err)
@@ -190,7 +191,7 @@ func TestWhichProgrammesCanBeRead(t *testing.T) {
 		if tc.reads {
 			want = ""
 		}
-		if got := reasonOf(t, err); got != want {
+		if got := pgtest.ReasonOf(t, err); got != want {
 			t.Errorf("%s: %q, want %q", tc.name, got, want)
 		}
 		// Of another's participations nothing follows.

@@ -45,11 +45,15 @@ func checkFields(req interface {
 	GetWebsiteUrl() string
 	GetLandingUrl() string
 	GetTermsUrl() string
+	GetLinkParam() string
 	GetAllowedDomains() []string
 	ProtoReflect() protoreflect.Message
 }, found *affiliate.Violations,
 ) {
 	checkURLs(req, found)
+	if affiliate.ReservedParam(req.GetLinkParam()) {
+		found.Add("link_param", "is a parameter that links use for something else")
+	}
 	for i, domain := range req.GetAllowedDomains() {
 		if _, ok := affiliate.ParseAllowedDomain(domain); !ok {
 			found.Add(fmt.Sprintf("allowed_domains[%d]", i), "is neither a host name nor *. and a host name")

@@ -17,6 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/program"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func (w *world) group(programID, name string) *affiliatev1.Group {
@@ -65,21 +66,15 @@ func (w *world) join(db executor, g *affiliatev1.Group) error {
 // invite makes an invitation into a group.
 func (w *world) invite(g *affiliatev1.Group, expires time.Time, ended *time.Time) {
 	w.t.Helper()
-	w.exec(`
+	w.Exec(`
 		insert into participant_invites (workspace_id, id, program_id, mode, email, group_id, digest, invited_by, created_at, expires_at, ended_at)
 		values ($1, gen_random_uuid(), $2, 'live', 'a@b.example', $3, sha256(gen_random_uuid()::text::bytea), $4, $5, $6, $7)`,
 		w.workspace, g.ProgramId, g.Id, w.user, w.now, expires, ended)
 }
 
-// storeUser makes the acting user's account, which an invitation refers to.
-func (w *world) storeUser() {
-	w.t.Helper()
-	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'merchant', 'm@shop.example', '', 'M', $2)`, w.user, w.now)
-}
-
 func (w *world) connect() *pgx.Conn {
 	w.t.Helper()
-	conn, err := pgx.ConnectConfig(w.t.Context(), w.db.Config())
+	conn, err := pgx.ConnectConfig(w.t.Context(), w.SQL.Config().ConnConfig)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -91,7 +86,7 @@ func (w *world) connect() *pgx.Conn {
 func (w *world) untilBlocked(conn *pgx.Conn) {
 	w.t.Helper()
 	pid := conn.PgConn().PID()
-	for w.count(`select count(*) from pg_stat_activity where $1 = any(pg_blocking_pids(pid))`, pid) == 0 {
+	for w.Count(`select count(*) from pg_stat_activity where $1 = any(pg_blocking_pids(pid))`, pid) == 0 {
 		if err := w.t.Context().Err(); err != nil {
 			w.t.Fatal(err)
 		}
@@ -110,7 +105,7 @@ func TestGroupsOfAProgramme(t *testing.T) {
 	}
 	w.group(other.Id, "GOLD")
 	for range 3 {
-		if err := w.join(w.db, gold); err != nil {
+		if err := w.join(w.SQL, gold); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,13 +133,13 @@ func TestGroupsOfAProgramme(t *testing.T) {
 	if err := w.deleteGroup(w.group(p.Id, "Iron")); err != nil {
 		t.Error(err)
 	}
-	if n := w.count(`select count(*) from audit_log where resource_type = 'group' and mode = 'live' and action = 'group.create' and actor = $1`, w.user.String()); n != 6 {
+	if n := w.Count(`select count(*) from audit_log where resource_type = 'group' and mode = 'live' and action = 'group.create' and actor = $1`, w.user.String()); n != 6 {
 		t.Errorf("%d lines of creation", n)
 	}
-	if n := w.count(`select count(*) from audit_log where action = 'group.delete' and before->>'name' = 'Iron' and (before->>'percentage')::numeric = 12.5 and after is null`); n != 1 {
+	if n := w.Count(`select count(*) from audit_log where action = 'group.delete' and before->>'name' = 'Iron' and (before->>'percentage')::numeric = 12.5 and after is null`); n != 1 {
 		t.Errorf("%d lines of deletion", n)
 	}
-	if n := w.count(`select count(*) from events`); n != 0 {
+	if n := w.Count(`select count(*) from events`); n != 0 {
 		t.Errorf("%d events, of which the catalogue has none", n)
 	}
 }
@@ -167,14 +162,14 @@ func TestGroupNamesAreUniqueWhateverTheCase(t *testing.T) {
 			made++
 			continue
 		}
-		expectInvalid(t, err, "name")
+		pgtest.Refused(t, err, affiliate.ReasonValidation, "name")
 	}
-	if made != 1 || w.count(`select count(*) from groups`) != 1 || w.count(`select count(*) from audit_log where action = 'group.create'`) != 1 {
+	if made != 1 || w.Count(`select count(*) from groups`) != 1 || w.Count(`select count(*) from audit_log where action = 'group.create'`) != 1 {
 		t.Errorf("%d of 20 namesakes were made", made)
 	}
 	silver := w.group(p.Id, "Silver")
 	_, err := w.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "gOLD"}, "name")
-	expectInvalid(t, err, "name")
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "name")
 	if renamed, err := w.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "SILVER"}, "name"); err != nil || renamed.Name != "SILVER" {
 		t.Errorf("%v, %v", renamed, err)
 	}
@@ -207,12 +202,12 @@ func TestUpdateGroup(t *testing.T) {
 		{"no mask", &req{Name: "New"}, nil, nil, "update_mask"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w.exec(`delete from groups`)
+			w.Exec(`delete from groups`)
 			before := w.group(p.Id, "G")
 			got, err := w.updateGroup(before, tc.req, tc.paths...)
-			lines := w.count(`select count(*) from audit_log where resource_id = $1 and action = 'group.update'`, before.Id)
+			lines := w.Count(`select count(*) from audit_log where resource_id = $1 and action = 'group.update'`, before.Id)
 			if tc.invalid != "" {
-				if expectInvalid(t, err, tc.invalid); lines != 0 {
+				if pgtest.Refused(t, err, affiliate.ReasonValidation, tc.invalid); lines != 0 {
 					t.Errorf("%d: a refused update left a trace", i)
 				}
 				return
@@ -231,7 +226,7 @@ func TestUpdateGroup(t *testing.T) {
 			if err != nil || !proto.Equal(got, want) || !proto.Equal(list.Data[0], want) {
 				t.Errorf("got %v, listed %v, %v\nwant %v", got, list, err, want)
 			}
-			if n := w.count(`select version from groups where id = $1`, before.Id); n != 1+changes {
+			if n := w.Count(`select version from groups where id = $1`, before.Id); n != 1+changes {
 				t.Errorf("version %d", n)
 			}
 		})
@@ -268,11 +263,11 @@ func TestArchivedProgrammesKeepTheirGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := w.service.CreateGroup(w.live(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "H", Percentage: proto.Float64(1)})
-	if refusal := refused(t, err, affiliate.ReasonProgramStateInvalid); refusal.Metadata["status"] != "archived" {
-		t.Errorf("metadata %v", refusal.Metadata)
+	if metadata := pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != "archived" {
+		t.Errorf("metadata %v", metadata)
 	}
 	_, err = w.updateGroup(g, &affiliatev1.UpdateGroupRequest{Name: "H"}, "name")
-	expect(t, err, affiliate.ReasonProgramStateInvalid)
+	pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid)
 	list, err := w.service.ListGroups(w.live(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id})
 	if err != nil || len(list.Data) != 1 || list.Data[0].Name != "G" {
 		t.Errorf("%v, %v", list, err)
@@ -303,41 +298,40 @@ func TestGroupsWaitForTheArchiving(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, <-made, affiliate.ReasonProgramStateInvalid)
+	pgtest.Refused(t, <-made, affiliate.ReasonProgramStateInvalid)
 }
 
 func TestDeleteGroupInUse(t *testing.T) {
 	w := newWorld(t)
-	w.storeUser()
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	g := w.group(p.Id, "G")
 	inUse := func(participants string) {
 		t.Helper()
-		if refusal := refused(t, w.deleteGroup(g), affiliate.ReasonGroupInUse); refusal.Metadata["participants"] != participants {
-			t.Errorf("metadata %v", refusal.Metadata)
+		if metadata := pgtest.Refused(t, w.deleteGroup(g), affiliate.ReasonGroupInUse); metadata["participants"] != participants {
+			t.Errorf("metadata %v", metadata)
 		}
 	}
 	for range 2 {
-		if err := w.join(w.db, g); err != nil {
+		if err := w.join(w.SQL, g); err != nil {
 			t.Fatal(err)
 		}
 	}
 	inUse("2")
-	w.exec(`update participants set group_id = null`)
+	w.Exec(`update participants set group_id = null`)
 	w.invite(g, w.now.Add(time.Millisecond), nil)
 	inUse("0")
 	// Neither an expired invitation nor one that was accepted leads anywhere.
-	w.exec(`delete from participant_invites`)
+	w.Exec(`delete from participant_invites`)
 	w.invite(g, w.now.Truncate(time.Millisecond), nil)
 	w.invite(g, w.now.Add(time.Hour), &w.now)
 	if err := w.deleteGroup(g); err != nil {
 		t.Fatal(err)
 	}
-	if w.count(`select count(*) from groups`) != 0 || w.count(`select count(*) from participant_invites where group_id is null`) != 2 {
+	if w.Count(`select count(*) from groups`) != 0 || w.Count(`select count(*) from participant_invites where group_id is null`) != 2 {
 		t.Error("the group or its invitations are not as they should be")
 	}
-	expect(t, w.deleteGroup(g), affiliate.ReasonNotFound)
-	if n := w.count(`select count(*) from audit_log where action = 'group.delete'`); n != 1 {
+	pgtest.Refused(t, w.deleteGroup(g), affiliate.ReasonNotFound)
+	if n := w.Count(`select count(*) from audit_log where action = 'group.delete'`); n != 1 {
 		t.Errorf("%d lines of deletion", n)
 	}
 }
@@ -395,8 +389,8 @@ func TestParallelJoinsAndDeletes(t *testing.T) {
 		default:
 			t.Fatalf("joined: %v, deleted: %v", joined, deleted)
 		}
-		w.exec(`delete from participants`)
-		w.exec(`delete from groups`)
+		w.Exec(`delete from participants`)
+		w.Exec(`delete from groups`)
 	}
 }
 
@@ -411,7 +405,7 @@ func TestForeignGroupsAreNotFound(t *testing.T) {
 		ofProgramme    bool // the programme itself is there
 	}{
 		"another mode":      {w.as(w.workspace, affiliate.ModeTest), p.Id, g.Id, false},
-		"another workspace": {w.as(w.newWorkspace("EUR"), affiliate.ModeLive), p.Id, g.Id, false},
+		"another workspace": {w.as(w.NewWorkspace(), affiliate.ModeLive), p.Id, g.Id, false},
 		"another programme": {w.live(), other.Id, g.Id, true},
 		"unknown":           {w.live(), p.Id, unknown, true},
 		"no UUID":           {w.live(), p.Id, "42", true},
@@ -421,19 +415,19 @@ func TestForeignGroupsAreNotFound(t *testing.T) {
 			_, err := w.service.UpdateGroup(tc.ctx, &affiliatev1.UpdateGroupRequest{
 				ProgramId: tc.program, GroupId: tc.group, Name: "H", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}},
 			})
-			expect(t, err, affiliate.ReasonNotFound)
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.DeleteGroup(tc.ctx, &affiliatev1.DeleteGroupRequest{ProgramId: tc.program, GroupId: tc.group})
-			expect(t, err, affiliate.ReasonNotFound)
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			if tc.ofProgramme {
 				return
 			}
 			_, err = w.service.CreateGroup(tc.ctx, &affiliatev1.CreateGroupRequest{ProgramId: tc.program, Name: "H", Percentage: proto.Float64(1)})
-			expect(t, err, affiliate.ReasonNotFound)
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.ListGroups(tc.ctx, &affiliatev1.ListGroupsRequest{ProgramId: tc.program})
-			expect(t, err, affiliate.ReasonNotFound)
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 		})
 	}
-	if w.count(`select count(*) from groups where name = 'G'`) != 1 {
+	if w.Count(`select count(*) from groups where name = 'G'`) != 1 {
 		t.Error("a foreign call changed the group")
 	}
 }

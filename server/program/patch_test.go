@@ -7,8 +7,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/program"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 const (
@@ -110,9 +112,9 @@ func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
 			w.t = t
 			before := w.create(full())
 			// The next case makes the same programme anew.
-			defer w.exec(`delete from programs`)
-			defer w.exec(`delete from program_rules`)
-			defer w.exec(`delete from events`)
+			defer w.Exec(`delete from programs`)
+			defer w.Exec(`delete from program_rules`)
+			defer w.Exec(`delete from events`)
 			want := proto.CloneOf(before)
 			tc.change(want)
 			changes := 0
@@ -133,17 +135,17 @@ func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
 			if read, err := w.service.GetProgram(w.live(), &affiliatev1.GetProgramRequest{ProgramId: before.Id}); err != nil || !proto.Equal(read, got) {
 				t.Errorf("read %v, %v", read, err)
 			}
-			if n := w.count(`select count(*) from events`); n != changes {
+			if n := w.Count(`select count(*) from events`); n != changes {
 				t.Errorf("%d events", n)
 			}
 			// The edge and the links follow whatever changes.
-			if n := w.count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'program' = $1`, before.Id); n != changes {
+			if n := w.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'program' = $1`, before.Id); n != changes {
 				t.Errorf("%d jobs for the edge directory", n)
 			}
-			if n := w.count(`select count(*) from audit_log where resource_id = $1 and action = 'program.update'`, before.Id); n != changes {
+			if n := w.Count(`select count(*) from audit_log where resource_id = $1 and action = 'program.update'`, before.Id); n != changes {
 				t.Errorf("%d lines in the audit log", n)
 			}
-			if n := w.count(`select count(*) from program_rules where program_id = $1`, before.Id); n != int(want.RulesVersion) {
+			if n := w.Count(`select count(*) from program_rules where program_id = $1`, before.Id); n != int(want.RulesVersion) {
 				t.Errorf("%d versions of the rules", n)
 			}
 		})
@@ -182,7 +184,7 @@ func TestUpdateRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := w.update(p.Id, tc.req, tc.paths...)
-			expectInvalid(t, err, tc.field)
+			pgtest.Refused(t, err, affiliate.ReasonValidation, tc.field)
 		})
 	}
 	if read, err := w.service.GetProgram(w.live(), &affiliatev1.GetProgramRequest{ProgramId: p.Id}); err != nil || !proto.Equal(read, p) {
@@ -269,7 +271,7 @@ func TestParallelUpdatesDoNotUndoEachOther(t *testing.T) {
 	if err != nil || got.GetDescription() != "D" || got.RulesVersion != 16 {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if n := w.count(`select count(distinct convert_from(body, 'UTF8')::jsonb #> '{data,object,version}') from events`); n != w.count(`select count(*) from events`) {
+	if n := w.Count(`select count(distinct convert_from(body, 'UTF8')::jsonb #> '{data,object,version}') from events`); n != w.Count(`select count(*) from events`) {
 		t.Error("two changes have one version")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/program"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 type (
@@ -155,7 +156,7 @@ func TestUpdateOfRulesRefusesLimitsOfWhatIsOff(t *testing.T) {
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}})
 	limit := &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{Recurring: &recurring{MaxMonths: proto.Int32(1)}}}
 	_, err := w.update(p.Id, limit, "commission_rules.recurring.max_months")
-	expectInvalid(t, err, "commission_rules.recurring.max_months")
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "commission_rules.recurring.max_months")
 	limit.CommissionRules.Recurring.Enabled = proto.Bool(true)
 	got, err := w.update(p.Id, limit, "commission_rules.recurring.max_months", "commission_rules.recurring.enabled")
 	if err != nil || got.CommissionRules.Recurring.GetMaxMonths() != 1 {
@@ -195,12 +196,12 @@ func TestListProgramRules(t *testing.T) {
 		t.Errorf("beyond the end %v", beyond)
 	}
 	for name, ctx := range map[string]context.Context{
-		"another mode": w.as(w.workspace, affiliate.ModeTest), "another workspace": w.as(w.newWorkspace("EUR"), affiliate.ModeLive),
+		"another mode": w.as(w.workspace, affiliate.ModeTest), "another workspace": w.as(w.NewWorkspace(), affiliate.ModeLive),
 	} {
 		if got, err := w.service.ListProgramRules(ctx, &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id}); err == nil {
 			t.Errorf("%s: %v", name, got)
 		} else {
-			expect(t, err, affiliate.ReasonNotFound)
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 		}
 	}
 }
@@ -211,7 +212,7 @@ func TestOldRulesReadAsDefaults(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	old := `{"commission_type": "percentage", "rate_bps": 2000, "hold_period_days": 30, "auto_approval": true, "net_basis": "gross"}`
-	w.exec(`update programs set rules = $2 where id = $1`, p.Id, old)
+	w.Exec(`update programs set rules = $2 where id = $1`, p.Id, old)
 	got, err := w.update(p.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(true)}}},
 		"commission_rules.recurring.enabled", "commission_rules.recurring.max_months", "commission_rules.tiers", "commission_rules.cap_cents")
 	if err != nil || !proto.Equal(got, p) {

@@ -3,7 +3,6 @@ package program_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,14 +18,13 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/program"
-	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // world is a workspace in a database of its own.
 type world struct {
+	*pgtest.Fixture
 	t         *testing.T
-	db        *pgx.Conn
 	service   *program.Service
 	workspace affiliate.WorkspaceID
 	user      affiliate.UserID
@@ -35,44 +33,11 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	url := pgtest.New(t)
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	db, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close(context.Background()) })
-	w := &world{t: t, db: db, now: time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC)}
-	w.service = program.New(store, func() time.Time { return w.now })
-	w.user = affiliate.NewID[affiliate.User](w.now)
-	w.workspace = w.newWorkspace("CHF")
+	w := &world{t: t, now: time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC)}
+	w.Fixture = pgtest.Open(t, func() time.Time { return w.now })
+	w.service = program.New(w.Store, w.Now)
+	w.user, w.workspace = w.NewMerchant("M"), w.NewWorkspace(pgtest.Row{"currency": "CHF"})
 	return w
-}
-
-func (w *world) newWorkspace(currency string) affiliate.WorkspaceID {
-	w.t.Helper()
-	id := affiliate.NewID[affiliate.Workspace](w.now)
-	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Shop', $2, 'UTC', $3, $3)`, id, currency, w.now)
-	return id
-}
-
-func (w *world) exec(sql string, args ...any) {
-	w.t.Helper()
-	if _, err := w.db.Exec(w.t.Context(), sql, args...); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) count(sql string, args ...any) (n int) {
-	w.t.Helper()
-	if err := w.db.QueryRow(w.t.Context(), sql, args...).Scan(&n); err != nil {
-		w.t.Fatal(err)
-	}
-	return n
 }
 
 func (w *world) as(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
@@ -117,31 +82,6 @@ func (w *world) move(ctx context.Context, verb, id string) (*affiliatev1.Program
 	}
 }
 
-func expect(t *testing.T, err error, reason affiliate.Reason) {
-	t.Helper()
-	_ = refused(t, err, reason)
-}
-
-// refused is the refusal that err has to be.
-func refused(t *testing.T, err error, reason affiliate.Reason) *affiliate.Error {
-	t.Helper()
-	var refusal *affiliate.Error
-	if !errors.As(err, &refusal) || refusal.Reason != reason {
-		t.Fatalf("got %v, want %s", err, reason)
-	}
-	return refusal
-}
-
-func expectInvalid(t *testing.T, err error, field string) {
-	t.Helper()
-	for _, v := range refused(t, err, affiliate.ReasonValidation).Violations {
-		if v.Field == field {
-			return
-		}
-	}
-	t.Fatalf("%v does not name %s", err, field)
-}
-
 func TestCreateFillsInTheDefaults(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "Späti Partner", WebsiteUrl: proto.String("https://WWW.Shop.example/start")})
@@ -166,8 +106,8 @@ func TestCreateFillsInTheDefaults(t *testing.T) {
 	if err != nil || !proto.Equal(read, want) {
 		t.Errorf("read %v, %v", read, err)
 	}
-	if w.count(`select count(*) from program_rules where program_id = $1 and version = 1 and by = $2`, p.Id, w.user) != 1 ||
-		w.count(`select count(*) from audit_log where resource_id = $1 and action = 'program.create' and actor = $2`, p.Id, w.user.String()) != 1 {
+	if w.Count(`select count(*) from program_rules where program_id = $1 and version = 1 and by = $2`, p.Id, w.user) != 1 ||
+		w.Count(`select count(*) from audit_log where resource_id = $1 and action = 'program.create' and actor = $2`, p.Id, w.user.String()) != 1 {
 		t.Error("no first rules, or no line in the audit log")
 	}
 }
@@ -208,8 +148,8 @@ func TestSlugs(t *testing.T) {
 	}
 	given := &affiliatev1.CreateProgramRequest{Name: "Other", Slug: proto.String("acme-2")}
 	_, err := w.service.CreateProgram(w.live(), given)
-	expect(t, err, affiliate.ReasonSlugTaken)
-	for _, elsewhere := range []context.Context{w.as(w.workspace, affiliate.ModeTest), w.as(w.newWorkspace("EUR"), affiliate.ModeLive)} {
+	pgtest.Refused(t, err, affiliate.ReasonSlugTaken)
+	for _, elsewhere := range []context.Context{w.as(w.workspace, affiliate.ModeTest), w.as(w.NewWorkspace(), affiliate.ModeLive)} {
 		if _, err := w.service.CreateProgram(elsewhere, given); err != nil {
 			t.Errorf("another mode or workspace: %v", err)
 		}
@@ -217,7 +157,7 @@ func TestSlugs(t *testing.T) {
 
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "Renamed"})
 	_, err = w.update(p.Id, &affiliatev1.UpdateProgramRequest{Slug: proto.String("acme")}, "slug")
-	expect(t, err, affiliate.ReasonSlugTaken)
+	pgtest.Refused(t, err, affiliate.ReasonSlugTaken)
 	if p, err = w.update(p.Id, &affiliatev1.UpdateProgramRequest{Slug: proto.String("free")}, "slug"); err != nil || p.Slug != "free" {
 		t.Errorf("a free slug: %v, %v", p, err)
 	}
@@ -260,7 +200,7 @@ func TestListIsPagedNewestFirst(t *testing.T) {
 	if _, err := w.service.CreateProgram(w.as(w.workspace, affiliate.ModeTest), &affiliatev1.CreateProgramRequest{Name: "Other mode"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.service.CreateProgram(w.as(w.newWorkspace("EUR"), affiliate.ModeLive), &affiliatev1.CreateProgramRequest{Name: "Other workspace"}); err != nil {
+	if _, err := w.service.CreateProgram(w.as(w.NewWorkspace(), affiliate.ModeLive), &affiliatev1.CreateProgramRequest{Name: "Other workspace"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -300,19 +240,19 @@ func TestForeignProgramsAreNotFound(t *testing.T) {
 		id  string
 	}{
 		"another mode":      {w.as(w.workspace, affiliate.ModeTest), p.Id},
-		"another workspace": {w.as(w.newWorkspace("EUR"), affiliate.ModeLive), p.Id},
+		"another workspace": {w.as(w.NewWorkspace(), affiliate.ModeLive), p.Id},
 		"unknown":           {w.live(), affiliate.NewID[affiliate.Program](w.now).String()},
 		"no UUID":           {w.live(), "42"},
 		"empty":             {w.live(), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.GetProgram(tc.ctx, &affiliatev1.GetProgramRequest{ProgramId: tc.id})
-			expect(t, err, affiliate.ReasonNotFound)
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.UpdateProgram(tc.ctx, &affiliatev1.UpdateProgramRequest{ProgramId: tc.id, UpdateMask: mask, Name: "Q"})
-			expect(t, err, affiliate.ReasonNotFound)
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			for _, verb := range []string{"activate", "pause", "archive"} {
 				_, err = w.move(tc.ctx, verb, tc.id)
-				expect(t, err, affiliate.ReasonNotFound)
+				pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			}
 		})
 	}
@@ -328,7 +268,7 @@ func TestEveryMoveFromEveryStatus(t *testing.T) {
 	}
 	for _, from := range []string{"draft", "active", "paused", "archived"} {
 		for _, verb := range []string{"activate", "pause", "archive"} {
-			w.exec(`update programs set status = $2 where id = $1`, p.Id, from)
+			w.Exec(`update programs set status = $2 where id = $1`, p.Id, from)
 			moved, err := w.move(w.live(), verb, p.Id)
 			if to, ok := legal[from+" "+verb]; ok {
 				if err != nil || server.Word(moved.Status) != to {
@@ -336,8 +276,8 @@ func TestEveryMoveFromEveryStatus(t *testing.T) {
 				}
 				continue
 			}
-			if refusal := refused(t, err, affiliate.ReasonProgramStateInvalid); refusal.Metadata["status"] != from {
-				t.Errorf("%s %s: metadata %v", from, verb, refusal.Metadata)
+			if metadata := pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != from {
+				t.Errorf("%s %s: metadata %v", from, verb, metadata)
 			}
 		}
 	}
@@ -347,7 +287,7 @@ func TestActivationNeedsAPage(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	_, err := w.move(w.live(), "activate", p.Id)
-	expectInvalid(t, err, "website_url")
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "website_url")
 	if _, err := w.update(p.Id, &affiliatev1.UpdateProgramRequest{WebsiteUrl: proto.String("https://a.example")}, "website_url"); err != nil {
 		t.Fatal(err)
 	}
@@ -371,11 +311,11 @@ func TestOfParallelMovesOneHappens(t *testing.T) {
 			won++
 			continue
 		}
-		if refusal := refused(t, err, affiliate.ReasonProgramStateInvalid); refusal.Metadata["status"] != "active" {
-			t.Errorf("loser hears %v", refusal.Metadata)
+		if metadata := pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != "active" {
+			t.Errorf("loser hears %v", metadata)
 		}
 	}
-	if won != 1 || w.count(`select count(*) from events where type = 'program.updated'`) != 1 {
+	if won != 1 || w.Count(`select count(*) from events where type = 'program.updated'`) != 1 {
 		t.Errorf("%d of 50 activations happened", won)
 	}
 }
@@ -390,7 +330,7 @@ func TestChangesLeaveTheirTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	type line struct{ Action, Before, After string }
-	rows, _ := w.db.Query(t.Context(), `select action, before::text, after::text from audit_log where resource_id = $1 and action <> 'program.create' and mode = 'live' order by id`, p.Id)
+	rows, _ := w.SQL.Query(t.Context(), `select action, before::text, after::text from audit_log where resource_id = $1 and action <> 'program.create' and mode = 'live' order by id`, p.Id)
 	lines, err := pgx.CollectRows(rows, pgx.RowToStructByName[line])
 	if err != nil {
 		t.Fatal(err)
@@ -404,7 +344,7 @@ func TestChangesLeaveTheirTrace(t *testing.T) {
 		t.Errorf("audit log %v", lines)
 	}
 
-	rows, _ = w.db.Query(t.Context(), `select body from events where type = 'program.updated'`)
+	rows, _ = w.SQL.Query(t.Context(), `select body from events where type = 'program.updated'`)
 	bodies, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
 	if err != nil || len(bodies) != 2 {
 		t.Fatalf("%d events, %v", len(bodies), err)
@@ -431,7 +371,7 @@ func TestChangesLeaveTheirTrace(t *testing.T) {
 	if versions["name"] == 0 || versions["status"] <= versions["name"] {
 		t.Errorf("versions %v do not grow", versions)
 	}
-	if n := w.count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'program' = $1`, p.Id); n != 2 {
+	if n := w.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'program' = $1`, p.Id); n != 2 {
 		t.Errorf("%d jobs for the edge directory", n)
 	}
 }

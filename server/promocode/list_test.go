@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestListPromoCodes(t *testing.T) {
@@ -19,9 +20,9 @@ func TestListPromoCodes(t *testing.T) {
 		w.later()
 		w.created([]string{jane, john}[i%2], code)
 	}
-	w.exec(`update promo_codes set active = false where code = 'salex1'`)
-	other := w.newProgram(w.workspace, affiliate.ModeLive)
-	elsewhere := w.join(w.workspace, affiliate.ModeLive, other, w.newPartner())
+	w.Exec(`update promo_codes set active = false where code = 'salex1'`)
+	other := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
+	elsewhere := w.join(w.workspace, affiliate.ModeLive, other, w.NewPartner("Jane"))
 	_, err := w.service.CreatePromoCode(w.live(), &affiliatev1.CreatePromoCodeRequest{
 		ProgramId: other.String(), ParticipantId: elsewhere, Code: "sale-elsewhere", DiscountType: percentage,
 	})
@@ -60,12 +61,12 @@ func TestListPromoCodes(t *testing.T) {
 
 func TestListPartnerPromoCodes(t *testing.T) {
 	w := newWorld(t)
-	partner := w.newPartner()
+	partner := w.NewPartner("Jane")
 	jane := w.join(w.workspace, affiliate.ModeLive, w.program, partner)
 	w.created(jane, "first")
 	w.created(w.joined(), "another")
-	stranger := w.newWorkspace()
-	elsewhere, tests := w.newProgram(stranger, affiliate.ModeLive), w.newProgram(w.workspace, affiliate.ModeTest)
+	stranger := w.NewWorkspace()
+	elsewhere, tests := w.NewProgram(affiliate.Scope{Workspace: stranger, Mode: affiliate.ModeLive}), w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeTest})
 	for _, at := range []struct {
 		ctx     context.Context
 		program affiliate.ProgramID
@@ -96,7 +97,7 @@ func TestListPartnerPromoCodes(t *testing.T) {
 		"one programme":     {partner, affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{ProgramId: &own}, []string{"first"}, 1},
 		"the other mode":    {partner, affiliate.ModeTest, &affiliatev1.ListPartnerPromoCodesRequest{}, []string{"tried"}, 1},
 		"live in test mode": {partner, affiliate.ModeTest, &affiliatev1.ListPartnerPromoCodesRequest{ProgramId: &own}, nil, 0},
-		"a stranger":        {w.newPartner(), affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{}, nil, 0},
+		"a stranger":        {w.NewPartner("Jane"), affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{}, nil, 0},
 		"a merchant's user": {w.user, affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{}, nil, 0},
 	} {
 		res, err := w.service.ListPartnerPromoCodes(w.partner(tc.partner, tc.mode), tc.req)
@@ -117,8 +118,8 @@ func TestMerchantSeesItsOwnPromoCodesOnly(t *testing.T) {
 	w := newWorld(t)
 	jane := w.joined()
 	c := w.created(jane, "may")
-	second := w.newProgram(w.workspace, affiliate.ModeLive)
-	stranger := w.newWorkspace()
+	second := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
+	stranger := w.NewWorkspace()
 	for name, tc := range map[string]struct {
 		ctx         context.Context
 		program, id string
@@ -133,30 +134,30 @@ func TestMerchantSeesItsOwnPromoCodesOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.GetPromoCode(tc.ctx, &affiliatev1.GetPromoCodeRequest{ProgramId: tc.program, PromoCodeId: tc.id})
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.UpdatePromoCode(tc.ctx, &affiliatev1.UpdatePromoCodeRequest{ProgramId: tc.program, PromoCodeId: tc.id, UpdateMask: mask("active")})
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.DeletePromoCode(tc.ctx, &affiliatev1.DeletePromoCodeRequest{ProgramId: tc.program, PromoCodeId: tc.id})
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			if tc.id != c.GetId() || tc.program == second.String() {
 				return // the programme is the caller's
 			}
 			_, err = w.service.ListPromoCodes(tc.ctx, &affiliatev1.ListPromoCodesRequest{ProgramId: tc.program})
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.CreatePromoCode(tc.ctx, &affiliatev1.CreatePromoCodeRequest{
 				ProgramId: tc.program, ParticipantId: jane, Code: "x", DiscountType: fixed, DiscountValue: proto.Float64(1),
 			})
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 		})
 	}
-	if w.count(`select count(*) from promo_codes where active and version = 1`) != 1 || w.count(`select count(*) from audit_log`) != 1 {
+	if w.Count(`select count(*) from promo_codes where active and version = 1`) != 1 || w.Count(`select count(*) from audit_log`) != 1 {
 		t.Error("something changed")
 	}
 	// The name is free in the other mode and in another workspace.
 	for i, scope := range []affiliate.Scope{{Workspace: w.workspace, Mode: affiliate.ModeTest}, {Workspace: stranger, Mode: affiliate.ModeLive}} {
-		program := w.newProgram(scope.Workspace, scope.Mode)
+		program := w.NewProgram(scope)
 		_, err := w.service.CreatePromoCode(w.merchant(scope.Workspace, scope.Mode), &affiliatev1.CreatePromoCodeRequest{
-			ProgramId: program.String(), ParticipantId: w.join(scope.Workspace, scope.Mode, program, w.newPartner()), Code: "MAY", DiscountType: fixed,
+			ProgramId: program.String(), ParticipantId: w.join(scope.Workspace, scope.Mode, program, w.NewPartner("Jane")), Code: "MAY", DiscountType: fixed,
 		})
 		if err != nil {
 			t.Error(fmt.Errorf("%d: %w", i, err))

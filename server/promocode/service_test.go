@@ -14,6 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 const (
@@ -50,11 +51,11 @@ func TestCreatePromoCode(t *testing.T) {
 	if !slices.Equal(actions, []string{"promo_code.create"}) || !slices.Equal(events, []string{"promo_code.created"}) || jobs != 1 {
 		t.Errorf("audit log %v, events %v, %d jobs", actions, events, jobs)
 	}
-	if object, _ := w.lastEvent(affiliate.EventPromoCodeCreated); object["code"] != "summer20" || object["discount_value"] != 12.5 || object["version"] != 1.0 {
+	if object, _ := w.LastEvent(affiliate.EventPromoCodeCreated); object["code"] != "summer20" || object["discount_value"] != 12.5 || object["version"] != 1.0 {
 		t.Errorf("event %v", object)
 	}
-	if w.count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, jane) != 1 ||
-		w.count(`select count(*) from audit_log where actor = $1`, w.user.String()) != 1 {
+	if w.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, jane) != 1 ||
+		w.Count(`select count(*) from audit_log where actor = $1`, w.user.String()) != 1 {
 		t.Error("the edge or the audit log was not told who")
 	}
 }
@@ -93,13 +94,13 @@ func TestDiscounts(t *testing.T) {
 				r.DiscountType, r.DiscountValue, r.Currency = tc.kind, proto.Float64(tc.value), tc.currency
 			})
 			if tc.field != "" {
-				expect(t, err, affiliate.ReasonValidation, tc.field)
+				pgtest.Refused(t, err, affiliate.ReasonValidation, tc.field)
 				return
 			}
 			if err != nil || c.GetDiscountValue() != tc.value || c.GetDiscountType() != tc.kind || c.GetCurrency() != deref(tc.want) || (c.Currency == nil) != (tc.want == nil) {
 				t.Fatalf("%v, %v", c, err)
 			}
-			if w.count(`select count(*) from promo_codes where code = $1 and discount_value = $2`, code, tc.stored) != 1 {
+			if w.Count(`select count(*) from promo_codes where code = $1 and discount_value = $2`, code, tc.stored) != 1 {
 				t.Error("another value is stored")
 			}
 		})
@@ -116,9 +117,9 @@ func deref(s *string) string {
 func TestCreatePromoCodeRefusals(t *testing.T) {
 	w := newWorld(t)
 	jane, erased := w.joined(), w.joined()
-	w.exec(`update participants set erased_at = $1 where id = $2`, w.now, erased)
-	other := w.newProgram(w.workspace, affiliate.ModeLive)
-	elsewhere := w.join(w.workspace, affiliate.ModeLive, other, w.newPartner())
+	w.Exec(`update participants set erased_at = $1 where id = $2`, w.now, erased)
+	other := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
+	elsewhere := w.join(w.workspace, affiliate.ModeLive, other, w.NewPartner("Jane"))
 	w.created(jane, "Taken")
 
 	for name, tc := range map[string]struct {
@@ -148,15 +149,15 @@ func TestCreatePromoCodeRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.create(tc.participant, tc.code, tc.change)
-			expect(t, err, tc.reason, tc.field)
+			pgtest.Refused(t, err, tc.reason, tc.field)
 		})
 	}
-	if w.count(`select count(*) from promo_codes`) != 1 || w.count(`select sum(n) from list_counts where what = 'promo_codes'`) != 1 {
+	if w.Count(`select count(*) from promo_codes`) != 1 || w.Count(`select sum(n) from list_counts where what = 'promo_codes'`) != 1 {
 		t.Error("a refused code is there")
 	}
-	w.exec(`update programs set status = 'archived'`)
+	w.Exec(`update programs set status = 'archived'`)
 	_, err := w.create(jane, "late", nil)
-	expect(t, err, affiliate.ReasonProgramStateInvalid, "")
+	pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid)
 }
 
 func TestOnePromoCodeOfManyWins(t *testing.T) {
@@ -178,13 +179,13 @@ func TestOnePromoCodeOfManyWins(t *testing.T) {
 		if err := <-results; err == nil {
 			made++
 		} else {
-			expect(t, err, affiliate.ReasonPromoCodeTaken, "")
+			pgtest.Refused(t, err, affiliate.ReasonPromoCodeTaken)
 		}
 	}
 	if codes, total := w.list(&affiliatev1.ListPromoCodesRequest{}); made != 1 || total != 1 || !slices.Equal(codes, []string{"summer"}) {
 		t.Errorf("made %d, list %v, total %d", made, codes, total)
 	}
-	if w.count(`select count(*) from events`) != 1 || w.count(`select count(*) from audit_log`) != 1 {
+	if w.Count(`select count(*) from events`) != 1 || w.Count(`select count(*) from audit_log`) != 1 {
 		t.Error("a refused code left a trace")
 	}
 }
@@ -193,7 +194,7 @@ func TestUpdatePromoCode(t *testing.T) {
 	w := newWorld(t)
 	c := w.created(w.joined(), "may")
 	past := timestamppb.New(w.now.Add(-time.Hour).Truncate(time.Millisecond))
-	w.exec(`update promo_codes set redemptions = 7`)
+	w.Exec(`update promo_codes set redemptions = 7`)
 	w.later()
 	got, err := w.update(c.GetId(), &affiliatev1.UpdatePromoCodeRequest{
 		UpdateMask: mask("max_redemptions", "expires_at", "sync_to_processor"), MaxRedemptions: proto.Int64(3), ExpiresAt: past, SyncToProcessor: true,
@@ -222,7 +223,7 @@ func TestUpdatePromoCode(t *testing.T) {
 	if err != nil || got.GetActive() || got.MaxRedemptions != nil || got.ExpiresAt != nil {
 		t.Fatalf("%v, %v", got, err)
 	}
-	object, previous := w.lastEvent(affiliate.EventPromoCodeDeactivated)
+	object, previous := w.LastEvent(affiliate.EventPromoCodeDeactivated)
 	if object["active"] != false || object["version"] != 3.0 || previous["active"] != true || previous["max_redemptions"] != 3.0 || len(previous) != 3 {
 		t.Errorf("event %v, before %v", object, previous)
 	}
@@ -253,17 +254,17 @@ func TestUpdatePromoCodeRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.update(c.GetId(), tc.req)
-			expect(t, err, affiliate.ReasonValidation, tc.field)
+			pgtest.Refused(t, err, affiliate.ReasonValidation, tc.field)
 		})
 	}
 	// What is archived can still be ended.
-	w.exec(`update programs set status = 'archived'`)
+	w.Exec(`update programs set status = 'archived'`)
 	if got, err := w.update(c.GetId(), &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active")}); err != nil || got.GetActive() {
 		t.Errorf("%v, %v", got, err)
 	}
-	w.exec(`update participants set erased_at = $1`, w.now)
+	w.Exec(`update participants set erased_at = $1`, w.now)
 	_, err := w.update(c.GetId(), &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active"), Active: true})
-	expect(t, err, affiliate.ReasonParticipantErased, "")
+	pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
 }
 
 // A conversion that redeems while a person edits loses nothing, nor does the
@@ -279,14 +280,14 @@ func TestUpdateKeepsRedemptionsThatComeInBetween(t *testing.T) {
 		}()
 	}
 	for range 40 {
-		w.exec(`update promo_codes set redemptions = redemptions + 1`)
+		w.Exec(`update promo_codes set redemptions = redemptions + 1`)
 	}
 	for range cap(results) {
 		if err := <-results; err != nil {
 			t.Error(err)
 		}
 	}
-	if w.count(`select count(*) from promo_codes where redemptions = 40 and version = 41`) != 1 {
+	if w.Count(`select count(*) from promo_codes where redemptions = 40 and version = 41`) != 1 {
 		t.Error("redemptions or changes are lost")
 	}
 }
@@ -309,14 +310,14 @@ func TestDeletePromoCode(t *testing.T) {
 		if err := <-results; err == nil {
 			deleted++
 		} else {
-			expect(t, err, affiliate.ReasonNotFound, "")
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
 		}
 	}
 	actions, events, jobs := w.trace(c.GetId())
 	if deleted != 1 || !slices.Equal(actions, []string{"promo_code.create", "promo_code.delete"}) || !slices.Equal(events, []string{"promo_code.created", "promo_code.deactivated"}) || jobs != 2 {
 		t.Errorf("deleted %d times: audit log %v, events %v, %d jobs", deleted, actions, events, jobs)
 	}
-	object, previous := w.lastEvent(affiliate.EventPromoCodeDeactivated)
+	object, previous := w.LastEvent(affiliate.EventPromoCodeDeactivated)
 	if object["active"] != false || object["version"] != 2.0 || previous["active"] != true {
 		t.Errorf("event %v, before %v", object, previous)
 	}
@@ -330,7 +331,7 @@ func TestDeletePromoCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.later()
-	w.exec(`update participants set erased_at = $1`, w.now)
+	w.Exec(`update participants set erased_at = $1`, w.now)
 	if _, err := w.service.DeletePromoCode(w.live(), &affiliatev1.DeletePromoCodeRequest{ProgramId: w.program.String(), PromoCodeId: again.GetId()}); err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +344,7 @@ func TestPromoCodeAndItsTraceAreOneTransaction(t *testing.T) {
 	w := newWorld(t)
 	jane := w.joined()
 	c := w.created(jane, "may")
-	w.exec(`revoke insert on audit_log from tributary_app`)
+	w.Exec(`revoke insert on audit_log from tributary_app`)
 	if _, err := w.create(jane, "june", nil); err == nil {
 		t.Error("made without an audit log")
 	}
@@ -353,8 +354,8 @@ func TestPromoCodeAndItsTraceAreOneTransaction(t *testing.T) {
 	if _, err := w.service.DeletePromoCode(w.live(), &affiliatev1.DeletePromoCodeRequest{ProgramId: w.program.String(), PromoCodeId: c.GetId()}); err == nil {
 		t.Error("deleted without an audit log")
 	}
-	if w.count(`select count(*) from promo_codes where active and version = 1`) != 1 || w.count(`select count(*) from promo_codes`) != 1 ||
-		w.count(`select sum(n) from list_counts where what = 'promo_codes'`) != 1 || w.count(`select count(*) from events`) != 1 {
+	if w.Count(`select count(*) from promo_codes where active and version = 1`) != 1 || w.Count(`select count(*) from promo_codes`) != 1 ||
+		w.Count(`select sum(n) from list_counts where what = 'promo_codes'`) != 1 || w.Count(`select count(*) from events`) != 1 {
 		t.Error("something of the changes stayed")
 	}
 }

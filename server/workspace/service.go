@@ -4,7 +4,8 @@
 // It guarantees that a secret key or an invitation's token is shown once, at its
 // creation, and stored as a digest only; that a mode never has more than ten
 // active secret keys and a workspace never less than one owner, however many ask
-// at the same time; and that an export of the audit log, of whatever length, takes
+// at the same time; that who loses a role while a call of theirs waits is refused
+// what the role allowed, and keeps no invitation that they could not make now; and that an export of the audit log, of whatever length, takes
 // the memory of a chunk and shows one instant.
 //
 // It does not promise that the edge knows a new public key, or another list of
@@ -34,11 +35,12 @@ func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecon
 
 // GetWorkspace reads the settings.
 func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceRequest) (*affiliatev1.Workspace, error) {
-	w, err := s.store.Workspace(ctx, server.PrincipalFrom(ctx).Workspace)
+	caller := server.PrincipalFrom(ctx)
+	w, err := s.store.Workspace(ctx, caller.Workspace)
 	if err != nil {
 		return nil, err
 	}
-	return settings(w), nil
+	return settings(w.SeenBy(caller.Role)), nil
 }
 
 // UpdateWorkspace changes what the mask names.

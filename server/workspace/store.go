@@ -20,30 +20,33 @@ type Store interface {
 
 	// Members reads one page, oldest first, and counts all pages.
 	Members(ctx context.Context, workspace affiliate.WorkspaceID, page affiliate.Page) ([]affiliate.TeamMember, int64, error)
-	// UpdateMember gives a member another role; the same one leaves no trace.
+	// UpdateMember gives a member another role and ends those of the member's
+	// invitations that the role could not make; the same one leaves no trace.
 	// Errors: NOT_FOUND, FORBIDDEN, LAST_OWNER.
 	UpdateMember(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.UserID, role affiliate.Role, at time.Time, by affiliate.Actor) (affiliate.TeamMember, error)
-	// RemoveMember takes a member out and ends all its sessions. Errors: NOT_FOUND,
-	// FORBIDDEN, LAST_OWNER.
+	// RemoveMember takes a member out and ends all its sessions and invitations.
+	// Errors: NOT_FOUND, FORBIDDEN, LAST_OWNER.
 	RemoveMember(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.UserID, at time.Time, by affiliate.Actor) error
-	// TransferOwnership makes another member an owner and the actor an admin.
-	// Errors: NOT_FOUND, FORBIDDEN for who is no owner any more.
+	// TransferOwnership makes another member an owner and the actor an admin, whose
+	// invitations of owners end. Errors: NOT_FOUND, FORBIDDEN for who is no owner
+	// any more.
 	TransferOwnership(ctx context.Context, workspace affiliate.WorkspaceID, to affiliate.UserID, at time.Time, by affiliate.Actor) (affiliate.TeamMember, error)
 
 	// MemberInvites reads one page of those that can still be accepted, newest
 	// first, and counts all pages.
 	MemberInvites(ctx context.Context, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page) ([]affiliate.MemberInvite, int64, error)
 	// CreateMemberInvite stores an invitation and ends an earlier one of the
-	// address. Errors: FORBIDDEN for a role that the actor may not give,
-	// EMAIL_TAKEN.
+	// address. Errors: FORBIDDEN for a role that the actor may not give, now or in
+	// the earlier one, EMAIL_TAKEN.
 	CreateMemberInvite(ctx context.Context, invite affiliate.MemberInvite, digest [sha256.Size]byte, by affiliate.Actor) error
 	// RevokeMemberInvite ends an invitation. Errors: NOT_FOUND for one that cannot
-	// be accepted any more.
+	// be accepted any more, FORBIDDEN for a role that the actor may not give.
 	RevokeMemberInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time, by affiliate.Actor) error
 
 	// APIKeys lists the keys of a mode that open something at now, newest first.
 	APIKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error)
-	// CreateSecretKey refuses with API_KEY_LIMIT_EXCEEDED.
+	// CreateSecretKey refuses with API_KEY_LIMIT_EXCEEDED and, as RollKey and
+	// RevokeSecretKey, with FORBIDDEN who may not manage keys any more.
 	CreateSecretKey(ctx context.Context, key affiliate.NewAPIKey, actor affiliate.Actor) error
 	// RollKey stores a successor, of the same kind, name and end as the key that it
 	// replaces, and returns it; the old key works until the grace is over. Errors:

@@ -59,7 +59,7 @@ func (s *Store) CreatePartner(ctx context.Context, user affiliate.User, password
 		if err := insertSession(ctx, tx, session, refresh); err != nil {
 			return err
 		}
-		return recordAccount(ctx, tx, user.ID, "account.create", user.CreatedAt, by, nil, map[string]string{"name": user.Name})
+		return recordAccount(ctx, tx, user.ID, "account.create", user.CreatedAt, by, nil, nil)
 	})
 }
 
@@ -128,7 +128,7 @@ func scanAccount(row pgx.Row) (affiliate.Account, error) {
 				ID: *w.ID, Name: *w.Name, Currency: *w.Currency, Timezone: *w.Timezone,
 				AllowedOrigins: w.AllowedOrigins, OriginPolicy: *w.OriginPolicy, TestMailRedirect: w.TestMailRedirect,
 				Version: *w.Version, CreatedAt: w.CreatedAt.UTC(), UpdatedAt: w.UpdatedAt.UTC(),
-			},
+			}.SeenBy(*role),
 		}
 	}
 	return a, err

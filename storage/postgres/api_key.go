@@ -87,10 +87,24 @@ func refuseFullKeyring(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, no
 	return nil
 }
 
-// CreateSecretKey stores a secret key unless the mode has its ten already.
+// lockKeyring takes the workspace's lock, under which neither its keys nor what
+// the actor may do with them change. Errors: NOT_FOUND, FORBIDDEN.
+func lockKeyring(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, by affiliate.Actor) error {
+	if err := lockWorkspace(ctx, tx, workspace); err != nil {
+		return err
+	}
+	role, err := callerRole(ctx, tx, workspace, by)
+	if err == nil && !role.MayManageKeys() {
+		err = affiliate.Refuse(affiliate.ReasonForbidden)
+	}
+	return err
+}
+
+// CreateSecretKey stores a secret key. Errors: API_KEY_LIMIT_EXCEEDED when the
+// mode has its ten already, FORBIDDEN.
 func (s *Store) CreateSecretKey(ctx context.Context, key affiliate.NewAPIKey, actor affiliate.Actor) error {
 	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if err := lockWorkspace(ctx, tx, key.Scope.Workspace); err != nil {
+		if err := lockKeyring(ctx, tx, key.Scope.Workspace, actor); err != nil {
 			return err
 		}
 		if err := refuseFullKeyring(ctx, tx, key.Scope, key.CreatedAt); err != nil {
@@ -118,7 +132,7 @@ func keyAudit(key affiliate.APIKey, action string, at time.Time, by affiliate.Ac
 // RollKey stores a successor, of the same kind, name and end as the key that it
 // replaces; the old one works until the grace is over, or stops at once without
 // one. Errors: NOT_FOUND for a key that opens nothing or has a successor,
-// API_KEY_LIMIT_EXCEEDED.
+// API_KEY_LIMIT_EXCEEDED, FORBIDDEN.
 func (s *Store) RollKey(ctx context.Context, id affiliate.APIKeyID, successor affiliate.NewAPIKey, grace time.Duration, by affiliate.Actor) (affiliate.APIKey, error) {
 	const lock = `
 		select ` + keyColumns + `
@@ -131,7 +145,7 @@ func (s *Store) RollKey(ctx context.Context, id affiliate.APIKeyID, successor af
 		where workspace_id = $1 and mode = $2 and id = $3`
 	scope, at := successor.Scope, successor.CreatedAt
 	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if err := lockWorkspace(ctx, tx, scope.Workspace); err != nil {
+		if err := lockKeyring(ctx, tx, scope.Workspace, by); err != nil {
 			return err
 		}
 		row, err := oneRow[keyRow](tx.Query(ctx, lock, scope.Workspace, scope.Mode, id, successor.Kind, at))
@@ -174,7 +188,7 @@ func (s *Store) RollKey(ctx context.Context, id affiliate.APIKeyID, successor af
 }
 
 // RevokeSecretKey stops a secret key. Errors: NOT_FOUND for one that opens
-// nothing, and for a public key.
+// nothing, and for a public key; FORBIDDEN.
 func (s *Store) RevokeSecretKey(ctx context.Context, scope affiliate.Scope, id affiliate.APIKeyID, at time.Time, by affiliate.Actor) error {
 	const revoke = `
 		update api_keys set revoked_at = $4
@@ -182,6 +196,9 @@ func (s *Store) RevokeSecretKey(ctx context.Context, scope affiliate.Scope, id a
 		  and revoked_at is null and (expires_at is null or expires_at > $4)
 		returning ` + keyColumns
 	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := lockKeyring(ctx, tx, scope.Workspace, by); err != nil {
+			return err
+		}
 		row, err := oneRow[keyRow](tx.Query(ctx, revoke, scope.Workspace, scope.Mode, id, at))
 		if err != nil {
 			return err

@@ -16,17 +16,27 @@ import (
 // workspace, of an actor or of a resource. What else narrows it is a filter over
 // those rows, which are what people did by hand.
 
-// exportTimeout ends an export that runs for longer, slow readers included.
-const exportTimeout = 10 * time.Minute
-
-// auditColumns reads l with the names of those who are still there. Not joins:
-// users are those of all workspaces, and only a look-up by key is sure to cost
-// the same whatever their number. An actor is an id or a word.
+// auditColumns reads l with the names of those who are still there: members and
+// keys of the workspace, and partners who take part in one of its programmes of
+// the mode. Who left is nobody to it, and what they are called now is none of its
+// business. Look-ups for each row, no joins with all of it: users are those of all
+// workspaces, and only a look-up by key is sure to cost the same whatever their
+// number. An actor is an id or a word.
 const auditColumns = `
 	l.id, l.mode, l.at, l.actor, l.action, l.resource_type, l.resource_id, l.before, l.after, l.ip_prefix, l.request_id,
 	case when l.actor ~ '^[0-9a-f-]{36}$' then coalesce(
-		(select u.name from users u where u.id = l.actor::uuid and u.erased_at is null),
-		(select k.name from api_keys k where k.workspace_id = l.workspace_id and k.id = l.actor::uuid)
+		(
+			select u.name from users u join members m on m.user_id = u.id
+			where u.id = l.actor::uuid and u.erased_at is null and m.workspace_id = l.workspace_id
+		),
+		(select k.name from api_keys k where k.workspace_id = l.workspace_id and k.id = l.actor::uuid),
+		(
+			select u.name from users u
+			where u.id = l.actor::uuid and u.erased_at is null and exists (
+				select from participants t
+				where t.workspace_id = l.workspace_id and t.mode = l.mode and t.partner_id = u.id and t.erased_at is null
+			)
+		)
 	) end as actor_name`
 
 type auditRow struct {
@@ -126,7 +136,7 @@ func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affi
 func (s *Store) ExportAuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter, each func(affiliate.AuditEntry) error) error {
 	where := auditConditions(scope, filter)
 	_, _, exportSQL := auditSQL(where)
-	return s.inExport(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.inExport(ctx, scope.Workspace, func(ctx context.Context, tx pgx.Tx) error {
 		// A result that is not read to its end would be read to it by Close.
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -149,16 +159,5 @@ func (s *Store) ExportAuditLog(ctx context.Context, scope affiliate.Scope, filte
 			return fmt.Errorf("export audit log: %w", err)
 		}
 		return nil
-	})
-}
-
-// inExport runs fn in a transaction that only reads and may take exportTimeout.
-// Nothing is repeated: what fn handed on is out.
-func (s *Store) inExport(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, fmt.Sprintf("set local statement_timeout = %d", exportTimeout.Milliseconds())); err != nil {
-			return err
-		}
-		return fn(ctx, tx)
 	})
 }

@@ -20,8 +20,19 @@ func AuditSQL(scope affiliate.Scope, filter affiliate.AuditFilter) (page, count,
 
 // ExportSetting is a setting as exports run under it.
 func (s *Store) ExportSetting(ctx context.Context, name string) (value string, err error) {
-	err = s.inExport(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.inExport(ctx, affiliate.WorkspaceID{}, func(ctx context.Context, tx pgx.Tx) error {
 		return tx.QueryRow(ctx, `select current_setting($1)`, name).Scan(&value)
 	})
 	return value, err
 }
+
+// InExport is inExport; MaxExports and MaxWorkspaceExports are its bounds.
+func (s *Store) InExport(ctx context.Context, workspace affiliate.WorkspaceID, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	return s.inExport(ctx, workspace, fn)
+}
+
+// The bounds of exports that run at a time.
+const (
+	MaxExports          = maxExports
+	MaxWorkspaceExports = maxWorkspaceExports
+)

@@ -182,7 +182,13 @@ func queueOutcome(batch *pgx.Batch, c affiliate.Conversion, in affiliate.Attribu
 	if c.CustomerRef != nil {
 		if in.Customer.Binding == nil {
 			earner := winnerOf(in, d)
-			queueBinding(batch, c, c.OccurredAt, affiliate.WindowEnd(c.OccurredAt, earner.WindowDays), earner)
+			binding := affiliate.Binding{
+				BoundAt: c.OccurredAt, SignalAt: c.OccurredAt, WindowEndsAt: affiliate.WindowEnd(c.OccurredAt, earner.WindowDays), Earner: earner,
+			}
+			if *d.Method == affiliate.ByClick {
+				binding.SignalAt = in.FoundClick.ReceivedAt
+			}
+			queueBinding(batch, c, binding)
 		}
 		if d.RecurringIndex != nil {
 			batch.Queue(countPayment, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, d.Program, c.OccurredAt)

@@ -20,7 +20,7 @@ const lockCustomer = `
 // own behind the one that locks: a statement that had to wait for a lock sees
 // other rows as they were before the wait.
 const findBinding = `
-	select x.bound_at, x.window_ends_at, ` + earnerColumns + `
+	select x.bound_at, x.signal_at, x.window_ends_at, ` + earnerColumns + `
 	from customers x` + earnerOfX + `
 	where x.workspace_id = $1 and x.mode = $2 and x.ref = $3`
 
@@ -31,28 +31,24 @@ const findPayments = `
 
 // queueCustomer reads what is known of a customer whose row is locked.
 func queueCustomer(batch *pgx.Batch, scope affiliate.Scope, ref string) *affiliate.FoundCustomer {
-	found := &affiliate.FoundCustomer{Payments: map[affiliate.ProgramID]affiliate.CustomerPayments{}}
+	found := &affiliate.FoundCustomer{}
 	batch.Queue(findBinding, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {
 		type bindingRow struct {
 			BoundAt      time.Time
+			SignalAt     time.Time
 			WindowEndsAt time.Time
 			earnerRow
 		}
 		bindings, err := pgx.CollectRows(rows, pgx.RowToStructByName[bindingRow])
 		for _, b := range bindings {
-			found.Binding = &affiliate.Binding{BoundAt: b.BoundAt.UTC(), WindowEndsAt: b.WindowEndsAt.UTC(), Earner: b.earner()}
+			found.Binding = &affiliate.Binding{
+				BoundAt: b.BoundAt.UTC(), SignalAt: b.SignalAt.UTC(), WindowEndsAt: b.WindowEndsAt.UTC(), Earner: b.earner(),
+			}
 		}
 		return err
 	})
 	batch.Queue(findPayments, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {
-		var program affiliate.ProgramID
-		var payments affiliate.CustomerPayments
-		_, err := pgx.ForEachRow(rows, []any{&program, &payments.Count, &payments.FirstAt}, func() error {
-			payments.FirstAt = payments.FirstAt.UTC()
-			found.Payments[program] = payments
-			return nil
-		})
-		return err
+		return collectPayments(rows, found)
 	})
 	return found
 }
@@ -60,11 +56,40 @@ func queueCustomer(batch *pgx.Batch, scope affiliate.Scope, ref string) *affilia
 // bindCustomer is for the transaction that holds the customer's row.
 const bindCustomer = `
 	update customers
-	set program_id = $4, participant_id = $5, conversion_id = $6, bound_at = $7, window_ends_at = $8
+	set program_id = $4, participant_id = $5, conversion_id = $6, bound_at = $7, signal_at = $8, window_ends_at = $9
 	where workspace_id = $1 and mode = $2 and ref = $3`
 
-func queueBinding(batch *pgx.Batch, c affiliate.Conversion, boundAt, windowEndsAt time.Time, to affiliate.Earner) {
-	batch.Queue(bindCustomer, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, to.Program, to.Participant, c.ID, boundAt, windowEndsAt)
+func queueBinding(batch *pgx.Batch, c affiliate.Conversion, to affiliate.Binding) {
+	batch.Queue(bindCustomer, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, to.Earner.Program, to.Earner.Participant, c.ID,
+		to.BoundAt, to.SignalAt, to.WindowEndsAt)
+}
+
+// paymentsBefore counts what a customer had paid in each programme before a
+// conversion: the number of one that is decided anew does not depend on where it
+// has been meanwhile.
+const paymentsBefore = `
+	select program_id, count(*)::integer as count, min(occurred_at) as first_at
+	from conversions
+	where workspace_id = $1 and mode = $2 and customer_ref = $3 and recurring_index is not null and (created_at, id) < ($4, $5)
+	group by program_id`
+
+func queuePaymentsBefore(batch *pgx.Batch, c affiliate.Conversion, found *affiliate.FoundCustomer) {
+	batch.Queue(paymentsBefore, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, c.CreatedAt, c.ID).Query(func(rows pgx.Rows) error {
+		return collectPayments(rows, found)
+	})
+}
+
+// collectPayments puts what was read in the place of what is there.
+func collectPayments(rows pgx.Rows, found *affiliate.FoundCustomer) error {
+	found.Payments = map[affiliate.ProgramID]affiliate.CustomerPayments{}
+	var program affiliate.ProgramID
+	var payments affiliate.CustomerPayments
+	_, err := pgx.ForEachRow(rows, []any{&program, &payments.Count, &payments.FirstAt}, func() error {
+		payments.FirstAt = payments.FirstAt.UTC()
+		found.Payments[program] = payments
+		return nil
+	})
+	return err
 }
 
 const countPayment = `

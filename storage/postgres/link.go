@@ -108,16 +108,22 @@ func unlessArchived(p affiliate.Program) error {
 func recipient(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (code string, err error) {
 	// Not FOR UPDATE: clicks and conversions hold key share locks on the row.
 	const hold = `
-		select referral_code, erased_at from participants
+		select referral_code, status, erased_at from participants
 		where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4
 		for no key update`
 	var erasedAt *time.Time
-	err = tx.QueryRow(ctx, hold, scope.Workspace, scope.Mode, program, id).Scan(&code, &erasedAt)
+	var status affiliate.ParticipantStatus
+	err = tx.QueryRow(ctx, hold, scope.Workspace, scope.Mode, program, id).Scan(&code, &status, &erasedAt)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return "", affiliate.Invalid("participant_id", "is no participant of the programme")
 	case err == nil && erasedAt != nil:
 		return "", affiliate.Refuse(affiliate.ReasonParticipantErased)
+	case err == nil && status == affiliate.ParticipantRejected:
+		// Codes stay taken for good: who was turned away gets no more of them.
+		refused := affiliate.Refuse(affiliate.ReasonParticipantState)
+		refused.Metadata = map[string]string{"status": string(status)}
+		return "", refused
 	}
 	return code, err
 }

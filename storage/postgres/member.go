@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -99,6 +100,25 @@ func keepOwner(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, 
 	return nil
 }
 
+// endInvites ends the open invitations of a member's making that invite to a role
+// which one of role left, empty when nothing is left, may not manage: a token of
+// the member's own must not be a way back. It tells which.
+func endInvites(
+	ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, by affiliate.UserID, left affiliate.Role, at time.Time,
+) ([]affiliate.InviteID, error) {
+	const end = `
+		update member_invites set ended_at = @at
+		where workspace_id = @workspace and invited_by = @by and ended_at is null and expires_at > @at
+		  and role = any(@roles)
+		returning id`
+	lost := slices.DeleteFunc(affiliate.Roles(), left.MayManage)
+	rows, err := tx.Query(ctx, end, pgx.NamedArgs{"workspace": workspace, "by": by, "at": at, "roles": lost})
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[affiliate.InviteID])
+}
+
 func setRole(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, id affiliate.UserID, role affiliate.Role) error {
 	const update = `update members set role = $3 where workspace_id = $1 and user_id = $2`
 	_, err := tx.Exec(ctx, update, workspace, id, role)
@@ -109,11 +129,15 @@ func memberAudit(workspace affiliate.WorkspaceID, id affiliate.UserID, action st
 	return audit{Workspace: workspace, Actor: by, At: at, Action: action, ResourceType: "member", ResourceID: id}
 }
 
-func roleObject(role affiliate.Role) map[string]affiliate.Role {
-	return map[string]affiliate.Role{"role": role}
+// memberObject is a member as the audit log keeps it, with the invitations that
+// the change ended.
+type memberObject struct {
+	Role         affiliate.Role       `json:"role,omitempty"`
+	EndedInvites []affiliate.InviteID `json:"ended_invites,omitempty"`
 }
 
-// UpdateMember gives a member another role; the same one leaves no trace. Errors:
+// UpdateMember gives a member another role and ends those of the member's
+// invitations that the role could not make; the same one leaves no trace. Errors:
 // NOT_FOUND, FORBIDDEN, LAST_OWNER.
 func (s *Store) UpdateMember(
 	ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.UserID, role affiliate.Role, at time.Time, by affiliate.Actor,
@@ -137,20 +161,22 @@ func (s *Store) UpdateMember(
 		if err := setRole(ctx, tx, workspace, id, role); err != nil {
 			return err
 		}
+		ended, err := endInvites(ctx, tx, workspace, id, role, at)
+		if err != nil {
+			return err
+		}
 		after.Role = role
 		line := memberAudit(workspace, id, "member.update", at, by)
-		line.Before, line.After = roleObject(member.Role), roleObject(role)
+		line.Before, line.After = memberObject{Role: member.Role}, memberObject{Role: role, EndedInvites: ended}
 		return record(ctx, tx, line)
 	})
 	return after, err
 }
 
-// RemoveMember takes a member out and ends all its sessions. The account stays,
-// without a workspace. Errors: NOT_FOUND, FORBIDDEN, LAST_OWNER.
+// RemoveMember takes a member out and ends all its sessions and invitations. The
+// account stays, without a workspace. Errors: NOT_FOUND, FORBIDDEN, LAST_OWNER.
 func (s *Store) RemoveMember(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.UserID, at time.Time, by affiliate.Actor) error {
 	const remove = `delete from members where workspace_id = $1 and user_id = $2`
-	// A token of the member's own making must not be a way back in.
-	const endInvites = `update member_invites set ended_at = $3 where workspace_id = $1 and invited_by = $2 and ended_at is null`
 	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		caller, member, err := lockTeam(ctx, tx, workspace, id, by)
 		if err != nil {
@@ -168,17 +194,22 @@ func (s *Store) RemoveMember(ctx context.Context, workspace affiliate.WorkspaceI
 		if err := revokeSessions(ctx, tx, id, at); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, endInvites, workspace, id, at); err != nil {
+		ended, err := endInvites(ctx, tx, workspace, id, "", at)
+		if err != nil {
 			return err
 		}
 		line := memberAudit(workspace, id, "member.remove", at, by)
-		line.Before = roleObject(member.Role)
+		line.Before = memberObject{Role: member.Role}
+		if len(ended) > 0 {
+			line.After = memberObject{EndedInvites: ended}
+		}
 		return record(ctx, tx, line)
 	})
 }
 
-// TransferOwnership makes another member an owner and the actor an admin. Errors:
-// NOT_FOUND, FORBIDDEN for who is no owner any more.
+// TransferOwnership makes another member an owner and the actor an admin, whose
+// invitations of owners end. Errors: NOT_FOUND, FORBIDDEN for who is no owner any
+// more.
 func (s *Store) TransferOwnership(
 	ctx context.Context, workspace affiliate.WorkspaceID, to affiliate.UserID, at time.Time, by affiliate.Actor,
 ) (affiliate.TeamMember, error) {
@@ -197,14 +228,22 @@ func (s *Store) TransferOwnership(
 		if err := setRole(ctx, tx, workspace, *by.User, affiliate.RoleAdmin); err != nil {
 			return err
 		}
+		ended, err := endInvites(ctx, tx, workspace, *by.User, affiliate.RoleAdmin, at)
+		if err != nil {
+			return err
+		}
 		after = member
 		after.Role = affiliate.RoleOwner
 		from := by.User.String()
+		is := map[string]any{from: affiliate.RoleAdmin, to.String(): affiliate.RoleOwner}
+		if len(ended) > 0 {
+			is["ended_invites"] = ended
+		}
 		return record(ctx, tx, audit{
 			Workspace: workspace, Actor: by, At: at,
 			Action: "workspace.transfer_ownership", ResourceType: "workspace", ResourceID: workspace,
 			Before: map[string]affiliate.Role{from: affiliate.RoleOwner, to.String(): member.Role},
-			After:  map[string]affiliate.Role{from: affiliate.RoleAdmin, to.String(): affiliate.RoleOwner},
+			After:  is,
 		})
 	})
 	return after, err

@@ -89,11 +89,9 @@ func hasWorkspace(ctx context.Context, tx pgx.Tx, email string) (has bool, err e
 }
 
 // CreateMemberInvite stores an invitation and ends an earlier one of the address.
-// Errors: FORBIDDEN for a role that the actor may not give, EMAIL_TAKEN.
+// Errors: FORBIDDEN for a role that the actor may not give, now or in the earlier
+// one, EMAIL_TAKEN.
 func (s *Store) CreateMemberInvite(ctx context.Context, invite affiliate.MemberInvite, digest [sha256.Size]byte, by affiliate.Actor) error {
-	const replace = `
-		update member_invites set ended_at = $3
-		where workspace_id = $1 and email = $2 and ended_at is null`
 	const insert = `
 		insert into member_invites (workspace_id, id, email, role, digest, invited_by, created_at, expires_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8)`
@@ -116,7 +114,8 @@ func (s *Store) CreateMemberInvite(ctx context.Context, invite affiliate.MemberI
 		if taken {
 			return affiliate.Refuse(affiliate.ReasonEmailTaken)
 		}
-		if _, err := tx.Exec(ctx, replace, invite.Workspace, invite.Email, invite.CreatedAt); err != nil {
+		is := inviteObject(invite)
+		if err := replaceInvite(ctx, tx, invite, caller, is); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, insert, invite.Workspace, invite.ID, invite.Email, invite.Role, digest[:],
@@ -125,22 +124,54 @@ func (s *Store) CreateMemberInvite(ctx context.Context, invite affiliate.MemberI
 			return err
 		}
 		line := inviteAudit(invite, "member_invite.create", invite.CreatedAt, by)
-		line.After = inviteObject(invite)
+		line.After = is
 		return record(ctx, tx, line)
 	})
 }
 
+// replaceInvite ends the earlier invitation of the address, if there is one, and
+// names it in the new one's line. One that has expired is nobody's business any
+// more; an open one ends like a revoked one. Errors: FORBIDDEN.
+func replaceInvite(ctx context.Context, tx pgx.Tx, by affiliate.MemberInvite, caller affiliate.Role, is map[string]string) error {
+	const replace = `
+		update member_invites i set ended_at = $3
+		where i.workspace_id = $1 and i.email = $2 and i.ended_at is null
+		returning ` + memberInviteColumns
+	rows, err := tx.Query(ctx, replace, by.Workspace, by.Email, by.CreatedAt)
+	if err != nil {
+		return err
+	}
+	replaced, err := pgx.CollectRows(rows, pgx.RowToStructByName[memberInviteRow])
+	for _, row := range replaced {
+		if row.ExpiresAt.After(by.CreatedAt) && !caller.MayManage(row.Role) {
+			return affiliate.Refuse(affiliate.ReasonForbidden)
+		}
+		is["replaces"] = row.ID.String()
+	}
+	return err
+}
+
 // RevokeMemberInvite ends an invitation. Errors: NOT_FOUND for one that cannot be
-// accepted any more.
+// accepted any more, FORBIDDEN for a role that the actor may not give.
 func (s *Store) RevokeMemberInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time, by affiliate.Actor) error {
 	const revoke = `
 		update member_invites i set ended_at = $3
 		where i.workspace_id = $1 and i.id = $2 and i.ended_at is null and i.expires_at > $3
 		returning ` + memberInviteColumns
 	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := lockWorkspace(ctx, tx, workspace); err != nil {
+			return err
+		}
 		row, err := oneRow[memberInviteRow](tx.Query(ctx, revoke, workspace, id, at))
 		if err != nil {
 			return err
+		}
+		caller, err := callerRole(ctx, tx, workspace, by)
+		if err != nil {
+			return err
+		}
+		if !caller.MayManage(row.Role) {
+			return affiliate.Refuse(affiliate.ReasonForbidden)
 		}
 		line := inviteAudit(row.invite(), "member_invite.revoke", at, by)
 		line.Before = inviteObject(row.invite())

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,6 +46,8 @@ type participantInviteDetails struct {
 	Program      affiliate.ProgramID `json:"program_id"`
 	Group        *affiliate.GroupID  `json:"group_id"`
 	ReferralCode string              `json:"referral_code"`
+	// Replaces is the earlier invitation of the address that this one ended.
+	Replaces *affiliate.InviteID `json:"replaces,omitempty"`
 }
 
 func participantInviteAudit(i affiliate.ParticipantInvite, action string, at time.Time, by affiliate.Actor, was, is any) audit {
@@ -63,7 +66,8 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 		end = `
 			update participant_invites
 			set ended_at = $5
-			where workspace_id = $1 and mode = $2 and program_id = $3 and email = $4 and ended_at is null`
+			where workspace_id = $1 and mode = $2 and program_id = $3 and email = $4 and ended_at is null
+			returning id`
 		insert = `
 			insert into participant_invites (workspace_id, id, program_id, mode, email, group_id, referral_code, digest,
 				invited_by, created_at, expires_at)
@@ -74,8 +78,14 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 		if err := mayInvite(ctx, tx, i); err != nil {
 			return err
 		}
+		is := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
 		for inserted := false; !inserted; {
-			if _, err := tx.Exec(ctx, end, i.Scope.Workspace, i.Scope.Mode, i.Program, i.Email, i.CreatedAt); err != nil {
+			var earlier affiliate.InviteID
+			err := tx.QueryRow(ctx, end, i.Scope.Workspace, i.Scope.Mode, i.Program, i.Email, i.CreatedAt).Scan(&earlier)
+			switch {
+			case err == nil:
+				is.Replaces = &earlier
+			case !errors.Is(err, pgx.ErrNoRows):
 				return err
 			}
 			// Another invitation of the address may have come in just now: that one is
@@ -90,7 +100,6 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 			}
 			inserted = tag.RowsAffected() == 1
 		}
-		is := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
 		return record(ctx, tx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, is))
 	})
 }

@@ -38,11 +38,20 @@ func (s *Store) Apply(ctx context.Context, a affiliate.Application, at time.Time
 		if program.AutoApprovePartners {
 			p.Status, p.ApprovedAt = affiliate.ParticipantApproved, &at
 		}
-		p, err = s.join(ctx, tx, p, a.ReferralCode, "participant.apply", by)
+		if p, err = s.join(ctx, tx, p, a.ReferralCode, "participant.apply", by); err != nil {
+			return err
+		}
+		// Who was invited has come: the token must not bring somebody else as well.
+		_, err = tx.Exec(ctx, endInvited, p.Scope.Workspace, p.Scope.Mode, p.Program, email, at)
 		return err
 	})
 	return p, err
 }
+
+// endInvited ends the open invitation of an address to a programme.
+const endInvited = `
+	update participant_invites set ended_at = $5
+	where workspace_id = $1 and mode = $2 and program_id = $3 and email = $4 and ended_at is null`
 
 // AcceptParticipantInvite makes a partner an approved participant of the
 // programme that the token invites to, whoever the partner is. Of any number of
@@ -153,14 +162,15 @@ func (s *Store) join(ctx context.Context, tx pgx.Tx, p affiliate.Participant, wa
 	if p.Status == affiliate.ParticipantApproved {
 		events = append(events, affiliate.NewEvent(p.Scope, affiliate.EventParticipantApproved, p.CreatedAt, p.Object(), nil))
 	}
-	if err := s.participantChanged(ctx, tx, p, action, p.CreatedAt, by, nil, p.Object(), events...); err != nil {
+	link.Code = p.ReferralCode
+	events = append(events, affiliate.NewEvent(p.Scope, affiliate.EventLinkCreated, p.CreatedAt, link.Object(), nil))
+	if err := s.participantChanged(ctx, tx, p, action, p.CreatedAt, by, nil, p.Joined(), events...); err != nil {
 		return p, err
 	}
 	const totals = `insert into participant_totals (workspace_id, participant_id, program_id) values ($1, $2, $3)`
 	if _, err := tx.Exec(ctx, totals, p.Scope.Workspace, p.ID, p.Program); err != nil {
 		return p, fmt.Errorf("participant totals: %w", err)
 	}
-	link.Code = p.ReferralCode
 	if _, err := insertLink(ctx, tx, link); err != nil {
 		return p, err
 	}

@@ -10,6 +10,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
+// noteInLog stands for every note: people write there what they like about people.
+const noteInLog = "(changed)"
+
 // UpdateParticipant changes what the patch names; a patch that changes nothing
 // leaves no trace. No event tells of it, but for the default link's when the
 // code changes. Errors: NOT_FOUND, PARTICIPANT_ERASED, VALIDATION_ERROR for a
@@ -47,6 +50,9 @@ func (s *Store) UpdateParticipant(
 			return err
 		}
 		if was != nil {
+			if err := redact(was, is, "note", func(string) string { return noteInLog }); err != nil {
+				return err
+			}
 			after.Version, after.UpdatedAt = before.Version+1, at
 			if err := holdGroup(ctx, tx, after.Scope, program, patch.Group.Value); err != nil {
 				return err

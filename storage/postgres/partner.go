@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -75,8 +77,8 @@ func (s *Store) UpdatePartnerProfile(
 		if after, err = before.Patch(patch); err != nil {
 			return err
 		}
-		was, is, err := affiliate.Changed(before.Object(), after.Object())
-		if err != nil || was == nil {
+		_, is, err := affiliate.Changed(before.Object(), after.Object())
+		if err != nil || is == nil {
 			return err
 		}
 		after.Version = before.Version + 1
@@ -88,7 +90,9 @@ func (s *Store) UpdatePartnerProfile(
 				return fmt.Errorf("name of participants: %w", err)
 			}
 		}
-		return recordAccount(ctx, tx, id, "profile.update", at, by, was, is)
+		// The log cannot forget what erasure takes out of the account: no values.
+		changed := map[string][]string{"changed": slices.Sorted(maps.Keys(is))}
+		return recordAccount(ctx, tx, id, "profile.update", at, by, nil, changed)
 	})
 	return after, err
 }

@@ -179,22 +179,17 @@ func lockAttribution(
 	}
 	batch = &pgx.Batch{}
 	a.found.Customer = queueCustomer(batch, scope, *a.CustomerRef)
+	queuePaymentsBefore(batch, a.Conversion, a.found.Customer)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("customer: %w", err)
 	}
-	a.leaveOut()
-	return a, nil
-}
-
-// leaveOut takes the conversion itself out of what its customer has paid: it is
-// about to be counted anew.
-func (a *attribution) leaveOut() {
-	if a.RecurringIndex == nil || a.Program == nil {
-		return
+	if a.RecurringIndex != nil && a.Program != nil {
+		// Where it is, it keeps its number.
+		payments := a.found.Customer.Payments[*a.Program]
+		payments.Count = *a.RecurringIndex - 1
+		a.found.Customer.Payments[*a.Program] = payments
 	}
-	payments := a.found.Customer.Payments[*a.Program]
-	payments.Count = *a.RecurringIndex - 1
-	a.found.Customer.Payments[*a.Program] = payments
+	return a, nil
 }
 
 // refusal is why the conversion may not be given to a participant.
@@ -214,24 +209,27 @@ func (a *attribution) refusal(to affiliate.ParticipantID) error {
 	return nil
 }
 
-// queueCustomer lets the customer follow its conversion: the binding keeps its
-// age, and its window where the programme stays; payments are counted where they
-// are now.
+// queueCustomer lets the customer follow its conversion: a customer who was
+// bound to the one who loses the conversion, or to nobody, is bound to the one
+// who gets it. The binding keeps its age, and its window where the programme
+// stays; payments are counted where they are now. A customer whom a third
+// participant brought stays with that one.
 func (a *attribution) queueCustomer(batch *pgx.Batch, d affiliate.Decision) {
 	if a.CustomerRef == nil {
 		return
 	}
-	to := *a.found.Assigned
-	boundAt := a.OccurredAt
+	to := affiliate.Binding{BoundAt: a.OccurredAt, SignalAt: a.OccurredAt, Earner: *a.found.Assigned}
 	binding := a.found.Customer.Binding
 	if binding != nil {
-		boundAt = binding.BoundAt
+		to.BoundAt, to.SignalAt = binding.BoundAt, binding.SignalAt
 	}
-	windowEndsAt := affiliate.WindowEnd(boundAt, to.WindowDays)
-	if binding != nil && binding.Earner.Program == to.Program {
-		windowEndsAt = binding.WindowEndsAt
+	to.WindowEndsAt = affiliate.WindowEnd(to.BoundAt, to.Earner.WindowDays)
+	if binding != nil && binding.Earner.Program == to.Earner.Program {
+		to.WindowEndsAt = binding.WindowEndsAt
 	}
-	queueBinding(batch, a.Conversion, boundAt, windowEndsAt, to)
+	if binding == nil || a.Participant != nil && binding.Earner.Participant == *a.Participant {
+		queueBinding(batch, a.Conversion, to)
+	}
 
 	programs := []affiliate.ProgramID{*d.Program}
 	if a.Program != nil {

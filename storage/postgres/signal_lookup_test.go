@@ -23,8 +23,8 @@ func (s *sales) manySignals() {
 		insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, active, sync_to_processor, sync_status, created_at, updated_at)
 		select workspace_id, gen_random_uuid(), program_id, id, mode, 'code-' || id, 'percentage', 1000, true, false, 'none', $1, $1 from participants`, salesDay)
 	s.exec(`
-		insert into customers (workspace_id, mode, ref, program_id, participant_id, conversion_id, bound_at, window_ends_at, created_at)
-		select workspace_id, mode, 'ref-' || id, program_id, id, gen_random_uuid(), $1, $1, $1 from participants`, salesDay)
+		insert into customers (workspace_id, mode, ref, program_id, participant_id, conversion_id, bound_at, signal_at, window_ends_at, created_at)
+		select workspace_id, mode, 'ref-' || id, program_id, id, gen_random_uuid(), $1, $1, $1, $1 from participants`, salesDay)
 	s.exec(`
 		insert into customer_payments (workspace_id, mode, ref, program_id, payments, first_at)
 		select workspace_id, mode, ref, program_id, 1, $1 from customers`, salesDay)

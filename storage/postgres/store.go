@@ -43,8 +43,9 @@ type Config struct {
 
 // Store is the one door to Postgres. Its methods are safe for concurrent use.
 type Store struct {
-	pool *pgxpool.Pool
-	jobs *river.Client[pgx.Tx]
+	pool    *pgxpool.Pool
+	jobs    *river.Client[pgx.Tx]
+	exports exports
 }
 
 // Open connects as the service's restricted role. The schema must be there

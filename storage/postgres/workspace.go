@@ -103,6 +103,9 @@ func (s *Store) UpdateWorkspace(
 		if _, err := tx.Exec(ctx, update, workspaceArgs(after)); err != nil {
 			return err
 		}
+		if err := redact(was, is, "test_mail_redirect", affiliate.MaskEmail); err != nil {
+			return err
+		}
 		if err := record(ctx, tx, audit{
 			Workspace: id, Actor: by, At: at, Action: "workspace.update", ResourceType: "workspace", ResourceID: id,
 			Before: was, After: is,

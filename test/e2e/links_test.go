@@ -102,6 +102,8 @@ func TestAParticipantHasFiftyLinksAtMost(t *testing.T) {
 	if got["201"] != 50 || got["422 LINK_LIMIT_EXCEEDED"] != 10 {
 		t.Errorf("%v", got)
 	}
+	w.merchant.post(t, w.programPath()+"/links", object{"participantId": w.participant, "destinationUrl": "https://shop.example"}).
+		wantError(http.StatusUnprocessableEntity, "LINK_LIMIT_EXCEEDED")
 	w.merchant.get(t, w.programPath()+"/links").want(http.StatusOK).wantFields(object{"total": 51})
 }
 

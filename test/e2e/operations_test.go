@@ -62,9 +62,15 @@ func walkOperations(t *testing.T, sys *system) {
 		}
 		all := routes(t)
 		for _, r := range all {
-			path := r.path(map[string]string{
-				"program_id": "{programId}", "participant_id": "{participantId}", "commission_id": "{commissionId}",
-			})
+			named := map[string]string{}
+			for id := range unknownIDs() {
+				words := strings.Split(id, "_")
+				for i, word := range words[1:] {
+					words[i+1] = strings.ToUpper(word[:1]) + word[1:]
+				}
+				named[id] = "{" + strings.Join(words, "") + "}"
+			}
+			path := r.path(named)
 			if document.Paths[path][strings.ToLower(r.verb)] == nil {
 				t.Errorf("%s is not in the document", r)
 			}

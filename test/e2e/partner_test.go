@@ -37,6 +37,11 @@ func TestAPartnersSide(t *testing.T) {
 		"status": "approved", "programId": hidden, "note": nil, "groupId": nil,
 	})
 	rival.post(t, "/api/v1/partner/invites/accept", object{"token": invite.text("token")}).wantOutcome(notFound)
+	// Who applies instead has used the invitation up.
+	guest := sys.partner(t).in("test")
+	other := a.merchant.post(t, "/api/v1/programs/"+hidden+"/partners/invite", object{"email": guest.email}).want(http.StatusCreated)
+	guest.post(t, "/api/v1/partner/programs/"+hidden+"/apply", nil).want(http.StatusCreated)
+	partner.post(t, "/api/v1/partner/invites/accept", object{"token": other.text("token")}).wantOutcome(notFound)
 	rival.get(t, list).want(http.StatusOK).wantFields(object{"total": 2})
 
 	// Sales in both programmes.

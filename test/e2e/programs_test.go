@@ -20,7 +20,10 @@ func walkPrograms(t *testing.T, sys *system) {
 			"commissionRules": object{
 				"commissionType": "percentage", "percentage": 20, "flatAmountCents": nil,
 				"holdPeriodDays": 30, "autoApproval": true, "netBasis": "gross",
+				"recurring": object{"enabled": true, "maxMonths": nil, "maxPayments": nil}, "laterPercentage": nil,
+				"minOrderCents": nil, "capCents": nil, "tiers": []any{}, "products": []any{}, "events": []any{},
 			},
+			"signalPrecedence": "click_first", "minPayoutCents": 0, "payoutTermDays": 0, "fraudPolicy": "flag",
 		})
 		id = made.text("id")
 		if read := merchant.get(t, "/api/v1/programs/"+id).want(http.StatusOK); read.body != made.body {

@@ -39,6 +39,7 @@ func TestPromoCodes(t *testing.T) {
 	if got := statuses(atOnce(20, func(int) answer { return w.promoCode(t, "SUMMER-25", nil) })); got["409 PROMO_CODE_TAKEN"] != 20 {
 		t.Errorf("%v", got)
 	}
+	w.promoCode(t, "summer-25", nil).wantError(http.StatusConflict, "PROMO_CODE_TAKEN")
 	w.promoCode(t, "fixed", object{"discountType": "fixed", "discountValue": 500}).want(http.StatusCreated).wantFields(object{"currency": "USD", "discountValue": 500})
 	for field, more := range map[string]object{
 		"discountValue": {"discountValue": 10.123}, "currency": {"currency": "EUR"}, "participantId": {"participantId": w.program},
@@ -161,4 +162,41 @@ func TestCustomersAreBound(t *testing.T) {
 	})
 	w.merchant.get(t, w.commissionPath(renewal.text("commission.id"))).want(http.StatusOK).wantFields(object{"status": "rejected"})
 	by("c-1", purchase(click), "renewal").wantFields(object{"attribution.method": "customer", "attribution.participant_id": other})
+}
+
+// TestAMovedPaymentComesBackAsItWas: a payment that was given away by mistake,
+// even into another programme, and taken back is the customer's first again; and
+// a customer whom a third partner brought stays with that one.
+func TestAMovedPaymentComesBackAsItWas(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "test", rules(object{"percentage": 30, "recurring": object{"enabled": false}}))
+	elsewhere := sys.worldOf(t, w.merchant, sys.partner(t).in("test"), nil)
+	third := w.roster(t, "Third")[0]
+	w.merchant.patch(t, w.programPath()+"/partners/"+third.participant+"/approve", nil).want(http.StatusOK)
+	click := w.click(t)
+	pay := func(customer string) answer {
+		sale := purchase(click)
+		sale["customer_id"] = customer
+		return w.report(t, sale).want(http.StatusCreated)
+	}
+	give := func(conversion answer, to string) answer {
+		return w.merchant.post(t, "/api/v1/conversions/"+conversion.text("id")+"/reattribute", object{"participantId": to, "reason": "Moved."}).want(http.StatusOK)
+	}
+	first := pay("c-1").wantFields(object{"commission.amount_cents": 3000})
+	pay("c-1").wantFields(object{"attribution.reason_code": "RECURRING_LIMIT_REACHED"})
+	give(first, elsewhere.participant)
+	give(first, w.participant).wantFields(object{"commission.amount_cents": 3000, "attribution.method": "manual"})
+
+	// c-2 is the world's partner's; one order of theirs goes to a third and on to
+	// another, who get the order and not the customer.
+	pay("c-2")
+	w.promoCode(t, "third", object{"participantId": third.participant}).want(http.StatusCreated)
+	byCode := typed("third")
+	byCode["customer_id"] = "c-2"
+	order := w.report(t, byCode).want(http.StatusCreated).wantFields(object{"attribution.participant_id": third.participant})
+	give(order, elsewhere.participant)
+	renewal := typed("nobodys")
+	renewal["customer_id"], renewal["event_type"] = "c-2", "renewal"
+	w.report(t, renewal).want(http.StatusCreated).wantFields(object{"attribution.method": "customer", "attribution.participant_id": w.participant})
 }

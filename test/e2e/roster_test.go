@@ -84,6 +84,8 @@ func TestRoster(t *testing.T) {
 		page("?status=" + status).wantFields(object{"total": total})
 	}
 	page("").wantFields(object{"total": 5})
+	people[1].post(t, "/api/v1/partner/links", object{"programId": w.program, "destinationUrl": "https://shop.example"}).
+		wantError(http.StatusConflict, "PARTICIPANT_STATE_INVALID")
 }
 
 func TestParticipantsAreEdited(t *testing.T) {

@@ -55,6 +55,9 @@ func TestRulesOfAProgram(t *testing.T) {
 		m.patch(t, path, object{"commissionRules": rules}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 	}
 	m.get(t, path).wantFields(object{"rulesVersion": 2})
+	for _, name := range []string{"utm_source", "sub_id", "aff_click_id", "UTM_Term"} {
+		m.patch(t, path, object{"linkParam": name}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "linkParam")
+	}
 }
 
 func TestGroups(t *testing.T) {

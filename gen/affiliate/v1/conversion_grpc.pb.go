@@ -37,10 +37,10 @@ type ConversionServiceClient interface {
 	ReportConversion(ctx context.Context, in *ReportConversionRequest, opts ...grpc.CallOption) (*ReportConversionResponse, error)
 	// ReattributeConversion gives a conversion to another participant of the mode,
 	// by hand: a new decision supersedes the one in force, its commission is
-	// rejected, a new one is computed by the rules of today, and the customer's
-	// binding follows. Errors: NOT_FOUND for the conversion,
-	// VALIDATION_ERROR for a participant that is unknown or has it already,
-	// PARTICIPANT_ERASED, COMMISSION_TERMINAL when its commission is paid.
+	// rejected, a new one is computed by the rules of today, and a customer who was
+	// bound to the participant who loses it follows. Errors: NOT_FOUND for the
+	// conversion, VALIDATION_ERROR for a participant that is unknown or has it
+	// already, PARTICIPANT_ERASED, COMMISSION_TERMINAL when its commission is paid.
 	ReattributeConversion(ctx context.Context, in *ReattributeConversionRequest, opts ...grpc.CallOption) (*ReportConversionResponse, error)
 }
 
@@ -86,10 +86,10 @@ type ConversionServiceServer interface {
 	ReportConversion(context.Context, *ReportConversionRequest) (*ReportConversionResponse, error)
 	// ReattributeConversion gives a conversion to another participant of the mode,
 	// by hand: a new decision supersedes the one in force, its commission is
-	// rejected, a new one is computed by the rules of today, and the customer's
-	// binding follows. Errors: NOT_FOUND for the conversion,
-	// VALIDATION_ERROR for a participant that is unknown or has it already,
-	// PARTICIPANT_ERASED, COMMISSION_TERMINAL when its commission is paid.
+	// rejected, a new one is computed by the rules of today, and a customer who was
+	// bound to the participant who loses it follows. Errors: NOT_FOUND for the
+	// conversion, VALIDATION_ERROR for a participant that is unknown or has it
+	// already, PARTICIPANT_ERASED, COMMISSION_TERMINAL when its commission is paid.
 	ReattributeConversion(context.Context, *ReattributeConversionRequest) (*ReportConversionResponse, error)
 	mustEmbedUnimplementedConversionServiceServer()
 }

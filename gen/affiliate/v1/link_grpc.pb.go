@@ -43,8 +43,9 @@ type LinkServiceClient interface {
 	// ListLinks pages through a programme's links, newest first.
 	ListLinks(ctx context.Context, in *ListLinksRequest, opts ...grpc.CallOption) (*ListLinksResponse, error)
 	// CreateLink makes a link for a participant. Errors: LINK_LIMIT_EXCEEDED,
-	// REFERRAL_CODE_TAKEN, PARTICIPANT_ERASED, VALIDATION_ERROR for a participant
-	// that the programme does not have.
+	// REFERRAL_CODE_TAKEN, PARTICIPANT_STATE_INVALID for a rejected participant,
+	// PARTICIPANT_ERASED, VALIDATION_ERROR for a participant that the programme
+	// does not have.
 	CreateLink(ctx context.Context, in *CreateLinkRequest, opts ...grpc.CallOption) (*Link, error)
 	// GetLink reads one link.
 	GetLink(ctx context.Context, in *GetLinkRequest, opts ...grpc.CallOption) (*Link, error)
@@ -175,8 +176,9 @@ type LinkServiceServer interface {
 	// ListLinks pages through a programme's links, newest first.
 	ListLinks(context.Context, *ListLinksRequest) (*ListLinksResponse, error)
 	// CreateLink makes a link for a participant. Errors: LINK_LIMIT_EXCEEDED,
-	// REFERRAL_CODE_TAKEN, PARTICIPANT_ERASED, VALIDATION_ERROR for a participant
-	// that the programme does not have.
+	// REFERRAL_CODE_TAKEN, PARTICIPANT_STATE_INVALID for a rejected participant,
+	// PARTICIPANT_ERASED, VALIDATION_ERROR for a participant that the programme
+	// does not have.
 	CreateLink(context.Context, *CreateLinkRequest) (*Link, error)
 	// GetLink reads one link.
 	GetLink(context.Context, *GetLinkRequest) (*Link, error)

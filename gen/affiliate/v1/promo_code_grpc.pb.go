@@ -38,7 +38,7 @@ type PromoCodeServiceClient interface {
 	// ListPromoCodes pages through a programme's promo codes, newest first.
 	ListPromoCodes(ctx context.Context, in *ListPromoCodesRequest, opts ...grpc.CallOption) (*ListPromoCodesResponse, error)
 	// CreatePromoCode gives a participant a code. Errors: PROMO_CODE_TAKEN,
-	// PARTICIPANT_ERASED, VALIDATION_ERROR for a participant that the programme
+	// PARTICIPANT_STATE_INVALID for a rejected participant, PARTICIPANT_ERASED, VALIDATION_ERROR for a participant that the programme
 	// does not have.
 	CreatePromoCode(ctx context.Context, in *CreatePromoCodeRequest, opts ...grpc.CallOption) (*PromoCode, error)
 	// GetPromoCode reads one promo code.
@@ -130,7 +130,7 @@ type PromoCodeServiceServer interface {
 	// ListPromoCodes pages through a programme's promo codes, newest first.
 	ListPromoCodes(context.Context, *ListPromoCodesRequest) (*ListPromoCodesResponse, error)
 	// CreatePromoCode gives a participant a code. Errors: PROMO_CODE_TAKEN,
-	// PARTICIPANT_ERASED, VALIDATION_ERROR for a participant that the programme
+	// PARTICIPANT_STATE_INVALID for a rejected participant, PARTICIPANT_ERASED, VALIDATION_ERROR for a participant that the programme
 	// does not have.
 	CreatePromoCode(context.Context, *CreatePromoCodeRequest) (*PromoCode, error)
 	// GetPromoCode reads one promo code.

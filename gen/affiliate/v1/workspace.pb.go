@@ -154,7 +154,7 @@ type Workspace struct {
 	// any subdomain. Empty: none is foreign.
 	AllowedOrigins []string     `protobuf:"bytes,6,rep,name=allowed_origins,json=allowedOrigins,proto3" json:"allowed_origins,omitempty"`
 	OriginPolicy   OriginPolicy `protobuf:"varint,7,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
-	// Where mail of test mode goes; null: nowhere.
+	// Where mail of test mode goes; null: nowhere. Masked for viewers.
 	TestMailRedirect *string                `protobuf:"bytes,8,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
 	UpdatedAt        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields    protoimpl.UnknownFields

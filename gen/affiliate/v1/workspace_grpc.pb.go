@@ -52,24 +52,28 @@ type WorkspaceServiceClient interface {
 	UpdateWorkspace(ctx context.Context, in *UpdateWorkspaceRequest, opts ...grpc.CallOption) (*Workspace, error)
 	// ListMembers pages through the members, oldest first.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
-	// UpdateMember gives a member another role, which acts on its next request.
+	// UpdateMember gives a member another role, which acts on its next request;
+	// invitations that it made and could not make any more end.
 	// Errors: NOT_FOUND, FORBIDDEN when an admin touches an owner or makes one,
 	// LAST_OWNER.
 	UpdateMember(ctx context.Context, in *UpdateMemberRequest, opts ...grpc.CallOption) (*Member, error)
 	// RemoveMember takes a member out and ends its sessions at once, and the
-	// invitations that it made. Removing oneself is leaving. Errors: as UpdateMember.
+	// invitations that it made. Owners and admins leave by
+	// removing themselves. Errors: as UpdateMember.
 	RemoveMember(ctx context.Context, in *RemoveMemberRequest, opts ...grpc.CallOption) (*RemoveMemberResponse, error)
-	// TransferOwnership makes another member an owner and the caller an admin.
-	// Errors: NOT_FOUND.
+	// TransferOwnership makes another member an owner and the caller an admin,
+	// whose invitations of owners end. Errors: NOT_FOUND.
 	TransferOwnership(ctx context.Context, in *TransferOwnershipRequest, opts ...grpc.CallOption) (*Member, error)
 	// ListInvites pages through the invitations that can still be accepted,
 	// newest first. Their tokens are never shown again.
 	ListInvites(ctx context.Context, in *ListInvitesRequest, opts ...grpc.CallOption) (*ListInvitesResponse, error)
 	// CreateInvite invites an address as a member and gives the inviter the token
 	// to pass on, good for 7 days. An earlier invitation of the address ends.
-	// Errors: EMAIL_TAKEN, FORBIDDEN when an admin invites an owner.
+	// Errors: EMAIL_TAKEN, FORBIDDEN when an admin invites an owner or
+	// would replace an invitation of one.
 	CreateInvite(ctx context.Context, in *CreateInviteRequest, opts ...grpc.CallOption) (*CreatedInvite, error)
-	// RevokeInvite ends an invitation. Errors: NOT_FOUND, also when it was used.
+	// RevokeInvite ends an invitation. Errors: NOT_FOUND, also when it was used;
+	// FORBIDDEN for an admin when it invites an owner.
 	RevokeInvite(ctx context.Context, in *RevokeInviteRequest, opts ...grpc.CallOption) (*RevokeInviteResponse, error)
 	// ListAuditLog pages through what was changed in the mode and in the workspace
 	// as a whole, newest first. The log is append-only.
@@ -273,24 +277,28 @@ type WorkspaceServiceServer interface {
 	UpdateWorkspace(context.Context, *UpdateWorkspaceRequest) (*Workspace, error)
 	// ListMembers pages through the members, oldest first.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
-	// UpdateMember gives a member another role, which acts on its next request.
+	// UpdateMember gives a member another role, which acts on its next request;
+	// invitations that it made and could not make any more end.
 	// Errors: NOT_FOUND, FORBIDDEN when an admin touches an owner or makes one,
 	// LAST_OWNER.
 	UpdateMember(context.Context, *UpdateMemberRequest) (*Member, error)
 	// RemoveMember takes a member out and ends its sessions at once, and the
-	// invitations that it made. Removing oneself is leaving. Errors: as UpdateMember.
+	// invitations that it made. Owners and admins leave by
+	// removing themselves. Errors: as UpdateMember.
 	RemoveMember(context.Context, *RemoveMemberRequest) (*RemoveMemberResponse, error)
-	// TransferOwnership makes another member an owner and the caller an admin.
-	// Errors: NOT_FOUND.
+	// TransferOwnership makes another member an owner and the caller an admin,
+	// whose invitations of owners end. Errors: NOT_FOUND.
 	TransferOwnership(context.Context, *TransferOwnershipRequest) (*Member, error)
 	// ListInvites pages through the invitations that can still be accepted,
 	// newest first. Their tokens are never shown again.
 	ListInvites(context.Context, *ListInvitesRequest) (*ListInvitesResponse, error)
 	// CreateInvite invites an address as a member and gives the inviter the token
 	// to pass on, good for 7 days. An earlier invitation of the address ends.
-	// Errors: EMAIL_TAKEN, FORBIDDEN when an admin invites an owner.
+	// Errors: EMAIL_TAKEN, FORBIDDEN when an admin invites an owner or
+	// would replace an invitation of one.
 	CreateInvite(context.Context, *CreateInviteRequest) (*CreatedInvite, error)
-	// RevokeInvite ends an invitation. Errors: NOT_FOUND, also when it was used.
+	// RevokeInvite ends an invitation. Errors: NOT_FOUND, also when it was used;
+	// FORBIDDEN for an admin when it invites an owner.
 	RevokeInvite(context.Context, *RevokeInviteRequest) (*RevokeInviteResponse, error)
 	// ListAuditLog pages through what was changed in the mode and in the workspace
 	// as a whole, newest first. The log is append-only.

@@ -210,10 +210,11 @@ create table customers (
   participant_id uuid,
   conversion_id  uuid,                          -- what bound it
   bound_at       timestamptz,
+  signal_at      timestamptz,                   -- when the click came that bound; else bound_at
   window_ends_at timestamptz,                   -- last instant in which the binding beats a later click
   created_at     timestamptz not null,
   primary key (workspace_id, mode, ref),
-  check ((program_id is null) = (participant_id is null) and (program_id is null) = (bound_at is null))
+  check ((program_id is null) = (participant_id is null) and (program_id is null) = (bound_at is null) and (program_id is null) = (signal_at is null))
 );
 
 -- How many payments of a customer were attributed in a programme.

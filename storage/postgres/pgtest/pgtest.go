@@ -3,7 +3,8 @@
 // Model: one template database holds the migrated, empty schema; its name carries
 // the hash of the migrations, so a changed migration makes another template. A
 // test's database is a copy of it, which costs a fraction of migrating, and is
-// dropped when the test ends.
+// dropped when the test ends. A Fixture is such a database with a store on it and
+// ways to put there what a test of a service starts from.
 //
 // Guaranteed: tests may run in parallel, in one binary and in many, and see
 // nothing of each other's rows; the template is made once, however many ask for
