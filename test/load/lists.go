@@ -132,12 +132,12 @@ func (p listed) fill(ctx context.Context, on *database, partners int) error {
 			select workspace_id, id, program_id, mode, user_id, name, user_id || '@example.com', 'approved', code, '{}', at, at, at
 			from made`, nil},
 		{`insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, is_default, created_at, updated_at)
-			select workspace_id, link_id, program_id, id, mode, code, substr(md5(link_id::text), 1, 10), true, at, at
+			select workspace_id, link_id, program_id, id, mode, code, substr(md5(program_id::text), 1, 3) || lpad(n::text, 7, '0'), true, at, at
 			from made`, nil},
 		{`insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 			select workspace_id, mode, code, program_id, id, link_id, at from made`, nil},
 		{`insert into participant_totals (workspace_id, participant_id, program_id, clicks, conversions, revenue_cents, commission_cents)
-			select workspace_id, id, program_id, n * 7919 % 1000, n * 7919 % 100, n * 7919 % 100000, n * 7919 % 20000
+			select workspace_id, id, program_id, n::bigint * 7919 % 1000, n::bigint * 7919 % 100, n::bigint * 7919 % 100000, n::bigint * 7919 % 20000
 			from made`, nil},
 		{`insert into link_totals (workspace_id, link_id) select workspace_id, link_id from made`, nil},
 		{`insert into list_counts (workspace_id, program_id, what, slot, n)
