@@ -1028,7 +1028,7 @@ var File_affiliate_v1_link_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_link_proto_rawDesc = "" +
 	"\n" +
-	"\x17affiliate/v1/link.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x82\x02\n" +
+	"\x17affiliate/v1/link.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x82\x02\n" +
 	"\x03Utm\x12%\n" +
 	"\x06source\x18\x01 \x01(\tB\b\xfaB\x05r\x03\x18\xff\x01H\x00R\x06source\x88\x01\x01\x12%\n" +
 	"\x06medium\x18\x02 \x01(\tB\b\xfaB\x05r\x03\x18\xff\x01H\x01R\x06medium\x88\x01\x01\x12)\n" +
@@ -1229,7 +1229,6 @@ func file_affiliate_v1_link_proto_init() {
 	if File_affiliate_v1_link_proto != nil {
 		return
 	}
-	file_affiliate_v1_common_proto_init()
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_link_proto_msgTypes[0].OneofWrappers = []any{}
 	file_affiliate_v1_link_proto_msgTypes[1].OneofWrappers = []any{}
