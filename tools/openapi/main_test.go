@@ -81,7 +81,7 @@ func TestProseComesFromTheSwaggerFile(t *testing.T) {
 func TestARequestsShapeIsNotAnAnswers(t *testing.T) {
 	schemas := at(t, sampleDocument(t), "components", "schemas").(map[string]any)
 	answer, request := schemas["CommissionRules"].(map[string]any), schemas["CommissionRulesInput"].(map[string]any)
-	if len(answer["required"].([]any)) != 6 || request["required"] != nil || request["additionalProperties"] != false || answer["additionalProperties"] != nil {
+	if len(answer["required"].([]any)) != len(answer["properties"].(map[string]any)) || request["required"] != nil || request["additionalProperties"] != false || answer["additionalProperties"] != nil {
 		t.Errorf("answer %v\nrequest %v", answer, request)
 	}
 	if got := at(t, schemas, "CreateProgramRequest", "required").([]any); len(got) != 1 || got[0] != "name" {
