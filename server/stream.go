@@ -3,8 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"runtime/debug"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -49,8 +48,7 @@ func (f *frame) interceptStream(srv any, stream grpc.ServerStream, info *grpc.St
 func (f *frame) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			f.log.LogAttrs(stream.Context(), slog.LevelError, "panic", slog.String("method", info.FullMethod),
-				slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+			f.logPanic(stream.Context(), info.FullMethod, p)
 			err = status.Error(codes.Internal, "internal error")
 		}
 	}()
@@ -59,8 +57,9 @@ func (f *frame) guardStream(srv any, stream grpc.ServerStream, info *grpc.Stream
 
 // requestOf makes an empty request of a method.
 func requestOf(fullMethod string) (proto.Message, error) {
-	name := protoreflect.FullName(dotted(fullMethod))
-	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+	// /package.Service/Method is package.Service.Method there.
+	name := strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", ".")
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
 	if err != nil {
 		return nil, fmt.Errorf("method %s: %w", fullMethod, err)
 	}
@@ -73,17 +72,6 @@ func requestOf(fullMethod string) (proto.Message, error) {
 		return nil, fmt.Errorf("method %s: %w", fullMethod, err)
 	}
 	return input.New().Interface(), nil
-}
-
-// dotted turns /package.Service/Method into package.Service.Method.
-func dotted(fullMethod string) string {
-	name := []byte(fullMethod[1:])
-	for i, c := range name {
-		if c == '/' {
-			name[i] = '.'
-		}
-	}
-	return string(name)
 }
 
 type streamKey struct{}

@@ -59,6 +59,15 @@ func OptionalTimestamp(t *time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(*t)
 }
 
+// PathID reads an id of a path; what is no UUID names nothing: NOT_FOUND.
+func PathID[T any](text string) (affiliate.ID[T], error) {
+	id, ok := affiliate.ParseID[T](text)
+	if !ok {
+		return id, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return id, nil
+}
+
 // Optional converts an id that may be absent.
 func Optional[T any](id *affiliate.ID[T]) *string {
 	if id == nil {

@@ -85,9 +85,9 @@ func (s *Service) ListProgramCommissions(ctx context.Context, req *affiliatev1.L
 // ownProgram is a programme that lists may be narrowed to: FORBIDDEN when it is
 // another workspace's, NOT_FOUND when there is none or it is of the other mode.
 func (s *Service) ownProgram(ctx context.Context, text string) (affiliate.ProgramID, error) {
-	id, ok := affiliate.ParseID[affiliate.Program](text)
-	if !ok {
-		return id, affiliate.Refuse(affiliate.ReasonNotFound)
+	id, err := server.PathID[affiliate.Program](text)
+	if err != nil {
+		return id, err
 	}
 	owner, err := s.store.ProgramScope(ctx, id)
 	if err != nil {
@@ -176,14 +176,12 @@ type commissionRequest interface {
 	GetCommissionId() string
 }
 
-// commissionOf reads the path: an id that is none names nothing.
-func commissionOf(req commissionRequest) (affiliate.ProgramID, affiliate.CommissionID, error) {
-	program, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId())
-	id, idOK := affiliate.ParseID[affiliate.Commission](req.GetCommissionId())
-	if !ok || !idOK {
-		return program, id, affiliate.Refuse(affiliate.ReasonNotFound)
+// commissionOf reads the path.
+func commissionOf(req commissionRequest) (program affiliate.ProgramID, id affiliate.CommissionID, err error) {
+	if program, err = server.PathID[affiliate.Program](req.GetProgramId()); err == nil {
+		id, err = server.PathID[affiliate.Commission](req.GetCommissionId())
 	}
-	return program, id, nil
+	return program, id, err
 }
 
 func (s *Service) move(ctx context.Context, req commissionRequest, t affiliate.CommissionTransition) (*affiliatev1.Commission, error) {

@@ -109,9 +109,9 @@ func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportC
 
 // ReattributeConversion gives a conversion to another participant by hand.
 func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.ReattributeConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
-	id, ok := affiliate.ParseID[affiliate.Conversion](req.GetConversionId())
-	if !ok {
-		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	id, err := server.PathID[affiliate.Conversion](req.GetConversionId())
+	if err != nil {
+		return nil, err
 	}
 	to, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
 	if !ok {

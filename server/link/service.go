@@ -40,7 +40,7 @@ func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecon
 
 // ListLinks pages through a programme's links, newest first.
 func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksRequest) (*affiliatev1.ListLinksResponse, error) {
-	program, err := pathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksReque
 
 // CreateLink makes a link for a participant.
 func (s *Service) CreateLink(ctx context.Context, req *affiliatev1.CreateLinkRequest) (*affiliatev1.Link, error) {
-	program, err := pathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *Service) ListPartnerLinks(ctx context.Context, req *affiliatev1.ListPar
 
 // CreatePartnerLink makes a link for the partner itself.
 func (s *Service) CreatePartnerLink(ctx context.Context, req *affiliatev1.CreatePartnerLinkRequest) (*affiliatev1.Link, error) {
-	program, err := pathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (s *Service) create(
 // own finds the partner's link that the path names. Whose a link is never
 // changes, so what is found holds for the call.
 func (s *Service) own(ctx context.Context, req interface{ GetLinkId() string }) (affiliate.Link, error) {
-	id, err := pathID[affiliate.Link](req.GetLinkId())
+	id, err := server.PathID[affiliate.Link](req.GetLinkId())
 	if err != nil {
 		return affiliate.Link{}, err
 	}
@@ -174,22 +174,13 @@ func (s *Service) own(ctx context.Context, req interface{ GetLinkId() string }) 
 	return s.store.PartnerLink(ctx, caller.User, caller.Mode, id)
 }
 
-// pathID reads an id; what is no UUID names nothing.
-func pathID[T any](text string) (affiliate.ID[T], error) {
-	id, ok := affiliate.ParseID[T](text)
-	if !ok {
-		return id, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	return id, nil
-}
-
 func ids(req interface {
 	GetProgramId() string
 	GetLinkId() string
 },
 ) (program affiliate.ProgramID, id affiliate.LinkID, err error) {
-	if program, err = pathID[affiliate.Program](req.GetProgramId()); err == nil {
-		id, err = pathID[affiliate.Link](req.GetLinkId())
+	if program, err = server.PathID[affiliate.Program](req.GetProgramId()); err == nil {
+		id, err = server.PathID[affiliate.Link](req.GetLinkId())
 	}
 	return program, id, err
 }

@@ -30,7 +30,7 @@ type bulkRequest interface {
 // bulk makes one move after the other. An accident ends the request with what
 // was done until then done; that is safe to send again.
 func (s *Service) bulk(ctx context.Context, req bulkRequest, move affiliate.ParticipantMove, reason *string) (*affiliatev1.BulkParticipantsResponse, error) {
-	program, err := programID(req)
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 
 // InviteParticipant invites an address; the answer alone has the token.
 func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.InviteParticipantRequest) (*affiliatev1.CreatedParticipantInvite, error) {
-	program, err := programID(req)
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 
 // ListParticipantInvites pages through what can still be accepted, newest first.
 func (s *Service) ListParticipantInvites(ctx context.Context, req *affiliatev1.ListParticipantInvitesRequest) (*affiliatev1.ListParticipantInvitesResponse, error) {
-	program, err := programID(req)
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -62,13 +62,13 @@ func (s *Service) ListParticipantInvites(ctx context.Context, req *affiliatev1.L
 
 // RevokeParticipantInvite ends an invitation.
 func (s *Service) RevokeParticipantInvite(ctx context.Context, req *affiliatev1.RevokeParticipantInviteRequest) (*affiliatev1.RevokeParticipantInviteResponse, error) {
-	program, err := programID(req)
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
-	id, ok := affiliate.ParseID[affiliate.Invite](req.GetInviteId())
-	if !ok {
-		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	id, err := server.PathID[affiliate.Invite](req.GetInviteId())
+	if err != nil {
+		return nil, err
 	}
 	err = s.store.RevokeParticipantInvite(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.at(), server.ActorFrom(ctx))
 	if err != nil {

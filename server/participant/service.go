@@ -43,7 +43,7 @@ func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecon
 // Apply asks to join an active, public programme. A partner has no workspace;
 // the mode is what X-Mode says.
 func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*affiliatev1.Participant, error) {
-	program, err := programID(req)
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*af
 
 // ListParticipants pages through a programme's participants.
 func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListParticipantsRequest) (*affiliatev1.ListParticipantsResponse, error) {
-	program, err := programID(req)
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -168,23 +168,11 @@ type named interface {
 	GetParticipantId() string
 }
 
-// programID reads the path's id; what is no UUID names nothing.
-func programID(req inProgram) (affiliate.ProgramID, error) {
-	id, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId())
-	if !ok {
-		return id, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	return id, nil
-}
-
 func ids(req named) (affiliate.ProgramID, affiliate.ParticipantID, error) {
-	program, err := programID(req)
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return affiliate.ProgramID{}, affiliate.ParticipantID{}, err
 	}
-	id, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
-	if !ok {
-		return affiliate.ProgramID{}, affiliate.ParticipantID{}, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	return program, id, nil
+	id, err := server.PathID[affiliate.Participant](req.GetParticipantId())
+	return program, id, err
 }

@@ -75,9 +75,9 @@ func (s *Service) ListPartnerPrograms(ctx context.Context, req *affiliatev1.List
 // GetPartnerProgram reads one programme.
 func (s *Service) GetPartnerProgram(ctx context.Context, req *affiliatev1.GetPartnerProgramRequest) (*affiliatev1.PartnerProgram, error) {
 	caller := server.PrincipalFrom(ctx)
-	id, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId())
-	if !ok {
-		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	id, err := server.PathID[affiliate.Program](req.GetProgramId())
+	if err != nil {
+		return nil, err
 	}
 	p, err := s.store.PartnerProgram(ctx, caller.User, caller.Mode, id)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 // ListGroups pages through the programme's groups of partners, by name.
 func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsRequest) (*affiliatev1.ListGroupsResponse, error) {
-	program, err := programID(req)
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsReq
 
 // CreateGroup makes a group with a rate of its own.
 func (s *Service) CreateGroup(ctx context.Context, req *affiliatev1.CreateGroupRequest) (*affiliatev1.Group, error) {
-	program, err := programID(req)
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -79,15 +79,12 @@ func groupID(req interface {
 	GetGroupId() string
 },
 ) (affiliate.ProgramID, affiliate.GroupID, error) {
-	program, err := programID(req)
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return program, affiliate.GroupID{}, err
 	}
-	id, ok := affiliate.ParseID[affiliate.Group](req.GetGroupId())
-	if !ok {
-		return program, id, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	return program, id, nil
+	id, err := server.PathID[affiliate.Group](req.GetGroupId())
+	return program, id, err
 }
 
 // groupPatchOf is the update as its mask words it, and notes rates with too many

@@ -69,7 +69,7 @@ func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgram
 
 // GetProgram reads one programme.
 func (s *Service) GetProgram(ctx context.Context, req *affiliatev1.GetProgramRequest) (*affiliatev1.Program, error) {
-	id, err := programID(req)
+	id, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (s *Service) GetProgram(ctx context.Context, req *affiliatev1.GetProgramReq
 
 // UpdateProgram changes what the mask names.
 func (s *Service) UpdateProgram(ctx context.Context, req *affiliatev1.UpdateProgramRequest) (*affiliatev1.Program, error) {
-	id, err := programID(req)
+	id, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (s *Service) ArchiveProgram(ctx context.Context, req *affiliatev1.ArchivePr
 
 // ListProgramRules pages through every version of the rules, newest first.
 func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListProgramRulesRequest) (*affiliatev1.ListProgramRulesResponse, error) {
-	id, err := programID(req)
+	id, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListPro
 }
 
 func (s *Service) move(ctx context.Context, req named, to affiliate.ProgramStatus) (*affiliatev1.Program, error) {
-	id, err := programID(req)
+	id, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -136,15 +136,6 @@ func (s *Service) move(ctx context.Context, req named, to affiliate.ProgramStatu
 
 // named is a request about one programme.
 type named interface{ GetProgramId() string }
-
-// programID reads the path's id; what is no UUID names nothing.
-func programID(req named) (affiliate.ProgramID, error) {
-	id, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId())
-	if !ok {
-		return id, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	return id, nil
-}
 
 func answer(p affiliate.Program, err error) (*affiliatev1.Program, error) {
 	if err != nil {

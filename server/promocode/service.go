@@ -36,7 +36,7 @@ func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecon
 
 // ListPromoCodes pages through a programme's promo codes, newest first.
 func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromoCodesRequest) (*affiliatev1.ListPromoCodesResponse, error) {
-	program, err := pathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromo
 
 // CreatePromoCode gives a participant a code.
 func (s *Service) CreatePromoCode(ctx context.Context, req *affiliatev1.CreatePromoCodeRequest) (*affiliatev1.PromoCode, error) {
-	program, err := pathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -103,22 +103,13 @@ func (s *Service) ListPartnerPromoCodes(ctx context.Context, req *affiliatev1.Li
 	return pageOf(codes, total, page), err
 }
 
-// pathID reads an id; what is no UUID names nothing.
-func pathID[T any](text string) (affiliate.ID[T], error) {
-	id, ok := affiliate.ParseID[T](text)
-	if !ok {
-		return id, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	return id, nil
-}
-
 func ids(req interface {
 	GetProgramId() string
 	GetPromoCodeId() string
 },
 ) (program affiliate.ProgramID, id affiliate.PromoCodeID, err error) {
-	if program, err = pathID[affiliate.Program](req.GetProgramId()); err == nil {
-		id, err = pathID[affiliate.PromoCode](req.GetPromoCodeId())
+	if program, err = server.PathID[affiliate.Program](req.GetProgramId()); err == nil {
+		id, err = server.PathID[affiliate.PromoCode](req.GetPromoCodeId())
 	}
 	return program, id, err
 }

@@ -64,9 +64,9 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 
 // RevokeInvite ends an invitation.
 func (s *Service) RevokeInvite(ctx context.Context, req *affiliatev1.RevokeInviteRequest) (*affiliatev1.RevokeInviteResponse, error) {
-	id, ok := affiliate.ParseID[affiliate.Invite](req.GetInviteId())
-	if !ok {
-		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	id, err := server.PathID[affiliate.Invite](req.GetInviteId())
+	if err != nil {
+		return nil, err
 	}
 	if err := s.store.RevokeMemberInvite(ctx, server.PrincipalFrom(ctx).Workspace, id, s.at(), server.ActorFrom(ctx)); err != nil {
 		return nil, err

@@ -54,9 +54,9 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 
 // RollApiKey makes a key's successor and shows it.
 func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyRequest) (*affiliatev1.CreatedApiKey, error) {
-	id, ok := affiliate.ParseID[affiliate.APIKey](req.GetKeyId())
-	if !ok {
-		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	id, err := server.PathID[affiliate.APIKey](req.GetKeyId())
+	if err != nil {
+		return nil, err
 	}
 	// What it is says which kind of key to make, and never changes.
 	scope, at := server.PrincipalFrom(ctx).Scope(), s.at()
@@ -82,9 +82,9 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 
 // RevokeApiKey stops a secret key.
 func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKeyRequest) (*affiliatev1.RevokeApiKeyResponse, error) {
-	id, ok := affiliate.ParseID[affiliate.APIKey](req.GetKeyId())
-	if !ok {
-		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	id, err := server.PathID[affiliate.APIKey](req.GetKeyId())
+	if err != nil {
+		return nil, err
 	}
 	if err := s.store.RevokeSecretKey(ctx, server.PrincipalFrom(ctx).Scope(), id, s.at(), server.ActorFrom(ctx)); err != nil {
 		return nil, err

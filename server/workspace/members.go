@@ -27,7 +27,7 @@ func (s *Service) ListMembers(ctx context.Context, req *affiliatev1.ListMembersR
 
 // UpdateMember gives a member another role.
 func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMemberRequest) (*affiliatev1.Member, error) {
-	id, err := memberID(req)
+	id, err := server.PathID[affiliate.User](req.GetMemberId())
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 
 // RemoveMember takes a member out and ends its sessions.
 func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMemberRequest) (*affiliatev1.RemoveMemberResponse, error) {
-	id, err := memberID(req)
+	id, err := server.PathID[affiliate.User](req.GetMemberId())
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 
 // TransferOwnership makes another member an owner and the caller an admin.
 func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.TransferOwnershipRequest) (*affiliatev1.Member, error) {
-	id, err := memberID(req)
+	id, err := server.PathID[affiliate.User](req.GetMemberId())
 	if err != nil {
 		return nil, err
 	}
@@ -66,15 +66,6 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 		return nil, err
 	}
 	return member(ctx, m), nil
-}
-
-// memberID reads the id of a member; what is no UUID names nobody.
-func memberID(req interface{ GetMemberId() string }) (affiliate.UserID, error) {
-	id, ok := affiliate.ParseID[affiliate.User](req.GetMemberId())
-	if !ok {
-		return id, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	return id, nil
 }
 
 func member(ctx context.Context, m affiliate.TeamMember) *affiliatev1.Member {

@@ -60,13 +60,7 @@ func (s *Store) APIKeys(ctx context.Context, scope affiliate.Scope, now time.Tim
 		where workspace_id = $1 and mode = $2 and revoked_at is null and (expires_at is null or expires_at > $3)
 		order by created_at desc, id desc`
 	rows, err := s.pool.Query(ctx, query, scope.Workspace, scope.Mode, now)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.APIKey, error) {
-		r, err := pgx.RowToStructByName[keyRow](row)
-		return r.key(scope), err
-	})
+	return allRows(rows, err, func(r keyRow) affiliate.APIKey { return r.key(scope) })
 }
 
 // refuseFullKeyring refuses one more secret key beside the ten that a mode may

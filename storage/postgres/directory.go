@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
@@ -70,11 +68,7 @@ func (s *Store) PublicKeysAfter(ctx context.Context, after affiliate.APIKey, lim
 
 func (s *Store) directoryKeys(ctx context.Context, query string, args ...any) ([]affiliate.PublicKeyTarget, error) {
 	rows, err := s.pool.Query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PublicKeyTarget, error) {
-		r, err := pgx.RowToStructByName[directoryKeyRow](row)
+	return allRows(rows, err, func(r directoryKeyRow) affiliate.PublicKeyTarget {
 		return affiliate.PublicKeyTarget{
 			APIKey: affiliate.APIKey{
 				ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Kind: affiliate.PublicKey,
@@ -82,7 +76,7 @@ func (s *Store) directoryKeys(ctx context.Context, query string, args ...any) ([
 				CreatedAt: r.CreatedAt.UTC(), ExpiresAt: optionalUTC(r.ExpiresAt), RevokedAt: optionalUTC(r.RevokedAt),
 			},
 			AllowedOrigins: r.AllowedOrigins, EnforceOrigins: r.EnforceOrigins,
-		}, err
+		}
 	})
 }
 
@@ -219,11 +213,5 @@ func (s *Store) ReferralTargetsAfter(ctx context.Context, after affiliate.Referr
 
 func (s *Store) referralTargets(ctx context.Context, query string, args ...any) ([]affiliate.ReferralTarget, error) {
 	rows, err := s.pool.Query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.ReferralTarget, error) {
-		r, err := pgx.RowToStructByName[referralTargetRow](row)
-		return r.target(), err
-	})
+	return allRows(rows, err, referralTargetRow.target)
 }

@@ -39,6 +39,22 @@ func oneRow[T any](rows pgx.Rows, err error) (T, error) {
 	return row, err
 }
 
+// allRows reads all rows of a query by their columns' names, each as the value
+// that as makes of it.
+func allRows[R, T any](rows pgx.Rows, err error, as func(R) T) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) {
+		r, err := pgx.RowToStructByName[R](row)
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return as(r), nil
+	})
+}
+
 // refusal turns a unique violation that a caller caused into its reason and
 // leaves every other error alone.
 func refusal(err error) error {

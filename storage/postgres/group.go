@@ -83,13 +83,7 @@ func (s *Store) ListGroups(
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, listGroups, args)
-	if err != nil {
-		return nil, 0, err
-	}
-	groups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Group, error) {
-		r, err := pgx.RowToStructByName[groupRow](row)
-		return r.group(), err
-	})
+	groups, err := allRows(rows, err, groupRow.group)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -149,18 +149,8 @@ func (s *Store) Links(
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, list, planned, args)
-	links, err := collectLinks(rows, err)
+	links, err := allRows(rows, err, linkRow.link)
 	return links, total, err
-}
-
-func collectLinks(rows pgx.Rows, err error) ([]affiliate.Link, error) {
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Link, error) {
-		r, err := pgx.RowToStructByName[linkRow](row)
-		return r.link(), err
-	})
 }
 
 // A partner has no workspace: its participations, found by partner and mode,
@@ -196,7 +186,7 @@ func (s *Store) PartnerLinks(
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, list, args)
-	links, err := collectLinks(rows, err)
+	links, err := allRows(rows, err, linkRow.link)
 	return links, total, err
 }
 

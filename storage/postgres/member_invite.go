@@ -52,13 +52,7 @@ func (s *Store) MemberInvites(ctx context.Context, workspace affiliate.Workspace
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, listMemberInvites, args)
-	if err != nil {
-		return nil, 0, err
-	}
-	invites, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.MemberInvite, error) {
-		r, err := pgx.RowToStructByName[memberInviteRow](row)
-		return r.invite(), err
-	})
+	invites, err := allRows(rows, err, memberInviteRow.invite)
 	return invites, total, err
 }
 

@@ -174,13 +174,7 @@ func (s *Store) ListParticipantInvites(
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, listParticipantInvites, args)
-	if err != nil {
-		return nil, 0, err
-	}
-	invites, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.ParticipantInvite, error) {
-		r, err := pgx.RowToStructByName[participantInviteRow](row)
-		return r.invite(), err
-	})
+	invites, err := allRows(rows, err, participantInviteRow.invite)
 	return invites, total, err
 }
 

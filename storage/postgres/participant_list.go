@@ -118,13 +118,7 @@ func (s *Store) ListParticipants(
 		args["found"] = found
 	}
 	rows, err := s.pool.Query(ctx, participantListSQL(filter, order), planned, args)
-	if err != nil {
-		return nil, 0, err
-	}
-	participants, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Participant, error) {
-		r, err := pgx.RowToStructByName[participantStatsRow](row)
-		return r.participant(), err
-	})
+	participants, err := allRows(rows, err, participantStatsRow.participant)
 	if err != nil {
 		return nil, 0, fmt.Errorf("participants: %w", err)
 	}

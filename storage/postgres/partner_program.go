@@ -201,16 +201,7 @@ func (s *Store) PartnerPrograms(
 		return nil, 0, fmt.Errorf("count partner's programmes: %w", err)
 	}
 	rows, err := s.pool.Query(ctx, pageSQL, planned, args)
-	if err != nil {
-		return nil, 0, fmt.Errorf("partner's programmes: %w", err)
-	}
-	programs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PartnerProgram, error) {
-		r, err := pgx.RowToStructByName[partnerProgramRow](row)
-		if err != nil {
-			return affiliate.PartnerProgram{}, err
-		}
-		return r.partnerProgram(), nil
-	})
+	programs, err := allRows(rows, err, partnerProgramRow.partnerProgram)
 	if err != nil {
 		return nil, 0, fmt.Errorf("partner's programmes: %w", err)
 	}

@@ -221,13 +221,7 @@ func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, status 
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, listPrograms, args)
-	if err != nil {
-		return nil, 0, err
-	}
-	programs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Program, error) {
-		r, err := pgx.RowToStructByName[programRow](row)
-		return r.program(), err
-	})
+	programs, err := allRows(rows, err, programRow.program)
 	return programs, total, err
 }
 

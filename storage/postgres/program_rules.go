@@ -41,13 +41,9 @@ func (s *Store) ProgramRules(
 	rows, err := s.pool.Query(ctx, listRules, pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "limit": page.Size, "offset": page.Offset(),
 	})
-	if err != nil {
-		return nil, 0, err
-	}
-	versions, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.RulesVersion, error) {
-		v, err := pgx.RowToStructByName[affiliate.RulesVersion](row)
+	versions, err := allRows(rows, err, func(v affiliate.RulesVersion) affiliate.RulesVersion {
 		v.At = v.At.UTC()
-		return v, err
+		return v
 	})
 	// Versions are counted from 1 without a gap.
 	return versions, int64(p.RulesVersion), err

@@ -74,18 +74,8 @@ func (s *Store) PromoCodes(
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, list, planned, args)
-	codes, err := collectPromoCodes(rows, err)
+	codes, err := allRows(rows, err, promoCodeRow.promoCode)
 	return codes, total, err
-}
-
-func collectPromoCodes(rows pgx.Rows, err error) ([]affiliate.PromoCode, error) {
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PromoCode, error) {
-		r, err := pgx.RowToStructByName[promoCodeRow](row)
-		return r.promoCode(), err
-	})
 }
 
 // As with links (link_list.go), a partner's participations name the workspaces.
@@ -114,6 +104,6 @@ func (s *Store) PartnerPromoCodes(
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, list, args)
-	codes, err := collectPromoCodes(rows, err)
+	codes, err := allRows(rows, err, promoCodeRow.promoCode)
 	return codes, total, err
 }
