@@ -102,7 +102,7 @@ type Commission struct {
 	RejectedAt            *time.Time
 	PaidAt                *time.Time
 	RefundedAt            *time.Time
-	Payout                *string
+	Payout                *PayoutID // the open or paid payout that holds it
 	Rule                  RuleSnapshot
 	Version               int // one more with every change
 	CreatedAt             time.Time

@@ -51,6 +51,7 @@ func (c Commission) payload() commissionPayload {
 // changed, as they were before it.
 type commissionChanges struct {
 	Status        *CommissionStatus `json:"status,omitempty"`
+	AmountCents   *int64            `json:"amount_cents,omitempty"`
 	NeedsReview   *bool             `json:"needs_review,omitempty"`
 	ReviewReasons *[]string         `json:"review_reasons,omitempty"`
 }
@@ -61,6 +62,9 @@ func (c Commission) changes(after Commission) any {
 	var changed commissionChanges
 	if c.Status != after.Status {
 		changed.Status = &c.Status
+	}
+	if c.AmountCents != after.AmountCents {
+		changed.AmountCents = &c.AmountCents
 	}
 	if c.NeedsReview != after.NeedsReview {
 		changed.NeedsReview = &c.NeedsReview

@@ -69,7 +69,7 @@ func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.Comm
 		RejectedAt:            server.OptionalTimestamp(c.RejectedAt),
 		PaidAt:                server.OptionalTimestamp(c.PaidAt),
 		RefundedAt:            server.OptionalTimestamp(c.RefundedAt),
-		PayoutId:              c.Payout,
+		PayoutId:              server.Optional(c.Payout),
 		CreatedAt:             server.Timestamp(c.CreatedAt),
 		UpdatedAt:             server.Timestamp(c.UpdatedAt),
 	}

@@ -93,18 +93,20 @@ func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportC
 		until := now.Add(awaitedFor)
 		awaitUntil = &until
 	}
-	d, commission, err := s.store.RecordConversion(ctx, c, inputs, awaitUntil,
-		func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+	recorded, err := s.store.RecordConversion(ctx, affiliate.Report{
+		Conversion: c, Inputs: inputs, AwaitUntil: awaitUntil,
+		Decide: func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 			if found.OtherMode() {
 				return affiliate.Decision{}, nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
 			}
 			d, commission := decide(c, found, now)
 			return d, commission, nil
-		})
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
-	return responseOf(c, d, commission), nil
+	return responseOf(recorded.Conversion, recorded.Decision, recorded.Commission), nil
 }
 
 // ReattributeConversion gives a conversion to another participant by hand.

@@ -13,18 +13,14 @@ type Store interface {
 	FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error)
 	// FindEarner finds what a click of the tail leads to; nil: there is none.
 	FindEarner(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID) (*affiliate.Earner, error)
-	// RecordConversion completes the inputs with the promo code and the customer,
-	// asks decide, and stores everything that follows; or it stores nothing, and
-	// refuses as decide did or with CONVERSION_DUPLICATE. decide may be asked more
-	// than once.
-	RecordConversion(
-		ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs, awaitUntil *time.Time,
-		decide func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error),
-	) (affiliate.Decision, *affiliate.Commission, error)
+	// RecordConversion completes the inputs with what is found under lock, asks the
+	// report's Decide, and stores everything that follows; or it stores nothing, and
+	// refuses as Decide did, with CONVERSION_DUPLICATE or IDEMPOTENCY_KEY_REUSED.
+	RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.Recorded, error)
 	// ReattributeByHand gives a conversion to a participant. decide is asked with
 	// the stored conversion, and with the participant and the customer; it may be
 	// asked more than once. Errors: NOT_FOUND, VALIDATION_ERROR,
-	// PARTICIPANT_ERASED, COMMISSION_TERMINAL.
+	// PARTICIPANT_ERASED.
 	ReattributeByHand(
 		ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID, to affiliate.ParticipantID, reason string,
 		at time.Time, by affiliate.Actor,
@@ -37,8 +33,7 @@ type Store interface {
 	// the decision that the conversion was read with is no longer in force, and
 	// nothing was stored.
 	Reattribute(
-		ctx context.Context, c affiliate.AwaitedConversion, in affiliate.AttributionInputs,
-		decide func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error),
+		ctx context.Context, c affiliate.AwaitedConversion, in affiliate.AttributionInputs, decide affiliate.Decide,
 	) (bool, error)
 	// ForgetAwaited ends a conversion's wait.
 	ForgetAwaited(ctx context.Context, c affiliate.Conversion) error

@@ -20,50 +20,38 @@ const commissionColumns = `
 	c.base_amount_cents, c.sale_amount_cents, c.sale_currency, c.fx_rate, c.fx_date, c.recurring_index,
 	c.needs_review, c.review_reasons, c.dispute_status as dispute, c.hold_until, c.auto_approve_at,
 	c.override_reason, c.override_by, c.rejection_reason, c.rejection_code, c.approved_at, c.approved_by,
-	c.rejected_at, c.paid_at, c.refunded_at, c.payout_id::text as payout, c.rule_snapshot as rule,
+	c.rejected_at, c.paid_at, c.refunded_at, c.payout_id as payout, c.rule_snapshot as rule,
 	c.version, c.created_at, c.updated_at`
 
-// Both do nothing unless the conversion names the commission's decision as the
-// one in force, so that they can travel behind the statement that makes it so.
-const (
-	insertCommission = `
-		insert into commissions (
-			workspace_id, mode, id, program_id, participant_id, partner_id, conversion_id, decision_id,
-			external_transaction_id, click_id, promo_code, customer_ref, status, commission_type, event_type,
-			rate_bps, flat_amount_cents, amount_cents, original_amount_cents, currency, base_amount_cents,
-			sale_amount_cents, sale_currency, fx_rate, fx_date, recurring_index, needs_review, review_reasons,
-			dispute_status, hold_until, auto_approve_at, override_reason, override_by, rejection_reason,
-			rejection_code, approved_at, approved_by, rejected_at, paid_at, refunded_at, payout_id,
-			rule_snapshot, version, created_at, updated_at)
-		select c.workspace_id, c.mode, $3, $4, $5, $6, c.id, c.decision_id, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-			$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39,
-			$40, $41, $42, $43, $44, $45
-		from conversions c
-		where c.workspace_id = $1 and c.mode = $2 and c.id = $7 and c.decision_id = $8`
-	insertFirstLine = `
-		insert into commission_history (workspace_id, commission_id, seq, at, actor, from_status, to_status, amount_cents, reason)
-		select m.workspace_id, m.id, m.version, m.created_at, $4, null, m.status, m.amount_cents, $5
-		from commissions m
-		where m.workspace_id = $1 and m.mode = $2 and m.id = $3`
-)
+// insertCommission does nothing unless the conversion names the commission's
+// decision as the one in force, so that it can travel behind the statement that
+// makes it so.
+const insertCommission = `
+	insert into commissions (
+		workspace_id, mode, id, program_id, participant_id, partner_id, conversion_id, decision_id,
+		external_transaction_id, click_id, promo_code, customer_ref, status, commission_type, event_type,
+		rate_bps, flat_amount_cents, amount_cents, original_amount_cents, currency, base_amount_cents,
+		sale_amount_cents, sale_currency, fx_rate, fx_date, recurring_index, needs_review, review_reasons,
+		dispute_status, hold_until, auto_approve_at, override_reason, override_by, rejection_reason,
+		rejection_code, approved_at, approved_by, rejected_at, paid_at, refunded_at, payout_id,
+		rule_snapshot, version, created_at, updated_at)
+	select c.workspace_id, c.mode, $3, $4, $5, $6, c.id, c.decision_id, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+		$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39,
+		$40, $41, $42, $43, $44, $45
+	from conversions c
+	where c.workspace_id = $1 and c.mode = $2 and c.id = $7 and c.decision_id = $8`
 
-// queueCommission adds a commission and the first line of its history to the
-// transaction of the conversion that earns it; reason is why a person caused
-// it. The commission may start as pending or as approved. Its event is the
-// caller's, who knows its order.
-func queueCommission(batch *pgx.Batch, c affiliate.Commission, actor affiliate.Actor, reason *string) {
-	reasons := c.ReviewReasons
-	if reasons == nil {
-		reasons = []string{}
-	}
+// queueCommission adds a commission to the transaction of the conversion that
+// earns it. It may start as pending or as approved. What follows from it
+// (queueSettlement) and its event are the caller's.
+func queueCommission(batch *pgx.Batch, c affiliate.Commission) {
 	batch.Queue(insertCommission, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Program, c.Participant, c.Partner, c.Conversion, c.Decision,
 		c.ExternalTransactionID, c.Click, c.PromoCode, c.CustomerRef, c.Status, c.Type, c.EventType,
 		c.RateBps, c.FlatCents, c.AmountCents, c.OriginalAmountCents, c.Currency, c.BaseAmountCents,
-		c.SaleAmountCents, c.SaleCurrency, c.FXRate, c.FXDate, c.RecurringIndex, c.NeedsReview, reasons,
+		c.SaleAmountCents, c.SaleCurrency, c.FXRate, c.FXDate, c.RecurringIndex, c.NeedsReview, nonNil(c.ReviewReasons),
 		c.Dispute, c.HoldUntil, c.AutoApproveAt, c.OverrideReason, c.OverrideBy, c.RejectionReason,
 		c.RejectionCode, c.ApprovedAt, c.ApprovedBy, c.RejectedAt, c.PaidAt, c.RefundedAt, c.Payout,
 		c.Rule, c.Version, c.CreatedAt, c.UpdatedAt)
-	batch.Queue(insertFirstLine, c.Scope.Workspace, c.Scope.Mode, c.ID, actor.String(), reason)
 }
 
 // batchSender is a transaction or the pool.

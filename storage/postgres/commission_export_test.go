@@ -11,14 +11,18 @@ import (
 // SelectDue is the sweep's statement.
 const SelectDue = selectDue
 
-// MoveStatements are the guarded UPDATEs.
-var MoveStatements = moveStatements
+// The statements of every move.
+const (
+	LockCommissionsSQL  = lockCommissionsSQL
+	UpdateCommissionSQL = updateCommission
+)
 
 // InsertCommission is queueCommission in a transaction of its own.
 func (s *Store) InsertCommission(ctx context.Context, c affiliate.Commission, actor affiliate.Actor) error {
 	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}
-		queueCommission(batch, c, actor, nil)
+		queueCommission(batch, c)
+		queueSettlement(batch, affiliate.Created(c, actor, nil))
 		return tx.SendBatch(ctx, batch).Close()
 	})
 }

@@ -11,150 +11,119 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// moveAttempts bounds how often a move is tried that matched no row although
-// nothing forbids it: a rival made it legal in between.
-const moveAttempts = 3
-
 // MoveCommission makes one move of one commission on behalf of a person and
 // returns the commission as the move left it. Of moves that race, each sees the
 // outcome of the one before: a move that has become illegal is refused with its
 // reason, NOT_FOUND when the commission is not in this scope and programme.
 func (s *Store) MoveCommission(ctx context.Context, t affiliate.CommissionTransition) (affiliate.CommissionDetail, error) {
-	for range moveAttempts {
-		var detail affiliate.CommissionDetail
-		var made bool
-		err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
-			if made, err = s.transition(ctx, tx, t); err != nil || !made {
-				return err
-			}
-			detail, err = commissionDetail(ctx, tx, t.Scope, t.Program, t.Commission)
+	var detail affiliate.CommissionDetail
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		change, err := lockMove(ctx, tx, t, waitForRows)
+		if err != nil {
 			return err
-		})
-		if err != nil || made {
-			return detail, err
 		}
-		if detail, err = s.Commission(ctx, t.Scope, t.Program, t.Commission); err != nil {
-			return affiliate.CommissionDetail{}, err
+		if err := s.tell(ctx, tx, []affiliate.CommissionChange{change}, change.Events()...); err != nil {
+			return err
 		}
-		if refusal := detail.Refusal(t.Move, t.At); refusal != nil {
-			return affiliate.CommissionDetail{}, refusal
-		}
-	}
-	return affiliate.CommissionDetail{}, fmt.Errorf("commission %s: %s is legal and matched no row", t.Commission, t.Move)
+		detail, err = commissionDetail(ctx, tx, t.Scope, t.Program, t.Commission)
+		return err
+	})
+	return detail, err
 }
 
-// The statement of a move is made of four parts that are the same for all of
-// them and two, what it sets and what it demands, that are its own. before is
-// the row as it is once its lock is held, so that the guards judge the state
-// that the UPDATE changes, whatever a rival did meanwhile. Arguments: scope,
-// programme and id, the statuses from which and to which, now, actor, reason,
-// code, and what the history notes.
+// lockMove locks a commission and makes a move of it in memory: what is written
+// (settle) is the caller's. NOT_FOUND: it is not there, or, with skipLockedRows,
+// in somebody's hands.
+func lockMove(ctx context.Context, tx pgx.Tx, t affiliate.CommissionTransition, wait lockMode) (affiliate.CommissionChange, error) {
+	found, err := lockCommissions(ctx, tx, t.Scope, []affiliate.CommissionID{t.Commission}, wait)
+	if err != nil {
+		return affiliate.CommissionChange{}, err
+	}
+	if len(found) == 0 || found[0].Program != t.Program {
+		return affiliate.CommissionChange{}, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return found[0].move(t)
+}
+
+// lockMode says what becomes of rows that somebody else has locked.
+type lockMode string
+
+// Rows are waited for, or left alone.
 const (
-	moveHead = `
-		with before as (
-			select c.* from commissions c
-			where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3 and c.id = $4
-			for update`
-	moveSet = `
-		), moved as (
-			update commissions c
-			set status = $6, version = c.version + 1, updated_at = $7, `
-	moveWhere = `
-			from before b
-			where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3 and c.id = $4
-				and b.status = any($5)`
-	moveTail = `
-			returning c.*, b.status as status_before, b.needs_review as needs_review_before, b.review_reasons as review_reasons_before
-		), noted as (
-			insert into commission_history (workspace_id, commission_id, seq, at, actor, from_status, to_status, amount_cents, reason)
-			select workspace_id, id, version, $7, $8, status_before, status, amount_cents, $11 from moved
-		)
-		select ` + commissionColumns + `, c.status_before, c.needs_review_before, c.review_reasons_before from moved c`
-
-	setApproved = `approved_at = $7, approved_by = $8, needs_review = false, review_reasons = '{}'`
-	setRejected = `rejected_at = $7, rejection_reason = $9, rejection_code = $10`
-
-	holdOver = ` and (b.hold_until is null or b.hold_until <= $7)`
-	// What affiliate.Commission.DueForApproval says.
-	isDue = holdOver + `
-				and b.auto_approve_at <= $7 and not b.needs_review and b.dispute_status <> 'open'
-				and exists (
-					select from participants p
-					where p.workspace_id = $1 and p.mode = $2 and p.id = b.participant_id
-						and p.status = 'approved' and p.erased_at is null)`
+	waitForRows    lockMode = ""
+	skipLockedRows lockMode = " skip locked"
 )
 
-// moveStatements are the guarded UPDATEs. Each uses all arguments, whose types
-// Postgres would not know otherwise.
-var moveStatements = map[affiliate.CommissionMove]string{
-	affiliate.MoveApprove: moveHead + moveSet + setApproved + moveWhere + holdOver + usesReasons + moveTail,
-	// A row that somebody works on is left for the next sweep.
-	affiliate.MoveAutoApprove: moveHead + ` skip locked` + moveSet + setApproved + moveWhere + isDue + usesReasons + moveTail,
-	affiliate.MoveReject:      moveHead + moveSet + setRejected + moveWhere + moveTail,
+// lockedCommission is a commission that stays as it is until the transaction
+// ends, with what of its participant a move may ask for.
+type lockedCommission struct {
+	affiliate.Commission
+	Standing affiliate.ParticipantStatus
+	Erased   bool
 }
 
-// usesReasons mentions reason and code where a move sets neither.
-const usesReasons = ` and ($9::text is null or true) and $10::text is null`
+const lockCommissionsSQL = `
+	select ` + commissionColumns + `, t.status as standing, t.erased_at is not null as erased
+	from commissions c
+	join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id
+	where c.workspace_id = $1 and c.mode = $2 and c.id = any($3)
+	order by c.id
+	for update of c`
 
-// transition makes a move and tells of it: its event with the job that takes it
-// on and, when a person did it, its line in the audit log. It reports false, and
-// has done nothing, when the guards let no row through.
-func (s *Store) transition(ctx context.Context, tx pgx.Tx, t affiliate.CommissionTransition) (made bool, err error) {
-	moved, err := moveCommission(ctx, tx, t, t.Reason)
-	if err != nil || moved == nil {
-		return false, err
-	}
-	if err := s.publish(ctx, tx, moved.event(t)); err != nil {
-		return false, err
-	}
-	if t.Actor.User == nil && t.Actor.Key == nil {
-		return true, nil
-	}
-	return true, record(ctx, tx, audit{
-		Workspace: t.Scope.Workspace, Mode: &t.Scope.Mode, Actor: t.Actor, At: t.At,
-		Action: "commission." + string(t.Move), ResourceType: "commission", ResourceID: t.Commission,
-		Before: auditedOf(moved.before), After: auditedOf(moved.after),
-	})
-}
-
-// movedCommission is a commission around a move.
-type movedCommission struct{ before, after affiliate.Commission }
-
-func (m movedCommission) event(t affiliate.CommissionTransition) affiliate.Event {
-	return affiliate.CommissionEvent(t.Move.Event(), t.At, &m.before, m.after)
-}
-
-// moveCommission is the one way in which a commission changes its status: a
-// guarded UPDATE with its line of history, which notes a reason of its own, and
-// with what it takes from the counts. Its event is the caller's. nil: the guards
-// let no row through, and nothing was done.
-func moveCommission(ctx context.Context, tx pgx.Tx, t affiliate.CommissionTransition, note *string) (*movedCommission, error) {
-	type row struct {
-		affiliate.Commission
-		StatusBefore        affiliate.CommissionStatus
-		NeedsReviewBefore   bool
-		ReviewReasonsBefore []string
-	}
-	rows, _ := tx.Query(ctx, moveStatements[t.Move], t.Scope.Workspace, t.Scope.Mode, t.Program, t.Commission,
-		t.Move.From(), t.Move.To(), t.At, t.Actor.String(), t.Reason, t.Code, note)
-	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[row])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
+// lockCommissions locks commissions in the order of their ids: whoever locks
+// several does it in one such call, so that none waits for another in a circle.
+// What is not there, or left alone, is not in the answer.
+func lockCommissions(
+	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, ids []affiliate.CommissionID, wait lockMode,
+) ([]lockedCommission, error) {
+	rows, err := tx.Query(ctx, lockCommissionsSQL+string(wait), scope.Workspace, scope.Mode, ids)
 	if err != nil {
-		return nil, fmt.Errorf("%s commission: %w", t.Move, err)
+		return nil, fmt.Errorf("lock commissions: %w", err)
 	}
-	m := movedCommission{before: found.Commission, after: found.Commission}
-	m.before.Scope, m.after.Scope = t.Scope, t.Scope
-	m.before.Status, m.before.NeedsReview, m.before.ReviewReasons = found.StatusBefore, found.NeedsReviewBefore, found.ReviewReasonsBefore
-	if m.after.Status != affiliate.CommissionRejected {
-		return &m, nil
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[lockedCommission])
+	if err != nil {
+		return nil, fmt.Errorf("lock commissions: %w", err)
 	}
-	// Hours that were reported already stay as they are: it counts in this one.
-	return &m, addDeltas(ctx, tx, affiliate.StatsDelta{
-		Scope: t.Scope, Program: m.after.Program, Participant: m.after.Participant, At: t.At,
-		Currency: m.after.Currency, CommissionCents: -m.after.AmountCents,
-	})
+	for i := range found {
+		found[i].Scope = scope
+	}
+	return found, nil
+}
+
+// move makes a move in memory.
+func (c lockedCommission) move(t affiliate.CommissionTransition) (affiliate.CommissionChange, error) {
+	t.Standing, t.Erased = c.Standing, c.Erased
+	after, refusal := t.Apply(c.Commission)
+	if refusal != nil {
+		return affiliate.CommissionChange{}, refusal
+	}
+	before := c.Commission
+	return affiliate.CommissionChange{Before: &before, After: after, Transition: t}, nil
+}
+
+// tell settles changes of locked commissions, publishes events, and notes in the
+// audit log what a person did.
+func (s *Store) tell(ctx context.Context, tx pgx.Tx, changes []affiliate.CommissionChange, events ...affiliate.Event) error {
+	if err := settle(ctx, tx, changes...); err != nil {
+		return err
+	}
+	if err := s.publish(ctx, tx, events...); err != nil {
+		return err
+	}
+	for _, change := range changes {
+		t := change.Transition
+		if t.Actor.User == nil && t.Actor.Key == nil || change.Before == nil {
+			continue
+		}
+		if err := record(ctx, tx, audit{
+			Workspace: t.Scope.Workspace, Mode: &t.Scope.Mode, Actor: t.Actor, At: t.At,
+			Action: "commission." + string(t.Move), ResourceType: "commission", ResourceID: change.After.ID,
+			Before: auditedOf(*change.Before), After: auditedOf(change.After),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // auditedCommission is what a person's move can change.
@@ -162,12 +131,15 @@ type auditedCommission struct {
 	Status          affiliate.CommissionStatus `json:"status"`
 	NeedsReview     bool                       `json:"needs_review"`
 	ReviewReasons   []string                   `json:"review_reasons"`
+	OverrideReason  *string                    `json:"override_reason,omitempty"`
 	RejectionReason *string                    `json:"rejection_reason,omitempty"`
 	RejectionCode   *string                    `json:"rejection_code,omitempty"`
 }
 
 func auditedOf(c affiliate.Commission) auditedCommission {
-	a := auditedCommission{Status: c.Status, NeedsReview: c.NeedsReview, ReviewReasons: c.ReviewReasons}
+	a := auditedCommission{
+		Status: c.Status, NeedsReview: c.NeedsReview, ReviewReasons: c.ReviewReasons, OverrideReason: c.OverrideReason,
+	}
 	if c.Status == affiliate.CommissionRejected {
 		a.RejectionReason, a.RejectionCode = c.RejectionReason, c.RejectionCode
 	}
@@ -190,11 +162,7 @@ func (s *Store) ApproveDueCommissions(ctx context.Context, now time.Time, limit 
 		for _, d := range due {
 			made := false
 			err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
-				made, err = s.transition(ctx, tx, affiliate.CommissionTransition{
-					Scope:   affiliate.Scope{Workspace: d.Workspace, Mode: d.Mode},
-					Program: d.Program, Commission: d.ID,
-					Move: affiliate.MoveAutoApprove, Actor: affiliate.System, At: now,
-				})
+				made, err = s.autoApprove(ctx, tx, d, now)
 				return err
 			})
 			switch {
@@ -219,6 +187,24 @@ func (s *Store) ApproveDueCommissions(ctx context.Context, now time.Time, limit 
 	return sweep, nil
 }
 
+// autoApprove approves a commission that is still due once it is locked; one
+// that somebody works on is left for the next sweep.
+func (s *Store) autoApprove(ctx context.Context, tx pgx.Tx, d dueCommission, now time.Time) (made bool, err error) {
+	change, err := lockMove(ctx, tx, affiliate.CommissionTransition{
+		Scope:   affiliate.Scope{Workspace: d.Workspace, Mode: d.Mode},
+		Program: d.Program, Commission: d.ID,
+		Move: affiliate.MoveAutoApprove, Actor: affiliate.System, At: now,
+	}, skipLockedRows)
+	var refusal *affiliate.Error
+	switch {
+	case errors.As(err, &refusal):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, s.tell(ctx, tx, []affiliate.CommissionChange{change}, change.Events()...)
+}
+
 type dueCommission struct {
 	Workspace     affiliate.WorkspaceID
 	Mode          affiliate.Mode
@@ -227,8 +213,8 @@ type dueCommission struct {
 	AutoApproveAt time.Time
 }
 
-// selectDue reads the next commissions that look due, of all workspaces: the
-// UPDATE of each judges again. It goes on after the last one seen, so that rows
+// selectDue reads the next commissions that look due, of all workspaces: each is
+// judged again once it is locked. It goes on after the last one seen, so that rows
 // that stay due for whatever reason do not hide those behind them.
 const selectDue = `
 	select c.workspace_id as workspace, c.mode, c.program_id as program, c.id, c.auto_approve_at

@@ -148,7 +148,7 @@ func TestCommissionIsReadAsItWasWritten(t *testing.T) {
 		c.OverrideReason, c.OverrideBy = text("trusted"), &by
 		c.RejectionReason, c.RejectionCode = text("odd"), text("fraud")
 		c.ApprovedAt, c.ApprovedBy, c.RejectedAt, c.PaidAt, c.RefundedAt = at(3), text("system"), at(4), at(5), at(6)
-		c.Payout = text(affiliate.NewID[affiliate.Commission](w.now).String())
+		c.Payout = payoutRef(w.now)
 		c.Version = 7
 	})
 	// A column that is neither written nor read back must not hide in a nil.
@@ -359,4 +359,9 @@ func TestProgramScopeIsOfAnyWorkspace(t *testing.T) {
 	if _, err := w.store.ProgramScope(t.Context(), affiliate.NewID[affiliate.Program](w.now)); !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		t.Errorf("%v", err)
 	}
+}
+
+func payoutRef(at time.Time) *affiliate.PayoutID {
+	id := affiliate.NewID[affiliate.Payout](at)
+	return &id
 }

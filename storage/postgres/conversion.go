@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -50,29 +49,35 @@ const supersede = `
 // errSuperseded takes back all that came with a decision that came too late.
 var errSuperseded = errors.New("another decision is in force")
 
-// Decide makes a decision of what was found, and the commission that it earns,
-// if any. It may refuse, and may be asked more than once.
-type Decide = func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error)
-
 // RecordConversion decides about a conversion, stores it with the decision, the
 // commission that it earns and all that follows, and tells the world. The inputs
-// come with everything but the promo code and the customer, which are found
-// here, under a lock that lasts until all is stored. With awaitUntil the
-// conversion's click is awaited until then. Errors: what decide refuses;
-// CONVERSION_DUPLICATE, when the external id is taken. Nothing is stored then.
-func (s *Store) RecordConversion(
-	ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs, awaitUntil *time.Time, decide Decide,
-) (d affiliate.Decision, commission *affiliate.Commission, err error) {
+// come with everything but what is found here, under locks that last until all is
+// stored: the promo code, the customer, refunds that came early, and the facts
+// that fraud rules and currencies need. Errors: what the report's Decide refuses;
+// CONVERSION_DUPLICATE, when the external id is taken; IDEMPOTENCY_KEY_REUSED.
+// Nothing is stored then.
+func (s *Store) RecordConversion(ctx context.Context, r affiliate.Report) (recorded affiliate.Recorded, err error) {
+	c := r.Conversion
 	lineItems, err := optionalList(c.LineItems)
 	if err != nil {
-		return d, nil, err
+		return recorded, err
 	}
 	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		found, err := lockSignals(ctx, tx, c, in)
+		recorded = affiliate.Recorded{}
+		replay, err := claimKey(ctx, tx, c.Scope, r.Key)
+		if err != nil || replay != nil {
+			recorded.Replay = replay
+			return err
+		}
+		found, err := lockSignals(ctx, tx, c, r.Inputs)
 		if err != nil {
 			return err
 		}
-		if d, commission, err = decide(found); err != nil {
+		if found, err = learnFacts(ctx, tx, c, found); err != nil {
+			return err
+		}
+		d, commission, err := r.Decide(found)
+		if err != nil {
 			return err
 		}
 		fraud, err := json.Marshal(d.Fraud)
@@ -91,34 +96,47 @@ func (s *Store) RecordConversion(
 		if err := queueDecision(batch, c.Scope, d); err != nil {
 			return err
 		}
-		if awaitUntil != nil {
+		if r.AwaitUntil != nil {
 			const await = `
 				insert into awaited_clicks (workspace_id, click_id, conversion_id, mode, created_at, expires_at)
 				select c.workspace_id, c.click_id, c.id, c.mode, c.created_at, $5
 				from conversions c
 				where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and c.decision_id = $4`
-			batch.Queue(await, c.Scope.Workspace, c.Scope.Mode, c.ID, d.ID, *awaitUntil)
+			batch.Queue(await, c.Scope.Workspace, c.Scope.Mode, c.ID, d.ID, *r.AwaitUntil)
 		}
-		queueOutcome(batch, c, found, d, commission)
+		if err := queueOutcome(batch, c, found, d, commission); err != nil {
+			return err
+		}
+		recorded = affiliate.Recorded{Conversion: c, Decision: d, Commission: commission}
+		if r.Key != nil {
+			answer, err := r.Answer(recorded)
+			if err != nil {
+				return err
+			}
+			queueAnswer(batch, c.Scope, r.Key, answer)
+		}
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("conversion: %w", err)
 		}
-		if err := s.publish(ctx, tx, outcomeEvents(c.Event(affiliate.EventConversionCreated, d, c.CreatedAt), commission)...); err != nil {
+		if err := s.publish(ctx, tx, outcomeEvents(c.Event(affiliate.EventConversionCreated, d, c.CreatedAt), c, d, commission)...); err != nil {
 			return err
 		}
 		return s.syncUsedUp(ctx, tx, c.Scope, found, d)
 	})
-	return d, commission, err
+	return recorded, err
 }
 
 // Reattribute decides anew about a conversion whose click has arrived, puts the
 // decision in force in place of the one it was read with, with all that follows,
 // and ends the wait. false: another decision is in force by now; nothing was
 // stored.
-func (s *Store) Reattribute(ctx context.Context, c affiliate.AwaitedConversion, in affiliate.AttributionInputs, decide Decide) (bool, error) {
+func (s *Store) Reattribute(ctx context.Context, c affiliate.AwaitedConversion, in affiliate.AttributionInputs, decide affiliate.Decide) (bool, error) {
 	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		found, err := lockSignals(ctx, tx, c.Conversion, in)
 		if err != nil {
+			return err
+		}
+		if found, err = learnFacts(ctx, tx, c.Conversion, found); err != nil {
 			return err
 		}
 		d, commission, err := decide(found)
@@ -132,7 +150,9 @@ func (s *Store) Reattribute(ctx context.Context, c affiliate.AwaitedConversion, 
 			return err
 		}
 		batch.Queue(forgetAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
-		queueOutcome(batch, c.Conversion, found, d, commission)
+		if err := queueOutcome(batch, c.Conversion, found, d, commission); err != nil {
+			return err
+		}
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("reattribution: %w", err)
 		}
@@ -141,7 +161,7 @@ func (s *Store) Reattribute(ctx context.Context, c affiliate.AwaitedConversion, 
 			return nil
 		}
 		event := after.Event(affiliate.EventConversionReattributed, d, d.DecidedAt)
-		if err := s.publish(ctx, tx, outcomeEvents(event, commission)...); err != nil {
+		if err := s.publish(ctx, tx, outcomeEvents(event, after, d, commission)...); err != nil {
 			return err
 		}
 		return s.syncUsedUp(ctx, tx, c.Scope, found, d)
@@ -169,15 +189,20 @@ func queueSupersede(batch *pgx.Batch, c *affiliate.Conversion, d affiliate.Decis
 
 // queueOutcome adds what a decision by signals causes beside the conversion
 // itself: the commission, the redemption, the binding, and the counts.
-func queueOutcome(batch *pgx.Batch, c affiliate.Conversion, in affiliate.AttributionInputs, d affiliate.Decision, commission *affiliate.Commission) {
+func queueOutcome(batch *pgx.Batch, c affiliate.Conversion, in affiliate.AttributionInputs, d affiliate.Decision, commission *affiliate.Commission) error {
+	var changes []affiliate.CommissionChange
 	if commission != nil {
-		queueCommission(batch, *commission, affiliate.System, nil)
+		queueCommission(batch, *commission)
+		changes = append(changes, affiliate.Created(*commission, affiliate.System, nil))
+	}
+	if err := queueFraudEvent(batch, c, d, commission); err != nil {
+		return err
 	}
 	if d.Redeems != nil {
 		queueRedemption(batch, c.Scope, *d.Redeems)
 	}
 	if !d.Attributed {
-		return
+		return nil
 	}
 	if c.CustomerRef != nil {
 		if in.Customer.Binding == nil {
@@ -195,6 +220,8 @@ func queueOutcome(batch *pgx.Batch, c affiliate.Conversion, in affiliate.Attribu
 		}
 	}
 	queueDeltas(batch, broughtBy(c, d, commission)...)
+	queueSettlement(batch, changes...)
+	return nil
 }
 
 // winnerOf is whom a decision attributes to.
@@ -239,16 +266,13 @@ func broughtBy(c affiliate.Conversion, d affiliate.Decision, commission *affilia
 	return []affiliate.StatsDelta{brought, earned}
 }
 
-// outcomeEvents are the conversion's event and those of what it earns.
-func outcomeEvents(event affiliate.Event, commission *affiliate.Commission) []affiliate.Event {
+// outcomeEvents are the conversion's event and those of what it causes.
+func outcomeEvents(event affiliate.Event, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) []affiliate.Event {
 	events := []affiliate.Event{event}
 	if commission != nil {
-		events = append(events, affiliate.CommissionEvent(affiliate.EventCommissionCreated, commission.CreatedAt, nil, *commission))
-		if commission.Status == affiliate.CommissionApproved {
-			events = append(events, affiliate.CommissionEvent(affiliate.EventCommissionApproved, commission.CreatedAt, nil, *commission))
-		}
+		events = append(events, affiliate.Created(*commission, affiliate.System, nil).Events()...)
 	}
-	return events
+	return append(events, fraudEvents(c, d)...)
 }
 
 // syncUsedUp tells the edge of a code that has just been used up, which must

@@ -16,7 +16,7 @@ const (
 	FindBindingSQL     = findBinding
 	FindPaymentsSQL    = findPayments
 	RecountPaymentsSQL = recountPayments
-	LockEarnedSQL      = lockEarned
+	FindEarnedSQL      = findEarned
 	FindParticipantSQL = findParticipant
 )
 

@@ -115,12 +115,12 @@ func (s *sales) record(external string, click affiliate.ClickID) error {
 		day := salesDay.Add(24 * time.Hour)
 		until = &day
 	}
-	_, _, err = s.store.RecordConversion(s.Context(), c, in, until, decideAt(c, salesDay))
+	_, err = s.store.RecordConversion(s.Context(), affiliate.Report{Conversion: c, Inputs: in, AwaitUntil: until, Decide: decideAt(c, salesDay)})
 	return err
 }
 
 // decideAt decides as the service does.
-func decideAt(c affiliate.Conversion, at time.Time) postgres.Decide {
+func decideAt(c affiliate.Conversion, at time.Time) affiliate.Decide {
 	return func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 		d := affiliate.Attribute(in)
 		d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.Decision](at), c.ID, at
@@ -317,7 +317,7 @@ func TestRecordConversionIsAllOrNothing(t *testing.T) {
 		commission.AmountCents = commission.OriginalAmountCents + 1
 		return d, commission, err
 	}
-	if _, _, err := s.store.RecordConversion(t.Context(), c, in, nil, impossible); err == nil {
+	if _, err := s.store.RecordConversion(t.Context(), affiliate.Report{Conversion: c, Inputs: in, Decide: impossible}); err == nil {
 		t.Error("an impossible commission was stored")
 	}
 	if after := s.everything(); !slices.Equal(after, before) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,22 +34,21 @@ const findParticipant = `
 		where t.workspace_id = $1 and t.mode = $2 and t.id = $3
 	) as x` + earnerOfX
 
-// lockEarned reads what the decision in force has earned, unless that has come
+// findEarned names what the decision in force has earned, unless that has come
 // to nothing.
-const lockEarned = `
-	select m.id, m.program_id, m.status
+const findEarned = `
+	select m.id
 	from conversions c
 	join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id
-	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and m.status in ('pending', 'approved', 'paid')
-	for update of m`
+	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and m.status in ('pending', 'approved', 'paid')`
 
 // rejectedAsReattributed is what a commission says that was rejected because its
 // conversion went to somebody else. The person's own words are in the history.
 const rejectedAsReattributed = "reattributed"
 
 // ReattributeByHand gives a conversion to a participant of its mode: a decision
-// supersedes the one in force, what that one earned is rejected, what the new
-// one earns is created, and the customer's binding and payments go along. Of any
+// supersedes the one in force, what that one earned is rejected or clawed back,
+// what the new one earns is created, and the customer's binding and payments go along. Of any
 // number at a time each sees the outcome of the one before. decide is given the
 // conversion as it is stored and, of the inputs, the participant and the
 // customer, whose payments are those beside this conversion; it may be asked
@@ -83,29 +81,29 @@ func (s *Store) ReattributeByHand(
 		if after.Click != nil {
 			batch.Queue(forgetAwaited, scope.Workspace, scope.Mode, id, after.Click)
 		}
+		var changes []affiliate.CommissionChange
+		events := []affiliate.Event{after.Event(affiliate.EventConversionReattributed, d, at)}
+		if earned := before.earned; earned != nil {
+			change, err := earned.takeAway(by, at, reason)
+			if err != nil {
+				return err
+			}
+			changes = append(changes, change)
+		}
 		if commission != nil {
-			queueCommission(batch, *commission, by, &reason)
+			queueCommission(batch, *commission)
+			changes = append(changes, affiliate.Created(*commission, by, &reason))
 		}
 		before.queueCustomer(batch, d)
 		queueDeltas(batch, append(before.takenBack(d.DecidedAt), broughtBy(after, d, commission)...)...)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("reattribution: %w", err)
 		}
-		events := outcomeEvents(after.Event(affiliate.EventConversionReattributed, d, at), commission)
-		if earned := before.earned; earned != nil {
-			because := rejectedAsReattributed
-			t := affiliate.CommissionTransition{
-				Scope: scope, Program: earned.ProgramID, Commission: earned.ID,
-				Move: affiliate.MoveReject, Actor: by, At: at, Reason: &because,
-			}
-			moved, err := moveCommission(ctx, tx, t, &reason)
-			if err != nil {
-				return err
-			}
-			if moved == nil {
-				return fmt.Errorf("commission %s is locked and %s, and cannot be rejected", earned.ID, earned.Status)
-			}
-			events = slices.Insert(events, 1, moved.event(t))
+		for _, change := range changes {
+			events = append(events, change.Events()...)
+		}
+		if err := settle(ctx, tx, changes...); err != nil {
+			return err
 		}
 		if err := s.publish(ctx, tx, events...); err != nil {
 			return err
@@ -135,10 +133,21 @@ type attribution struct {
 	earned *earnedCommission
 }
 
-type earnedCommission struct {
-	ID        affiliate.CommissionID
-	ProgramID affiliate.ProgramID
-	Status    affiliate.CommissionStatus
+// earnedCommission is what the one who loses a conversion has of it.
+type earnedCommission struct{ lockedCommission }
+
+// takeAway rejects the commission, or claws it back when it is paid. The person's
+// own words are in the history.
+func (e earnedCommission) takeAway(by affiliate.Actor, at time.Time, reason string) (affiliate.CommissionChange, error) {
+	t := affiliate.CommissionTransition{
+		Scope: e.Scope, Program: e.Program, Commission: e.ID, Actor: by, At: at, Note: &reason,
+		Move: affiliate.MoveClawBack, Why: affiliate.ReassignedSale,
+	}
+	if e.Status != affiliate.CommissionPaid {
+		because := rejectedAsReattributed
+		t.Move, t.Reason = affiliate.MoveReject, &because
+	}
+	return e.move(t)
 }
 
 // lockAttribution is one round trip, and another where the buyer was named. It
@@ -164,15 +173,22 @@ func lockAttribution(
 		}
 		return err
 	})
-	batch.Queue(lockEarned, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) error {
-		earned, err := pgx.CollectRows(rows, pgx.RowToStructByName[earnedCommission])
-		for i := range earned {
-			a.earned = &earned[i]
-		}
+	var earned []affiliate.CommissionID
+	batch.Queue(findEarned, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) (err error) {
+		earned, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
 		return err
 	})
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("reattribution: %w", err)
+	}
+	locked, err := lockCommissions(ctx, tx, scope, earned, waitForRows)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range locked {
+		if c.Status != affiliate.CommissionRejected && c.Status != affiliate.CommissionRefunded {
+			a.earned = &earnedCommission{c}
+		}
 	}
 	if a.CustomerRef == nil {
 		return a, nil
@@ -201,10 +217,6 @@ func (a *attribution) refusal(to affiliate.ParticipantID) error {
 		return affiliate.Invalid("participant_id", "must be another participant than the one who has the conversion")
 	case a.found.Assigned.ParticipantErased:
 		return affiliate.Refuse(affiliate.ReasonParticipantErased)
-	case a.earned != nil && a.earned.Status == affiliate.CommissionPaid:
-		refused := affiliate.Refuse(affiliate.ReasonCommissionTerminal)
-		refused.Metadata = map[string]string{"status": string(a.earned.Status)}
-		return refused
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func TestSignalLookupsReadByKey(t *testing.T) {
 		"binding":     {postgres.FindBindingSQL, fmt.Sprintf("'%s', 'test', 'ref-%s'", s.scope.Workspace, participant), append([]string{"customers_pkey"}, earner...)},
 		"payments":    {postgres.FindPaymentsSQL, fmt.Sprintf("'%s', 'test', 'ref-%s'", s.scope.Workspace, participant), []string{"customer_payments_pkey"}},
 		"recount":     {postgres.RecountPaymentsSQL, fmt.Sprintf("'%s', 'live', 'ref-%s', '{%s}'", s.scope.Workspace, participant, s.program), []string{"conversions_by_customer"}},
-		"earned":      {postgres.LockEarnedSQL, fmt.Sprintf("'%s', 'test', '%s'", s.scope.Workspace, conversion), []string{"conversions_pkey", "commissions_decision"}},
+		"earned":      {postgres.FindEarnedSQL, fmt.Sprintf("'%s', 'test', '%s'", s.scope.Workspace, conversion), []string{"conversions_pkey", "commissions_decision"}},
 		"participant": {postgres.FindParticipantSQL, fmt.Sprintf("'%s', 'test', '%s'", s.scope.Workspace, participant), earner},
 	} {
 		s.exec(`prepare ` + name + ` as ` + tc.sql)
@@ -144,10 +144,10 @@ func TestWaitingForACodeShowsWhatItWaitedFor(t *testing.T) {
 	var seen affiliate.AttributionInputs
 	go func() {
 		in := affiliate.AttributionInputs{Mode: s.scope.Mode, EventType: sale.EventType, OccurredAt: salesDay, Sale: sale.Sale, PromoCode: &code}
-		_, _, err := s.store.RecordConversion(context.Background(), sale, in, nil, func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+		_, err := s.store.RecordConversion(context.Background(), affiliate.Report{Conversion: sale, Inputs: in, Decide: func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 			seen = in
 			return decideAt(sale, salesDay)(in)
-		})
+		}})
 		recorded <- err
 	}()
 	watcher, waiting := s.asOwner(), false
@@ -191,11 +191,11 @@ func TestRedemptionIsHeldToItsMaximum(t *testing.T) {
 		OccurredAt: salesDay, CreatedAt: salesDay, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, PromoCode: &code, Version: 1,
 	}
 	in := affiliate.AttributionInputs{Mode: s.scope.Mode, EventType: sale.EventType, OccurredAt: salesDay, PromoCode: &code}
-	_, _, err := s.store.RecordConversion(t.Context(), sale, in, nil, func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+	_, err := s.store.RecordConversion(t.Context(), affiliate.Report{Conversion: sale, Inputs: in, Decide: func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 		d, commission, err := decideAt(sale, salesDay)(in)
 		d.Redeems = &id
 		return d, commission, err
-	})
+	}})
 	var refusal *affiliate.Error
 	if err == nil || errors.As(err, &refusal) {
 		t.Errorf("%v", err)
@@ -223,7 +223,7 @@ func TestConversionByClickTakesNoSignalRoundTrip(t *testing.T) {
 			Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, Click: &click, CustomerRef: ref, Version: 1,
 		}
 		in := affiliate.AttributionInputs{Mode: s.scope.Mode, EventType: c.EventType, OccurredAt: salesDay, Sale: c.Sale, Click: &click, FoundClick: found}
-		if _, _, err := store.RecordConversion(t.Context(), c, in, nil, decideAt(c, salesDay)); err != nil {
+		if _, err := store.RecordConversion(t.Context(), affiliate.Report{Conversion: c, Inputs: in, Decide: decideAt(c, salesDay)}); err != nil {
 			t.Fatal(err)
 		}
 	}

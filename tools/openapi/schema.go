@@ -94,7 +94,12 @@ func (b *builder) requestBody(r contract.Route, key string) (name string, requir
 	if err != nil {
 		return "", false, err
 	}
-	known, err := b.claim(name, strings.Join(from, ","))
+	origin := strings.Join(from, ",")
+	if len(fields) == desc.Fields().Len() {
+		// The whole message, which another request may hold as well.
+		origin = fmt.Sprint(desc.FullName(), inRequest)
+	}
+	known, err := b.claim(name, origin)
 	if err != nil {
 		return "", false, err
 	}

@@ -9,6 +9,7 @@ package affiliatev1
 import (
 	_ "github.com/envoyproxy/protoc-gen-validate/validate"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
+	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -719,6 +720,1106 @@ func (x *RejectCommissionRequest) GetCode() RejectionCode {
 	return RejectionCode_REJECTION_CODE_UNSPECIFIED
 }
 
+type GetCommissionStatsRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Status CommissionStatus       `protobuf:"varint,1,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	DateFrom *string `protobuf:"bytes,2,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	DateTo *string `protobuf:"bytes,3,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// IANA name in which dates without a time are read; default UTC.
+	Timezone    *string `protobuf:"bytes,4,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	NeedsReview *bool   `protobuf:"varint,5,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
+	// Prefix of partner name, partner e-mail, external id, promo code or
+	// commission id; case does not matter.
+	Search *string `protobuf:"bytes,6,opt,name=search,proto3,oneof" json:"search,omitempty"`
+	// Narrows to one programme.
+	ProgramId     *string `protobuf:"bytes,7,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCommissionStatsRequest) Reset() {
+	*x = GetCommissionStatsRequest{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCommissionStatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCommissionStatsRequest) ProtoMessage() {}
+
+func (x *GetCommissionStatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCommissionStatsRequest.ProtoReflect.Descriptor instead.
+func (*GetCommissionStatsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GetCommissionStatsRequest) GetStatus() CommissionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return CommissionStatus_COMMISSION_STATUS_UNSPECIFIED
+}
+
+func (x *GetCommissionStatsRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *GetCommissionStatsRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *GetCommissionStatsRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
+	}
+	return ""
+}
+
+func (x *GetCommissionStatsRequest) GetNeedsReview() bool {
+	if x != nil && x.NeedsReview != nil {
+		return *x.NeedsReview
+	}
+	return false
+}
+
+func (x *GetCommissionStatsRequest) GetSearch() string {
+	if x != nil && x.Search != nil {
+		return *x.Search
+	}
+	return ""
+}
+
+func (x *GetCommissionStatsRequest) GetProgramId() string {
+	if x != nil && x.ProgramId != nil {
+		return *x.ProgramId
+	}
+	return ""
+}
+
+type GetProgramCommissionStatsRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Status CommissionStatus       `protobuf:"varint,1,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	DateFrom *string `protobuf:"bytes,2,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	DateTo *string `protobuf:"bytes,3,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// IANA name in which dates without a time are read; default UTC.
+	Timezone    *string `protobuf:"bytes,4,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	NeedsReview *bool   `protobuf:"varint,5,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
+	// Prefix of partner name, partner e-mail, external id, promo code or
+	// commission id; case does not matter.
+	Search        *string `protobuf:"bytes,6,opt,name=search,proto3,oneof" json:"search,omitempty"`
+	ProgramId     string  `protobuf:"bytes,7,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetProgramCommissionStatsRequest) Reset() {
+	*x = GetProgramCommissionStatsRequest{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetProgramCommissionStatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetProgramCommissionStatsRequest) ProtoMessage() {}
+
+func (x *GetProgramCommissionStatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetProgramCommissionStatsRequest.ProtoReflect.Descriptor instead.
+func (*GetProgramCommissionStatsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GetProgramCommissionStatsRequest) GetStatus() CommissionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return CommissionStatus_COMMISSION_STATUS_UNSPECIFIED
+}
+
+func (x *GetProgramCommissionStatsRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *GetProgramCommissionStatsRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *GetProgramCommissionStatsRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
+	}
+	return ""
+}
+
+func (x *GetProgramCommissionStatsRequest) GetNeedsReview() bool {
+	if x != nil && x.NeedsReview != nil {
+		return *x.NeedsReview
+	}
+	return false
+}
+
+func (x *GetProgramCommissionStatsRequest) GetSearch() string {
+	if x != nil && x.Search != nil {
+		return *x.Search
+	}
+	return ""
+}
+
+func (x *GetProgramCommissionStatsRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+type ExportCommissionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// createdAt (default), amountCents, status, commissionType, needsReview or
+	// partnerName; ties fall to the newest.
+	SortBy *string `protobuf:"bytes,1,opt,name=sort_by,json=sortBy,proto3,oneof" json:"sort_by,omitempty"`
+	// Default desc.
+	SortOrder SortOrder        `protobuf:"varint,2,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
+	Status    CommissionStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	DateFrom *string `protobuf:"bytes,4,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	DateTo *string `protobuf:"bytes,5,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// IANA name in which dates without a time are read; default UTC.
+	Timezone    *string `protobuf:"bytes,6,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	NeedsReview *bool   `protobuf:"varint,7,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
+	// Prefix of partner name, partner e-mail, external id, promo code or
+	// commission id; case does not matter.
+	Search *string `protobuf:"bytes,8,opt,name=search,proto3,oneof" json:"search,omitempty"`
+	// Narrows to one programme.
+	ProgramId     *string `protobuf:"bytes,9,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportCommissionsRequest) Reset() {
+	*x = ExportCommissionsRequest{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportCommissionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportCommissionsRequest) ProtoMessage() {}
+
+func (x *ExportCommissionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportCommissionsRequest.ProtoReflect.Descriptor instead.
+func (*ExportCommissionsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ExportCommissionsRequest) GetSortBy() string {
+	if x != nil && x.SortBy != nil {
+		return *x.SortBy
+	}
+	return ""
+}
+
+func (x *ExportCommissionsRequest) GetSortOrder() SortOrder {
+	if x != nil {
+		return x.SortOrder
+	}
+	return SortOrder_SORT_ORDER_UNSPECIFIED
+}
+
+func (x *ExportCommissionsRequest) GetStatus() CommissionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return CommissionStatus_COMMISSION_STATUS_UNSPECIFIED
+}
+
+func (x *ExportCommissionsRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *ExportCommissionsRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *ExportCommissionsRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
+	}
+	return ""
+}
+
+func (x *ExportCommissionsRequest) GetNeedsReview() bool {
+	if x != nil && x.NeedsReview != nil {
+		return *x.NeedsReview
+	}
+	return false
+}
+
+func (x *ExportCommissionsRequest) GetSearch() string {
+	if x != nil && x.Search != nil {
+		return *x.Search
+	}
+	return ""
+}
+
+func (x *ExportCommissionsRequest) GetProgramId() string {
+	if x != nil && x.ProgramId != nil {
+		return *x.ProgramId
+	}
+	return ""
+}
+
+type ExportProgramCommissionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// createdAt (default), amountCents, status, commissionType, needsReview or
+	// partnerName; ties fall to the newest.
+	SortBy *string `protobuf:"bytes,1,opt,name=sort_by,json=sortBy,proto3,oneof" json:"sort_by,omitempty"`
+	// Default desc.
+	SortOrder SortOrder        `protobuf:"varint,2,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
+	Status    CommissionStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	DateFrom *string `protobuf:"bytes,4,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	DateTo *string `protobuf:"bytes,5,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// IANA name in which dates without a time are read; default UTC.
+	Timezone    *string `protobuf:"bytes,6,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	NeedsReview *bool   `protobuf:"varint,7,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
+	// Prefix of partner name, partner e-mail, external id, promo code or
+	// commission id; case does not matter.
+	Search        *string `protobuf:"bytes,8,opt,name=search,proto3,oneof" json:"search,omitempty"`
+	ProgramId     string  `protobuf:"bytes,9,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportProgramCommissionsRequest) Reset() {
+	*x = ExportProgramCommissionsRequest{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportProgramCommissionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportProgramCommissionsRequest) ProtoMessage() {}
+
+func (x *ExportProgramCommissionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportProgramCommissionsRequest.ProtoReflect.Descriptor instead.
+func (*ExportProgramCommissionsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ExportProgramCommissionsRequest) GetSortBy() string {
+	if x != nil && x.SortBy != nil {
+		return *x.SortBy
+	}
+	return ""
+}
+
+func (x *ExportProgramCommissionsRequest) GetSortOrder() SortOrder {
+	if x != nil {
+		return x.SortOrder
+	}
+	return SortOrder_SORT_ORDER_UNSPECIFIED
+}
+
+func (x *ExportProgramCommissionsRequest) GetStatus() CommissionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return CommissionStatus_COMMISSION_STATUS_UNSPECIFIED
+}
+
+func (x *ExportProgramCommissionsRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *ExportProgramCommissionsRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *ExportProgramCommissionsRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
+	}
+	return ""
+}
+
+func (x *ExportProgramCommissionsRequest) GetNeedsReview() bool {
+	if x != nil && x.NeedsReview != nil {
+		return *x.NeedsReview
+	}
+	return false
+}
+
+func (x *ExportProgramCommissionsRequest) GetSearch() string {
+	if x != nil && x.Search != nil {
+		return *x.Search
+	}
+	return ""
+}
+
+func (x *ExportProgramCommissionsRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+// CommissionStats counts every commission that the filter leaves. Amounts of
+// several currencies are never added: the first sums are those in currency alone.
+type CommissionStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In every currency. Exact; with search it counts to 10,000 and stops.
+	TotalCount int64 `protobuf:"varint,1,opt,name=total_count,json=totalCount,proto3" json:"total_count,omitempty"`
+	// In currency only, minor units.
+	TotalAmountCents int64 `protobuf:"varint,2,opt,name=total_amount_cents,json=totalAmountCents,proto3" json:"total_amount_cents,omitempty"`
+	// The programme's; the workspace's where no programme is named.
+	Currency string `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
+	// In currency only, rounded half up; 0 without commissions.
+	AverageAmountCents int64                    `protobuf:"varint,4,opt,name=average_amount_cents,json=averageAmountCents,proto3" json:"average_amount_cents,omitempty"`
+	NeedsReviewCount   int64                    `protobuf:"varint,5,opt,name=needs_review_count,json=needsReviewCount,proto3" json:"needs_review_count,omitempty"`
+	ByStatus           *CommissionStatsByStatus `protobuf:"bytes,6,opt,name=by_status,json=byStatus,proto3" json:"by_status,omitempty"`
+	// All of them, by code.
+	ByCurrency    []*CommissionCurrencyStats `protobuf:"bytes,7,rep,name=by_currency,json=byCurrency,proto3" json:"by_currency,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommissionStats) Reset() {
+	*x = CommissionStats{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommissionStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommissionStats) ProtoMessage() {}
+
+func (x *CommissionStats) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommissionStats.ProtoReflect.Descriptor instead.
+func (*CommissionStats) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CommissionStats) GetTotalCount() int64 {
+	if x != nil {
+		return x.TotalCount
+	}
+	return 0
+}
+
+func (x *CommissionStats) GetTotalAmountCents() int64 {
+	if x != nil {
+		return x.TotalAmountCents
+	}
+	return 0
+}
+
+func (x *CommissionStats) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *CommissionStats) GetAverageAmountCents() int64 {
+	if x != nil {
+		return x.AverageAmountCents
+	}
+	return 0
+}
+
+func (x *CommissionStats) GetNeedsReviewCount() int64 {
+	if x != nil {
+		return x.NeedsReviewCount
+	}
+	return 0
+}
+
+func (x *CommissionStats) GetByStatus() *CommissionStatsByStatus {
+	if x != nil {
+		return x.ByStatus
+	}
+	return nil
+}
+
+func (x *CommissionStats) GetByCurrency() []*CommissionCurrencyStats {
+	if x != nil {
+		return x.ByCurrency
+	}
+	return nil
+}
+
+type CommissionStatsByStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pending       *CommissionStatusStats `protobuf:"bytes,1,opt,name=pending,proto3" json:"pending,omitempty"`
+	Approved      *CommissionStatusStats `protobuf:"bytes,2,opt,name=approved,proto3" json:"approved,omitempty"`
+	Rejected      *CommissionStatusStats `protobuf:"bytes,3,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	Paid          *CommissionStatusStats `protobuf:"bytes,4,opt,name=paid,proto3" json:"paid,omitempty"`
+	Refunded      *CommissionStatusStats `protobuf:"bytes,5,opt,name=refunded,proto3" json:"refunded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommissionStatsByStatus) Reset() {
+	*x = CommissionStatsByStatus{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommissionStatsByStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommissionStatsByStatus) ProtoMessage() {}
+
+func (x *CommissionStatsByStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommissionStatsByStatus.ProtoReflect.Descriptor instead.
+func (*CommissionStatsByStatus) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CommissionStatsByStatus) GetPending() *CommissionStatusStats {
+	if x != nil {
+		return x.Pending
+	}
+	return nil
+}
+
+func (x *CommissionStatsByStatus) GetApproved() *CommissionStatusStats {
+	if x != nil {
+		return x.Approved
+	}
+	return nil
+}
+
+func (x *CommissionStatsByStatus) GetRejected() *CommissionStatusStats {
+	if x != nil {
+		return x.Rejected
+	}
+	return nil
+}
+
+func (x *CommissionStatsByStatus) GetPaid() *CommissionStatusStats {
+	if x != nil {
+		return x.Paid
+	}
+	return nil
+}
+
+func (x *CommissionStatsByStatus) GetRefunded() *CommissionStatusStats {
+	if x != nil {
+		return x.Refunded
+	}
+	return nil
+}
+
+type CommissionStatusStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In every currency.
+	Count int64 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// In CommissionStats.currency only, minor units.
+	AmountCents   int64 `protobuf:"varint,2,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommissionStatusStats) Reset() {
+	*x = CommissionStatusStats{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommissionStatusStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommissionStatusStats) ProtoMessage() {}
+
+func (x *CommissionStatusStats) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommissionStatusStats.ProtoReflect.Descriptor instead.
+func (*CommissionStatusStats) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CommissionStatusStats) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *CommissionStatusStats) GetAmountCents() int64 {
+	if x != nil {
+		return x.AmountCents
+	}
+	return 0
+}
+
+type CommissionCurrencyStats struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Currency      string                 `protobuf:"bytes,1,opt,name=currency,proto3" json:"currency,omitempty"`
+	Count         int64                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	AmountCents   int64                  `protobuf:"varint,3,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommissionCurrencyStats) Reset() {
+	*x = CommissionCurrencyStats{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommissionCurrencyStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommissionCurrencyStats) ProtoMessage() {}
+
+func (x *CommissionCurrencyStats) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommissionCurrencyStats.ProtoReflect.Descriptor instead.
+func (*CommissionCurrencyStats) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CommissionCurrencyStats) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *CommissionCurrencyStats) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *CommissionCurrencyStats) GetAmountCents() int64 {
+	if x != nil {
+		return x.AmountCents
+	}
+	return 0
+}
+
+type ApproveCommissionEarlyRequest struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId    string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	CommissionId string                 `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
+	// 1 to 500 characters.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApproveCommissionEarlyRequest) Reset() {
+	*x = ApproveCommissionEarlyRequest{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApproveCommissionEarlyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApproveCommissionEarlyRequest) ProtoMessage() {}
+
+func (x *ApproveCommissionEarlyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApproveCommissionEarlyRequest.ProtoReflect.Descriptor instead.
+func (*ApproveCommissionEarlyRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ApproveCommissionEarlyRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *ApproveCommissionEarlyRequest) GetCommissionId() string {
+	if x != nil {
+		return x.CommissionId
+	}
+	return ""
+}
+
+func (x *ApproveCommissionEarlyRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ClearCommissionReviewRequest struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId    string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	CommissionId string                 `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
+	// 1 to 500 characters when given; kept in the history.
+	Note          *string `protobuf:"bytes,3,opt,name=note,proto3,oneof" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearCommissionReviewRequest) Reset() {
+	*x = ClearCommissionReviewRequest{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearCommissionReviewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearCommissionReviewRequest) ProtoMessage() {}
+
+func (x *ClearCommissionReviewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearCommissionReviewRequest.ProtoReflect.Descriptor instead.
+func (*ClearCommissionReviewRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ClearCommissionReviewRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *ClearCommissionReviewRequest) GetCommissionId() string {
+	if x != nil {
+		return x.CommissionId
+	}
+	return ""
+}
+
+func (x *ClearCommissionReviewRequest) GetNote() string {
+	if x != nil && x.Note != nil {
+		return *x.Note
+	}
+	return ""
+}
+
+type BulkApproveCommissionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	CommissionIds []string               `protobuf:"bytes,2,rep,name=commission_ids,json=commissionIds,proto3" json:"commission_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkApproveCommissionsRequest) Reset() {
+	*x = BulkApproveCommissionsRequest{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkApproveCommissionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkApproveCommissionsRequest) ProtoMessage() {}
+
+func (x *BulkApproveCommissionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkApproveCommissionsRequest.ProtoReflect.Descriptor instead.
+func (*BulkApproveCommissionsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *BulkApproveCommissionsRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *BulkApproveCommissionsRequest) GetCommissionIds() []string {
+	if x != nil {
+		return x.CommissionIds
+	}
+	return nil
+}
+
+type BulkRejectCommissionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	CommissionIds []string               `protobuf:"bytes,2,rep,name=commission_ids,json=commissionIds,proto3" json:"commission_ids,omitempty"`
+	// 1 to 500 characters when given.
+	Reason        *string       `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	Code          RejectionCode `protobuf:"varint,4,opt,name=code,proto3,enum=affiliate.v1.RejectionCode" json:"code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkRejectCommissionsRequest) Reset() {
+	*x = BulkRejectCommissionsRequest{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkRejectCommissionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkRejectCommissionsRequest) ProtoMessage() {}
+
+func (x *BulkRejectCommissionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkRejectCommissionsRequest.ProtoReflect.Descriptor instead.
+func (*BulkRejectCommissionsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *BulkRejectCommissionsRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *BulkRejectCommissionsRequest) GetCommissionIds() []string {
+	if x != nil {
+		return x.CommissionIds
+	}
+	return nil
+}
+
+func (x *BulkRejectCommissionsRequest) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+func (x *BulkRejectCommissionsRequest) GetCode() RejectionCode {
+	if x != nil {
+		return x.Code
+	}
+	return RejectionCode_REJECTION_CODE_UNSPECIFIED
+}
+
+type BulkCommissionsResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Summary *BulkSummary           `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// In the order given.
+	Results       []*BulkCommissionResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkCommissionsResponse) Reset() {
+	*x = BulkCommissionsResponse{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkCommissionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkCommissionsResponse) ProtoMessage() {}
+
+func (x *BulkCommissionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkCommissionsResponse.ProtoReflect.Descriptor instead.
+func (*BulkCommissionsResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *BulkCommissionsResponse) GetSummary() *BulkSummary {
+	if x != nil {
+		return x.Summary
+	}
+	return nil
+}
+
+func (x *BulkCommissionsResponse) GetResults() []*BulkCommissionResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type BulkCommissionResult struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	CommissionId string                 `protobuf:"bytes,1,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
+	Success      bool                   `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
+	// HTTP status of the item.
+	StatusCode int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
+	// After the request; null for an unknown commission.
+	Status CommissionStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// ErrorReason of a failure; null for a success.
+	Code          *string `protobuf:"bytes,5,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	Message       *string `protobuf:"bytes,6,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkCommissionResult) Reset() {
+	*x = BulkCommissionResult{}
+	mi := &file_affiliate_v1_commission_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkCommissionResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkCommissionResult) ProtoMessage() {}
+
+func (x *BulkCommissionResult) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_commission_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkCommissionResult.ProtoReflect.Descriptor instead.
+func (*BulkCommissionResult) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *BulkCommissionResult) GetCommissionId() string {
+	if x != nil {
+		return x.CommissionId
+	}
+	return ""
+}
+
+func (x *BulkCommissionResult) GetSuccess() bool {
+	if x != nil {
+		return x.Success
+	}
+	return false
+}
+
+func (x *BulkCommissionResult) GetStatusCode() int32 {
+	if x != nil {
+		return x.StatusCode
+	}
+	return 0
+}
+
+func (x *BulkCommissionResult) GetStatus() CommissionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return CommissionStatus_COMMISSION_STATUS_UNSPECIFIED
+}
+
+func (x *BulkCommissionResult) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return ""
+}
+
+func (x *BulkCommissionResult) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
 // CommissionListItem is a commission as lists show it.
 type CommissionListItem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -787,7 +1888,7 @@ type CommissionListItem struct {
 
 func (x *CommissionListItem) Reset() {
 	*x = CommissionListItem{}
-	mi := &file_affiliate_v1_commission_proto_msgTypes[6]
+	mi := &file_affiliate_v1_commission_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -799,7 +1900,7 @@ func (x *CommissionListItem) String() string {
 func (*CommissionListItem) ProtoMessage() {}
 
 func (x *CommissionListItem) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_commission_proto_msgTypes[6]
+	mi := &file_affiliate_v1_commission_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -812,7 +1913,7 @@ func (x *CommissionListItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommissionListItem.ProtoReflect.Descriptor instead.
 func (*CommissionListItem) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{6}
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CommissionListItem) GetId() string {
@@ -1193,7 +2294,7 @@ type Commission struct {
 
 func (x *Commission) Reset() {
 	*x = Commission{}
-	mi := &file_affiliate_v1_commission_proto_msgTypes[7]
+	mi := &file_affiliate_v1_commission_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +2306,7 @@ func (x *Commission) String() string {
 func (*Commission) ProtoMessage() {}
 
 func (x *Commission) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_commission_proto_msgTypes[7]
+	mi := &file_affiliate_v1_commission_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +2319,7 @@ func (x *Commission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commission.ProtoReflect.Descriptor instead.
 func (*Commission) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Commission) GetId() string {
@@ -1577,7 +2678,7 @@ type RuleSnapshot struct {
 
 func (x *RuleSnapshot) Reset() {
 	*x = RuleSnapshot{}
-	mi := &file_affiliate_v1_commission_proto_msgTypes[8]
+	mi := &file_affiliate_v1_commission_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +2690,7 @@ func (x *RuleSnapshot) String() string {
 func (*RuleSnapshot) ProtoMessage() {}
 
 func (x *RuleSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_commission_proto_msgTypes[8]
+	mi := &file_affiliate_v1_commission_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +2703,7 @@ func (x *RuleSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleSnapshot.ProtoReflect.Descriptor instead.
 func (*RuleSnapshot) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{8}
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RuleSnapshot) GetVersion() int32 {
@@ -1669,7 +2770,7 @@ type CommissionAttribution struct {
 
 func (x *CommissionAttribution) Reset() {
 	*x = CommissionAttribution{}
-	mi := &file_affiliate_v1_commission_proto_msgTypes[9]
+	mi := &file_affiliate_v1_commission_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +2782,7 @@ func (x *CommissionAttribution) String() string {
 func (*CommissionAttribution) ProtoMessage() {}
 
 func (x *CommissionAttribution) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_commission_proto_msgTypes[9]
+	mi := &file_affiliate_v1_commission_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +2795,7 @@ func (x *CommissionAttribution) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommissionAttribution.ProtoReflect.Descriptor instead.
 func (*CommissionAttribution) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{9}
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CommissionAttribution) GetDecisionId() string {
@@ -1754,7 +2855,7 @@ type CommissionHistoryEntry struct {
 
 func (x *CommissionHistoryEntry) Reset() {
 	*x = CommissionHistoryEntry{}
-	mi := &file_affiliate_v1_commission_proto_msgTypes[10]
+	mi := &file_affiliate_v1_commission_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1766,7 +2867,7 @@ func (x *CommissionHistoryEntry) String() string {
 func (*CommissionHistoryEntry) ProtoMessage() {}
 
 func (x *CommissionHistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_commission_proto_msgTypes[10]
+	mi := &file_affiliate_v1_commission_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1779,7 +2880,7 @@ func (x *CommissionHistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommissionHistoryEntry.ProtoReflect.Descriptor instead.
 func (*CommissionHistoryEntry) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{10}
+	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CommissionHistoryEntry) GetAt() *timestamppb.Timestamp {
@@ -1821,7 +2922,7 @@ var File_affiliate_v1_commission_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\n" +
-	"\x1daffiliate/v1/commission.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xb8\x05\n" +
+	"\x1daffiliate/v1/commission.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xb8\x05\n" +
 	"\x16ListCommissionsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x12m\n" +
@@ -1896,7 +2997,142 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\rcommission_id\x18\x02 \x01(\tR\fcommissionId\x12+\n" +
 	"\x06reason\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01H\x00R\x06reason\x88\x01\x01\x12/\n" +
 	"\x04code\x18\x04 \x01(\x0e2\x1b.affiliate.v1.RejectionCodeR\x04codeB\t\n" +
-	"\a_reason\"\xb2\x10\n" +
+	"\a_reason\"\xa2\x03\n" +
+	"\x19GetCommissionStatsRequest\x126\n" +
+	"\x06status\x18\x01 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12)\n" +
+	"\tdate_from\x18\x02 \x01(\tB\a\xfaB\x04r\x02\x18(H\x00R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\x03 \x01(\tB\a\xfaB\x04r\x02\x18(H\x01R\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\x04 \x01(\tB\a\xfaB\x04r\x02\x18@H\x02R\btimezone\x88\x01\x01\x12&\n" +
+	"\fneeds_review\x18\x05 \x01(\bH\x03R\vneedsReview\x88\x01\x01\x12)\n" +
+	"\x06search\x18\x06 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x04R\x06search\x88\x01\x01\x12,\n" +
+	"\n" +
+	"program_id\x18\a \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x05R\tprogramId\x88\x01\x01B\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezoneB\x0f\n" +
+	"\r_needs_reviewB\t\n" +
+	"\a_searchB\r\n" +
+	"\v_program_id\"\x8b\x03\n" +
+	" GetProgramCommissionStatsRequest\x126\n" +
+	"\x06status\x18\x01 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12)\n" +
+	"\tdate_from\x18\x02 \x01(\tB\a\xfaB\x04r\x02\x18(H\x00R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\x03 \x01(\tB\a\xfaB\x04r\x02\x18(H\x01R\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\x04 \x01(\tB\a\xfaB\x04r\x02\x18@H\x02R\btimezone\x88\x01\x01\x12&\n" +
+	"\fneeds_review\x18\x05 \x01(\bH\x03R\vneedsReview\x88\x01\x01\x12)\n" +
+	"\x06search\x18\x06 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x04R\x06search\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\a \x01(\tR\tprogramIdB\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezoneB\x0f\n" +
+	"\r_needs_reviewB\t\n" +
+	"\a_search\"\xd4\x04\n" +
+	"\x18ExportCommissionsRequest\x12m\n" +
+	"\asort_by\x18\x01 \x01(\tBO\xfaBLrJR\tcreatedAtR\vamountCentsR\x06statusR\x0ecommissionTypeR\vneedsReviewR\vpartnerNameH\x00R\x06sortBy\x88\x01\x01\x126\n" +
+	"\n" +
+	"sort_order\x18\x02 \x01(\x0e2\x17.affiliate.v1.SortOrderR\tsortOrder\x126\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12)\n" +
+	"\tdate_from\x18\x04 \x01(\tB\a\xfaB\x04r\x02\x18(H\x01R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18(H\x02R\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\x06 \x01(\tB\a\xfaB\x04r\x02\x18@H\x03R\btimezone\x88\x01\x01\x12&\n" +
+	"\fneeds_review\x18\a \x01(\bH\x04R\vneedsReview\x88\x01\x01\x12)\n" +
+	"\x06search\x18\b \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x05R\x06search\x88\x01\x01\x12,\n" +
+	"\n" +
+	"program_id\x18\t \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x06R\tprogramId\x88\x01\x01B\n" +
+	"\n" +
+	"\b_sort_byB\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezoneB\x0f\n" +
+	"\r_needs_reviewB\t\n" +
+	"\a_searchB\r\n" +
+	"\v_program_id\"\xbd\x04\n" +
+	"\x1fExportProgramCommissionsRequest\x12m\n" +
+	"\asort_by\x18\x01 \x01(\tBO\xfaBLrJR\tcreatedAtR\vamountCentsR\x06statusR\x0ecommissionTypeR\vneedsReviewR\vpartnerNameH\x00R\x06sortBy\x88\x01\x01\x126\n" +
+	"\n" +
+	"sort_order\x18\x02 \x01(\x0e2\x17.affiliate.v1.SortOrderR\tsortOrder\x126\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12)\n" +
+	"\tdate_from\x18\x04 \x01(\tB\a\xfaB\x04r\x02\x18(H\x01R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18(H\x02R\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\x06 \x01(\tB\a\xfaB\x04r\x02\x18@H\x03R\btimezone\x88\x01\x01\x12&\n" +
+	"\fneeds_review\x18\a \x01(\bH\x04R\vneedsReview\x88\x01\x01\x12)\n" +
+	"\x06search\x18\b \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x05R\x06search\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\t \x01(\tR\tprogramIdB\n" +
+	"\n" +
+	"\b_sort_byB\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezoneB\x0f\n" +
+	"\r_needs_reviewB\t\n" +
+	"\a_search\"\xe8\x02\n" +
+	"\x0fCommissionStats\x12\x1f\n" +
+	"\vtotal_count\x18\x01 \x01(\x03R\n" +
+	"totalCount\x12,\n" +
+	"\x12total_amount_cents\x18\x02 \x01(\x03R\x10totalAmountCents\x12\x1a\n" +
+	"\bcurrency\x18\x03 \x01(\tR\bcurrency\x120\n" +
+	"\x14average_amount_cents\x18\x04 \x01(\x03R\x12averageAmountCents\x12,\n" +
+	"\x12needs_review_count\x18\x05 \x01(\x03R\x10needsReviewCount\x12B\n" +
+	"\tby_status\x18\x06 \x01(\v2%.affiliate.v1.CommissionStatsByStatusR\bbyStatus\x12F\n" +
+	"\vby_currency\x18\a \x03(\v2%.affiliate.v1.CommissionCurrencyStatsR\n" +
+	"byCurrency\"\xd4\x02\n" +
+	"\x17CommissionStatsByStatus\x12=\n" +
+	"\apending\x18\x01 \x01(\v2#.affiliate.v1.CommissionStatusStatsR\apending\x12?\n" +
+	"\bapproved\x18\x02 \x01(\v2#.affiliate.v1.CommissionStatusStatsR\bapproved\x12?\n" +
+	"\brejected\x18\x03 \x01(\v2#.affiliate.v1.CommissionStatusStatsR\brejected\x127\n" +
+	"\x04paid\x18\x04 \x01(\v2#.affiliate.v1.CommissionStatusStatsR\x04paid\x12?\n" +
+	"\brefunded\x18\x05 \x01(\v2#.affiliate.v1.CommissionStatusStatsR\brefunded\"P\n" +
+	"\x15CommissionStatusStats\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x03R\x05count\x12!\n" +
+	"\famount_cents\x18\x02 \x01(\x03R\vamountCents\"n\n" +
+	"\x17CommissionCurrencyStats\x12\x1a\n" +
+	"\bcurrency\x18\x01 \x01(\tR\bcurrency\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\x12!\n" +
+	"\famount_cents\x18\x03 \x01(\x03R\vamountCents\"\x8b\x01\n" +
+	"\x1dApproveCommissionEarlyRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12#\n" +
+	"\rcommission_id\x18\x02 \x01(\tR\fcommissionId\x12&\n" +
+	"\x06reason\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01R\x06reason\"\x94\x01\n" +
+	"\x1cClearCommissionReviewRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12#\n" +
+	"\rcommission_id\x18\x02 \x01(\tR\fcommissionId\x12'\n" +
+	"\x04note\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01H\x00R\x04note\x88\x01\x01B\a\n" +
+	"\x05_note\"x\n" +
+	"\x1dBulkApproveCommissionsRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x128\n" +
+	"\x0ecommission_ids\x18\x02 \x03(\tB\x11\xfaB\x0e\x92\x01\v\b\x01\x10d\"\x05r\x03\xb0\x01\x01R\rcommissionIds\"\xe0\x01\n" +
+	"\x1cBulkRejectCommissionsRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x128\n" +
+	"\x0ecommission_ids\x18\x02 \x03(\tB\x11\xfaB\x0e\x92\x01\v\b\x01\x10d\"\x05r\x03\xb0\x01\x01R\rcommissionIds\x12+\n" +
+	"\x06reason\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01H\x00R\x06reason\x88\x01\x01\x12/\n" +
+	"\x04code\x18\x04 \x01(\x0e2\x1b.affiliate.v1.RejectionCodeR\x04codeB\t\n" +
+	"\a_reason\"\x8c\x01\n" +
+	"\x17BulkCommissionsResponse\x123\n" +
+	"\asummary\x18\x01 \x01(\v2\x19.affiliate.v1.BulkSummaryR\asummary\x12<\n" +
+	"\aresults\x18\x02 \x03(\v2\".affiliate.v1.BulkCommissionResultR\aresults\"\xfb\x01\n" +
+	"\x14BulkCommissionResult\x12#\n" +
+	"\rcommission_id\x18\x01 \x01(\tR\fcommissionId\x12\x18\n" +
+	"\asuccess\x18\x02 \x01(\bR\asuccess\x12\x1f\n" +
+	"\vstatus_code\x18\x03 \x01(\x05R\n" +
+	"statusCode\x126\n" +
+	"\x06status\x18\x04 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12\x17\n" +
+	"\x04code\x18\x05 \x01(\tH\x00R\x04code\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\x06 \x01(\tH\x01R\amessage\x88\x01\x01B\a\n" +
+	"\x05_codeB\n" +
+	"\n" +
+	"\b_message\"\xb2\x10\n" +
 	"\x12CommissionListItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -2104,13 +3340,21 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\x1dREJECTION_CODE_TRACKING_ERROR\x10\x06\x12%\n" +
 	"!REJECTION_CODE_INELIGIBLE_PARTNER\x10\a\x12\x1d\n" +
 	"\x19REJECTION_CODE_TEST_ORDER\x10\b\x12\x18\n" +
-	"\x14REJECTION_CODE_OTHER\x10\t2\x8e\x06\n" +
+	"\x14REJECTION_CODE_OTHER\x10\t2\x99\x10\n" +
 	"\x11CommissionService\x12{\n" +
 	"\x0fListCommissions\x12$.affiliate.v1.ListCommissionsRequest\x1a%.affiliate.v1.ListCommissionsResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/api/v1/commissions\x12\x9f\x01\n" +
 	"\x16ListProgramCommissions\x12+.affiliate.v1.ListProgramCommissionsRequest\x1a%.affiliate.v1.ListCommissionsResponse\"1\x82\xd3\xe4\x93\x02+\x12)/api/v1/programs/{program_id}/commissions\x12\x90\x01\n" +
-	"\rGetCommission\x12\".affiliate.v1.GetCommissionRequest\x1a\x18.affiliate.v1.Commission\"A\x82\xd3\xe4\x93\x02;\x129/api/v1/programs/{program_id}/commissions/{commission_id}\x12\xa3\x01\n" +
-	"\x11ApproveCommission\x12&.affiliate.v1.ApproveCommissionRequest\x1a\x18.affiliate.v1.Commission\"L\x82\xd3\xe4\x93\x02F:\x01*2A/api/v1/programs/{program_id}/commissions/{commission_id}/approve\x12\xa0\x01\n" +
-	"\x10RejectCommission\x12%.affiliate.v1.RejectCommissionRequest\x1a\x18.affiliate.v1.Commission\"K\x82\xd3\xe4\x93\x02E:\x01*2@/api/v1/programs/{program_id}/commissions/{commission_id}/rejectB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\rGetCommission\x12\".affiliate.v1.GetCommissionRequest\x1a\x18.affiliate.v1.Commission\"A\x82\xd3\xe4\x93\x02;\x129/api/v1/programs/{program_id}/commissions/{commission_id}\x12\x7f\n" +
+	"\x12GetCommissionStats\x12'.affiliate.v1.GetCommissionStatsRequest\x1a\x1d.affiliate.v1.CommissionStats\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/api/v1/commissions/stats\x12\xa3\x01\n" +
+	"\x19GetProgramCommissionStats\x12..affiliate.v1.GetProgramCommissionStatsRequest\x1a\x1d.affiliate.v1.CommissionStats\"7\x82\xd3\xe4\x93\x021\x12//api/v1/programs/{program_id}/commissions/stats\x12w\n" +
+	"\x11ExportCommissions\x12&.affiliate.v1.ExportCommissionsRequest\x1a\x14.google.api.HttpBody\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/api/v1/commissions/export0\x01\x12\x9b\x01\n" +
+	"\x18ExportProgramCommissions\x12-.affiliate.v1.ExportProgramCommissionsRequest\x1a\x14.google.api.HttpBody\"8\x82\xd3\xe4\x93\x022\x120/api/v1/programs/{program_id}/commissions/export0\x01\x12\xa3\x01\n" +
+	"\x11ApproveCommission\x12&.affiliate.v1.ApproveCommissionRequest\x1a\x18.affiliate.v1.Commission\"L\x82\xd3\xe4\x93\x02F:\x01*2A/api/v1/programs/{program_id}/commissions/{commission_id}/approve\x12\xb6\x01\n" +
+	"\x16ApproveCommissionEarly\x12+.affiliate.v1.ApproveCommissionEarlyRequest\x1a\x18.affiliate.v1.Commission\"U\x82\xd3\xe4\x93\x02O:\x01*2J/api/v1/programs/{program_id}/commissions/{commission_id}/approve-override\x12\xa0\x01\n" +
+	"\x10RejectCommission\x12%.affiliate.v1.RejectCommissionRequest\x1a\x18.affiliate.v1.Commission\"K\x82\xd3\xe4\x93\x02E:\x01*2@/api/v1/programs/{program_id}/commissions/{commission_id}/reject\x12\xb0\x01\n" +
+	"\x15ClearCommissionReview\x12*.affiliate.v1.ClearCommissionReviewRequest\x1a\x18.affiliate.v1.Commission\"Q\x82\xd3\xe4\x93\x02K:\x01*2F/api/v1/programs/{program_id}/commissions/{commission_id}/clear-review\x12\xaf\x01\n" +
+	"\x16BulkApproveCommissions\x12+.affiliate.v1.BulkApproveCommissionsRequest\x1a%.affiliate.v1.BulkCommissionsResponse\"A\x82\xd3\xe4\x93\x02;:\x01*26/api/v1/programs/{program_id}/commissions/bulk-approve\x12\xac\x01\n" +
+	"\x15BulkRejectCommissions\x12*.affiliate.v1.BulkRejectCommissionsRequest\x1a%.affiliate.v1.BulkCommissionsResponse\"@\x82\xd3\xe4\x93\x02::\x01*25/api/v1/programs/{program_id}/commissions/bulk-rejectB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_commission_proto_rawDescOnce sync.Once
@@ -2125,89 +3369,138 @@ func file_affiliate_v1_commission_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_commission_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_affiliate_v1_commission_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_affiliate_v1_commission_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_affiliate_v1_commission_proto_goTypes = []any{
-	(CommissionStatus)(0),                 // 0: affiliate.v1.CommissionStatus
-	(DisputeStatus)(0),                    // 1: affiliate.v1.DisputeStatus
-	(RejectionCode)(0),                    // 2: affiliate.v1.RejectionCode
-	(*ListCommissionsRequest)(nil),        // 3: affiliate.v1.ListCommissionsRequest
-	(*ListProgramCommissionsRequest)(nil), // 4: affiliate.v1.ListProgramCommissionsRequest
-	(*ListCommissionsResponse)(nil),       // 5: affiliate.v1.ListCommissionsResponse
-	(*GetCommissionRequest)(nil),          // 6: affiliate.v1.GetCommissionRequest
-	(*ApproveCommissionRequest)(nil),      // 7: affiliate.v1.ApproveCommissionRequest
-	(*RejectCommissionRequest)(nil),       // 8: affiliate.v1.RejectCommissionRequest
-	(*CommissionListItem)(nil),            // 9: affiliate.v1.CommissionListItem
-	(*Commission)(nil),                    // 10: affiliate.v1.Commission
-	(*RuleSnapshot)(nil),                  // 11: affiliate.v1.RuleSnapshot
-	(*CommissionAttribution)(nil),         // 12: affiliate.v1.CommissionAttribution
-	(*CommissionHistoryEntry)(nil),        // 13: affiliate.v1.CommissionHistoryEntry
-	(SortOrder)(0),                        // 14: affiliate.v1.SortOrder
-	(Mode)(0),                             // 15: affiliate.v1.Mode
-	(CommissionType)(0),                   // 16: affiliate.v1.CommissionType
-	(EventType)(0),                        // 17: affiliate.v1.EventType
-	(*timestamppb.Timestamp)(nil),         // 18: google.protobuf.Timestamp
-	(*CommissionRules)(nil),               // 19: affiliate.v1.CommissionRules
-	(*CommissionRate)(nil),                // 20: affiliate.v1.CommissionRate
+	(CommissionStatus)(0),                    // 0: affiliate.v1.CommissionStatus
+	(DisputeStatus)(0),                       // 1: affiliate.v1.DisputeStatus
+	(RejectionCode)(0),                       // 2: affiliate.v1.RejectionCode
+	(*ListCommissionsRequest)(nil),           // 3: affiliate.v1.ListCommissionsRequest
+	(*ListProgramCommissionsRequest)(nil),    // 4: affiliate.v1.ListProgramCommissionsRequest
+	(*ListCommissionsResponse)(nil),          // 5: affiliate.v1.ListCommissionsResponse
+	(*GetCommissionRequest)(nil),             // 6: affiliate.v1.GetCommissionRequest
+	(*ApproveCommissionRequest)(nil),         // 7: affiliate.v1.ApproveCommissionRequest
+	(*RejectCommissionRequest)(nil),          // 8: affiliate.v1.RejectCommissionRequest
+	(*GetCommissionStatsRequest)(nil),        // 9: affiliate.v1.GetCommissionStatsRequest
+	(*GetProgramCommissionStatsRequest)(nil), // 10: affiliate.v1.GetProgramCommissionStatsRequest
+	(*ExportCommissionsRequest)(nil),         // 11: affiliate.v1.ExportCommissionsRequest
+	(*ExportProgramCommissionsRequest)(nil),  // 12: affiliate.v1.ExportProgramCommissionsRequest
+	(*CommissionStats)(nil),                  // 13: affiliate.v1.CommissionStats
+	(*CommissionStatsByStatus)(nil),          // 14: affiliate.v1.CommissionStatsByStatus
+	(*CommissionStatusStats)(nil),            // 15: affiliate.v1.CommissionStatusStats
+	(*CommissionCurrencyStats)(nil),          // 16: affiliate.v1.CommissionCurrencyStats
+	(*ApproveCommissionEarlyRequest)(nil),    // 17: affiliate.v1.ApproveCommissionEarlyRequest
+	(*ClearCommissionReviewRequest)(nil),     // 18: affiliate.v1.ClearCommissionReviewRequest
+	(*BulkApproveCommissionsRequest)(nil),    // 19: affiliate.v1.BulkApproveCommissionsRequest
+	(*BulkRejectCommissionsRequest)(nil),     // 20: affiliate.v1.BulkRejectCommissionsRequest
+	(*BulkCommissionsResponse)(nil),          // 21: affiliate.v1.BulkCommissionsResponse
+	(*BulkCommissionResult)(nil),             // 22: affiliate.v1.BulkCommissionResult
+	(*CommissionListItem)(nil),               // 23: affiliate.v1.CommissionListItem
+	(*Commission)(nil),                       // 24: affiliate.v1.Commission
+	(*RuleSnapshot)(nil),                     // 25: affiliate.v1.RuleSnapshot
+	(*CommissionAttribution)(nil),            // 26: affiliate.v1.CommissionAttribution
+	(*CommissionHistoryEntry)(nil),           // 27: affiliate.v1.CommissionHistoryEntry
+	(SortOrder)(0),                           // 28: affiliate.v1.SortOrder
+	(*BulkSummary)(nil),                      // 29: affiliate.v1.BulkSummary
+	(Mode)(0),                                // 30: affiliate.v1.Mode
+	(CommissionType)(0),                      // 31: affiliate.v1.CommissionType
+	(EventType)(0),                           // 32: affiliate.v1.EventType
+	(*timestamppb.Timestamp)(nil),            // 33: google.protobuf.Timestamp
+	(*CommissionRules)(nil),                  // 34: affiliate.v1.CommissionRules
+	(*CommissionRate)(nil),                   // 35: affiliate.v1.CommissionRate
+	(*httpbody.HttpBody)(nil),                // 36: google.api.HttpBody
 }
 var file_affiliate_v1_commission_proto_depIdxs = []int32{
-	14, // 0: affiliate.v1.ListCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	28, // 0: affiliate.v1.ListCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
 	0,  // 1: affiliate.v1.ListCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
-	14, // 2: affiliate.v1.ListProgramCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	28, // 2: affiliate.v1.ListProgramCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
 	0,  // 3: affiliate.v1.ListProgramCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
-	9,  // 4: affiliate.v1.ListCommissionsResponse.data:type_name -> affiliate.v1.CommissionListItem
+	23, // 4: affiliate.v1.ListCommissionsResponse.data:type_name -> affiliate.v1.CommissionListItem
 	2,  // 5: affiliate.v1.RejectCommissionRequest.code:type_name -> affiliate.v1.RejectionCode
-	15, // 6: affiliate.v1.CommissionListItem.mode:type_name -> affiliate.v1.Mode
-	0,  // 7: affiliate.v1.CommissionListItem.status:type_name -> affiliate.v1.CommissionStatus
-	16, // 8: affiliate.v1.CommissionListItem.commission_type:type_name -> affiliate.v1.CommissionType
-	17, // 9: affiliate.v1.CommissionListItem.event_type:type_name -> affiliate.v1.EventType
-	1,  // 10: affiliate.v1.CommissionListItem.dispute_status:type_name -> affiliate.v1.DisputeStatus
-	18, // 11: affiliate.v1.CommissionListItem.hold_until:type_name -> google.protobuf.Timestamp
-	2,  // 12: affiliate.v1.CommissionListItem.rejection_code:type_name -> affiliate.v1.RejectionCode
-	18, // 13: affiliate.v1.CommissionListItem.approved_at:type_name -> google.protobuf.Timestamp
-	18, // 14: affiliate.v1.CommissionListItem.rejected_at:type_name -> google.protobuf.Timestamp
-	18, // 15: affiliate.v1.CommissionListItem.paid_at:type_name -> google.protobuf.Timestamp
-	18, // 16: affiliate.v1.CommissionListItem.refunded_at:type_name -> google.protobuf.Timestamp
-	18, // 17: affiliate.v1.CommissionListItem.created_at:type_name -> google.protobuf.Timestamp
-	18, // 18: affiliate.v1.CommissionListItem.updated_at:type_name -> google.protobuf.Timestamp
-	15, // 19: affiliate.v1.Commission.mode:type_name -> affiliate.v1.Mode
-	0,  // 20: affiliate.v1.Commission.status:type_name -> affiliate.v1.CommissionStatus
-	16, // 21: affiliate.v1.Commission.commission_type:type_name -> affiliate.v1.CommissionType
-	17, // 22: affiliate.v1.Commission.event_type:type_name -> affiliate.v1.EventType
-	1,  // 23: affiliate.v1.Commission.dispute_status:type_name -> affiliate.v1.DisputeStatus
-	18, // 24: affiliate.v1.Commission.hold_until:type_name -> google.protobuf.Timestamp
-	2,  // 25: affiliate.v1.Commission.rejection_code:type_name -> affiliate.v1.RejectionCode
-	18, // 26: affiliate.v1.Commission.approved_at:type_name -> google.protobuf.Timestamp
-	18, // 27: affiliate.v1.Commission.rejected_at:type_name -> google.protobuf.Timestamp
-	18, // 28: affiliate.v1.Commission.paid_at:type_name -> google.protobuf.Timestamp
-	18, // 29: affiliate.v1.Commission.refunded_at:type_name -> google.protobuf.Timestamp
-	18, // 30: affiliate.v1.Commission.created_at:type_name -> google.protobuf.Timestamp
-	18, // 31: affiliate.v1.Commission.updated_at:type_name -> google.protobuf.Timestamp
-	11, // 32: affiliate.v1.Commission.rule_snapshot:type_name -> affiliate.v1.RuleSnapshot
-	12, // 33: affiliate.v1.Commission.attribution:type_name -> affiliate.v1.CommissionAttribution
-	13, // 34: affiliate.v1.Commission.history:type_name -> affiliate.v1.CommissionHistoryEntry
-	19, // 35: affiliate.v1.RuleSnapshot.rules:type_name -> affiliate.v1.CommissionRules
-	20, // 36: affiliate.v1.RuleSnapshot.commission_override:type_name -> affiliate.v1.CommissionRate
-	20, // 37: affiliate.v1.RuleSnapshot.group_rate:type_name -> affiliate.v1.CommissionRate
-	18, // 38: affiliate.v1.CommissionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
-	18, // 39: affiliate.v1.CommissionAttribution.expires_at:type_name -> google.protobuf.Timestamp
-	18, // 40: affiliate.v1.CommissionHistoryEntry.at:type_name -> google.protobuf.Timestamp
-	0,  // 41: affiliate.v1.CommissionHistoryEntry.from:type_name -> affiliate.v1.CommissionStatus
-	0,  // 42: affiliate.v1.CommissionHistoryEntry.to:type_name -> affiliate.v1.CommissionStatus
-	3,  // 43: affiliate.v1.CommissionService.ListCommissions:input_type -> affiliate.v1.ListCommissionsRequest
-	4,  // 44: affiliate.v1.CommissionService.ListProgramCommissions:input_type -> affiliate.v1.ListProgramCommissionsRequest
-	6,  // 45: affiliate.v1.CommissionService.GetCommission:input_type -> affiliate.v1.GetCommissionRequest
-	7,  // 46: affiliate.v1.CommissionService.ApproveCommission:input_type -> affiliate.v1.ApproveCommissionRequest
-	8,  // 47: affiliate.v1.CommissionService.RejectCommission:input_type -> affiliate.v1.RejectCommissionRequest
-	5,  // 48: affiliate.v1.CommissionService.ListCommissions:output_type -> affiliate.v1.ListCommissionsResponse
-	5,  // 49: affiliate.v1.CommissionService.ListProgramCommissions:output_type -> affiliate.v1.ListCommissionsResponse
-	10, // 50: affiliate.v1.CommissionService.GetCommission:output_type -> affiliate.v1.Commission
-	10, // 51: affiliate.v1.CommissionService.ApproveCommission:output_type -> affiliate.v1.Commission
-	10, // 52: affiliate.v1.CommissionService.RejectCommission:output_type -> affiliate.v1.Commission
-	48, // [48:53] is the sub-list for method output_type
-	43, // [43:48] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	0,  // 6: affiliate.v1.GetCommissionStatsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	0,  // 7: affiliate.v1.GetProgramCommissionStatsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	28, // 8: affiliate.v1.ExportCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	0,  // 9: affiliate.v1.ExportCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	28, // 10: affiliate.v1.ExportProgramCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	0,  // 11: affiliate.v1.ExportProgramCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	14, // 12: affiliate.v1.CommissionStats.by_status:type_name -> affiliate.v1.CommissionStatsByStatus
+	16, // 13: affiliate.v1.CommissionStats.by_currency:type_name -> affiliate.v1.CommissionCurrencyStats
+	15, // 14: affiliate.v1.CommissionStatsByStatus.pending:type_name -> affiliate.v1.CommissionStatusStats
+	15, // 15: affiliate.v1.CommissionStatsByStatus.approved:type_name -> affiliate.v1.CommissionStatusStats
+	15, // 16: affiliate.v1.CommissionStatsByStatus.rejected:type_name -> affiliate.v1.CommissionStatusStats
+	15, // 17: affiliate.v1.CommissionStatsByStatus.paid:type_name -> affiliate.v1.CommissionStatusStats
+	15, // 18: affiliate.v1.CommissionStatsByStatus.refunded:type_name -> affiliate.v1.CommissionStatusStats
+	2,  // 19: affiliate.v1.BulkRejectCommissionsRequest.code:type_name -> affiliate.v1.RejectionCode
+	29, // 20: affiliate.v1.BulkCommissionsResponse.summary:type_name -> affiliate.v1.BulkSummary
+	22, // 21: affiliate.v1.BulkCommissionsResponse.results:type_name -> affiliate.v1.BulkCommissionResult
+	0,  // 22: affiliate.v1.BulkCommissionResult.status:type_name -> affiliate.v1.CommissionStatus
+	30, // 23: affiliate.v1.CommissionListItem.mode:type_name -> affiliate.v1.Mode
+	0,  // 24: affiliate.v1.CommissionListItem.status:type_name -> affiliate.v1.CommissionStatus
+	31, // 25: affiliate.v1.CommissionListItem.commission_type:type_name -> affiliate.v1.CommissionType
+	32, // 26: affiliate.v1.CommissionListItem.event_type:type_name -> affiliate.v1.EventType
+	1,  // 27: affiliate.v1.CommissionListItem.dispute_status:type_name -> affiliate.v1.DisputeStatus
+	33, // 28: affiliate.v1.CommissionListItem.hold_until:type_name -> google.protobuf.Timestamp
+	2,  // 29: affiliate.v1.CommissionListItem.rejection_code:type_name -> affiliate.v1.RejectionCode
+	33, // 30: affiliate.v1.CommissionListItem.approved_at:type_name -> google.protobuf.Timestamp
+	33, // 31: affiliate.v1.CommissionListItem.rejected_at:type_name -> google.protobuf.Timestamp
+	33, // 32: affiliate.v1.CommissionListItem.paid_at:type_name -> google.protobuf.Timestamp
+	33, // 33: affiliate.v1.CommissionListItem.refunded_at:type_name -> google.protobuf.Timestamp
+	33, // 34: affiliate.v1.CommissionListItem.created_at:type_name -> google.protobuf.Timestamp
+	33, // 35: affiliate.v1.CommissionListItem.updated_at:type_name -> google.protobuf.Timestamp
+	30, // 36: affiliate.v1.Commission.mode:type_name -> affiliate.v1.Mode
+	0,  // 37: affiliate.v1.Commission.status:type_name -> affiliate.v1.CommissionStatus
+	31, // 38: affiliate.v1.Commission.commission_type:type_name -> affiliate.v1.CommissionType
+	32, // 39: affiliate.v1.Commission.event_type:type_name -> affiliate.v1.EventType
+	1,  // 40: affiliate.v1.Commission.dispute_status:type_name -> affiliate.v1.DisputeStatus
+	33, // 41: affiliate.v1.Commission.hold_until:type_name -> google.protobuf.Timestamp
+	2,  // 42: affiliate.v1.Commission.rejection_code:type_name -> affiliate.v1.RejectionCode
+	33, // 43: affiliate.v1.Commission.approved_at:type_name -> google.protobuf.Timestamp
+	33, // 44: affiliate.v1.Commission.rejected_at:type_name -> google.protobuf.Timestamp
+	33, // 45: affiliate.v1.Commission.paid_at:type_name -> google.protobuf.Timestamp
+	33, // 46: affiliate.v1.Commission.refunded_at:type_name -> google.protobuf.Timestamp
+	33, // 47: affiliate.v1.Commission.created_at:type_name -> google.protobuf.Timestamp
+	33, // 48: affiliate.v1.Commission.updated_at:type_name -> google.protobuf.Timestamp
+	25, // 49: affiliate.v1.Commission.rule_snapshot:type_name -> affiliate.v1.RuleSnapshot
+	26, // 50: affiliate.v1.Commission.attribution:type_name -> affiliate.v1.CommissionAttribution
+	27, // 51: affiliate.v1.Commission.history:type_name -> affiliate.v1.CommissionHistoryEntry
+	34, // 52: affiliate.v1.RuleSnapshot.rules:type_name -> affiliate.v1.CommissionRules
+	35, // 53: affiliate.v1.RuleSnapshot.commission_override:type_name -> affiliate.v1.CommissionRate
+	35, // 54: affiliate.v1.RuleSnapshot.group_rate:type_name -> affiliate.v1.CommissionRate
+	33, // 55: affiliate.v1.CommissionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
+	33, // 56: affiliate.v1.CommissionAttribution.expires_at:type_name -> google.protobuf.Timestamp
+	33, // 57: affiliate.v1.CommissionHistoryEntry.at:type_name -> google.protobuf.Timestamp
+	0,  // 58: affiliate.v1.CommissionHistoryEntry.from:type_name -> affiliate.v1.CommissionStatus
+	0,  // 59: affiliate.v1.CommissionHistoryEntry.to:type_name -> affiliate.v1.CommissionStatus
+	3,  // 60: affiliate.v1.CommissionService.ListCommissions:input_type -> affiliate.v1.ListCommissionsRequest
+	4,  // 61: affiliate.v1.CommissionService.ListProgramCommissions:input_type -> affiliate.v1.ListProgramCommissionsRequest
+	6,  // 62: affiliate.v1.CommissionService.GetCommission:input_type -> affiliate.v1.GetCommissionRequest
+	9,  // 63: affiliate.v1.CommissionService.GetCommissionStats:input_type -> affiliate.v1.GetCommissionStatsRequest
+	10, // 64: affiliate.v1.CommissionService.GetProgramCommissionStats:input_type -> affiliate.v1.GetProgramCommissionStatsRequest
+	11, // 65: affiliate.v1.CommissionService.ExportCommissions:input_type -> affiliate.v1.ExportCommissionsRequest
+	12, // 66: affiliate.v1.CommissionService.ExportProgramCommissions:input_type -> affiliate.v1.ExportProgramCommissionsRequest
+	7,  // 67: affiliate.v1.CommissionService.ApproveCommission:input_type -> affiliate.v1.ApproveCommissionRequest
+	17, // 68: affiliate.v1.CommissionService.ApproveCommissionEarly:input_type -> affiliate.v1.ApproveCommissionEarlyRequest
+	8,  // 69: affiliate.v1.CommissionService.RejectCommission:input_type -> affiliate.v1.RejectCommissionRequest
+	18, // 70: affiliate.v1.CommissionService.ClearCommissionReview:input_type -> affiliate.v1.ClearCommissionReviewRequest
+	19, // 71: affiliate.v1.CommissionService.BulkApproveCommissions:input_type -> affiliate.v1.BulkApproveCommissionsRequest
+	20, // 72: affiliate.v1.CommissionService.BulkRejectCommissions:input_type -> affiliate.v1.BulkRejectCommissionsRequest
+	5,  // 73: affiliate.v1.CommissionService.ListCommissions:output_type -> affiliate.v1.ListCommissionsResponse
+	5,  // 74: affiliate.v1.CommissionService.ListProgramCommissions:output_type -> affiliate.v1.ListCommissionsResponse
+	24, // 75: affiliate.v1.CommissionService.GetCommission:output_type -> affiliate.v1.Commission
+	13, // 76: affiliate.v1.CommissionService.GetCommissionStats:output_type -> affiliate.v1.CommissionStats
+	13, // 77: affiliate.v1.CommissionService.GetProgramCommissionStats:output_type -> affiliate.v1.CommissionStats
+	36, // 78: affiliate.v1.CommissionService.ExportCommissions:output_type -> google.api.HttpBody
+	36, // 79: affiliate.v1.CommissionService.ExportProgramCommissions:output_type -> google.api.HttpBody
+	24, // 80: affiliate.v1.CommissionService.ApproveCommission:output_type -> affiliate.v1.Commission
+	24, // 81: affiliate.v1.CommissionService.ApproveCommissionEarly:output_type -> affiliate.v1.Commission
+	24, // 82: affiliate.v1.CommissionService.RejectCommission:output_type -> affiliate.v1.Commission
+	24, // 83: affiliate.v1.CommissionService.ClearCommissionReview:output_type -> affiliate.v1.Commission
+	21, // 84: affiliate.v1.CommissionService.BulkApproveCommissions:output_type -> affiliate.v1.BulkCommissionsResponse
+	21, // 85: affiliate.v1.CommissionService.BulkRejectCommissions:output_type -> affiliate.v1.BulkCommissionsResponse
+	73, // [73:86] is the sub-list for method output_type
+	60, // [60:73] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_commission_proto_init() }
@@ -2215,6 +3508,7 @@ func file_affiliate_v1_commission_proto_init() {
 	if File_affiliate_v1_commission_proto != nil {
 		return
 	}
+	file_affiliate_v1_bulk_proto_init()
 	file_affiliate_v1_common_proto_init()
 	file_affiliate_v1_event_type_proto_init()
 	file_affiliate_v1_options_proto_init()
@@ -2226,14 +3520,21 @@ func file_affiliate_v1_commission_proto_init() {
 	file_affiliate_v1_commission_proto_msgTypes[7].OneofWrappers = []any{}
 	file_affiliate_v1_commission_proto_msgTypes[8].OneofWrappers = []any{}
 	file_affiliate_v1_commission_proto_msgTypes[9].OneofWrappers = []any{}
-	file_affiliate_v1_commission_proto_msgTypes[10].OneofWrappers = []any{}
+	file_affiliate_v1_commission_proto_msgTypes[15].OneofWrappers = []any{}
+	file_affiliate_v1_commission_proto_msgTypes[17].OneofWrappers = []any{}
+	file_affiliate_v1_commission_proto_msgTypes[19].OneofWrappers = []any{}
+	file_affiliate_v1_commission_proto_msgTypes[20].OneofWrappers = []any{}
+	file_affiliate_v1_commission_proto_msgTypes[21].OneofWrappers = []any{}
+	file_affiliate_v1_commission_proto_msgTypes[22].OneofWrappers = []any{}
+	file_affiliate_v1_commission_proto_msgTypes[23].OneofWrappers = []any{}
+	file_affiliate_v1_commission_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_commission_proto_rawDesc), len(file_affiliate_v1_commission_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   11,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -990,6 +990,2242 @@ var _ interface {
 	ErrorName() string
 } = RejectCommissionRequestValidationError{}
 
+// Validate checks the field values on GetCommissionStatsRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *GetCommissionStatsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on GetCommissionStatsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// GetCommissionStatsRequestMultiError, or nil if none found.
+func (m *GetCommissionStatsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *GetCommissionStatsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Status
+
+	if m.DateFrom != nil {
+
+		if utf8.RuneCountInString(m.GetDateFrom()) > 40 {
+			err := GetCommissionStatsRequestValidationError{
+				field:  "DateFrom",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateTo != nil {
+
+		if utf8.RuneCountInString(m.GetDateTo()) > 40 {
+			err := GetCommissionStatsRequestValidationError{
+				field:  "DateTo",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := GetCommissionStatsRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.NeedsReview != nil {
+		// no validation rules for NeedsReview
+	}
+
+	if m.Search != nil {
+
+		if utf8.RuneCountInString(m.GetSearch()) > 200 {
+			err := GetCommissionStatsRequestValidationError{
+				field:  "Search",
+				reason: "value length must be at most 200 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ProgramId != nil {
+
+		if err := m._validateUuid(m.GetProgramId()); err != nil {
+			err = GetCommissionStatsRequestValidationError{
+				field:  "ProgramId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return GetCommissionStatsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *GetCommissionStatsRequest) _validateUuid(uuid string) error {
+	if matched := _commission_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// GetCommissionStatsRequestMultiError is an error wrapping multiple validation
+// errors returned by GetCommissionStatsRequest.ValidateAll() if the
+// designated constraints aren't met.
+type GetCommissionStatsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m GetCommissionStatsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m GetCommissionStatsRequestMultiError) AllErrors() []error { return m }
+
+// GetCommissionStatsRequestValidationError is the validation error returned by
+// GetCommissionStatsRequest.Validate if the designated constraints aren't met.
+type GetCommissionStatsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e GetCommissionStatsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e GetCommissionStatsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e GetCommissionStatsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e GetCommissionStatsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e GetCommissionStatsRequestValidationError) ErrorName() string {
+	return "GetCommissionStatsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e GetCommissionStatsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sGetCommissionStatsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = GetCommissionStatsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = GetCommissionStatsRequestValidationError{}
+
+// Validate checks the field values on GetProgramCommissionStatsRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the first error encountered is returned, or nil if there are
+// no violations.
+func (m *GetProgramCommissionStatsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on GetProgramCommissionStatsRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// GetProgramCommissionStatsRequestMultiError, or nil if none found.
+func (m *GetProgramCommissionStatsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *GetProgramCommissionStatsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Status
+
+	// no validation rules for ProgramId
+
+	if m.DateFrom != nil {
+
+		if utf8.RuneCountInString(m.GetDateFrom()) > 40 {
+			err := GetProgramCommissionStatsRequestValidationError{
+				field:  "DateFrom",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateTo != nil {
+
+		if utf8.RuneCountInString(m.GetDateTo()) > 40 {
+			err := GetProgramCommissionStatsRequestValidationError{
+				field:  "DateTo",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := GetProgramCommissionStatsRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.NeedsReview != nil {
+		// no validation rules for NeedsReview
+	}
+
+	if m.Search != nil {
+
+		if utf8.RuneCountInString(m.GetSearch()) > 200 {
+			err := GetProgramCommissionStatsRequestValidationError{
+				field:  "Search",
+				reason: "value length must be at most 200 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return GetProgramCommissionStatsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// GetProgramCommissionStatsRequestMultiError is an error wrapping multiple
+// validation errors returned by
+// GetProgramCommissionStatsRequest.ValidateAll() if the designated
+// constraints aren't met.
+type GetProgramCommissionStatsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m GetProgramCommissionStatsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m GetProgramCommissionStatsRequestMultiError) AllErrors() []error { return m }
+
+// GetProgramCommissionStatsRequestValidationError is the validation error
+// returned by GetProgramCommissionStatsRequest.Validate if the designated
+// constraints aren't met.
+type GetProgramCommissionStatsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e GetProgramCommissionStatsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e GetProgramCommissionStatsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e GetProgramCommissionStatsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e GetProgramCommissionStatsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e GetProgramCommissionStatsRequestValidationError) ErrorName() string {
+	return "GetProgramCommissionStatsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e GetProgramCommissionStatsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sGetProgramCommissionStatsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = GetProgramCommissionStatsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = GetProgramCommissionStatsRequestValidationError{}
+
+// Validate checks the field values on ExportCommissionsRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ExportCommissionsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ExportCommissionsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ExportCommissionsRequestMultiError, or nil if none found.
+func (m *ExportCommissionsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ExportCommissionsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for SortOrder
+
+	// no validation rules for Status
+
+	if m.SortBy != nil {
+
+		if _, ok := _ExportCommissionsRequest_SortBy_InLookup[m.GetSortBy()]; !ok {
+			err := ExportCommissionsRequestValidationError{
+				field:  "SortBy",
+				reason: "value must be in list [createdAt amountCents status commissionType needsReview partnerName]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateFrom != nil {
+
+		if utf8.RuneCountInString(m.GetDateFrom()) > 40 {
+			err := ExportCommissionsRequestValidationError{
+				field:  "DateFrom",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateTo != nil {
+
+		if utf8.RuneCountInString(m.GetDateTo()) > 40 {
+			err := ExportCommissionsRequestValidationError{
+				field:  "DateTo",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := ExportCommissionsRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.NeedsReview != nil {
+		// no validation rules for NeedsReview
+	}
+
+	if m.Search != nil {
+
+		if utf8.RuneCountInString(m.GetSearch()) > 200 {
+			err := ExportCommissionsRequestValidationError{
+				field:  "Search",
+				reason: "value length must be at most 200 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ProgramId != nil {
+
+		if err := m._validateUuid(m.GetProgramId()); err != nil {
+			err = ExportCommissionsRequestValidationError{
+				field:  "ProgramId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ExportCommissionsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ExportCommissionsRequest) _validateUuid(uuid string) error {
+	if matched := _commission_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// ExportCommissionsRequestMultiError is an error wrapping multiple validation
+// errors returned by ExportCommissionsRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ExportCommissionsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ExportCommissionsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ExportCommissionsRequestMultiError) AllErrors() []error { return m }
+
+// ExportCommissionsRequestValidationError is the validation error returned by
+// ExportCommissionsRequest.Validate if the designated constraints aren't met.
+type ExportCommissionsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ExportCommissionsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ExportCommissionsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ExportCommissionsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ExportCommissionsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ExportCommissionsRequestValidationError) ErrorName() string {
+	return "ExportCommissionsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ExportCommissionsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sExportCommissionsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ExportCommissionsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ExportCommissionsRequestValidationError{}
+
+var _ExportCommissionsRequest_SortBy_InLookup = map[string]struct{}{
+	"createdAt":      {},
+	"amountCents":    {},
+	"status":         {},
+	"commissionType": {},
+	"needsReview":    {},
+	"partnerName":    {},
+}
+
+// Validate checks the field values on ExportProgramCommissionsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ExportProgramCommissionsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ExportProgramCommissionsRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// ExportProgramCommissionsRequestMultiError, or nil if none found.
+func (m *ExportProgramCommissionsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ExportProgramCommissionsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for SortOrder
+
+	// no validation rules for Status
+
+	// no validation rules for ProgramId
+
+	if m.SortBy != nil {
+
+		if _, ok := _ExportProgramCommissionsRequest_SortBy_InLookup[m.GetSortBy()]; !ok {
+			err := ExportProgramCommissionsRequestValidationError{
+				field:  "SortBy",
+				reason: "value must be in list [createdAt amountCents status commissionType needsReview partnerName]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateFrom != nil {
+
+		if utf8.RuneCountInString(m.GetDateFrom()) > 40 {
+			err := ExportProgramCommissionsRequestValidationError{
+				field:  "DateFrom",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateTo != nil {
+
+		if utf8.RuneCountInString(m.GetDateTo()) > 40 {
+			err := ExportProgramCommissionsRequestValidationError{
+				field:  "DateTo",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := ExportProgramCommissionsRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.NeedsReview != nil {
+		// no validation rules for NeedsReview
+	}
+
+	if m.Search != nil {
+
+		if utf8.RuneCountInString(m.GetSearch()) > 200 {
+			err := ExportProgramCommissionsRequestValidationError{
+				field:  "Search",
+				reason: "value length must be at most 200 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ExportProgramCommissionsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ExportProgramCommissionsRequestMultiError is an error wrapping multiple
+// validation errors returned by ExportProgramCommissionsRequest.ValidateAll()
+// if the designated constraints aren't met.
+type ExportProgramCommissionsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ExportProgramCommissionsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ExportProgramCommissionsRequestMultiError) AllErrors() []error { return m }
+
+// ExportProgramCommissionsRequestValidationError is the validation error
+// returned by ExportProgramCommissionsRequest.Validate if the designated
+// constraints aren't met.
+type ExportProgramCommissionsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ExportProgramCommissionsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ExportProgramCommissionsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ExportProgramCommissionsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ExportProgramCommissionsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ExportProgramCommissionsRequestValidationError) ErrorName() string {
+	return "ExportProgramCommissionsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ExportProgramCommissionsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sExportProgramCommissionsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ExportProgramCommissionsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ExportProgramCommissionsRequestValidationError{}
+
+var _ExportProgramCommissionsRequest_SortBy_InLookup = map[string]struct{}{
+	"createdAt":      {},
+	"amountCents":    {},
+	"status":         {},
+	"commissionType": {},
+	"needsReview":    {},
+	"partnerName":    {},
+}
+
+// Validate checks the field values on CommissionStats with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *CommissionStats) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on CommissionStats with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// CommissionStatsMultiError, or nil if none found.
+func (m *CommissionStats) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *CommissionStats) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for TotalCount
+
+	// no validation rules for TotalAmountCents
+
+	// no validation rules for Currency
+
+	// no validation rules for AverageAmountCents
+
+	// no validation rules for NeedsReviewCount
+
+	if all {
+		switch v := interface{}(m.GetByStatus()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, CommissionStatsValidationError{
+					field:  "ByStatus",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, CommissionStatsValidationError{
+					field:  "ByStatus",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetByStatus()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return CommissionStatsValidationError{
+				field:  "ByStatus",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	for idx, item := range m.GetByCurrency() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, CommissionStatsValidationError{
+						field:  fmt.Sprintf("ByCurrency[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, CommissionStatsValidationError{
+						field:  fmt.Sprintf("ByCurrency[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return CommissionStatsValidationError{
+					field:  fmt.Sprintf("ByCurrency[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return CommissionStatsMultiError(errors)
+	}
+
+	return nil
+}
+
+// CommissionStatsMultiError is an error wrapping multiple validation errors
+// returned by CommissionStats.ValidateAll() if the designated constraints
+// aren't met.
+type CommissionStatsMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m CommissionStatsMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m CommissionStatsMultiError) AllErrors() []error { return m }
+
+// CommissionStatsValidationError is the validation error returned by
+// CommissionStats.Validate if the designated constraints aren't met.
+type CommissionStatsValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e CommissionStatsValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e CommissionStatsValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e CommissionStatsValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e CommissionStatsValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e CommissionStatsValidationError) ErrorName() string { return "CommissionStatsValidationError" }
+
+// Error satisfies the builtin error interface
+func (e CommissionStatsValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sCommissionStats.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = CommissionStatsValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = CommissionStatsValidationError{}
+
+// Validate checks the field values on CommissionStatsByStatus with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *CommissionStatsByStatus) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on CommissionStatsByStatus with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// CommissionStatsByStatusMultiError, or nil if none found.
+func (m *CommissionStatsByStatus) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *CommissionStatsByStatus) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if all {
+		switch v := interface{}(m.GetPending()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, CommissionStatsByStatusValidationError{
+					field:  "Pending",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, CommissionStatsByStatusValidationError{
+					field:  "Pending",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetPending()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return CommissionStatsByStatusValidationError{
+				field:  "Pending",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetApproved()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, CommissionStatsByStatusValidationError{
+					field:  "Approved",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, CommissionStatsByStatusValidationError{
+					field:  "Approved",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetApproved()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return CommissionStatsByStatusValidationError{
+				field:  "Approved",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetRejected()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, CommissionStatsByStatusValidationError{
+					field:  "Rejected",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, CommissionStatsByStatusValidationError{
+					field:  "Rejected",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetRejected()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return CommissionStatsByStatusValidationError{
+				field:  "Rejected",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetPaid()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, CommissionStatsByStatusValidationError{
+					field:  "Paid",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, CommissionStatsByStatusValidationError{
+					field:  "Paid",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetPaid()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return CommissionStatsByStatusValidationError{
+				field:  "Paid",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetRefunded()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, CommissionStatsByStatusValidationError{
+					field:  "Refunded",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, CommissionStatsByStatusValidationError{
+					field:  "Refunded",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetRefunded()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return CommissionStatsByStatusValidationError{
+				field:  "Refunded",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if len(errors) > 0 {
+		return CommissionStatsByStatusMultiError(errors)
+	}
+
+	return nil
+}
+
+// CommissionStatsByStatusMultiError is an error wrapping multiple validation
+// errors returned by CommissionStatsByStatus.ValidateAll() if the designated
+// constraints aren't met.
+type CommissionStatsByStatusMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m CommissionStatsByStatusMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m CommissionStatsByStatusMultiError) AllErrors() []error { return m }
+
+// CommissionStatsByStatusValidationError is the validation error returned by
+// CommissionStatsByStatus.Validate if the designated constraints aren't met.
+type CommissionStatsByStatusValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e CommissionStatsByStatusValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e CommissionStatsByStatusValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e CommissionStatsByStatusValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e CommissionStatsByStatusValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e CommissionStatsByStatusValidationError) ErrorName() string {
+	return "CommissionStatsByStatusValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e CommissionStatsByStatusValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sCommissionStatsByStatus.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = CommissionStatsByStatusValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = CommissionStatsByStatusValidationError{}
+
+// Validate checks the field values on CommissionStatusStats with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *CommissionStatusStats) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on CommissionStatusStats with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// CommissionStatusStatsMultiError, or nil if none found.
+func (m *CommissionStatusStats) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *CommissionStatusStats) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Count
+
+	// no validation rules for AmountCents
+
+	if len(errors) > 0 {
+		return CommissionStatusStatsMultiError(errors)
+	}
+
+	return nil
+}
+
+// CommissionStatusStatsMultiError is an error wrapping multiple validation
+// errors returned by CommissionStatusStats.ValidateAll() if the designated
+// constraints aren't met.
+type CommissionStatusStatsMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m CommissionStatusStatsMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m CommissionStatusStatsMultiError) AllErrors() []error { return m }
+
+// CommissionStatusStatsValidationError is the validation error returned by
+// CommissionStatusStats.Validate if the designated constraints aren't met.
+type CommissionStatusStatsValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e CommissionStatusStatsValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e CommissionStatusStatsValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e CommissionStatusStatsValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e CommissionStatusStatsValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e CommissionStatusStatsValidationError) ErrorName() string {
+	return "CommissionStatusStatsValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e CommissionStatusStatsValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sCommissionStatusStats.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = CommissionStatusStatsValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = CommissionStatusStatsValidationError{}
+
+// Validate checks the field values on CommissionCurrencyStats with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *CommissionCurrencyStats) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on CommissionCurrencyStats with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// CommissionCurrencyStatsMultiError, or nil if none found.
+func (m *CommissionCurrencyStats) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *CommissionCurrencyStats) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Currency
+
+	// no validation rules for Count
+
+	// no validation rules for AmountCents
+
+	if len(errors) > 0 {
+		return CommissionCurrencyStatsMultiError(errors)
+	}
+
+	return nil
+}
+
+// CommissionCurrencyStatsMultiError is an error wrapping multiple validation
+// errors returned by CommissionCurrencyStats.ValidateAll() if the designated
+// constraints aren't met.
+type CommissionCurrencyStatsMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m CommissionCurrencyStatsMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m CommissionCurrencyStatsMultiError) AllErrors() []error { return m }
+
+// CommissionCurrencyStatsValidationError is the validation error returned by
+// CommissionCurrencyStats.Validate if the designated constraints aren't met.
+type CommissionCurrencyStatsValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e CommissionCurrencyStatsValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e CommissionCurrencyStatsValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e CommissionCurrencyStatsValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e CommissionCurrencyStatsValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e CommissionCurrencyStatsValidationError) ErrorName() string {
+	return "CommissionCurrencyStatsValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e CommissionCurrencyStatsValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sCommissionCurrencyStats.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = CommissionCurrencyStatsValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = CommissionCurrencyStatsValidationError{}
+
+// Validate checks the field values on ApproveCommissionEarlyRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ApproveCommissionEarlyRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ApproveCommissionEarlyRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// ApproveCommissionEarlyRequestMultiError, or nil if none found.
+func (m *ApproveCommissionEarlyRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ApproveCommissionEarlyRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	// no validation rules for CommissionId
+
+	if l := utf8.RuneCountInString(m.GetReason()); l < 1 || l > 500 {
+		err := ApproveCommissionEarlyRequestValidationError{
+			field:  "Reason",
+			reason: "value length must be between 1 and 500 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return ApproveCommissionEarlyRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ApproveCommissionEarlyRequestMultiError is an error wrapping multiple
+// validation errors returned by ApproveCommissionEarlyRequest.ValidateAll()
+// if the designated constraints aren't met.
+type ApproveCommissionEarlyRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ApproveCommissionEarlyRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ApproveCommissionEarlyRequestMultiError) AllErrors() []error { return m }
+
+// ApproveCommissionEarlyRequestValidationError is the validation error
+// returned by ApproveCommissionEarlyRequest.Validate if the designated
+// constraints aren't met.
+type ApproveCommissionEarlyRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ApproveCommissionEarlyRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ApproveCommissionEarlyRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ApproveCommissionEarlyRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ApproveCommissionEarlyRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ApproveCommissionEarlyRequestValidationError) ErrorName() string {
+	return "ApproveCommissionEarlyRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ApproveCommissionEarlyRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sApproveCommissionEarlyRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ApproveCommissionEarlyRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ApproveCommissionEarlyRequestValidationError{}
+
+// Validate checks the field values on ClearCommissionReviewRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ClearCommissionReviewRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ClearCommissionReviewRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ClearCommissionReviewRequestMultiError, or nil if none found.
+func (m *ClearCommissionReviewRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ClearCommissionReviewRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	// no validation rules for CommissionId
+
+	if m.Note != nil {
+
+		if l := utf8.RuneCountInString(m.GetNote()); l < 1 || l > 500 {
+			err := ClearCommissionReviewRequestValidationError{
+				field:  "Note",
+				reason: "value length must be between 1 and 500 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ClearCommissionReviewRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ClearCommissionReviewRequestMultiError is an error wrapping multiple
+// validation errors returned by ClearCommissionReviewRequest.ValidateAll() if
+// the designated constraints aren't met.
+type ClearCommissionReviewRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ClearCommissionReviewRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ClearCommissionReviewRequestMultiError) AllErrors() []error { return m }
+
+// ClearCommissionReviewRequestValidationError is the validation error returned
+// by ClearCommissionReviewRequest.Validate if the designated constraints
+// aren't met.
+type ClearCommissionReviewRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ClearCommissionReviewRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ClearCommissionReviewRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ClearCommissionReviewRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ClearCommissionReviewRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ClearCommissionReviewRequestValidationError) ErrorName() string {
+	return "ClearCommissionReviewRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ClearCommissionReviewRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sClearCommissionReviewRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ClearCommissionReviewRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ClearCommissionReviewRequestValidationError{}
+
+// Validate checks the field values on BulkApproveCommissionsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkApproveCommissionsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkApproveCommissionsRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// BulkApproveCommissionsRequestMultiError, or nil if none found.
+func (m *BulkApproveCommissionsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkApproveCommissionsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if l := len(m.GetCommissionIds()); l < 1 || l > 100 {
+		err := BulkApproveCommissionsRequestValidationError{
+			field:  "CommissionIds",
+			reason: "value must contain between 1 and 100 items, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetCommissionIds() {
+		_, _ = idx, item
+
+		if err := m._validateUuid(item); err != nil {
+			err = BulkApproveCommissionsRequestValidationError{
+				field:  fmt.Sprintf("CommissionIds[%v]", idx),
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkApproveCommissionsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *BulkApproveCommissionsRequest) _validateUuid(uuid string) error {
+	if matched := _commission_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// BulkApproveCommissionsRequestMultiError is an error wrapping multiple
+// validation errors returned by BulkApproveCommissionsRequest.ValidateAll()
+// if the designated constraints aren't met.
+type BulkApproveCommissionsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkApproveCommissionsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkApproveCommissionsRequestMultiError) AllErrors() []error { return m }
+
+// BulkApproveCommissionsRequestValidationError is the validation error
+// returned by BulkApproveCommissionsRequest.Validate if the designated
+// constraints aren't met.
+type BulkApproveCommissionsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkApproveCommissionsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkApproveCommissionsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkApproveCommissionsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkApproveCommissionsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkApproveCommissionsRequestValidationError) ErrorName() string {
+	return "BulkApproveCommissionsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkApproveCommissionsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkApproveCommissionsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkApproveCommissionsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkApproveCommissionsRequestValidationError{}
+
+// Validate checks the field values on BulkRejectCommissionsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkRejectCommissionsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkRejectCommissionsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BulkRejectCommissionsRequestMultiError, or nil if none found.
+func (m *BulkRejectCommissionsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkRejectCommissionsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if l := len(m.GetCommissionIds()); l < 1 || l > 100 {
+		err := BulkRejectCommissionsRequestValidationError{
+			field:  "CommissionIds",
+			reason: "value must contain between 1 and 100 items, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetCommissionIds() {
+		_, _ = idx, item
+
+		if err := m._validateUuid(item); err != nil {
+			err = BulkRejectCommissionsRequestValidationError{
+				field:  fmt.Sprintf("CommissionIds[%v]", idx),
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	// no validation rules for Code
+
+	if m.Reason != nil {
+
+		if l := utf8.RuneCountInString(m.GetReason()); l < 1 || l > 500 {
+			err := BulkRejectCommissionsRequestValidationError{
+				field:  "Reason",
+				reason: "value length must be between 1 and 500 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkRejectCommissionsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *BulkRejectCommissionsRequest) _validateUuid(uuid string) error {
+	if matched := _commission_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// BulkRejectCommissionsRequestMultiError is an error wrapping multiple
+// validation errors returned by BulkRejectCommissionsRequest.ValidateAll() if
+// the designated constraints aren't met.
+type BulkRejectCommissionsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkRejectCommissionsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkRejectCommissionsRequestMultiError) AllErrors() []error { return m }
+
+// BulkRejectCommissionsRequestValidationError is the validation error returned
+// by BulkRejectCommissionsRequest.Validate if the designated constraints
+// aren't met.
+type BulkRejectCommissionsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkRejectCommissionsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkRejectCommissionsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkRejectCommissionsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkRejectCommissionsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkRejectCommissionsRequestValidationError) ErrorName() string {
+	return "BulkRejectCommissionsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkRejectCommissionsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkRejectCommissionsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkRejectCommissionsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkRejectCommissionsRequestValidationError{}
+
+// Validate checks the field values on BulkCommissionsResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkCommissionsResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkCommissionsResponse with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BulkCommissionsResponseMultiError, or nil if none found.
+func (m *BulkCommissionsResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkCommissionsResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if all {
+		switch v := interface{}(m.GetSummary()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, BulkCommissionsResponseValidationError{
+					field:  "Summary",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, BulkCommissionsResponseValidationError{
+					field:  "Summary",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetSummary()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return BulkCommissionsResponseValidationError{
+				field:  "Summary",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	for idx, item := range m.GetResults() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, BulkCommissionsResponseValidationError{
+						field:  fmt.Sprintf("Results[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, BulkCommissionsResponseValidationError{
+						field:  fmt.Sprintf("Results[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return BulkCommissionsResponseValidationError{
+					field:  fmt.Sprintf("Results[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkCommissionsResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// BulkCommissionsResponseMultiError is an error wrapping multiple validation
+// errors returned by BulkCommissionsResponse.ValidateAll() if the designated
+// constraints aren't met.
+type BulkCommissionsResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkCommissionsResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkCommissionsResponseMultiError) AllErrors() []error { return m }
+
+// BulkCommissionsResponseValidationError is the validation error returned by
+// BulkCommissionsResponse.Validate if the designated constraints aren't met.
+type BulkCommissionsResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkCommissionsResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkCommissionsResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkCommissionsResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkCommissionsResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkCommissionsResponseValidationError) ErrorName() string {
+	return "BulkCommissionsResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkCommissionsResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkCommissionsResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkCommissionsResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkCommissionsResponseValidationError{}
+
+// Validate checks the field values on BulkCommissionResult with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkCommissionResult) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkCommissionResult with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BulkCommissionResultMultiError, or nil if none found.
+func (m *BulkCommissionResult) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkCommissionResult) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for CommissionId
+
+	// no validation rules for Success
+
+	// no validation rules for StatusCode
+
+	// no validation rules for Status
+
+	if m.Code != nil {
+		// no validation rules for Code
+	}
+
+	if m.Message != nil {
+		// no validation rules for Message
+	}
+
+	if len(errors) > 0 {
+		return BulkCommissionResultMultiError(errors)
+	}
+
+	return nil
+}
+
+// BulkCommissionResultMultiError is an error wrapping multiple validation
+// errors returned by BulkCommissionResult.ValidateAll() if the designated
+// constraints aren't met.
+type BulkCommissionResultMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkCommissionResultMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkCommissionResultMultiError) AllErrors() []error { return m }
+
+// BulkCommissionResultValidationError is the validation error returned by
+// BulkCommissionResult.Validate if the designated constraints aren't met.
+type BulkCommissionResultValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkCommissionResultValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkCommissionResultValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkCommissionResultValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkCommissionResultValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkCommissionResultValidationError) ErrorName() string {
+	return "BulkCommissionResultValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkCommissionResultValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkCommissionResult.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkCommissionResultValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkCommissionResultValidationError{}
+
 // Validate checks the field values on CommissionListItem with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.

@@ -8,6 +8,7 @@ package affiliatev1
 
 import (
 	context "context"
+	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -19,20 +20,28 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	CommissionService_ListCommissions_FullMethodName        = "/affiliate.v1.CommissionService/ListCommissions"
-	CommissionService_ListProgramCommissions_FullMethodName = "/affiliate.v1.CommissionService/ListProgramCommissions"
-	CommissionService_GetCommission_FullMethodName          = "/affiliate.v1.CommissionService/GetCommission"
-	CommissionService_ApproveCommission_FullMethodName      = "/affiliate.v1.CommissionService/ApproveCommission"
-	CommissionService_RejectCommission_FullMethodName       = "/affiliate.v1.CommissionService/RejectCommission"
+	CommissionService_ListCommissions_FullMethodName           = "/affiliate.v1.CommissionService/ListCommissions"
+	CommissionService_ListProgramCommissions_FullMethodName    = "/affiliate.v1.CommissionService/ListProgramCommissions"
+	CommissionService_GetCommission_FullMethodName             = "/affiliate.v1.CommissionService/GetCommission"
+	CommissionService_GetCommissionStats_FullMethodName        = "/affiliate.v1.CommissionService/GetCommissionStats"
+	CommissionService_GetProgramCommissionStats_FullMethodName = "/affiliate.v1.CommissionService/GetProgramCommissionStats"
+	CommissionService_ExportCommissions_FullMethodName         = "/affiliate.v1.CommissionService/ExportCommissions"
+	CommissionService_ExportProgramCommissions_FullMethodName  = "/affiliate.v1.CommissionService/ExportProgramCommissions"
+	CommissionService_ApproveCommission_FullMethodName         = "/affiliate.v1.CommissionService/ApproveCommission"
+	CommissionService_ApproveCommissionEarly_FullMethodName    = "/affiliate.v1.CommissionService/ApproveCommissionEarly"
+	CommissionService_RejectCommission_FullMethodName          = "/affiliate.v1.CommissionService/RejectCommission"
+	CommissionService_ClearCommissionReview_FullMethodName     = "/affiliate.v1.CommissionService/ClearCommissionReview"
+	CommissionService_BulkApproveCommissions_FullMethodName    = "/affiliate.v1.CommissionService/BulkApproveCommissions"
+	CommissionService_BulkRejectCommissions_FullMethodName     = "/affiliate.v1.CommissionService/BulkRejectCommissions"
 )
 
 // CommissionServiceClient is the client API for CommissionService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CommissionService lists, reads and reviews commissions of the mode that
-// X-Mode names. Statuses: pending → approved or rejected, approved → rejected;
-// paid and refunded come from payouts and refunds.
+// CommissionService lists, counts, reads and reviews commissions of the mode
+// that X-Mode names. Statuses: pending → approved or rejected, approved →
+// rejected; paid and refunded come from payouts and refunds.
 type CommissionServiceClient interface {
 	// ListCommissions pages across all programmes, or the one of programId (403
 	// when it is another workspace's, 404 when unknown).
@@ -41,13 +50,36 @@ type CommissionServiceClient interface {
 	ListProgramCommissions(ctx context.Context, in *ListProgramCommissionsRequest, opts ...grpc.CallOption) (*ListCommissionsResponse, error)
 	// GetCommission reads one commission with its rule snapshot and history.
 	GetCommission(ctx context.Context, in *GetCommissionRequest, opts ...grpc.CallOption) (*Commission, error)
+	// GetCommissionStats counts and sums what ListCommissions would list.
+	GetCommissionStats(ctx context.Context, in *GetCommissionStatsRequest, opts ...grpc.CallOption) (*CommissionStats, error)
+	// GetProgramCommissionStats counts and sums one programme's commissions.
+	GetProgramCommissionStats(ctx context.Context, in *GetProgramCommissionStatsRequest, opts ...grpc.CallOption) (*CommissionStats, error)
+	// ExportCommissions streams what ListCommissions lists, in the same order, as
+	// CSV (RFC 4180), from one snapshot.
+	ExportCommissions(ctx context.Context, in *ExportCommissionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
+	// ExportProgramCommissions streams one programme's commissions as CSV.
+	ExportProgramCommissions(ctx context.Context, in *ExportProgramCommissionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
 	// ApproveCommission approves a pending commission whose refund hold is over;
 	// a review flag is cleared with it. Errors: COMMISSION_NOT_PENDING,
 	// COMMISSION_HOLD_ACTIVE.
 	ApproveCommission(ctx context.Context, in *ApproveCommissionRequest, opts ...grpc.CallOption) (*Commission, error)
+	// ApproveCommissionEarly approves a pending commission while its refund hold
+	// runs. The reason is kept and never shown to the partner. Errors, in this
+	// order: COMMISSION_NOT_PENDING, COMMISSION_NEEDS_REVIEW,
+	// COMMISSION_HOLD_NOT_ACTIVE.
+	ApproveCommissionEarly(ctx context.Context, in *ApproveCommissionEarlyRequest, opts ...grpc.CallOption) (*Commission, error)
 	// RejectCommission rejects a pending or approved commission. Errors:
 	// COMMISSION_TERMINAL.
 	RejectCommission(ctx context.Context, in *RejectCommissionRequest, opts ...grpc.CallOption) (*Commission, error)
+	// ClearCommissionReview takes the review flag off a commission that keeps its
+	// status. Errors: COMMISSION_NOT_FLAGGED.
+	ClearCommissionReview(ctx context.Context, in *ClearCommissionReviewRequest, opts ...grpc.CallOption) (*Commission, error)
+	// BulkApproveCommissions approves up to 100, each on its own: 200 when all
+	// were, 207 when some, 422 BULK_ALL_FAILED when none. Repeats are folded; a
+	// hold is never overridden.
+	BulkApproveCommissions(ctx context.Context, in *BulkApproveCommissionsRequest, opts ...grpc.CallOption) (*BulkCommissionsResponse, error)
+	// BulkRejectCommissions is BulkApproveCommissions for rejecting.
+	BulkRejectCommissions(ctx context.Context, in *BulkRejectCommissionsRequest, opts ...grpc.CallOption) (*BulkCommissionsResponse, error)
 }
 
 type commissionServiceClient struct {
@@ -88,10 +120,78 @@ func (c *commissionServiceClient) GetCommission(ctx context.Context, in *GetComm
 	return out, nil
 }
 
+func (c *commissionServiceClient) GetCommissionStats(ctx context.Context, in *GetCommissionStatsRequest, opts ...grpc.CallOption) (*CommissionStats, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CommissionStats)
+	err := c.cc.Invoke(ctx, CommissionService_GetCommissionStats_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *commissionServiceClient) GetProgramCommissionStats(ctx context.Context, in *GetProgramCommissionStatsRequest, opts ...grpc.CallOption) (*CommissionStats, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CommissionStats)
+	err := c.cc.Invoke(ctx, CommissionService_GetProgramCommissionStats_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *commissionServiceClient) ExportCommissions(ctx context.Context, in *ExportCommissionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &CommissionService_ServiceDesc.Streams[0], CommissionService_ExportCommissions_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportCommissionsRequest, httpbody.HttpBody]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type CommissionService_ExportCommissionsClient = grpc.ServerStreamingClient[httpbody.HttpBody]
+
+func (c *commissionServiceClient) ExportProgramCommissions(ctx context.Context, in *ExportProgramCommissionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &CommissionService_ServiceDesc.Streams[1], CommissionService_ExportProgramCommissions_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportProgramCommissionsRequest, httpbody.HttpBody]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type CommissionService_ExportProgramCommissionsClient = grpc.ServerStreamingClient[httpbody.HttpBody]
+
 func (c *commissionServiceClient) ApproveCommission(ctx context.Context, in *ApproveCommissionRequest, opts ...grpc.CallOption) (*Commission, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Commission)
 	err := c.cc.Invoke(ctx, CommissionService_ApproveCommission_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *commissionServiceClient) ApproveCommissionEarly(ctx context.Context, in *ApproveCommissionEarlyRequest, opts ...grpc.CallOption) (*Commission, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Commission)
+	err := c.cc.Invoke(ctx, CommissionService_ApproveCommissionEarly_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +208,43 @@ func (c *commissionServiceClient) RejectCommission(ctx context.Context, in *Reje
 	return out, nil
 }
 
+func (c *commissionServiceClient) ClearCommissionReview(ctx context.Context, in *ClearCommissionReviewRequest, opts ...grpc.CallOption) (*Commission, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Commission)
+	err := c.cc.Invoke(ctx, CommissionService_ClearCommissionReview_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *commissionServiceClient) BulkApproveCommissions(ctx context.Context, in *BulkApproveCommissionsRequest, opts ...grpc.CallOption) (*BulkCommissionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkCommissionsResponse)
+	err := c.cc.Invoke(ctx, CommissionService_BulkApproveCommissions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *commissionServiceClient) BulkRejectCommissions(ctx context.Context, in *BulkRejectCommissionsRequest, opts ...grpc.CallOption) (*BulkCommissionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkCommissionsResponse)
+	err := c.cc.Invoke(ctx, CommissionService_BulkRejectCommissions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CommissionServiceServer is the server API for CommissionService service.
 // All implementations must embed UnimplementedCommissionServiceServer
 // for forward compatibility.
 //
-// CommissionService lists, reads and reviews commissions of the mode that
-// X-Mode names. Statuses: pending → approved or rejected, approved → rejected;
-// paid and refunded come from payouts and refunds.
+// CommissionService lists, counts, reads and reviews commissions of the mode
+// that X-Mode names. Statuses: pending → approved or rejected, approved →
+// rejected; paid and refunded come from payouts and refunds.
 type CommissionServiceServer interface {
 	// ListCommissions pages across all programmes, or the one of programId (403
 	// when it is another workspace's, 404 when unknown).
@@ -123,13 +253,36 @@ type CommissionServiceServer interface {
 	ListProgramCommissions(context.Context, *ListProgramCommissionsRequest) (*ListCommissionsResponse, error)
 	// GetCommission reads one commission with its rule snapshot and history.
 	GetCommission(context.Context, *GetCommissionRequest) (*Commission, error)
+	// GetCommissionStats counts and sums what ListCommissions would list.
+	GetCommissionStats(context.Context, *GetCommissionStatsRequest) (*CommissionStats, error)
+	// GetProgramCommissionStats counts and sums one programme's commissions.
+	GetProgramCommissionStats(context.Context, *GetProgramCommissionStatsRequest) (*CommissionStats, error)
+	// ExportCommissions streams what ListCommissions lists, in the same order, as
+	// CSV (RFC 4180), from one snapshot.
+	ExportCommissions(*ExportCommissionsRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
+	// ExportProgramCommissions streams one programme's commissions as CSV.
+	ExportProgramCommissions(*ExportProgramCommissionsRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
 	// ApproveCommission approves a pending commission whose refund hold is over;
 	// a review flag is cleared with it. Errors: COMMISSION_NOT_PENDING,
 	// COMMISSION_HOLD_ACTIVE.
 	ApproveCommission(context.Context, *ApproveCommissionRequest) (*Commission, error)
+	// ApproveCommissionEarly approves a pending commission while its refund hold
+	// runs. The reason is kept and never shown to the partner. Errors, in this
+	// order: COMMISSION_NOT_PENDING, COMMISSION_NEEDS_REVIEW,
+	// COMMISSION_HOLD_NOT_ACTIVE.
+	ApproveCommissionEarly(context.Context, *ApproveCommissionEarlyRequest) (*Commission, error)
 	// RejectCommission rejects a pending or approved commission. Errors:
 	// COMMISSION_TERMINAL.
 	RejectCommission(context.Context, *RejectCommissionRequest) (*Commission, error)
+	// ClearCommissionReview takes the review flag off a commission that keeps its
+	// status. Errors: COMMISSION_NOT_FLAGGED.
+	ClearCommissionReview(context.Context, *ClearCommissionReviewRequest) (*Commission, error)
+	// BulkApproveCommissions approves up to 100, each on its own: 200 when all
+	// were, 207 when some, 422 BULK_ALL_FAILED when none. Repeats are folded; a
+	// hold is never overridden.
+	BulkApproveCommissions(context.Context, *BulkApproveCommissionsRequest) (*BulkCommissionsResponse, error)
+	// BulkRejectCommissions is BulkApproveCommissions for rejecting.
+	BulkRejectCommissions(context.Context, *BulkRejectCommissionsRequest) (*BulkCommissionsResponse, error)
 	mustEmbedUnimplementedCommissionServiceServer()
 }
 
@@ -149,11 +302,35 @@ func (UnimplementedCommissionServiceServer) ListProgramCommissions(context.Conte
 func (UnimplementedCommissionServiceServer) GetCommission(context.Context, *GetCommissionRequest) (*Commission, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetCommission not implemented")
 }
+func (UnimplementedCommissionServiceServer) GetCommissionStats(context.Context, *GetCommissionStatsRequest) (*CommissionStats, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCommissionStats not implemented")
+}
+func (UnimplementedCommissionServiceServer) GetProgramCommissionStats(context.Context, *GetProgramCommissionStatsRequest) (*CommissionStats, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetProgramCommissionStats not implemented")
+}
+func (UnimplementedCommissionServiceServer) ExportCommissions(*ExportCommissionsRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return status.Error(codes.Unimplemented, "method ExportCommissions not implemented")
+}
+func (UnimplementedCommissionServiceServer) ExportProgramCommissions(*ExportProgramCommissionsRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return status.Error(codes.Unimplemented, "method ExportProgramCommissions not implemented")
+}
 func (UnimplementedCommissionServiceServer) ApproveCommission(context.Context, *ApproveCommissionRequest) (*Commission, error) {
 	return nil, status.Error(codes.Unimplemented, "method ApproveCommission not implemented")
 }
+func (UnimplementedCommissionServiceServer) ApproveCommissionEarly(context.Context, *ApproveCommissionEarlyRequest) (*Commission, error) {
+	return nil, status.Error(codes.Unimplemented, "method ApproveCommissionEarly not implemented")
+}
 func (UnimplementedCommissionServiceServer) RejectCommission(context.Context, *RejectCommissionRequest) (*Commission, error) {
 	return nil, status.Error(codes.Unimplemented, "method RejectCommission not implemented")
+}
+func (UnimplementedCommissionServiceServer) ClearCommissionReview(context.Context, *ClearCommissionReviewRequest) (*Commission, error) {
+	return nil, status.Error(codes.Unimplemented, "method ClearCommissionReview not implemented")
+}
+func (UnimplementedCommissionServiceServer) BulkApproveCommissions(context.Context, *BulkApproveCommissionsRequest) (*BulkCommissionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkApproveCommissions not implemented")
+}
+func (UnimplementedCommissionServiceServer) BulkRejectCommissions(context.Context, *BulkRejectCommissionsRequest) (*BulkCommissionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkRejectCommissions not implemented")
 }
 func (UnimplementedCommissionServiceServer) mustEmbedUnimplementedCommissionServiceServer() {}
 func (UnimplementedCommissionServiceServer) testEmbeddedByValue()                           {}
@@ -230,6 +407,64 @@ func _CommissionService_GetCommission_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CommissionService_GetCommissionStats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetCommissionStatsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CommissionServiceServer).GetCommissionStats(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CommissionService_GetCommissionStats_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CommissionServiceServer).GetCommissionStats(ctx, req.(*GetCommissionStatsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CommissionService_GetProgramCommissionStats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetProgramCommissionStatsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CommissionServiceServer).GetProgramCommissionStats(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CommissionService_GetProgramCommissionStats_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CommissionServiceServer).GetProgramCommissionStats(ctx, req.(*GetProgramCommissionStatsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CommissionService_ExportCommissions_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportCommissionsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(CommissionServiceServer).ExportCommissions(m, &grpc.GenericServerStream[ExportCommissionsRequest, httpbody.HttpBody]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type CommissionService_ExportCommissionsServer = grpc.ServerStreamingServer[httpbody.HttpBody]
+
+func _CommissionService_ExportProgramCommissions_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportProgramCommissionsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(CommissionServiceServer).ExportProgramCommissions(m, &grpc.GenericServerStream[ExportProgramCommissionsRequest, httpbody.HttpBody]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type CommissionService_ExportProgramCommissionsServer = grpc.ServerStreamingServer[httpbody.HttpBody]
+
 func _CommissionService_ApproveCommission_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ApproveCommissionRequest)
 	if err := dec(in); err != nil {
@@ -248,6 +483,24 @@ func _CommissionService_ApproveCommission_Handler(srv interface{}, ctx context.C
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CommissionService_ApproveCommissionEarly_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ApproveCommissionEarlyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CommissionServiceServer).ApproveCommissionEarly(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CommissionService_ApproveCommissionEarly_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CommissionServiceServer).ApproveCommissionEarly(ctx, req.(*ApproveCommissionEarlyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CommissionService_RejectCommission_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RejectCommissionRequest)
 	if err := dec(in); err != nil {
@@ -262,6 +515,60 @@ func _CommissionService_RejectCommission_Handler(srv interface{}, ctx context.Co
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(CommissionServiceServer).RejectCommission(ctx, req.(*RejectCommissionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CommissionService_ClearCommissionReview_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ClearCommissionReviewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CommissionServiceServer).ClearCommissionReview(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CommissionService_ClearCommissionReview_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CommissionServiceServer).ClearCommissionReview(ctx, req.(*ClearCommissionReviewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CommissionService_BulkApproveCommissions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkApproveCommissionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CommissionServiceServer).BulkApproveCommissions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CommissionService_BulkApproveCommissions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CommissionServiceServer).BulkApproveCommissions(ctx, req.(*BulkApproveCommissionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CommissionService_BulkRejectCommissions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkRejectCommissionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CommissionServiceServer).BulkRejectCommissions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CommissionService_BulkRejectCommissions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CommissionServiceServer).BulkRejectCommissions(ctx, req.(*BulkRejectCommissionsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -286,14 +593,49 @@ var CommissionService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _CommissionService_GetCommission_Handler,
 		},
 		{
+			MethodName: "GetCommissionStats",
+			Handler:    _CommissionService_GetCommissionStats_Handler,
+		},
+		{
+			MethodName: "GetProgramCommissionStats",
+			Handler:    _CommissionService_GetProgramCommissionStats_Handler,
+		},
+		{
 			MethodName: "ApproveCommission",
 			Handler:    _CommissionService_ApproveCommission_Handler,
+		},
+		{
+			MethodName: "ApproveCommissionEarly",
+			Handler:    _CommissionService_ApproveCommissionEarly_Handler,
 		},
 		{
 			MethodName: "RejectCommission",
 			Handler:    _CommissionService_RejectCommission_Handler,
 		},
+		{
+			MethodName: "ClearCommissionReview",
+			Handler:    _CommissionService_ClearCommissionReview_Handler,
+		},
+		{
+			MethodName: "BulkApproveCommissions",
+			Handler:    _CommissionService_BulkApproveCommissions_Handler,
+		},
+		{
+			MethodName: "BulkRejectCommissions",
+			Handler:    _CommissionService_BulkRejectCommissions_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "ExportCommissions",
+			Handler:       _CommissionService_ExportCommissions_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ExportProgramCommissions",
+			Handler:       _CommissionService_ExportProgramCommissions_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "affiliate/v1/commission.proto",
 }

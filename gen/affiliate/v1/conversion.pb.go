@@ -25,6 +25,166 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type RefundStatus int32
+
+const (
+	RefundStatus_REFUND_STATUS_UNSPECIFIED RefundStatus = 0
+	RefundStatus_REFUND_STATUS_APPLIED     RefundStatus = 1
+	// Waits for its conversion.
+	RefundStatus_REFUND_STATUS_PARKED RefundStatus = 2
+)
+
+// Enum value maps for RefundStatus.
+var (
+	RefundStatus_name = map[int32]string{
+		0: "REFUND_STATUS_UNSPECIFIED",
+		1: "REFUND_STATUS_APPLIED",
+		2: "REFUND_STATUS_PARKED",
+	}
+	RefundStatus_value = map[string]int32{
+		"REFUND_STATUS_UNSPECIFIED": 0,
+		"REFUND_STATUS_APPLIED":     1,
+		"REFUND_STATUS_PARKED":      2,
+	}
+)
+
+func (x RefundStatus) Enum() *RefundStatus {
+	p := new(RefundStatus)
+	*p = x
+	return p
+}
+
+func (x RefundStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RefundStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_affiliate_v1_conversion_proto_enumTypes[0].Descriptor()
+}
+
+func (RefundStatus) Type() protoreflect.EnumType {
+	return &file_affiliate_v1_conversion_proto_enumTypes[0]
+}
+
+func (x RefundStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RefundStatus.Descriptor instead.
+func (RefundStatus) EnumDescriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{0}
+}
+
+type ConversionStatus int32
+
+const (
+	ConversionStatus_CONVERSION_STATUS_UNSPECIFIED        ConversionStatus = 0
+	ConversionStatus_CONVERSION_STATUS_RECORDED           ConversionStatus = 1
+	ConversionStatus_CONVERSION_STATUS_PARTIALLY_REFUNDED ConversionStatus = 2
+	ConversionStatus_CONVERSION_STATUS_REFUNDED           ConversionStatus = 3
+	ConversionStatus_CONVERSION_STATUS_DISPUTED           ConversionStatus = 4
+)
+
+// Enum value maps for ConversionStatus.
+var (
+	ConversionStatus_name = map[int32]string{
+		0: "CONVERSION_STATUS_UNSPECIFIED",
+		1: "CONVERSION_STATUS_RECORDED",
+		2: "CONVERSION_STATUS_PARTIALLY_REFUNDED",
+		3: "CONVERSION_STATUS_REFUNDED",
+		4: "CONVERSION_STATUS_DISPUTED",
+	}
+	ConversionStatus_value = map[string]int32{
+		"CONVERSION_STATUS_UNSPECIFIED":        0,
+		"CONVERSION_STATUS_RECORDED":           1,
+		"CONVERSION_STATUS_PARTIALLY_REFUNDED": 2,
+		"CONVERSION_STATUS_REFUNDED":           3,
+		"CONVERSION_STATUS_DISPUTED":           4,
+	}
+)
+
+func (x ConversionStatus) Enum() *ConversionStatus {
+	p := new(ConversionStatus)
+	*p = x
+	return p
+}
+
+func (x ConversionStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConversionStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_affiliate_v1_conversion_proto_enumTypes[1].Descriptor()
+}
+
+func (ConversionStatus) Type() protoreflect.EnumType {
+	return &file_affiliate_v1_conversion_proto_enumTypes[1]
+}
+
+func (x ConversionStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConversionStatus.Descriptor instead.
+func (ConversionStatus) EnumDescriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{1}
+}
+
+type ConversionSource int32
+
+const (
+	ConversionSource_CONVERSION_SOURCE_UNSPECIFIED ConversionSource = 0
+	ConversionSource_CONVERSION_SOURCE_API         ConversionSource = 1
+	ConversionSource_CONVERSION_SOURCE_STRIPE      ConversionSource = 2
+	ConversionSource_CONVERSION_SOURCE_IMPORT      ConversionSource = 3
+	ConversionSource_CONVERSION_SOURCE_MANUAL      ConversionSource = 4
+)
+
+// Enum value maps for ConversionSource.
+var (
+	ConversionSource_name = map[int32]string{
+		0: "CONVERSION_SOURCE_UNSPECIFIED",
+		1: "CONVERSION_SOURCE_API",
+		2: "CONVERSION_SOURCE_STRIPE",
+		3: "CONVERSION_SOURCE_IMPORT",
+		4: "CONVERSION_SOURCE_MANUAL",
+	}
+	ConversionSource_value = map[string]int32{
+		"CONVERSION_SOURCE_UNSPECIFIED": 0,
+		"CONVERSION_SOURCE_API":         1,
+		"CONVERSION_SOURCE_STRIPE":      2,
+		"CONVERSION_SOURCE_IMPORT":      3,
+		"CONVERSION_SOURCE_MANUAL":      4,
+	}
+)
+
+func (x ConversionSource) Enum() *ConversionSource {
+	p := new(ConversionSource)
+	*p = x
+	return p
+}
+
+func (x ConversionSource) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConversionSource) Descriptor() protoreflect.EnumDescriptor {
+	return file_affiliate_v1_conversion_proto_enumTypes[2].Descriptor()
+}
+
+func (ConversionSource) Type() protoreflect.EnumType {
+	return &file_affiliate_v1_conversion_proto_enumTypes[2]
+}
+
+func (x ConversionSource) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConversionSource.Descriptor instead.
+func (ConversionSource) EnumDescriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{2}
+}
+
 type ReportConversionRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	EventType EventType              `protobuf:"varint,1,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
@@ -818,11 +978,1428 @@ func (x *FraudSignal) GetEvidence() string {
 	return ""
 }
 
+type ReportConversionsRequest struct {
+	state         protoimpl.MessageState     `protogen:"open.v1"`
+	Conversions   []*ReportConversionRequest `protobuf:"bytes,1,rep,name=conversions,proto3" json:"conversions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportConversionsRequest) Reset() {
+	*x = ReportConversionsRequest{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportConversionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportConversionsRequest) ProtoMessage() {}
+
+func (x *ReportConversionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportConversionsRequest.ProtoReflect.Descriptor instead.
+func (*ReportConversionsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ReportConversionsRequest) GetConversions() []*ReportConversionRequest {
+	if x != nil {
+		return x.Conversions
+	}
+	return nil
+}
+
+type ReportConversionsResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Summary *BulkSummary           `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// In the order given.
+	Results       []*ReportConversionResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportConversionsResponse) Reset() {
+	*x = ReportConversionsResponse{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportConversionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportConversionsResponse) ProtoMessage() {}
+
+func (x *ReportConversionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportConversionsResponse.ProtoReflect.Descriptor instead.
+func (*ReportConversionsResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ReportConversionsResponse) GetSummary() *BulkSummary {
+	if x != nil {
+		return x.Summary
+	}
+	return nil
+}
+
+func (x *ReportConversionsResponse) GetResults() []*ReportConversionResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type ReportConversionResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Place in the request, from 0.
+	Index                 int32  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	ExternalTransactionId string `protobuf:"bytes,2,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
+	Success               bool   `protobuf:"varint,3,opt,name=success,proto3" json:"success,omitempty"`
+	// HTTP status of the item.
+	StatusCode int32 `protobuf:"varint,4,opt,name=status_code,proto3" json:"status_code,omitempty"`
+	// Of the recorded conversion; null for a failure.
+	Id *string `protobuf:"bytes,5,opt,name=id,proto3,oneof" json:"id,omitempty"`
+	// What POST /api/v1/conversions would have answered; null for a failure.
+	Conversion *ReportConversionResponse `protobuf:"bytes,6,opt,name=conversion,proto3" json:"conversion,omitempty"`
+	// ErrorReason of a failure; null for a success.
+	Code          *string `protobuf:"bytes,7,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	Message       *string `protobuf:"bytes,8,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportConversionResult) Reset() {
+	*x = ReportConversionResult{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportConversionResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportConversionResult) ProtoMessage() {}
+
+func (x *ReportConversionResult) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportConversionResult.ProtoReflect.Descriptor instead.
+func (*ReportConversionResult) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ReportConversionResult) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ReportConversionResult) GetExternalTransactionId() string {
+	if x != nil {
+		return x.ExternalTransactionId
+	}
+	return ""
+}
+
+func (x *ReportConversionResult) GetSuccess() bool {
+	if x != nil {
+		return x.Success
+	}
+	return false
+}
+
+func (x *ReportConversionResult) GetStatusCode() int32 {
+	if x != nil {
+		return x.StatusCode
+	}
+	return 0
+}
+
+func (x *ReportConversionResult) GetId() string {
+	if x != nil && x.Id != nil {
+		return *x.Id
+	}
+	return ""
+}
+
+func (x *ReportConversionResult) GetConversion() *ReportConversionResponse {
+	if x != nil {
+		return x.Conversion
+	}
+	return nil
+}
+
+func (x *ReportConversionResult) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return ""
+}
+
+func (x *ReportConversionResult) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
+type RefundConversionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the conversion.
+	ExternalTransactionId string `protobuf:"bytes,1,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
+	// Unique per workspace and mode.
+	ExternalRefundId string `protobuf:"bytes,2,opt,name=external_refund_id,proto3" json:"external_refund_id,omitempty"`
+	// What this refund gives back, minor units of the sale's currency. Absent: all
+	// that is left.
+	AmountCents *int64 `protobuf:"varint,3,opt,name=amount_cents,proto3,oneof" json:"amount_cents,omitempty"`
+	// 1 to 500 characters when given.
+	Reason        *string `protobuf:"bytes,4,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefundConversionRequest) Reset() {
+	*x = RefundConversionRequest{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefundConversionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefundConversionRequest) ProtoMessage() {}
+
+func (x *RefundConversionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefundConversionRequest.ProtoReflect.Descriptor instead.
+func (*RefundConversionRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RefundConversionRequest) GetExternalTransactionId() string {
+	if x != nil {
+		return x.ExternalTransactionId
+	}
+	return ""
+}
+
+func (x *RefundConversionRequest) GetExternalRefundId() string {
+	if x != nil {
+		return x.ExternalRefundId
+	}
+	return ""
+}
+
+func (x *RefundConversionRequest) GetAmountCents() int64 {
+	if x != nil && x.AmountCents != nil {
+		return *x.AmountCents
+	}
+	return 0
+}
+
+func (x *RefundConversionRequest) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+type Refund struct {
+	state                 protoimpl.MessageState `protogen:"open.v1"`
+	Id                    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Status                RefundStatus           `protobuf:"varint,2,opt,name=status,proto3,enum=affiliate.v1.RefundStatus" json:"status,omitempty"`
+	ExternalRefundId      string                 `protobuf:"bytes,3,opt,name=external_refund_id,proto3" json:"external_refund_id,omitempty"`
+	ExternalTransactionId string                 `protobuf:"bytes,4,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
+	// Null while parked.
+	ConversionId *string `protobuf:"bytes,5,opt,name=conversion_id,proto3,oneof" json:"conversion_id,omitempty"`
+	// What this refund gave back; null while parked without an amount.
+	AmountCents *int64 `protobuf:"varint,6,opt,name=amount_cents,proto3,oneof" json:"amount_cents,omitempty"`
+	// Null while parked, and for events without an amount.
+	Currency *string `protobuf:"bytes,7,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
+	// What all refunds of the conversion gave back; null while parked.
+	RefundedAmountCents *int64  `protobuf:"varint,8,opt,name=refunded_amount_cents,proto3,oneof" json:"refunded_amount_cents,omitempty"`
+	Reason              *string `protobuf:"bytes,9,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// As the refund left it; null when the conversion earned nothing.
+	Commission    *RefundedCommission    `protobuf:"bytes,10,opt,name=commission,proto3" json:"commission,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,proto3" json:"created_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refund) Reset() {
+	*x = Refund{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refund) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refund) ProtoMessage() {}
+
+func (x *Refund) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refund.ProtoReflect.Descriptor instead.
+func (*Refund) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Refund) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Refund) GetStatus() RefundStatus {
+	if x != nil {
+		return x.Status
+	}
+	return RefundStatus_REFUND_STATUS_UNSPECIFIED
+}
+
+func (x *Refund) GetExternalRefundId() string {
+	if x != nil {
+		return x.ExternalRefundId
+	}
+	return ""
+}
+
+func (x *Refund) GetExternalTransactionId() string {
+	if x != nil {
+		return x.ExternalTransactionId
+	}
+	return ""
+}
+
+func (x *Refund) GetConversionId() string {
+	if x != nil && x.ConversionId != nil {
+		return *x.ConversionId
+	}
+	return ""
+}
+
+func (x *Refund) GetAmountCents() int64 {
+	if x != nil && x.AmountCents != nil {
+		return *x.AmountCents
+	}
+	return 0
+}
+
+func (x *Refund) GetCurrency() string {
+	if x != nil && x.Currency != nil {
+		return *x.Currency
+	}
+	return ""
+}
+
+func (x *Refund) GetRefundedAmountCents() int64 {
+	if x != nil && x.RefundedAmountCents != nil {
+		return *x.RefundedAmountCents
+	}
+	return 0
+}
+
+func (x *Refund) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+func (x *Refund) GetCommission() *RefundedCommission {
+	if x != nil {
+		return x.Commission
+	}
+	return nil
+}
+
+func (x *Refund) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+type RefundedCommission struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Status      CommissionStatus       `protobuf:"varint,2,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	AmountCents int64                  `protobuf:"varint,3,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
+	// What all refunds took off.
+	ReversedAmountCents int64  `protobuf:"varint,4,opt,name=reversed_amount_cents,proto3" json:"reversed_amount_cents,omitempty"`
+	Currency            string `protobuf:"bytes,5,opt,name=currency,proto3" json:"currency,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *RefundedCommission) Reset() {
+	*x = RefundedCommission{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefundedCommission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefundedCommission) ProtoMessage() {}
+
+func (x *RefundedCommission) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefundedCommission.ProtoReflect.Descriptor instead.
+func (*RefundedCommission) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RefundedCommission) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RefundedCommission) GetStatus() CommissionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return CommissionStatus_COMMISSION_STATUS_UNSPECIFIED
+}
+
+func (x *RefundedCommission) GetAmountCents() int64 {
+	if x != nil {
+		return x.AmountCents
+	}
+	return 0
+}
+
+func (x *RefundedCommission) GetReversedAmountCents() int64 {
+	if x != nil {
+		return x.ReversedAmountCents
+	}
+	return 0
+}
+
+func (x *RefundedCommission) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+type ListConversionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From 1; default 1.
+	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// 1 to 100; default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// By created_at: YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	DateFrom *string `protobuf:"bytes,3,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	DateTo *string `protobuf:"bytes,4,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// IANA name in which dates without a time are read; default UTC.
+	Timezone   *string   `protobuf:"bytes,5,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	Attributed *bool     `protobuf:"varint,6,opt,name=attributed,proto3,oneof" json:"attributed,omitempty"`
+	EventType  EventType `protobuf:"varint,7,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	// Exact.
+	ExternalTransactionId *string `protobuf:"bytes,8,opt,name=external_transaction_id,proto3,oneof" json:"external_transaction_id,omitempty"`
+	ProgramId             *string `protobuf:"bytes,9,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
+	ParticipantId         *string `protobuf:"bytes,10,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
+}
+
+func (x *ListConversionsRequest) Reset() {
+	*x = ListConversionsRequest{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListConversionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListConversionsRequest) ProtoMessage() {}
+
+func (x *ListConversionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListConversionsRequest.ProtoReflect.Descriptor instead.
+func (*ListConversionsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListConversionsRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListConversionsRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+func (x *ListConversionsRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *ListConversionsRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *ListConversionsRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
+	}
+	return ""
+}
+
+func (x *ListConversionsRequest) GetAttributed() bool {
+	if x != nil && x.Attributed != nil {
+		return *x.Attributed
+	}
+	return false
+}
+
+func (x *ListConversionsRequest) GetEventType() EventType {
+	if x != nil {
+		return x.EventType
+	}
+	return EventType_EVENT_TYPE_UNSPECIFIED
+}
+
+func (x *ListConversionsRequest) GetExternalTransactionId() string {
+	if x != nil && x.ExternalTransactionId != nil {
+		return *x.ExternalTransactionId
+	}
+	return ""
+}
+
+func (x *ListConversionsRequest) GetProgramId() string {
+	if x != nil && x.ProgramId != nil {
+		return *x.ProgramId
+	}
+	return ""
+}
+
+func (x *ListConversionsRequest) GetParticipantId() string {
+	if x != nil && x.ParticipantId != nil {
+		return *x.ParticipantId
+	}
+	return ""
+}
+
+type ListConversionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []*ConversionListItem  `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// Exact to 10,000, where it stops.
+	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListConversionsResponse) Reset() {
+	*x = ListConversionsResponse{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListConversionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListConversionsResponse) ProtoMessage() {}
+
+func (x *ListConversionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListConversionsResponse.ProtoReflect.Descriptor instead.
+func (*ListConversionsResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListConversionsResponse) GetData() []*ConversionListItem {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ListConversionsResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListConversionsResponse) GetPage() int32 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
+}
+
+func (x *ListConversionsResponse) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type GetConversionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ConversionId  string                 `protobuf:"bytes,1,opt,name=conversion_id,json=conversionId,proto3" json:"conversion_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetConversionRequest) Reset() {
+	*x = GetConversionRequest{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetConversionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetConversionRequest) ProtoMessage() {}
+
+func (x *GetConversionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetConversionRequest.ProtoReflect.Descriptor instead.
+func (*GetConversionRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *GetConversionRequest) GetConversionId() string {
+	if x != nil {
+		return x.ConversionId
+	}
+	return ""
+}
+
+// ConversionListItem is a conversion as lists show it.
+type ConversionListItem struct {
+	state                 protoimpl.MessageState `protogen:"open.v1"`
+	Id                    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	WorkspaceId           string                 `protobuf:"bytes,2,opt,name=workspace_id,proto3" json:"workspace_id,omitempty"`
+	Mode                  Mode                   `protobuf:"varint,3,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	EventType             EventType              `protobuf:"varint,4,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	ExternalTransactionId string                 `protobuf:"bytes,5,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
+	// Minor units.
+	AmountCents int64 `protobuf:"varint,6,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
+	// Null when the event carries no amount.
+	Currency            *string                `protobuf:"bytes,7,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
+	TaxCents            int64                  `protobuf:"varint,8,opt,name=tax_cents,proto3" json:"tax_cents,omitempty"`
+	ShippingCents       int64                  `protobuf:"varint,9,opt,name=shipping_cents,proto3" json:"shipping_cents,omitempty"`
+	FeeCents            int64                  `protobuf:"varint,10,opt,name=fee_cents,proto3" json:"fee_cents,omitempty"`
+	DiscountCents       int64                  `protobuf:"varint,11,opt,name=discount_cents,proto3" json:"discount_cents,omitempty"`
+	RefundedAmountCents int64                  `protobuf:"varint,12,opt,name=refunded_amount_cents,proto3" json:"refunded_amount_cents,omitempty"`
+	Status              ConversionStatus       `protobuf:"varint,13,opt,name=status,proto3,enum=affiliate.v1.ConversionStatus" json:"status,omitempty"`
+	Source              ConversionSource       `protobuf:"varint,14,opt,name=source,proto3,enum=affiliate.v1.ConversionSource" json:"source,omitempty"`
+	OccurredAt          *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
+	CreatedAt           *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=created_at,proto3" json:"created_at,omitempty"`
+	Attributed          bool                   `protobuf:"varint,17,opt,name=attributed,proto3" json:"attributed,omitempty"`
+	Attribution         *ConversionAttribution `protobuf:"bytes,18,opt,name=attribution,proto3" json:"attribution,omitempty"`
+	// Null when nothing is earned; attribution.reason_code says why.
+	Commission *ConversionCommission `protobuf:"bytes,19,opt,name=commission,proto3" json:"commission,omitempty"`
+	Fraud      *FraudVerdict         `protobuf:"bytes,20,opt,name=fraud,proto3" json:"fraud,omitempty"`
+	// 0 to 100.
+	FraudScore    int32   `protobuf:"varint,21,opt,name=fraud_score,proto3" json:"fraud_score,omitempty"`
+	ProgramId     *string `protobuf:"bytes,22,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
+	ParticipantId *string `protobuf:"bytes,23,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
+	// Of the click that attributed it.
+	LinkId *string `protobuf:"bytes,24,opt,name=link_id,proto3,oneof" json:"link_id,omitempty"`
+	// As reported.
+	ClickId *string `protobuf:"bytes,25,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
+	// As reported, case-folded.
+	PromoCode *string `protobuf:"bytes,26,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
+	// Keyed hash of the merchant's customer id.
+	CustomerRef    *string `protobuf:"bytes,27,opt,name=customer_ref,proto3,oneof" json:"customer_ref,omitempty"`
+	SubscriptionId *string `protobuf:"bytes,28,opt,name=subscription_id,proto3,oneof" json:"subscription_id,omitempty"`
+	IsRecurring    bool    `protobuf:"varint,29,opt,name=is_recurring,proto3" json:"is_recurring,omitempty"`
+	// Which payment of this customer in the programme it is, from 1; null without
+	// a customer, and for events that are no payments.
+	RecurringIndex *int32  `protobuf:"varint,30,opt,name=recurring_index,proto3,oneof" json:"recurring_index,omitempty"`
+	SubId          *string `protobuf:"bytes,31,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ConversionListItem) Reset() {
+	*x = ConversionListItem{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConversionListItem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConversionListItem) ProtoMessage() {}
+
+func (x *ConversionListItem) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConversionListItem.ProtoReflect.Descriptor instead.
+func (*ConversionListItem) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ConversionListItem) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ConversionListItem) GetWorkspaceId() string {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return ""
+}
+
+func (x *ConversionListItem) GetMode() Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return Mode_MODE_UNSPECIFIED
+}
+
+func (x *ConversionListItem) GetEventType() EventType {
+	if x != nil {
+		return x.EventType
+	}
+	return EventType_EVENT_TYPE_UNSPECIFIED
+}
+
+func (x *ConversionListItem) GetExternalTransactionId() string {
+	if x != nil {
+		return x.ExternalTransactionId
+	}
+	return ""
+}
+
+func (x *ConversionListItem) GetAmountCents() int64 {
+	if x != nil {
+		return x.AmountCents
+	}
+	return 0
+}
+
+func (x *ConversionListItem) GetCurrency() string {
+	if x != nil && x.Currency != nil {
+		return *x.Currency
+	}
+	return ""
+}
+
+func (x *ConversionListItem) GetTaxCents() int64 {
+	if x != nil {
+		return x.TaxCents
+	}
+	return 0
+}
+
+func (x *ConversionListItem) GetShippingCents() int64 {
+	if x != nil {
+		return x.ShippingCents
+	}
+	return 0
+}
+
+func (x *ConversionListItem) GetFeeCents() int64 {
+	if x != nil {
+		return x.FeeCents
+	}
+	return 0
+}
+
+func (x *ConversionListItem) GetDiscountCents() int64 {
+	if x != nil {
+		return x.DiscountCents
+	}
+	return 0
+}
+
+func (x *ConversionListItem) GetRefundedAmountCents() int64 {
+	if x != nil {
+		return x.RefundedAmountCents
+	}
+	return 0
+}
+
+func (x *ConversionListItem) GetStatus() ConversionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return ConversionStatus_CONVERSION_STATUS_UNSPECIFIED
+}
+
+func (x *ConversionListItem) GetSource() ConversionSource {
+	if x != nil {
+		return x.Source
+	}
+	return ConversionSource_CONVERSION_SOURCE_UNSPECIFIED
+}
+
+func (x *ConversionListItem) GetOccurredAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OccurredAt
+	}
+	return nil
+}
+
+func (x *ConversionListItem) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *ConversionListItem) GetAttributed() bool {
+	if x != nil {
+		return x.Attributed
+	}
+	return false
+}
+
+func (x *ConversionListItem) GetAttribution() *ConversionAttribution {
+	if x != nil {
+		return x.Attribution
+	}
+	return nil
+}
+
+func (x *ConversionListItem) GetCommission() *ConversionCommission {
+	if x != nil {
+		return x.Commission
+	}
+	return nil
+}
+
+func (x *ConversionListItem) GetFraud() *FraudVerdict {
+	if x != nil {
+		return x.Fraud
+	}
+	return nil
+}
+
+func (x *ConversionListItem) GetFraudScore() int32 {
+	if x != nil {
+		return x.FraudScore
+	}
+	return 0
+}
+
+func (x *ConversionListItem) GetProgramId() string {
+	if x != nil && x.ProgramId != nil {
+		return *x.ProgramId
+	}
+	return ""
+}
+
+func (x *ConversionListItem) GetParticipantId() string {
+	if x != nil && x.ParticipantId != nil {
+		return *x.ParticipantId
+	}
+	return ""
+}
+
+func (x *ConversionListItem) GetLinkId() string {
+	if x != nil && x.LinkId != nil {
+		return *x.LinkId
+	}
+	return ""
+}
+
+func (x *ConversionListItem) GetClickId() string {
+	if x != nil && x.ClickId != nil {
+		return *x.ClickId
+	}
+	return ""
+}
+
+func (x *ConversionListItem) GetPromoCode() string {
+	if x != nil && x.PromoCode != nil {
+		return *x.PromoCode
+	}
+	return ""
+}
+
+func (x *ConversionListItem) GetCustomerRef() string {
+	if x != nil && x.CustomerRef != nil {
+		return *x.CustomerRef
+	}
+	return ""
+}
+
+func (x *ConversionListItem) GetSubscriptionId() string {
+	if x != nil && x.SubscriptionId != nil {
+		return *x.SubscriptionId
+	}
+	return ""
+}
+
+func (x *ConversionListItem) GetIsRecurring() bool {
+	if x != nil {
+		return x.IsRecurring
+	}
+	return false
+}
+
+func (x *ConversionListItem) GetRecurringIndex() int32 {
+	if x != nil && x.RecurringIndex != nil {
+		return *x.RecurringIndex
+	}
+	return 0
+}
+
+func (x *ConversionListItem) GetSubId() string {
+	if x != nil && x.SubId != nil {
+		return *x.SubId
+	}
+	return ""
+}
+
+// Conversion is the full record: ConversionListItem, number for number, and what
+// only the detail shows.
+type Conversion struct {
+	state                 protoimpl.MessageState `protogen:"open.v1"`
+	Id                    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	WorkspaceId           string                 `protobuf:"bytes,2,opt,name=workspace_id,proto3" json:"workspace_id,omitempty"`
+	Mode                  Mode                   `protobuf:"varint,3,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	EventType             EventType              `protobuf:"varint,4,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	ExternalTransactionId string                 `protobuf:"bytes,5,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
+	// Minor units.
+	AmountCents int64 `protobuf:"varint,6,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
+	// Null when the event carries no amount.
+	Currency            *string                `protobuf:"bytes,7,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
+	TaxCents            int64                  `protobuf:"varint,8,opt,name=tax_cents,proto3" json:"tax_cents,omitempty"`
+	ShippingCents       int64                  `protobuf:"varint,9,opt,name=shipping_cents,proto3" json:"shipping_cents,omitempty"`
+	FeeCents            int64                  `protobuf:"varint,10,opt,name=fee_cents,proto3" json:"fee_cents,omitempty"`
+	DiscountCents       int64                  `protobuf:"varint,11,opt,name=discount_cents,proto3" json:"discount_cents,omitempty"`
+	RefundedAmountCents int64                  `protobuf:"varint,12,opt,name=refunded_amount_cents,proto3" json:"refunded_amount_cents,omitempty"`
+	Status              ConversionStatus       `protobuf:"varint,13,opt,name=status,proto3,enum=affiliate.v1.ConversionStatus" json:"status,omitempty"`
+	Source              ConversionSource       `protobuf:"varint,14,opt,name=source,proto3,enum=affiliate.v1.ConversionSource" json:"source,omitempty"`
+	OccurredAt          *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
+	CreatedAt           *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=created_at,proto3" json:"created_at,omitempty"`
+	Attributed          bool                   `protobuf:"varint,17,opt,name=attributed,proto3" json:"attributed,omitempty"`
+	Attribution         *ConversionAttribution `protobuf:"bytes,18,opt,name=attribution,proto3" json:"attribution,omitempty"`
+	// Null when nothing is earned; attribution.reason_code says why.
+	Commission *ConversionCommission `protobuf:"bytes,19,opt,name=commission,proto3" json:"commission,omitempty"`
+	Fraud      *FraudVerdict         `protobuf:"bytes,20,opt,name=fraud,proto3" json:"fraud,omitempty"`
+	// 0 to 100.
+	FraudScore    int32   `protobuf:"varint,21,opt,name=fraud_score,proto3" json:"fraud_score,omitempty"`
+	ProgramId     *string `protobuf:"bytes,22,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
+	ParticipantId *string `protobuf:"bytes,23,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
+	// Of the click that attributed it.
+	LinkId *string `protobuf:"bytes,24,opt,name=link_id,proto3,oneof" json:"link_id,omitempty"`
+	// As reported.
+	ClickId *string `protobuf:"bytes,25,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
+	// As reported, case-folded.
+	PromoCode *string `protobuf:"bytes,26,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
+	// Keyed hash of the merchant's customer id.
+	CustomerRef    *string `protobuf:"bytes,27,opt,name=customer_ref,proto3,oneof" json:"customer_ref,omitempty"`
+	SubscriptionId *string `protobuf:"bytes,28,opt,name=subscription_id,proto3,oneof" json:"subscription_id,omitempty"`
+	IsRecurring    bool    `protobuf:"varint,29,opt,name=is_recurring,proto3" json:"is_recurring,omitempty"`
+	// Which payment of this customer in the programme it is, from 1; null without
+	// a customer, and for events that are no payments.
+	RecurringIndex *int32      `protobuf:"varint,30,opt,name=recurring_index,proto3,oneof" json:"recurring_index,omitempty"`
+	SubId          *string     `protobuf:"bytes,31,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
+	ProductIds     []string    `protobuf:"bytes,50,rep,name=product_ids,proto3" json:"product_ids,omitempty"`
+	LineItems      []*LineItem `protobuf:"bytes,51,rep,name=line_items,proto3" json:"line_items,omitempty"`
+	// Null when none was reported.
+	Metadata *structpb.Struct `protobuf:"bytes,52,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	// Oldest first.
+	Refunds       []*ConversionRefund `protobuf:"bytes,53,rep,name=refunds,proto3" json:"refunds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Conversion) Reset() {
+	*x = Conversion{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Conversion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Conversion) ProtoMessage() {}
+
+func (x *Conversion) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Conversion.ProtoReflect.Descriptor instead.
+func (*Conversion) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Conversion) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Conversion) GetWorkspaceId() string {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return ""
+}
+
+func (x *Conversion) GetMode() Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return Mode_MODE_UNSPECIFIED
+}
+
+func (x *Conversion) GetEventType() EventType {
+	if x != nil {
+		return x.EventType
+	}
+	return EventType_EVENT_TYPE_UNSPECIFIED
+}
+
+func (x *Conversion) GetExternalTransactionId() string {
+	if x != nil {
+		return x.ExternalTransactionId
+	}
+	return ""
+}
+
+func (x *Conversion) GetAmountCents() int64 {
+	if x != nil {
+		return x.AmountCents
+	}
+	return 0
+}
+
+func (x *Conversion) GetCurrency() string {
+	if x != nil && x.Currency != nil {
+		return *x.Currency
+	}
+	return ""
+}
+
+func (x *Conversion) GetTaxCents() int64 {
+	if x != nil {
+		return x.TaxCents
+	}
+	return 0
+}
+
+func (x *Conversion) GetShippingCents() int64 {
+	if x != nil {
+		return x.ShippingCents
+	}
+	return 0
+}
+
+func (x *Conversion) GetFeeCents() int64 {
+	if x != nil {
+		return x.FeeCents
+	}
+	return 0
+}
+
+func (x *Conversion) GetDiscountCents() int64 {
+	if x != nil {
+		return x.DiscountCents
+	}
+	return 0
+}
+
+func (x *Conversion) GetRefundedAmountCents() int64 {
+	if x != nil {
+		return x.RefundedAmountCents
+	}
+	return 0
+}
+
+func (x *Conversion) GetStatus() ConversionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return ConversionStatus_CONVERSION_STATUS_UNSPECIFIED
+}
+
+func (x *Conversion) GetSource() ConversionSource {
+	if x != nil {
+		return x.Source
+	}
+	return ConversionSource_CONVERSION_SOURCE_UNSPECIFIED
+}
+
+func (x *Conversion) GetOccurredAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OccurredAt
+	}
+	return nil
+}
+
+func (x *Conversion) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Conversion) GetAttributed() bool {
+	if x != nil {
+		return x.Attributed
+	}
+	return false
+}
+
+func (x *Conversion) GetAttribution() *ConversionAttribution {
+	if x != nil {
+		return x.Attribution
+	}
+	return nil
+}
+
+func (x *Conversion) GetCommission() *ConversionCommission {
+	if x != nil {
+		return x.Commission
+	}
+	return nil
+}
+
+func (x *Conversion) GetFraud() *FraudVerdict {
+	if x != nil {
+		return x.Fraud
+	}
+	return nil
+}
+
+func (x *Conversion) GetFraudScore() int32 {
+	if x != nil {
+		return x.FraudScore
+	}
+	return 0
+}
+
+func (x *Conversion) GetProgramId() string {
+	if x != nil && x.ProgramId != nil {
+		return *x.ProgramId
+	}
+	return ""
+}
+
+func (x *Conversion) GetParticipantId() string {
+	if x != nil && x.ParticipantId != nil {
+		return *x.ParticipantId
+	}
+	return ""
+}
+
+func (x *Conversion) GetLinkId() string {
+	if x != nil && x.LinkId != nil {
+		return *x.LinkId
+	}
+	return ""
+}
+
+func (x *Conversion) GetClickId() string {
+	if x != nil && x.ClickId != nil {
+		return *x.ClickId
+	}
+	return ""
+}
+
+func (x *Conversion) GetPromoCode() string {
+	if x != nil && x.PromoCode != nil {
+		return *x.PromoCode
+	}
+	return ""
+}
+
+func (x *Conversion) GetCustomerRef() string {
+	if x != nil && x.CustomerRef != nil {
+		return *x.CustomerRef
+	}
+	return ""
+}
+
+func (x *Conversion) GetSubscriptionId() string {
+	if x != nil && x.SubscriptionId != nil {
+		return *x.SubscriptionId
+	}
+	return ""
+}
+
+func (x *Conversion) GetIsRecurring() bool {
+	if x != nil {
+		return x.IsRecurring
+	}
+	return false
+}
+
+func (x *Conversion) GetRecurringIndex() int32 {
+	if x != nil && x.RecurringIndex != nil {
+		return *x.RecurringIndex
+	}
+	return 0
+}
+
+func (x *Conversion) GetSubId() string {
+	if x != nil && x.SubId != nil {
+		return *x.SubId
+	}
+	return ""
+}
+
+func (x *Conversion) GetProductIds() []string {
+	if x != nil {
+		return x.ProductIds
+	}
+	return nil
+}
+
+func (x *Conversion) GetLineItems() []*LineItem {
+	if x != nil {
+		return x.LineItems
+	}
+	return nil
+}
+
+func (x *Conversion) GetMetadata() *structpb.Struct {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *Conversion) GetRefunds() []*ConversionRefund {
+	if x != nil {
+		return x.Refunds
+	}
+	return nil
+}
+
+type ConversionRefund struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Id               string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	ExternalRefundId string                 `protobuf:"bytes,2,opt,name=external_refund_id,proto3" json:"external_refund_id,omitempty"`
+	AmountCents      int64                  `protobuf:"varint,3,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
+	Reason           *string                `protobuf:"bytes,4,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	CreatedAt        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,proto3" json:"created_at,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *ConversionRefund) Reset() {
+	*x = ConversionRefund{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConversionRefund) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConversionRefund) ProtoMessage() {}
+
+func (x *ConversionRefund) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConversionRefund.ProtoReflect.Descriptor instead.
+func (*ConversionRefund) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ConversionRefund) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ConversionRefund) GetExternalRefundId() string {
+	if x != nil {
+		return x.ExternalRefundId
+	}
+	return ""
+}
+
+func (x *ConversionRefund) GetAmountCents() int64 {
+	if x != nil {
+		return x.AmountCents
+	}
+	return 0
+}
+
+func (x *ConversionRefund) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+func (x *ConversionRefund) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
 var File_affiliate_v1_conversion_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\n" +
-	"\x1daffiliate/v1/conversion.proto\x12\faffiliate.v1\x1a\x1daffiliate/v1/commission.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xee\n" +
+	"\x1daffiliate/v1/conversion.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x1daffiliate/v1/commission.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xee\n" +
 	"\n" +
 	"\x17ReportConversionRequest\x12A\n" +
 	"\n" +
@@ -947,9 +2524,251 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\vFraudSignal\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x05R\x05score\x12\x1a\n" +
-	"\bevidence\x18\x03 \x01(\tR\bevidence2\xc1\x02\n" +
+	"\bevidence\x18\x03 \x01(\tR\bevidence\"p\n" +
+	"\x18ReportConversionsRequest\x12T\n" +
+	"\vconversions\x18\x01 \x03(\v2%.affiliate.v1.ReportConversionRequestB\v\xfaB\b\x92\x01\x05\b\x01\x10\xf4\x03R\vconversions\"\x90\x01\n" +
+	"\x19ReportConversionsResponse\x123\n" +
+	"\asummary\x18\x01 \x01(\v2\x19.affiliate.v1.BulkSummaryR\asummary\x12>\n" +
+	"\aresults\x18\x02 \x03(\v2$.affiliate.v1.ReportConversionResultR\aresults\"\xd5\x02\n" +
+	"\x16ReportConversionResult\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x05R\x05index\x128\n" +
+	"\x17external_transaction_id\x18\x02 \x01(\tR\x17external_transaction_id\x12\x18\n" +
+	"\asuccess\x18\x03 \x01(\bR\asuccess\x12 \n" +
+	"\vstatus_code\x18\x04 \x01(\x05R\vstatus_code\x12\x13\n" +
+	"\x02id\x18\x05 \x01(\tH\x00R\x02id\x88\x01\x01\x12F\n" +
+	"\n" +
+	"conversion\x18\x06 \x01(\v2&.affiliate.v1.ReportConversionResponseR\n" +
+	"conversion\x12\x17\n" +
+	"\x04code\x18\a \x01(\tH\x01R\x04code\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\b \x01(\tH\x02R\amessage\x88\x01\x01B\x05\n" +
+	"\x03_idB\a\n" +
+	"\x05_codeB\n" +
+	"\n" +
+	"\b_message\"\x9d\x02\n" +
+	"\x17RefundConversionRequest\x12D\n" +
+	"\x17external_transaction_id\x18\x01 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\xff\x01R\x17external_transaction_id\x12:\n" +
+	"\x12external_refund_id\x18\x02 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\xff\x01R\x12external_refund_id\x127\n" +
+	"\famount_cents\x18\x03 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x01H\x00R\famount_cents\x88\x01\x01\x12+\n" +
+	"\x06reason\x18\x04 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01H\x01R\x06reason\x88\x01\x01B\x0f\n" +
+	"\r_amount_centsB\t\n" +
+	"\a_reason\"\xd6\x04\n" +
+	"\x06Refund\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x122\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x1a.affiliate.v1.RefundStatusR\x06status\x12.\n" +
+	"\x12external_refund_id\x18\x03 \x01(\tR\x12external_refund_id\x128\n" +
+	"\x17external_transaction_id\x18\x04 \x01(\tR\x17external_transaction_id\x12)\n" +
+	"\rconversion_id\x18\x05 \x01(\tH\x00R\rconversion_id\x88\x01\x01\x12'\n" +
+	"\famount_cents\x18\x06 \x01(\x03H\x01R\famount_cents\x88\x01\x01\x12\x1f\n" +
+	"\bcurrency\x18\a \x01(\tH\x02R\bcurrency\x88\x01\x01\x129\n" +
+	"\x15refunded_amount_cents\x18\b \x01(\x03H\x03R\x15refunded_amount_cents\x88\x01\x01\x12\x1b\n" +
+	"\x06reason\x18\t \x01(\tH\x04R\x06reason\x88\x01\x01\x12@\n" +
+	"\n" +
+	"commission\x18\n" +
+	" \x01(\v2 .affiliate.v1.RefundedCommissionR\n" +
+	"commission\x12:\n" +
+	"\n" +
+	"created_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"created_atB\x10\n" +
+	"\x0e_conversion_idB\x0f\n" +
+	"\r_amount_centsB\v\n" +
+	"\t_currencyB\x18\n" +
+	"\x16_refunded_amount_centsB\t\n" +
+	"\a_reason\"\xd2\x01\n" +
+	"\x12RefundedCommission\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x126\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12\"\n" +
+	"\famount_cents\x18\x03 \x01(\x03R\famount_cents\x124\n" +
+	"\x15reversed_amount_cents\x18\x04 \x01(\x03R\x15reversed_amount_cents\x12\x1a\n" +
+	"\bcurrency\x18\x05 \x01(\tR\bcurrency\"\xfb\x04\n" +
+	"\x16ListConversionsRequest\x12 \n" +
+	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x12)\n" +
+	"\tdate_from\x18\x03 \x01(\tB\a\xfaB\x04r\x02\x18(H\x02R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\x04 \x01(\tB\a\xfaB\x04r\x02\x18(H\x03R\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18@H\x04R\btimezone\x88\x01\x01\x12#\n" +
+	"\n" +
+	"attributed\x18\x06 \x01(\bH\x05R\n" +
+	"attributed\x88\x01\x01\x127\n" +
+	"\n" +
+	"event_type\x18\a \x01(\x0e2\x17.affiliate.v1.EventTypeR\n" +
+	"event_type\x12G\n" +
+	"\x17external_transaction_id\x18\b \x01(\tB\b\xfaB\x05r\x03\x18\xff\x01H\x06R\x17external_transaction_id\x88\x01\x01\x12-\n" +
+	"\n" +
+	"program_id\x18\t \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\aR\n" +
+	"program_id\x88\x01\x01\x125\n" +
+	"\x0eparticipant_id\x18\n" +
+	" \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\bR\x0eparticipant_id\x88\x01\x01B\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_sizeB\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezoneB\r\n" +
+	"\v_attributedB\x1a\n" +
+	"\x18_external_transaction_idB\r\n" +
+	"\v_program_idB\x11\n" +
+	"\x0f_participant_id\"\x8f\x01\n" +
+	"\x17ListConversionsResponse\x124\n" +
+	"\x04data\x18\x01 \x03(\v2 .affiliate.v1.ConversionListItemR\x04data\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\";\n" +
+	"\x14GetConversionRequest\x12#\n" +
+	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\"\xed\v\n" +
+	"\x12ConversionListItem\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
+	"\fworkspace_id\x18\x02 \x01(\tR\fworkspace_id\x12&\n" +
+	"\x04mode\x18\x03 \x01(\x0e2\x12.affiliate.v1.ModeR\x04mode\x127\n" +
+	"\n" +
+	"event_type\x18\x04 \x01(\x0e2\x17.affiliate.v1.EventTypeR\n" +
+	"event_type\x128\n" +
+	"\x17external_transaction_id\x18\x05 \x01(\tR\x17external_transaction_id\x12\"\n" +
+	"\famount_cents\x18\x06 \x01(\x03R\famount_cents\x12\x1f\n" +
+	"\bcurrency\x18\a \x01(\tH\x00R\bcurrency\x88\x01\x01\x12\x1c\n" +
+	"\ttax_cents\x18\b \x01(\x03R\ttax_cents\x12&\n" +
+	"\x0eshipping_cents\x18\t \x01(\x03R\x0eshipping_cents\x12\x1c\n" +
+	"\tfee_cents\x18\n" +
+	" \x01(\x03R\tfee_cents\x12&\n" +
+	"\x0ediscount_cents\x18\v \x01(\x03R\x0ediscount_cents\x124\n" +
+	"\x15refunded_amount_cents\x18\f \x01(\x03R\x15refunded_amount_cents\x126\n" +
+	"\x06status\x18\r \x01(\x0e2\x1e.affiliate.v1.ConversionStatusR\x06status\x126\n" +
+	"\x06source\x18\x0e \x01(\x0e2\x1e.affiliate.v1.ConversionSourceR\x06source\x12<\n" +
+	"\voccurred_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\voccurred_at\x12:\n" +
+	"\n" +
+	"created_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"created_at\x12\x1e\n" +
+	"\n" +
+	"attributed\x18\x11 \x01(\bR\n" +
+	"attributed\x12E\n" +
+	"\vattribution\x18\x12 \x01(\v2#.affiliate.v1.ConversionAttributionR\vattribution\x12B\n" +
+	"\n" +
+	"commission\x18\x13 \x01(\v2\".affiliate.v1.ConversionCommissionR\n" +
+	"commission\x120\n" +
+	"\x05fraud\x18\x14 \x01(\v2\x1a.affiliate.v1.FraudVerdictR\x05fraud\x12 \n" +
+	"\vfraud_score\x18\x15 \x01(\x05R\vfraud_score\x12#\n" +
+	"\n" +
+	"program_id\x18\x16 \x01(\tH\x01R\n" +
+	"program_id\x88\x01\x01\x12+\n" +
+	"\x0eparticipant_id\x18\x17 \x01(\tH\x02R\x0eparticipant_id\x88\x01\x01\x12\x1d\n" +
+	"\alink_id\x18\x18 \x01(\tH\x03R\alink_id\x88\x01\x01\x12\x1f\n" +
+	"\bclick_id\x18\x19 \x01(\tH\x04R\bclick_id\x88\x01\x01\x12#\n" +
+	"\n" +
+	"promo_code\x18\x1a \x01(\tH\x05R\n" +
+	"promo_code\x88\x01\x01\x12'\n" +
+	"\fcustomer_ref\x18\x1b \x01(\tH\x06R\fcustomer_ref\x88\x01\x01\x12-\n" +
+	"\x0fsubscription_id\x18\x1c \x01(\tH\aR\x0fsubscription_id\x88\x01\x01\x12\"\n" +
+	"\fis_recurring\x18\x1d \x01(\bR\fis_recurring\x12-\n" +
+	"\x0frecurring_index\x18\x1e \x01(\x05H\bR\x0frecurring_index\x88\x01\x01\x12\x1b\n" +
+	"\x06sub_id\x18\x1f \x01(\tH\tR\x06sub_id\x88\x01\x01B\v\n" +
+	"\t_currencyB\r\n" +
+	"\v_program_idB\x11\n" +
+	"\x0f_participant_idB\n" +
+	"\n" +
+	"\b_link_idB\v\n" +
+	"\t_click_idB\r\n" +
+	"\v_promo_codeB\x0f\n" +
+	"\r_customer_refB\x12\n" +
+	"\x10_subscription_idB\x12\n" +
+	"\x10_recurring_indexB\t\n" +
+	"\a_sub_id\"\xae\r\n" +
+	"\n" +
+	"Conversion\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
+	"\fworkspace_id\x18\x02 \x01(\tR\fworkspace_id\x12&\n" +
+	"\x04mode\x18\x03 \x01(\x0e2\x12.affiliate.v1.ModeR\x04mode\x127\n" +
+	"\n" +
+	"event_type\x18\x04 \x01(\x0e2\x17.affiliate.v1.EventTypeR\n" +
+	"event_type\x128\n" +
+	"\x17external_transaction_id\x18\x05 \x01(\tR\x17external_transaction_id\x12\"\n" +
+	"\famount_cents\x18\x06 \x01(\x03R\famount_cents\x12\x1f\n" +
+	"\bcurrency\x18\a \x01(\tH\x00R\bcurrency\x88\x01\x01\x12\x1c\n" +
+	"\ttax_cents\x18\b \x01(\x03R\ttax_cents\x12&\n" +
+	"\x0eshipping_cents\x18\t \x01(\x03R\x0eshipping_cents\x12\x1c\n" +
+	"\tfee_cents\x18\n" +
+	" \x01(\x03R\tfee_cents\x12&\n" +
+	"\x0ediscount_cents\x18\v \x01(\x03R\x0ediscount_cents\x124\n" +
+	"\x15refunded_amount_cents\x18\f \x01(\x03R\x15refunded_amount_cents\x126\n" +
+	"\x06status\x18\r \x01(\x0e2\x1e.affiliate.v1.ConversionStatusR\x06status\x126\n" +
+	"\x06source\x18\x0e \x01(\x0e2\x1e.affiliate.v1.ConversionSourceR\x06source\x12<\n" +
+	"\voccurred_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\voccurred_at\x12:\n" +
+	"\n" +
+	"created_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"created_at\x12\x1e\n" +
+	"\n" +
+	"attributed\x18\x11 \x01(\bR\n" +
+	"attributed\x12E\n" +
+	"\vattribution\x18\x12 \x01(\v2#.affiliate.v1.ConversionAttributionR\vattribution\x12B\n" +
+	"\n" +
+	"commission\x18\x13 \x01(\v2\".affiliate.v1.ConversionCommissionR\n" +
+	"commission\x120\n" +
+	"\x05fraud\x18\x14 \x01(\v2\x1a.affiliate.v1.FraudVerdictR\x05fraud\x12 \n" +
+	"\vfraud_score\x18\x15 \x01(\x05R\vfraud_score\x12#\n" +
+	"\n" +
+	"program_id\x18\x16 \x01(\tH\x01R\n" +
+	"program_id\x88\x01\x01\x12+\n" +
+	"\x0eparticipant_id\x18\x17 \x01(\tH\x02R\x0eparticipant_id\x88\x01\x01\x12\x1d\n" +
+	"\alink_id\x18\x18 \x01(\tH\x03R\alink_id\x88\x01\x01\x12\x1f\n" +
+	"\bclick_id\x18\x19 \x01(\tH\x04R\bclick_id\x88\x01\x01\x12#\n" +
+	"\n" +
+	"promo_code\x18\x1a \x01(\tH\x05R\n" +
+	"promo_code\x88\x01\x01\x12'\n" +
+	"\fcustomer_ref\x18\x1b \x01(\tH\x06R\fcustomer_ref\x88\x01\x01\x12-\n" +
+	"\x0fsubscription_id\x18\x1c \x01(\tH\aR\x0fsubscription_id\x88\x01\x01\x12\"\n" +
+	"\fis_recurring\x18\x1d \x01(\bR\fis_recurring\x12-\n" +
+	"\x0frecurring_index\x18\x1e \x01(\x05H\bR\x0frecurring_index\x88\x01\x01\x12\x1b\n" +
+	"\x06sub_id\x18\x1f \x01(\tH\tR\x06sub_id\x88\x01\x01\x12 \n" +
+	"\vproduct_ids\x182 \x03(\tR\vproduct_ids\x126\n" +
+	"\n" +
+	"line_items\x183 \x03(\v2\x16.affiliate.v1.LineItemR\n" +
+	"line_items\x123\n" +
+	"\bmetadata\x184 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x128\n" +
+	"\arefunds\x185 \x03(\v2\x1e.affiliate.v1.ConversionRefundR\arefundsB\v\n" +
+	"\t_currencyB\r\n" +
+	"\v_program_idB\x11\n" +
+	"\x0f_participant_idB\n" +
+	"\n" +
+	"\b_link_idB\v\n" +
+	"\t_click_idB\r\n" +
+	"\v_promo_codeB\x0f\n" +
+	"\r_customer_refB\x12\n" +
+	"\x10_subscription_idB\x12\n" +
+	"\x10_recurring_indexB\t\n" +
+	"\a_sub_id\"\xda\x01\n" +
+	"\x10ConversionRefund\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
+	"\x12external_refund_id\x18\x02 \x01(\tR\x12external_refund_id\x12\"\n" +
+	"\famount_cents\x18\x03 \x01(\x03R\famount_cents\x12\x1b\n" +
+	"\x06reason\x18\x04 \x01(\tH\x00R\x06reason\x88\x01\x01\x12:\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"created_atB\t\n" +
+	"\a_reason*b\n" +
+	"\fRefundStatus\x12\x1d\n" +
+	"\x19REFUND_STATUS_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15REFUND_STATUS_APPLIED\x10\x01\x12\x18\n" +
+	"\x14REFUND_STATUS_PARKED\x10\x02*\xbf\x01\n" +
+	"\x10ConversionStatus\x12!\n" +
+	"\x1dCONVERSION_STATUS_UNSPECIFIED\x10\x00\x12\x1e\n" +
+	"\x1aCONVERSION_STATUS_RECORDED\x10\x01\x12(\n" +
+	"$CONVERSION_STATUS_PARTIALLY_REFUNDED\x10\x02\x12\x1e\n" +
+	"\x1aCONVERSION_STATUS_REFUNDED\x10\x03\x12\x1e\n" +
+	"\x1aCONVERSION_STATUS_DISPUTED\x10\x04*\xaa\x01\n" +
+	"\x10ConversionSource\x12!\n" +
+	"\x1dCONVERSION_SOURCE_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15CONVERSION_SOURCE_API\x10\x01\x12\x1c\n" +
+	"\x18CONVERSION_SOURCE_STRIPE\x10\x02\x12\x1c\n" +
+	"\x18CONVERSION_SOURCE_IMPORT\x10\x03\x12\x1c\n" +
+	"\x18CONVERSION_SOURCE_MANUAL\x10\x042\xc0\x06\n" +
 	"\x11ConversionService\x12\x81\x01\n" +
-	"\x10ReportConversion\x12%.affiliate.v1.ReportConversionRequest\x1a&.affiliate.v1.ReportConversionResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/api/v1/conversions\x12\xa7\x01\n" +
+	"\x10ReportConversion\x12%.affiliate.v1.ReportConversionRequest\x1a&.affiliate.v1.ReportConversionResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/api/v1/conversions\x12\x8a\x01\n" +
+	"\x11ReportConversions\x12&.affiliate.v1.ReportConversionsRequest\x1a'.affiliate.v1.ReportConversionsResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/api/v1/conversions/batch\x12w\n" +
+	"\x10RefundConversion\x12%.affiliate.v1.RefundConversionRequest\x1a\x14.affiliate.v1.Refund\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/api/v1/conversions/refunds\x12{\n" +
+	"\x0fListConversions\x12$.affiliate.v1.ListConversionsRequest\x1a%.affiliate.v1.ListConversionsResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/api/v1/conversions\x12z\n" +
+	"\rGetConversion\x12\".affiliate.v1.GetConversionRequest\x1a\x18.affiliate.v1.Conversion\"+\x82\xd3\xe4\x93\x02%\x12#/api/v1/conversions/{conversion_id}\x12\xa7\x01\n" +
 	"\x15ReattributeConversion\x12*.affiliate.v1.ReattributeConversionRequest\x1a&.affiliate.v1.ReportConversionResponse\":\x82\xd3\xe4\x93\x024:\x01*\"//api/v1/conversions/{conversion_id}/reattributeB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
@@ -964,48 +2783,105 @@ func file_affiliate_v1_conversion_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_conversion_proto_rawDescData
 }
 
-var file_affiliate_v1_conversion_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_affiliate_v1_conversion_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_affiliate_v1_conversion_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_affiliate_v1_conversion_proto_goTypes = []any{
-	(*ReportConversionRequest)(nil),      // 0: affiliate.v1.ReportConversionRequest
-	(*ReattributeConversionRequest)(nil), // 1: affiliate.v1.ReattributeConversionRequest
-	(*LineItem)(nil),                     // 2: affiliate.v1.LineItem
-	(*ReportConversionResponse)(nil),     // 3: affiliate.v1.ReportConversionResponse
-	(*ConversionAttribution)(nil),        // 4: affiliate.v1.ConversionAttribution
-	(*ConversionCommission)(nil),         // 5: affiliate.v1.ConversionCommission
-	(*FraudVerdict)(nil),                 // 6: affiliate.v1.FraudVerdict
-	(*FraudSignal)(nil),                  // 7: affiliate.v1.FraudSignal
-	(EventType)(0),                       // 8: affiliate.v1.EventType
-	(*timestamppb.Timestamp)(nil),        // 9: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),              // 10: google.protobuf.Struct
-	(Mode)(0),                            // 11: affiliate.v1.Mode
-	(CommissionStatus)(0),                // 12: affiliate.v1.CommissionStatus
+	(RefundStatus)(0),                    // 0: affiliate.v1.RefundStatus
+	(ConversionStatus)(0),                // 1: affiliate.v1.ConversionStatus
+	(ConversionSource)(0),                // 2: affiliate.v1.ConversionSource
+	(*ReportConversionRequest)(nil),      // 3: affiliate.v1.ReportConversionRequest
+	(*ReattributeConversionRequest)(nil), // 4: affiliate.v1.ReattributeConversionRequest
+	(*LineItem)(nil),                     // 5: affiliate.v1.LineItem
+	(*ReportConversionResponse)(nil),     // 6: affiliate.v1.ReportConversionResponse
+	(*ConversionAttribution)(nil),        // 7: affiliate.v1.ConversionAttribution
+	(*ConversionCommission)(nil),         // 8: affiliate.v1.ConversionCommission
+	(*FraudVerdict)(nil),                 // 9: affiliate.v1.FraudVerdict
+	(*FraudSignal)(nil),                  // 10: affiliate.v1.FraudSignal
+	(*ReportConversionsRequest)(nil),     // 11: affiliate.v1.ReportConversionsRequest
+	(*ReportConversionsResponse)(nil),    // 12: affiliate.v1.ReportConversionsResponse
+	(*ReportConversionResult)(nil),       // 13: affiliate.v1.ReportConversionResult
+	(*RefundConversionRequest)(nil),      // 14: affiliate.v1.RefundConversionRequest
+	(*Refund)(nil),                       // 15: affiliate.v1.Refund
+	(*RefundedCommission)(nil),           // 16: affiliate.v1.RefundedCommission
+	(*ListConversionsRequest)(nil),       // 17: affiliate.v1.ListConversionsRequest
+	(*ListConversionsResponse)(nil),      // 18: affiliate.v1.ListConversionsResponse
+	(*GetConversionRequest)(nil),         // 19: affiliate.v1.GetConversionRequest
+	(*ConversionListItem)(nil),           // 20: affiliate.v1.ConversionListItem
+	(*Conversion)(nil),                   // 21: affiliate.v1.Conversion
+	(*ConversionRefund)(nil),             // 22: affiliate.v1.ConversionRefund
+	(EventType)(0),                       // 23: affiliate.v1.EventType
+	(*timestamppb.Timestamp)(nil),        // 24: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),              // 25: google.protobuf.Struct
+	(Mode)(0),                            // 26: affiliate.v1.Mode
+	(CommissionStatus)(0),                // 27: affiliate.v1.CommissionStatus
+	(*BulkSummary)(nil),                  // 28: affiliate.v1.BulkSummary
 }
 var file_affiliate_v1_conversion_proto_depIdxs = []int32{
-	8,  // 0: affiliate.v1.ReportConversionRequest.event_type:type_name -> affiliate.v1.EventType
-	9,  // 1: affiliate.v1.ReportConversionRequest.occurred_at:type_name -> google.protobuf.Timestamp
-	2,  // 2: affiliate.v1.ReportConversionRequest.line_items:type_name -> affiliate.v1.LineItem
-	10, // 3: affiliate.v1.ReportConversionRequest.metadata:type_name -> google.protobuf.Struct
-	8,  // 4: affiliate.v1.ReportConversionResponse.event_type:type_name -> affiliate.v1.EventType
-	11, // 5: affiliate.v1.ReportConversionResponse.mode:type_name -> affiliate.v1.Mode
-	9,  // 6: affiliate.v1.ReportConversionResponse.occurred_at:type_name -> google.protobuf.Timestamp
-	9,  // 7: affiliate.v1.ReportConversionResponse.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 8: affiliate.v1.ReportConversionResponse.attribution:type_name -> affiliate.v1.ConversionAttribution
-	5,  // 9: affiliate.v1.ReportConversionResponse.commission:type_name -> affiliate.v1.ConversionCommission
-	6,  // 10: affiliate.v1.ReportConversionResponse.fraud:type_name -> affiliate.v1.FraudVerdict
-	9,  // 11: affiliate.v1.ConversionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
-	9,  // 12: affiliate.v1.ConversionAttribution.expires_at:type_name -> google.protobuf.Timestamp
-	12, // 13: affiliate.v1.ConversionCommission.status:type_name -> affiliate.v1.CommissionStatus
-	9,  // 14: affiliate.v1.ConversionCommission.hold_until:type_name -> google.protobuf.Timestamp
-	7,  // 15: affiliate.v1.FraudVerdict.signals:type_name -> affiliate.v1.FraudSignal
-	0,  // 16: affiliate.v1.ConversionService.ReportConversion:input_type -> affiliate.v1.ReportConversionRequest
-	1,  // 17: affiliate.v1.ConversionService.ReattributeConversion:input_type -> affiliate.v1.ReattributeConversionRequest
-	3,  // 18: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
-	3,  // 19: affiliate.v1.ConversionService.ReattributeConversion:output_type -> affiliate.v1.ReportConversionResponse
-	18, // [18:20] is the sub-list for method output_type
-	16, // [16:18] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	23, // 0: affiliate.v1.ReportConversionRequest.event_type:type_name -> affiliate.v1.EventType
+	24, // 1: affiliate.v1.ReportConversionRequest.occurred_at:type_name -> google.protobuf.Timestamp
+	5,  // 2: affiliate.v1.ReportConversionRequest.line_items:type_name -> affiliate.v1.LineItem
+	25, // 3: affiliate.v1.ReportConversionRequest.metadata:type_name -> google.protobuf.Struct
+	23, // 4: affiliate.v1.ReportConversionResponse.event_type:type_name -> affiliate.v1.EventType
+	26, // 5: affiliate.v1.ReportConversionResponse.mode:type_name -> affiliate.v1.Mode
+	24, // 6: affiliate.v1.ReportConversionResponse.occurred_at:type_name -> google.protobuf.Timestamp
+	24, // 7: affiliate.v1.ReportConversionResponse.created_at:type_name -> google.protobuf.Timestamp
+	7,  // 8: affiliate.v1.ReportConversionResponse.attribution:type_name -> affiliate.v1.ConversionAttribution
+	8,  // 9: affiliate.v1.ReportConversionResponse.commission:type_name -> affiliate.v1.ConversionCommission
+	9,  // 10: affiliate.v1.ReportConversionResponse.fraud:type_name -> affiliate.v1.FraudVerdict
+	24, // 11: affiliate.v1.ConversionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
+	24, // 12: affiliate.v1.ConversionAttribution.expires_at:type_name -> google.protobuf.Timestamp
+	27, // 13: affiliate.v1.ConversionCommission.status:type_name -> affiliate.v1.CommissionStatus
+	24, // 14: affiliate.v1.ConversionCommission.hold_until:type_name -> google.protobuf.Timestamp
+	10, // 15: affiliate.v1.FraudVerdict.signals:type_name -> affiliate.v1.FraudSignal
+	3,  // 16: affiliate.v1.ReportConversionsRequest.conversions:type_name -> affiliate.v1.ReportConversionRequest
+	28, // 17: affiliate.v1.ReportConversionsResponse.summary:type_name -> affiliate.v1.BulkSummary
+	13, // 18: affiliate.v1.ReportConversionsResponse.results:type_name -> affiliate.v1.ReportConversionResult
+	6,  // 19: affiliate.v1.ReportConversionResult.conversion:type_name -> affiliate.v1.ReportConversionResponse
+	0,  // 20: affiliate.v1.Refund.status:type_name -> affiliate.v1.RefundStatus
+	16, // 21: affiliate.v1.Refund.commission:type_name -> affiliate.v1.RefundedCommission
+	24, // 22: affiliate.v1.Refund.created_at:type_name -> google.protobuf.Timestamp
+	27, // 23: affiliate.v1.RefundedCommission.status:type_name -> affiliate.v1.CommissionStatus
+	23, // 24: affiliate.v1.ListConversionsRequest.event_type:type_name -> affiliate.v1.EventType
+	20, // 25: affiliate.v1.ListConversionsResponse.data:type_name -> affiliate.v1.ConversionListItem
+	26, // 26: affiliate.v1.ConversionListItem.mode:type_name -> affiliate.v1.Mode
+	23, // 27: affiliate.v1.ConversionListItem.event_type:type_name -> affiliate.v1.EventType
+	1,  // 28: affiliate.v1.ConversionListItem.status:type_name -> affiliate.v1.ConversionStatus
+	2,  // 29: affiliate.v1.ConversionListItem.source:type_name -> affiliate.v1.ConversionSource
+	24, // 30: affiliate.v1.ConversionListItem.occurred_at:type_name -> google.protobuf.Timestamp
+	24, // 31: affiliate.v1.ConversionListItem.created_at:type_name -> google.protobuf.Timestamp
+	7,  // 32: affiliate.v1.ConversionListItem.attribution:type_name -> affiliate.v1.ConversionAttribution
+	8,  // 33: affiliate.v1.ConversionListItem.commission:type_name -> affiliate.v1.ConversionCommission
+	9,  // 34: affiliate.v1.ConversionListItem.fraud:type_name -> affiliate.v1.FraudVerdict
+	26, // 35: affiliate.v1.Conversion.mode:type_name -> affiliate.v1.Mode
+	23, // 36: affiliate.v1.Conversion.event_type:type_name -> affiliate.v1.EventType
+	1,  // 37: affiliate.v1.Conversion.status:type_name -> affiliate.v1.ConversionStatus
+	2,  // 38: affiliate.v1.Conversion.source:type_name -> affiliate.v1.ConversionSource
+	24, // 39: affiliate.v1.Conversion.occurred_at:type_name -> google.protobuf.Timestamp
+	24, // 40: affiliate.v1.Conversion.created_at:type_name -> google.protobuf.Timestamp
+	7,  // 41: affiliate.v1.Conversion.attribution:type_name -> affiliate.v1.ConversionAttribution
+	8,  // 42: affiliate.v1.Conversion.commission:type_name -> affiliate.v1.ConversionCommission
+	9,  // 43: affiliate.v1.Conversion.fraud:type_name -> affiliate.v1.FraudVerdict
+	5,  // 44: affiliate.v1.Conversion.line_items:type_name -> affiliate.v1.LineItem
+	25, // 45: affiliate.v1.Conversion.metadata:type_name -> google.protobuf.Struct
+	22, // 46: affiliate.v1.Conversion.refunds:type_name -> affiliate.v1.ConversionRefund
+	24, // 47: affiliate.v1.ConversionRefund.created_at:type_name -> google.protobuf.Timestamp
+	3,  // 48: affiliate.v1.ConversionService.ReportConversion:input_type -> affiliate.v1.ReportConversionRequest
+	11, // 49: affiliate.v1.ConversionService.ReportConversions:input_type -> affiliate.v1.ReportConversionsRequest
+	14, // 50: affiliate.v1.ConversionService.RefundConversion:input_type -> affiliate.v1.RefundConversionRequest
+	17, // 51: affiliate.v1.ConversionService.ListConversions:input_type -> affiliate.v1.ListConversionsRequest
+	19, // 52: affiliate.v1.ConversionService.GetConversion:input_type -> affiliate.v1.GetConversionRequest
+	4,  // 53: affiliate.v1.ConversionService.ReattributeConversion:input_type -> affiliate.v1.ReattributeConversionRequest
+	6,  // 54: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
+	12, // 55: affiliate.v1.ConversionService.ReportConversions:output_type -> affiliate.v1.ReportConversionsResponse
+	15, // 56: affiliate.v1.ConversionService.RefundConversion:output_type -> affiliate.v1.Refund
+	18, // 57: affiliate.v1.ConversionService.ListConversions:output_type -> affiliate.v1.ListConversionsResponse
+	21, // 58: affiliate.v1.ConversionService.GetConversion:output_type -> affiliate.v1.Conversion
+	6,  // 59: affiliate.v1.ConversionService.ReattributeConversion:output_type -> affiliate.v1.ReportConversionResponse
+	54, // [54:60] is the sub-list for method output_type
+	48, // [48:54] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_conversion_proto_init() }
@@ -1013,6 +2889,7 @@ func file_affiliate_v1_conversion_proto_init() {
 	if File_affiliate_v1_conversion_proto != nil {
 		return
 	}
+	file_affiliate_v1_bulk_proto_init()
 	file_affiliate_v1_commission_proto_init()
 	file_affiliate_v1_common_proto_init()
 	file_affiliate_v1_event_type_proto_init()
@@ -1021,18 +2898,26 @@ func file_affiliate_v1_conversion_proto_init() {
 	file_affiliate_v1_conversion_proto_msgTypes[2].OneofWrappers = []any{}
 	file_affiliate_v1_conversion_proto_msgTypes[3].OneofWrappers = []any{}
 	file_affiliate_v1_conversion_proto_msgTypes[4].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[10].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[11].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[12].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[14].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[17].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[18].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_conversion_proto_rawDesc), len(file_affiliate_v1_conversion_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   8,
+			NumEnums:      3,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_affiliate_v1_conversion_proto_goTypes,
 		DependencyIndexes: file_affiliate_v1_conversion_proto_depIdxs,
+		EnumInfos:         file_affiliate_v1_conversion_proto_enumTypes,
 		MessageInfos:      file_affiliate_v1_conversion_proto_msgTypes,
 	}.Build()
 	File_affiliate_v1_conversion_proto = out.File

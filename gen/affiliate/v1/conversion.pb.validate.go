@@ -1589,3 +1589,2271 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = FraudSignalValidationError{}
+
+// Validate checks the field values on ReportConversionsRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ReportConversionsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ReportConversionsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ReportConversionsRequestMultiError, or nil if none found.
+func (m *ReportConversionsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ReportConversionsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := len(m.GetConversions()); l < 1 || l > 500 {
+		err := ReportConversionsRequestValidationError{
+			field:  "Conversions",
+			reason: "value must contain between 1 and 500 items, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetConversions() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ReportConversionsRequestValidationError{
+						field:  fmt.Sprintf("Conversions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ReportConversionsRequestValidationError{
+						field:  fmt.Sprintf("Conversions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ReportConversionsRequestValidationError{
+					field:  fmt.Sprintf("Conversions[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ReportConversionsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ReportConversionsRequestMultiError is an error wrapping multiple validation
+// errors returned by ReportConversionsRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ReportConversionsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ReportConversionsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ReportConversionsRequestMultiError) AllErrors() []error { return m }
+
+// ReportConversionsRequestValidationError is the validation error returned by
+// ReportConversionsRequest.Validate if the designated constraints aren't met.
+type ReportConversionsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ReportConversionsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ReportConversionsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ReportConversionsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ReportConversionsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ReportConversionsRequestValidationError) ErrorName() string {
+	return "ReportConversionsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ReportConversionsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sReportConversionsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ReportConversionsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ReportConversionsRequestValidationError{}
+
+// Validate checks the field values on ReportConversionsResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ReportConversionsResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ReportConversionsResponse with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ReportConversionsResponseMultiError, or nil if none found.
+func (m *ReportConversionsResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ReportConversionsResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if all {
+		switch v := interface{}(m.GetSummary()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ReportConversionsResponseValidationError{
+					field:  "Summary",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ReportConversionsResponseValidationError{
+					field:  "Summary",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetSummary()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ReportConversionsResponseValidationError{
+				field:  "Summary",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	for idx, item := range m.GetResults() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ReportConversionsResponseValidationError{
+						field:  fmt.Sprintf("Results[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ReportConversionsResponseValidationError{
+						field:  fmt.Sprintf("Results[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ReportConversionsResponseValidationError{
+					field:  fmt.Sprintf("Results[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ReportConversionsResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// ReportConversionsResponseMultiError is an error wrapping multiple validation
+// errors returned by ReportConversionsResponse.ValidateAll() if the
+// designated constraints aren't met.
+type ReportConversionsResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ReportConversionsResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ReportConversionsResponseMultiError) AllErrors() []error { return m }
+
+// ReportConversionsResponseValidationError is the validation error returned by
+// ReportConversionsResponse.Validate if the designated constraints aren't met.
+type ReportConversionsResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ReportConversionsResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ReportConversionsResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ReportConversionsResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ReportConversionsResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ReportConversionsResponseValidationError) ErrorName() string {
+	return "ReportConversionsResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ReportConversionsResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sReportConversionsResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ReportConversionsResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ReportConversionsResponseValidationError{}
+
+// Validate checks the field values on ReportConversionResult with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ReportConversionResult) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ReportConversionResult with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ReportConversionResultMultiError, or nil if none found.
+func (m *ReportConversionResult) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ReportConversionResult) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Index
+
+	// no validation rules for ExternalTransactionId
+
+	// no validation rules for Success
+
+	// no validation rules for StatusCode
+
+	if all {
+		switch v := interface{}(m.GetConversion()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ReportConversionResultValidationError{
+					field:  "Conversion",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ReportConversionResultValidationError{
+					field:  "Conversion",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetConversion()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ReportConversionResultValidationError{
+				field:  "Conversion",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.Id != nil {
+		// no validation rules for Id
+	}
+
+	if m.Code != nil {
+		// no validation rules for Code
+	}
+
+	if m.Message != nil {
+		// no validation rules for Message
+	}
+
+	if len(errors) > 0 {
+		return ReportConversionResultMultiError(errors)
+	}
+
+	return nil
+}
+
+// ReportConversionResultMultiError is an error wrapping multiple validation
+// errors returned by ReportConversionResult.ValidateAll() if the designated
+// constraints aren't met.
+type ReportConversionResultMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ReportConversionResultMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ReportConversionResultMultiError) AllErrors() []error { return m }
+
+// ReportConversionResultValidationError is the validation error returned by
+// ReportConversionResult.Validate if the designated constraints aren't met.
+type ReportConversionResultValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ReportConversionResultValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ReportConversionResultValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ReportConversionResultValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ReportConversionResultValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ReportConversionResultValidationError) ErrorName() string {
+	return "ReportConversionResultValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ReportConversionResultValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sReportConversionResult.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ReportConversionResultValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ReportConversionResultValidationError{}
+
+// Validate checks the field values on RefundConversionRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *RefundConversionRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RefundConversionRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// RefundConversionRequestMultiError, or nil if none found.
+func (m *RefundConversionRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RefundConversionRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := utf8.RuneCountInString(m.GetExternalTransactionId()); l < 1 || l > 255 {
+		err := RefundConversionRequestValidationError{
+			field:  "ExternalTransactionId",
+			reason: "value length must be between 1 and 255 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if l := utf8.RuneCountInString(m.GetExternalRefundId()); l < 1 || l > 255 {
+		err := RefundConversionRequestValidationError{
+			field:  "ExternalRefundId",
+			reason: "value length must be between 1 and 255 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if m.AmountCents != nil {
+
+		if val := m.GetAmountCents(); val < 1 || val > 1000000000000 {
+			err := RefundConversionRequestValidationError{
+				field:  "AmountCents",
+				reason: "value must be inside range [1, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Reason != nil {
+
+		if l := utf8.RuneCountInString(m.GetReason()); l < 1 || l > 500 {
+			err := RefundConversionRequestValidationError{
+				field:  "Reason",
+				reason: "value length must be between 1 and 500 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return RefundConversionRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// RefundConversionRequestMultiError is an error wrapping multiple validation
+// errors returned by RefundConversionRequest.ValidateAll() if the designated
+// constraints aren't met.
+type RefundConversionRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RefundConversionRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RefundConversionRequestMultiError) AllErrors() []error { return m }
+
+// RefundConversionRequestValidationError is the validation error returned by
+// RefundConversionRequest.Validate if the designated constraints aren't met.
+type RefundConversionRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RefundConversionRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RefundConversionRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RefundConversionRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RefundConversionRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RefundConversionRequestValidationError) ErrorName() string {
+	return "RefundConversionRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RefundConversionRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRefundConversionRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RefundConversionRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RefundConversionRequestValidationError{}
+
+// Validate checks the field values on Refund with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *Refund) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on Refund with the rules defined in the
+// proto definition for this message. If any rules are violated, the result is
+// a list of violation errors wrapped in RefundMultiError, or nil if none found.
+func (m *Refund) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *Refund) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for Status
+
+	// no validation rules for ExternalRefundId
+
+	// no validation rules for ExternalTransactionId
+
+	if all {
+		switch v := interface{}(m.GetCommission()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, RefundValidationError{
+					field:  "Commission",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, RefundValidationError{
+					field:  "Commission",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCommission()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return RefundValidationError{
+				field:  "Commission",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, RefundValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, RefundValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return RefundValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.ConversionId != nil {
+		// no validation rules for ConversionId
+	}
+
+	if m.AmountCents != nil {
+		// no validation rules for AmountCents
+	}
+
+	if m.Currency != nil {
+		// no validation rules for Currency
+	}
+
+	if m.RefundedAmountCents != nil {
+		// no validation rules for RefundedAmountCents
+	}
+
+	if m.Reason != nil {
+		// no validation rules for Reason
+	}
+
+	if len(errors) > 0 {
+		return RefundMultiError(errors)
+	}
+
+	return nil
+}
+
+// RefundMultiError is an error wrapping multiple validation errors returned by
+// Refund.ValidateAll() if the designated constraints aren't met.
+type RefundMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RefundMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RefundMultiError) AllErrors() []error { return m }
+
+// RefundValidationError is the validation error returned by Refund.Validate if
+// the designated constraints aren't met.
+type RefundValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RefundValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RefundValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RefundValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RefundValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RefundValidationError) ErrorName() string { return "RefundValidationError" }
+
+// Error satisfies the builtin error interface
+func (e RefundValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRefund.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RefundValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RefundValidationError{}
+
+// Validate checks the field values on RefundedCommission with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *RefundedCommission) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RefundedCommission with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// RefundedCommissionMultiError, or nil if none found.
+func (m *RefundedCommission) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RefundedCommission) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for Status
+
+	// no validation rules for AmountCents
+
+	// no validation rules for ReversedAmountCents
+
+	// no validation rules for Currency
+
+	if len(errors) > 0 {
+		return RefundedCommissionMultiError(errors)
+	}
+
+	return nil
+}
+
+// RefundedCommissionMultiError is an error wrapping multiple validation errors
+// returned by RefundedCommission.ValidateAll() if the designated constraints
+// aren't met.
+type RefundedCommissionMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RefundedCommissionMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RefundedCommissionMultiError) AllErrors() []error { return m }
+
+// RefundedCommissionValidationError is the validation error returned by
+// RefundedCommission.Validate if the designated constraints aren't met.
+type RefundedCommissionValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RefundedCommissionValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RefundedCommissionValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RefundedCommissionValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RefundedCommissionValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RefundedCommissionValidationError) ErrorName() string {
+	return "RefundedCommissionValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RefundedCommissionValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRefundedCommission.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RefundedCommissionValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RefundedCommissionValidationError{}
+
+// Validate checks the field values on ListConversionsRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListConversionsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListConversionsRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListConversionsRequestMultiError, or nil if none found.
+func (m *ListConversionsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListConversionsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for EventType
+
+	if m.Page != nil {
+
+		if m.GetPage() < 1 {
+			err := ListConversionsRequestValidationError{
+				field:  "Page",
+				reason: "value must be greater than or equal to 1",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PageSize != nil {
+
+		if val := m.GetPageSize(); val < 1 || val > 100 {
+			err := ListConversionsRequestValidationError{
+				field:  "PageSize",
+				reason: "value must be inside range [1, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateFrom != nil {
+
+		if utf8.RuneCountInString(m.GetDateFrom()) > 40 {
+			err := ListConversionsRequestValidationError{
+				field:  "DateFrom",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateTo != nil {
+
+		if utf8.RuneCountInString(m.GetDateTo()) > 40 {
+			err := ListConversionsRequestValidationError{
+				field:  "DateTo",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := ListConversionsRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Attributed != nil {
+		// no validation rules for Attributed
+	}
+
+	if m.ExternalTransactionId != nil {
+
+		if utf8.RuneCountInString(m.GetExternalTransactionId()) > 255 {
+			err := ListConversionsRequestValidationError{
+				field:  "ExternalTransactionId",
+				reason: "value length must be at most 255 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ProgramId != nil {
+
+		if err := m._validateUuid(m.GetProgramId()); err != nil {
+			err = ListConversionsRequestValidationError{
+				field:  "ProgramId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ParticipantId != nil {
+
+		if err := m._validateUuid(m.GetParticipantId()); err != nil {
+			err = ListConversionsRequestValidationError{
+				field:  "ParticipantId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListConversionsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ListConversionsRequest) _validateUuid(uuid string) error {
+	if matched := _conversion_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// ListConversionsRequestMultiError is an error wrapping multiple validation
+// errors returned by ListConversionsRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ListConversionsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListConversionsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListConversionsRequestMultiError) AllErrors() []error { return m }
+
+// ListConversionsRequestValidationError is the validation error returned by
+// ListConversionsRequest.Validate if the designated constraints aren't met.
+type ListConversionsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListConversionsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListConversionsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListConversionsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListConversionsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListConversionsRequestValidationError) ErrorName() string {
+	return "ListConversionsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListConversionsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListConversionsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListConversionsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListConversionsRequestValidationError{}
+
+// Validate checks the field values on ListConversionsResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListConversionsResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListConversionsResponse with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListConversionsResponseMultiError, or nil if none found.
+func (m *ListConversionsResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListConversionsResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	for idx, item := range m.GetData() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ListConversionsResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ListConversionsResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ListConversionsResponseValidationError{
+					field:  fmt.Sprintf("Data[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for Total
+
+	// no validation rules for Page
+
+	// no validation rules for Limit
+
+	if len(errors) > 0 {
+		return ListConversionsResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListConversionsResponseMultiError is an error wrapping multiple validation
+// errors returned by ListConversionsResponse.ValidateAll() if the designated
+// constraints aren't met.
+type ListConversionsResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListConversionsResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListConversionsResponseMultiError) AllErrors() []error { return m }
+
+// ListConversionsResponseValidationError is the validation error returned by
+// ListConversionsResponse.Validate if the designated constraints aren't met.
+type ListConversionsResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListConversionsResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListConversionsResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListConversionsResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListConversionsResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListConversionsResponseValidationError) ErrorName() string {
+	return "ListConversionsResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListConversionsResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListConversionsResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListConversionsResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListConversionsResponseValidationError{}
+
+// Validate checks the field values on GetConversionRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *GetConversionRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on GetConversionRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// GetConversionRequestMultiError, or nil if none found.
+func (m *GetConversionRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *GetConversionRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ConversionId
+
+	if len(errors) > 0 {
+		return GetConversionRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// GetConversionRequestMultiError is an error wrapping multiple validation
+// errors returned by GetConversionRequest.ValidateAll() if the designated
+// constraints aren't met.
+type GetConversionRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m GetConversionRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m GetConversionRequestMultiError) AllErrors() []error { return m }
+
+// GetConversionRequestValidationError is the validation error returned by
+// GetConversionRequest.Validate if the designated constraints aren't met.
+type GetConversionRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e GetConversionRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e GetConversionRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e GetConversionRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e GetConversionRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e GetConversionRequestValidationError) ErrorName() string {
+	return "GetConversionRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e GetConversionRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sGetConversionRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = GetConversionRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = GetConversionRequestValidationError{}
+
+// Validate checks the field values on ConversionListItem with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ConversionListItem) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ConversionListItem with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ConversionListItemMultiError, or nil if none found.
+func (m *ConversionListItem) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ConversionListItem) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for WorkspaceId
+
+	// no validation rules for Mode
+
+	// no validation rules for EventType
+
+	// no validation rules for ExternalTransactionId
+
+	// no validation rules for AmountCents
+
+	// no validation rules for TaxCents
+
+	// no validation rules for ShippingCents
+
+	// no validation rules for FeeCents
+
+	// no validation rules for DiscountCents
+
+	// no validation rules for RefundedAmountCents
+
+	// no validation rules for Status
+
+	// no validation rules for Source
+
+	if all {
+		switch v := interface{}(m.GetOccurredAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionListItemValidationError{
+					field:  "OccurredAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionListItemValidationError{
+					field:  "OccurredAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetOccurredAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionListItemValidationError{
+				field:  "OccurredAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionListItemValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionListItemValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionListItemValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for Attributed
+
+	if all {
+		switch v := interface{}(m.GetAttribution()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionListItemValidationError{
+					field:  "Attribution",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionListItemValidationError{
+					field:  "Attribution",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetAttribution()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionListItemValidationError{
+				field:  "Attribution",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetCommission()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionListItemValidationError{
+					field:  "Commission",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionListItemValidationError{
+					field:  "Commission",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCommission()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionListItemValidationError{
+				field:  "Commission",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetFraud()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionListItemValidationError{
+					field:  "Fraud",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionListItemValidationError{
+					field:  "Fraud",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetFraud()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionListItemValidationError{
+				field:  "Fraud",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for FraudScore
+
+	// no validation rules for IsRecurring
+
+	if m.Currency != nil {
+		// no validation rules for Currency
+	}
+
+	if m.ProgramId != nil {
+		// no validation rules for ProgramId
+	}
+
+	if m.ParticipantId != nil {
+		// no validation rules for ParticipantId
+	}
+
+	if m.LinkId != nil {
+		// no validation rules for LinkId
+	}
+
+	if m.ClickId != nil {
+		// no validation rules for ClickId
+	}
+
+	if m.PromoCode != nil {
+		// no validation rules for PromoCode
+	}
+
+	if m.CustomerRef != nil {
+		// no validation rules for CustomerRef
+	}
+
+	if m.SubscriptionId != nil {
+		// no validation rules for SubscriptionId
+	}
+
+	if m.RecurringIndex != nil {
+		// no validation rules for RecurringIndex
+	}
+
+	if m.SubId != nil {
+		// no validation rules for SubId
+	}
+
+	if len(errors) > 0 {
+		return ConversionListItemMultiError(errors)
+	}
+
+	return nil
+}
+
+// ConversionListItemMultiError is an error wrapping multiple validation errors
+// returned by ConversionListItem.ValidateAll() if the designated constraints
+// aren't met.
+type ConversionListItemMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ConversionListItemMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ConversionListItemMultiError) AllErrors() []error { return m }
+
+// ConversionListItemValidationError is the validation error returned by
+// ConversionListItem.Validate if the designated constraints aren't met.
+type ConversionListItemValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ConversionListItemValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ConversionListItemValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ConversionListItemValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ConversionListItemValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ConversionListItemValidationError) ErrorName() string {
+	return "ConversionListItemValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ConversionListItemValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sConversionListItem.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ConversionListItemValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ConversionListItemValidationError{}
+
+// Validate checks the field values on Conversion with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *Conversion) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on Conversion with the rules defined in
+// the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in ConversionMultiError, or
+// nil if none found.
+func (m *Conversion) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *Conversion) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for WorkspaceId
+
+	// no validation rules for Mode
+
+	// no validation rules for EventType
+
+	// no validation rules for ExternalTransactionId
+
+	// no validation rules for AmountCents
+
+	// no validation rules for TaxCents
+
+	// no validation rules for ShippingCents
+
+	// no validation rules for FeeCents
+
+	// no validation rules for DiscountCents
+
+	// no validation rules for RefundedAmountCents
+
+	// no validation rules for Status
+
+	// no validation rules for Source
+
+	if all {
+		switch v := interface{}(m.GetOccurredAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "OccurredAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "OccurredAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetOccurredAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionValidationError{
+				field:  "OccurredAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for Attributed
+
+	if all {
+		switch v := interface{}(m.GetAttribution()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "Attribution",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "Attribution",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetAttribution()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionValidationError{
+				field:  "Attribution",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetCommission()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "Commission",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "Commission",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCommission()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionValidationError{
+				field:  "Commission",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetFraud()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "Fraud",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "Fraud",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetFraud()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionValidationError{
+				field:  "Fraud",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for FraudScore
+
+	// no validation rules for IsRecurring
+
+	for idx, item := range m.GetLineItems() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ConversionValidationError{
+						field:  fmt.Sprintf("LineItems[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ConversionValidationError{
+						field:  fmt.Sprintf("LineItems[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ConversionValidationError{
+					field:  fmt.Sprintf("LineItems[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if all {
+		switch v := interface{}(m.GetMetadata()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "Metadata",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "Metadata",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetMetadata()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionValidationError{
+				field:  "Metadata",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	for idx, item := range m.GetRefunds() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ConversionValidationError{
+						field:  fmt.Sprintf("Refunds[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ConversionValidationError{
+						field:  fmt.Sprintf("Refunds[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ConversionValidationError{
+					field:  fmt.Sprintf("Refunds[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if m.Currency != nil {
+		// no validation rules for Currency
+	}
+
+	if m.ProgramId != nil {
+		// no validation rules for ProgramId
+	}
+
+	if m.ParticipantId != nil {
+		// no validation rules for ParticipantId
+	}
+
+	if m.LinkId != nil {
+		// no validation rules for LinkId
+	}
+
+	if m.ClickId != nil {
+		// no validation rules for ClickId
+	}
+
+	if m.PromoCode != nil {
+		// no validation rules for PromoCode
+	}
+
+	if m.CustomerRef != nil {
+		// no validation rules for CustomerRef
+	}
+
+	if m.SubscriptionId != nil {
+		// no validation rules for SubscriptionId
+	}
+
+	if m.RecurringIndex != nil {
+		// no validation rules for RecurringIndex
+	}
+
+	if m.SubId != nil {
+		// no validation rules for SubId
+	}
+
+	if len(errors) > 0 {
+		return ConversionMultiError(errors)
+	}
+
+	return nil
+}
+
+// ConversionMultiError is an error wrapping multiple validation errors
+// returned by Conversion.ValidateAll() if the designated constraints aren't met.
+type ConversionMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ConversionMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ConversionMultiError) AllErrors() []error { return m }
+
+// ConversionValidationError is the validation error returned by
+// Conversion.Validate if the designated constraints aren't met.
+type ConversionValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ConversionValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ConversionValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ConversionValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ConversionValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ConversionValidationError) ErrorName() string { return "ConversionValidationError" }
+
+// Error satisfies the builtin error interface
+func (e ConversionValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sConversion.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ConversionValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ConversionValidationError{}
+
+// Validate checks the field values on ConversionRefund with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *ConversionRefund) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ConversionRefund with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ConversionRefundMultiError, or nil if none found.
+func (m *ConversionRefund) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ConversionRefund) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for ExternalRefundId
+
+	// no validation rules for AmountCents
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionRefundValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionRefundValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionRefundValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.Reason != nil {
+		// no validation rules for Reason
+	}
+
+	if len(errors) > 0 {
+		return ConversionRefundMultiError(errors)
+	}
+
+	return nil
+}
+
+// ConversionRefundMultiError is an error wrapping multiple validation errors
+// returned by ConversionRefund.ValidateAll() if the designated constraints
+// aren't met.
+type ConversionRefundMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ConversionRefundMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ConversionRefundMultiError) AllErrors() []error { return m }
+
+// ConversionRefundValidationError is the validation error returned by
+// ConversionRefund.Validate if the designated constraints aren't met.
+type ConversionRefundValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ConversionRefundValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ConversionRefundValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ConversionRefundValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ConversionRefundValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ConversionRefundValidationError) ErrorName() string { return "ConversionRefundValidationError" }
+
+// Error satisfies the builtin error interface
+func (e ConversionRefundValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sConversionRefund.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ConversionRefundValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ConversionRefundValidationError{}

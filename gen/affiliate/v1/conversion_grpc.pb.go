@@ -20,6 +20,10 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	ConversionService_ReportConversion_FullMethodName      = "/affiliate.v1.ConversionService/ReportConversion"
+	ConversionService_ReportConversions_FullMethodName     = "/affiliate.v1.ConversionService/ReportConversions"
+	ConversionService_RefundConversion_FullMethodName      = "/affiliate.v1.ConversionService/RefundConversion"
+	ConversionService_ListConversions_FullMethodName       = "/affiliate.v1.ConversionService/ListConversions"
+	ConversionService_GetConversion_FullMethodName         = "/affiliate.v1.ConversionService/GetConversion"
 	ConversionService_ReattributeConversion_FullMethodName = "/affiliate.v1.ConversionService/ReattributeConversion"
 )
 
@@ -35,12 +39,26 @@ type ConversionServiceClient interface {
 	// other mode (422 MODE_MISMATCH), duplicate (409 CONVERSION_DUPLICATE). A
 	// signal that cannot be resolved is no error: attributed is false.
 	ReportConversion(ctx context.Context, in *ReportConversionRequest, opts ...grpc.CallOption) (*ReportConversionResponse, error)
+	// ReportConversions records up to 500 conversions, each on its own: 200 when all
+	// were recorded, 207 when some, 422 BULK_ALL_FAILED when none. A body of which
+	// any item does not fit is refused as a whole.
+	ReportConversions(ctx context.Context, in *ReportConversionsRequest, opts ...grpc.CallOption) (*ReportConversionsResponse, error)
+	// RefundConversion tells that a sale was refunded, in part or in whole. What the
+	// sale earns is lowered to what the rest of it earns, whatever order refunds
+	// come in. 202 with status parked: the sale is not known yet; the refund is kept
+	// for 90 days and applied when it comes. Errors: REFUND_DUPLICATE,
+	// REFUND_EXCEEDS_AMOUNT.
+	RefundConversion(ctx context.Context, in *RefundConversionRequest, opts ...grpc.CallOption) (*Refund, error)
+	// ListConversions pages through the mode's conversions, newest first.
+	ListConversions(ctx context.Context, in *ListConversionsRequest, opts ...grpc.CallOption) (*ListConversionsResponse, error)
+	// GetConversion reads one conversion with its refunds.
+	GetConversion(ctx context.Context, in *GetConversionRequest, opts ...grpc.CallOption) (*Conversion, error)
 	// ReattributeConversion gives a conversion to another participant of the mode,
 	// by hand: a new decision supersedes the one in force, its commission is
-	// rejected, a new one is computed by the rules of today, and a customer who was
-	// bound to the participant who loses it follows. Errors: NOT_FOUND for the
-	// conversion, VALIDATION_ERROR for a participant that is unknown or has it
-	// already, PARTICIPANT_ERASED, COMMISSION_TERMINAL when its commission is paid.
+	// rejected, or clawed back when it is paid, a new one is computed by the rules
+	// of today, and a customer who was bound to the participant who loses it
+	// follows. Errors: NOT_FOUND for the conversion, VALIDATION_ERROR for a
+	// participant that is unknown or has it already, PARTICIPANT_ERASED.
 	ReattributeConversion(ctx context.Context, in *ReattributeConversionRequest, opts ...grpc.CallOption) (*ReportConversionResponse, error)
 }
 
@@ -56,6 +74,46 @@ func (c *conversionServiceClient) ReportConversion(ctx context.Context, in *Repo
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReportConversionResponse)
 	err := c.cc.Invoke(ctx, ConversionService_ReportConversion_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *conversionServiceClient) ReportConversions(ctx context.Context, in *ReportConversionsRequest, opts ...grpc.CallOption) (*ReportConversionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportConversionsResponse)
+	err := c.cc.Invoke(ctx, ConversionService_ReportConversions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *conversionServiceClient) RefundConversion(ctx context.Context, in *RefundConversionRequest, opts ...grpc.CallOption) (*Refund, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Refund)
+	err := c.cc.Invoke(ctx, ConversionService_RefundConversion_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *conversionServiceClient) ListConversions(ctx context.Context, in *ListConversionsRequest, opts ...grpc.CallOption) (*ListConversionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListConversionsResponse)
+	err := c.cc.Invoke(ctx, ConversionService_ListConversions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *conversionServiceClient) GetConversion(ctx context.Context, in *GetConversionRequest, opts ...grpc.CallOption) (*Conversion, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Conversion)
+	err := c.cc.Invoke(ctx, ConversionService_GetConversion_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -84,12 +142,26 @@ type ConversionServiceServer interface {
 	// other mode (422 MODE_MISMATCH), duplicate (409 CONVERSION_DUPLICATE). A
 	// signal that cannot be resolved is no error: attributed is false.
 	ReportConversion(context.Context, *ReportConversionRequest) (*ReportConversionResponse, error)
+	// ReportConversions records up to 500 conversions, each on its own: 200 when all
+	// were recorded, 207 when some, 422 BULK_ALL_FAILED when none. A body of which
+	// any item does not fit is refused as a whole.
+	ReportConversions(context.Context, *ReportConversionsRequest) (*ReportConversionsResponse, error)
+	// RefundConversion tells that a sale was refunded, in part or in whole. What the
+	// sale earns is lowered to what the rest of it earns, whatever order refunds
+	// come in. 202 with status parked: the sale is not known yet; the refund is kept
+	// for 90 days and applied when it comes. Errors: REFUND_DUPLICATE,
+	// REFUND_EXCEEDS_AMOUNT.
+	RefundConversion(context.Context, *RefundConversionRequest) (*Refund, error)
+	// ListConversions pages through the mode's conversions, newest first.
+	ListConversions(context.Context, *ListConversionsRequest) (*ListConversionsResponse, error)
+	// GetConversion reads one conversion with its refunds.
+	GetConversion(context.Context, *GetConversionRequest) (*Conversion, error)
 	// ReattributeConversion gives a conversion to another participant of the mode,
 	// by hand: a new decision supersedes the one in force, its commission is
-	// rejected, a new one is computed by the rules of today, and a customer who was
-	// bound to the participant who loses it follows. Errors: NOT_FOUND for the
-	// conversion, VALIDATION_ERROR for a participant that is unknown or has it
-	// already, PARTICIPANT_ERASED, COMMISSION_TERMINAL when its commission is paid.
+	// rejected, or clawed back when it is paid, a new one is computed by the rules
+	// of today, and a customer who was bound to the participant who loses it
+	// follows. Errors: NOT_FOUND for the conversion, VALIDATION_ERROR for a
+	// participant that is unknown or has it already, PARTICIPANT_ERASED.
 	ReattributeConversion(context.Context, *ReattributeConversionRequest) (*ReportConversionResponse, error)
 	mustEmbedUnimplementedConversionServiceServer()
 }
@@ -103,6 +175,18 @@ type UnimplementedConversionServiceServer struct{}
 
 func (UnimplementedConversionServiceServer) ReportConversion(context.Context, *ReportConversionRequest) (*ReportConversionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReportConversion not implemented")
+}
+func (UnimplementedConversionServiceServer) ReportConversions(context.Context, *ReportConversionsRequest) (*ReportConversionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportConversions not implemented")
+}
+func (UnimplementedConversionServiceServer) RefundConversion(context.Context, *RefundConversionRequest) (*Refund, error) {
+	return nil, status.Error(codes.Unimplemented, "method RefundConversion not implemented")
+}
+func (UnimplementedConversionServiceServer) ListConversions(context.Context, *ListConversionsRequest) (*ListConversionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListConversions not implemented")
+}
+func (UnimplementedConversionServiceServer) GetConversion(context.Context, *GetConversionRequest) (*Conversion, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetConversion not implemented")
 }
 func (UnimplementedConversionServiceServer) ReattributeConversion(context.Context, *ReattributeConversionRequest) (*ReportConversionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReattributeConversion not implemented")
@@ -146,6 +230,78 @@ func _ConversionService_ReportConversion_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ConversionService_ReportConversions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportConversionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConversionServiceServer).ReportConversions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ConversionService_ReportConversions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConversionServiceServer).ReportConversions(ctx, req.(*ReportConversionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ConversionService_RefundConversion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RefundConversionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConversionServiceServer).RefundConversion(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ConversionService_RefundConversion_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConversionServiceServer).RefundConversion(ctx, req.(*RefundConversionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ConversionService_ListConversions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListConversionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConversionServiceServer).ListConversions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ConversionService_ListConversions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConversionServiceServer).ListConversions(ctx, req.(*ListConversionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ConversionService_GetConversion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetConversionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConversionServiceServer).GetConversion(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ConversionService_GetConversion_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConversionServiceServer).GetConversion(ctx, req.(*GetConversionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ConversionService_ReattributeConversion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReattributeConversionRequest)
 	if err := dec(in); err != nil {
@@ -174,6 +330,22 @@ var ConversionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReportConversion",
 			Handler:    _ConversionService_ReportConversion_Handler,
+		},
+		{
+			MethodName: "ReportConversions",
+			Handler:    _ConversionService_ReportConversions_Handler,
+		},
+		{
+			MethodName: "RefundConversion",
+			Handler:    _ConversionService_RefundConversion_Handler,
+		},
+		{
+			MethodName: "ListConversions",
+			Handler:    _ConversionService_ListConversions_Handler,
+		},
+		{
+			MethodName: "GetConversion",
+			Handler:    _ConversionService_GetConversion_Handler,
 		},
 		{
 			MethodName: "ReattributeConversion",

@@ -99,6 +99,26 @@ const (
 	ErrorReason_ERROR_REASON_BULK_ALL_FAILED ErrorReason = 34
 	// Click from a page whose origin the workspace does not allow. Given by the collector.
 	ErrorReason_ERROR_REASON_ORIGIN_NOT_ALLOWED ErrorReason = 35
+	// Secret key missing or invalid on the attribution audit.
+	ErrorReason_ERROR_REASON_INVALID_SECRET_KEY ErrorReason = 36
+	// Early approval of a commission that is flagged for review.
+	ErrorReason_ERROR_REASON_COMMISSION_NEEDS_REVIEW ErrorReason = 37
+	// Early approval of a commission whose refund hold is over, or that has none.
+	ErrorReason_ERROR_REASON_COMMISSION_HOLD_NOT_ACTIVE ErrorReason = 38
+	// A review flag is cleared that is not set.
+	ErrorReason_ERROR_REASON_COMMISSION_NOT_FLAGGED ErrorReason = 39
+	// The header Idempotency-Key is missing or malformed where it is required: ^[A-Za-z0-9_-]{1,80}$.
+	ErrorReason_ERROR_REASON_IDEMPOTENCY_KEY_REQUIRED ErrorReason = 40
+	// The Idempotency-Key came before with another body.
+	ErrorReason_ERROR_REASON_IDEMPOTENCY_KEY_REUSED ErrorReason = 41
+	// The external_refund_id came before.
+	ErrorReason_ERROR_REASON_REFUND_DUPLICATE ErrorReason = 42
+	// All refunds together would give back more than was paid; `refundable_cents` says how much is left.
+	ErrorReason_ERROR_REASON_REFUND_EXCEEDS_AMOUNT ErrorReason = 43
+	// The payout or batch is not in a status that allows this.
+	ErrorReason_ERROR_REASON_PAYOUT_STATE_INVALID ErrorReason = 44
+	// The fraud event was confirmed or dismissed before.
+	ErrorReason_ERROR_REASON_FRAUD_EVENT_RESOLVED ErrorReason = 45
 )
 
 // Enum value maps for ErrorReason.
@@ -140,44 +160,64 @@ var (
 		33: "ERROR_REASON_PROMO_CODE_TAKEN",
 		34: "ERROR_REASON_BULK_ALL_FAILED",
 		35: "ERROR_REASON_ORIGIN_NOT_ALLOWED",
+		36: "ERROR_REASON_INVALID_SECRET_KEY",
+		37: "ERROR_REASON_COMMISSION_NEEDS_REVIEW",
+		38: "ERROR_REASON_COMMISSION_HOLD_NOT_ACTIVE",
+		39: "ERROR_REASON_COMMISSION_NOT_FLAGGED",
+		40: "ERROR_REASON_IDEMPOTENCY_KEY_REQUIRED",
+		41: "ERROR_REASON_IDEMPOTENCY_KEY_REUSED",
+		42: "ERROR_REASON_REFUND_DUPLICATE",
+		43: "ERROR_REASON_REFUND_EXCEEDS_AMOUNT",
+		44: "ERROR_REASON_PAYOUT_STATE_INVALID",
+		45: "ERROR_REASON_FRAUD_EVENT_RESOLVED",
 	}
 	ErrorReason_value = map[string]int32{
-		"ERROR_REASON_UNSPECIFIED":               0,
-		"ERROR_REASON_VALIDATION_ERROR":          1,
-		"ERROR_REASON_UNAUTHORIZED":              2,
-		"ERROR_REASON_INVALID_API_KEY":           3,
-		"ERROR_REASON_INVALID_PUBLIC_KEY":        4,
-		"ERROR_REASON_INVALID_CREDENTIALS":       5,
-		"ERROR_REASON_REFRESH_TOKEN_INVALID":     6,
-		"ERROR_REASON_FORBIDDEN":                 7,
-		"ERROR_REASON_HTTPS_REQUIRED":            8,
-		"ERROR_REASON_NOT_FOUND":                 9,
-		"ERROR_REASON_METHOD_NOT_ALLOWED":        10,
-		"ERROR_REASON_PAYLOAD_TOO_LARGE":         11,
-		"ERROR_REASON_UNSUPPORTED_MEDIA_TYPE":    12,
-		"ERROR_REASON_RATE_LIMIT_EXCEEDED":       13,
-		"ERROR_REASON_INTERNAL_ERROR":            14,
-		"ERROR_REASON_SERVICE_UNAVAILABLE":       15,
-		"ERROR_REASON_EMAIL_TAKEN":               16,
-		"ERROR_REASON_API_KEY_LIMIT_EXCEEDED":    17,
-		"ERROR_REASON_SLUG_TAKEN":                18,
-		"ERROR_REASON_PROGRAM_STATE_INVALID":     19,
-		"ERROR_REASON_PARTICIPANT_STATE_INVALID": 20,
-		"ERROR_REASON_PARTICIPANT_ERASED":        21,
-		"ERROR_REASON_REFERRAL_CODE_TAKEN":       22,
-		"ERROR_REASON_APPLICATION_DUPLICATE":     23,
-		"ERROR_REASON_CONVERSION_DUPLICATE":      24,
-		"ERROR_REASON_NO_ATTRIBUTION_SIGNAL":     25,
-		"ERROR_REASON_MODE_MISMATCH":             26,
-		"ERROR_REASON_COMMISSION_NOT_PENDING":    27,
-		"ERROR_REASON_COMMISSION_HOLD_ACTIVE":    28,
-		"ERROR_REASON_COMMISSION_TERMINAL":       29,
-		"ERROR_REASON_LAST_OWNER":                30,
-		"ERROR_REASON_GROUP_IN_USE":              31,
-		"ERROR_REASON_LINK_LIMIT_EXCEEDED":       32,
-		"ERROR_REASON_PROMO_CODE_TAKEN":          33,
-		"ERROR_REASON_BULK_ALL_FAILED":           34,
-		"ERROR_REASON_ORIGIN_NOT_ALLOWED":        35,
+		"ERROR_REASON_UNSPECIFIED":                0,
+		"ERROR_REASON_VALIDATION_ERROR":           1,
+		"ERROR_REASON_UNAUTHORIZED":               2,
+		"ERROR_REASON_INVALID_API_KEY":            3,
+		"ERROR_REASON_INVALID_PUBLIC_KEY":         4,
+		"ERROR_REASON_INVALID_CREDENTIALS":        5,
+		"ERROR_REASON_REFRESH_TOKEN_INVALID":      6,
+		"ERROR_REASON_FORBIDDEN":                  7,
+		"ERROR_REASON_HTTPS_REQUIRED":             8,
+		"ERROR_REASON_NOT_FOUND":                  9,
+		"ERROR_REASON_METHOD_NOT_ALLOWED":         10,
+		"ERROR_REASON_PAYLOAD_TOO_LARGE":          11,
+		"ERROR_REASON_UNSUPPORTED_MEDIA_TYPE":     12,
+		"ERROR_REASON_RATE_LIMIT_EXCEEDED":        13,
+		"ERROR_REASON_INTERNAL_ERROR":             14,
+		"ERROR_REASON_SERVICE_UNAVAILABLE":        15,
+		"ERROR_REASON_EMAIL_TAKEN":                16,
+		"ERROR_REASON_API_KEY_LIMIT_EXCEEDED":     17,
+		"ERROR_REASON_SLUG_TAKEN":                 18,
+		"ERROR_REASON_PROGRAM_STATE_INVALID":      19,
+		"ERROR_REASON_PARTICIPANT_STATE_INVALID":  20,
+		"ERROR_REASON_PARTICIPANT_ERASED":         21,
+		"ERROR_REASON_REFERRAL_CODE_TAKEN":        22,
+		"ERROR_REASON_APPLICATION_DUPLICATE":      23,
+		"ERROR_REASON_CONVERSION_DUPLICATE":       24,
+		"ERROR_REASON_NO_ATTRIBUTION_SIGNAL":      25,
+		"ERROR_REASON_MODE_MISMATCH":              26,
+		"ERROR_REASON_COMMISSION_NOT_PENDING":     27,
+		"ERROR_REASON_COMMISSION_HOLD_ACTIVE":     28,
+		"ERROR_REASON_COMMISSION_TERMINAL":        29,
+		"ERROR_REASON_LAST_OWNER":                 30,
+		"ERROR_REASON_GROUP_IN_USE":               31,
+		"ERROR_REASON_LINK_LIMIT_EXCEEDED":        32,
+		"ERROR_REASON_PROMO_CODE_TAKEN":           33,
+		"ERROR_REASON_BULK_ALL_FAILED":            34,
+		"ERROR_REASON_ORIGIN_NOT_ALLOWED":         35,
+		"ERROR_REASON_INVALID_SECRET_KEY":         36,
+		"ERROR_REASON_COMMISSION_NEEDS_REVIEW":    37,
+		"ERROR_REASON_COMMISSION_HOLD_NOT_ACTIVE": 38,
+		"ERROR_REASON_COMMISSION_NOT_FLAGGED":     39,
+		"ERROR_REASON_IDEMPOTENCY_KEY_REQUIRED":   40,
+		"ERROR_REASON_IDEMPOTENCY_KEY_REUSED":     41,
+		"ERROR_REASON_REFUND_DUPLICATE":           42,
+		"ERROR_REASON_REFUND_EXCEEDS_AMOUNT":      43,
+		"ERROR_REASON_PAYOUT_STATE_INVALID":       44,
+		"ERROR_REASON_FRAUD_EVENT_RESOLVED":       45,
 	}
 )
 
@@ -212,7 +252,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x8e\x17\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xaf\x1e\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -252,7 +292,17 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	" ERROR_REASON_LINK_LIMIT_EXCEEDED\x10 \x1a:\xa2\xbb\x186\b\xa6\x03\x10\t\x1a/Fifty links is the most a participant can have.\x12H\n" +
 	"\x1dERROR_REASON_PROMO_CODE_TAKEN\x10!\x1a%\xa2\xbb\x18!\b\x99\x03\x10\x06\x1a\x1aThis promo code is in use.\x12P\n" +
 	"\x1cERROR_REASON_BULK_ALL_FAILED\x10\"\x1a.\xa2\xbb\x18*\b\xa6\x03\x10\t\x1a#None of the items could be changed.\x12T\n" +
-	"\x1fERROR_REASON_ORIGIN_NOT_ALLOWED\x10#\x1a/\xa2\xbb\x18+\b\x93\x03\x10\a\x1a$This origin may not register clicks.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x1fERROR_REASON_ORIGIN_NOT_ALLOWED\x10#\x1a/\xa2\xbb\x18+\b\x93\x03\x10\a\x1a$This origin may not register clicks.\x12O\n" +
+	"\x1fERROR_REASON_INVALID_SECRET_KEY\x10$\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fA valid secret key is required.\x12W\n" +
+	"$ERROR_REASON_COMMISSION_NEEDS_REVIEW\x10%\x1a-\xa2\xbb\x18)\b\x99\x03\x10\t\x1a\"The commission needs review first.\x12^\n" +
+	"'ERROR_REASON_COMMISSION_HOLD_NOT_ACTIVE\x10&\x1a1\xa2\xbb\x18-\b\x99\x03\x10\t\x1a&No hold is active: approve it plainly.\x12]\n" +
+	"#ERROR_REASON_COMMISSION_NOT_FLAGGED\x10'\x1a4\xa2\xbb\x180\b\x99\x03\x10\t\x1a)The commission is not flagged for review.\x12d\n" +
+	"%ERROR_REASON_IDEMPOTENCY_KEY_REQUIRED\x10(\x1a9\xa2\xbb\x185\b\x90\x03\x10\x03\x1a.This request needs the header Idempotency-Key.\x12f\n" +
+	"#ERROR_REASON_IDEMPOTENCY_KEY_REUSED\x10)\x1a=\xa2\xbb\x189\b\x99\x03\x10\t\x1a2This Idempotency-Key was used for another request.\x12N\n" +
+	"\x1dERROR_REASON_REFUND_DUPLICATE\x10*\x1a+\xa2\xbb\x18'\b\x99\x03\x10\x06\x1a This refund was reported before.\x12_\n" +
+	"\"ERROR_REASON_REFUND_EXCEEDS_AMOUNT\x10+\x1a7\xa2\xbb\x183\b\xa6\x03\x10\t\x1a,The refund exceeds what is left of the sale.\x12_\n" +
+	"!ERROR_REASON_PAYOUT_STATE_INVALID\x10,\x1a8\xa2\xbb\x184\b\x99\x03\x10\t\x1a-The payout does not allow this in its status.\x12V\n" +
+	"!ERROR_REASON_FRAUD_EVENT_RESOLVED\x10-\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The fraud event was resolved before.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once

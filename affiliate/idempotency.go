@@ -1,0 +1,15 @@
+package affiliate
+
+import "time"
+
+// IdempotencyTTL is how long an answer is kept under its Idempotency-Key.
+const IdempotencyTTL = 24 * time.Hour
+
+// IdempotencyKey names a request that may be sent again: the second time it has
+// no effect and gets the first answer.
+type IdempotencyKey struct {
+	Method      string // full name of the RPC
+	Key         string // ^[A-Za-z0-9_-]{1,80}$
+	Fingerprint []byte // SHA-256 of the request
+	At          time.Time
+}

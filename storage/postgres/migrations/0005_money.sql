@@ -1,0 +1,241 @@
+-- +goose Up
+
+-- What partners are owed. Append-only: the service may neither change nor delete
+-- an entry. A balance is the sum of the entries of one participant and currency.
+create table ledger_entries (
+  workspace_id   uuid not null,
+  id             uuid not null,
+  mode           text not null check (mode in ('test', 'live')),
+  program_id     uuid not null,
+  participant_id uuid not null,
+  partner_id     uuid not null,
+  type           text not null check (type in ('commission_approved', 'commission_reversed', 'clawback', 'bonus', 'adjustment', 'payout', 'payout_returned')),
+  amount_cents   bigint not null,               -- with its sign
+  currency       text not null,
+  commission_id  uuid,
+  payout_id      uuid,
+  reason         text,                          -- of a bonus or an adjustment
+  created_by     text not null,                 -- user id, or system
+  created_at     timestamptz not null,
+  primary key (workspace_id, id),
+  foreign key (workspace_id, participant_id) references participants (workspace_id, id)
+);
+create index ledger_entries_by_participant on ledger_entries (workspace_id, participant_id, created_at desc, id desc);
+create index ledger_entries_by_partner on ledger_entries (partner_id, mode, created_at desc, id desc);
+create index ledger_entries_by_commission on ledger_entries (workspace_id, commission_id) where commission_id is not null;
+create index ledger_entries_by_payout on ledger_entries (workspace_id, payout_id) where payout_id is not null;
+
+-- The sums, kept by the transactions that add entries. Slots let them pass each
+-- other; a balance is the sum over its slots. core check compares the two.
+create table ledger_balances (
+  workspace_id   uuid not null,
+  participant_id uuid not null,
+  currency       text not null,
+  slot           smallint not null,
+  balance_cents  bigint not null,
+  primary key (workspace_id, participant_id, currency, slot)
+);
+
+-- Commissions per status, kept by the transactions that change them: since ever,
+-- per UTC month and per UTC day of created_at, so that a total over any range is
+-- a few sums and two ragged days. Slots as above.
+create table commission_counts (
+  workspace_id uuid not null,
+  mode         text not null,
+  grain        text not null check (grain in ('ever', 'month', 'day')),
+  starts       date not null,                   -- 0001-01-01 for ever
+  program_id   uuid not null,
+  status       text not null,
+  needs_review boolean not null,
+  currency     text not null,
+  slot         smallint not null,
+  n            bigint not null,
+  amount_cents bigint not null,
+  primary key (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot)
+) with (fillfactor = 70);
+
+create table payout_batches (
+  workspace_id uuid not null references workspaces (id),
+  id           uuid not null,
+  mode         text not null check (mode in ('test', 'live')),
+  status       text not null check (status in ('draft', 'confirmed', 'processing', 'completed', 'partially_failed', 'canceled')),
+  program_ids  uuid[] not null,                 -- empty: all of the mode
+  cutoff       timestamptz not null,
+  created_by   uuid not null,
+  confirmed_by uuid,
+  created_at   timestamptz not null,
+  confirmed_at timestamptz,
+  completed_at timestamptz,
+  version      integer not null default 1,      -- one more with every change
+  primary key (workspace_id, id)
+);
+create index payout_batches_by_age on payout_batches (workspace_id, mode, created_at desc, id desc);
+
+create table payouts (
+  workspace_id     uuid not null,
+  id               uuid not null,
+  batch_id         uuid not null,
+  mode             text not null check (mode in ('test', 'live')),
+  program_id       uuid not null,
+  participant_id   uuid not null,
+  partner_id       uuid not null,
+  amount_cents     bigint not null check (amount_cents > 0),
+  currency         text not null,
+  commission_count bigint not null,
+  adjustment_cents bigint not null,             -- of amount_cents, with its sign
+  status           text not null check (status in ('draft', 'pending', 'processing', 'paid', 'failed', 'canceled')),
+  method           text not null,
+  reference        text,
+  failure_reason   text,
+  period_start     timestamptz,
+  period_end       timestamptz,
+  initiated_at     timestamptz,
+  paid_at          timestamptz,
+  version          integer not null default 1,  -- one more with every change
+  created_at       timestamptz not null,
+  updated_at       timestamptz not null,
+  primary key (workspace_id, id),
+  foreign key (workspace_id, batch_id) references payout_batches (workspace_id, id),
+  foreign key (workspace_id, participant_id) references participants (workspace_id, id)
+);
+create index payouts_by_age on payouts (workspace_id, mode, created_at desc, id desc);
+create index payouts_by_status on payouts (workspace_id, mode, status, created_at desc, id desc);
+create index payouts_by_program on payouts (workspace_id, mode, program_id, created_at desc, id desc);
+create index payouts_by_batch on payouts (workspace_id, batch_id, id);
+create index payouts_by_participant on payouts (workspace_id, participant_id, created_at desc, id desc);
+create index payouts_by_partner on payouts (partner_id, mode, created_at desc, id desc);
+
+-- What each commission put into a payout, when it was put there.
+create table payout_commissions (
+  workspace_id  uuid not null,
+  payout_id     uuid not null,
+  commission_id uuid not null,
+  amount_cents  bigint not null,
+  primary key (workspace_id, payout_id, commission_id),
+  foreign key (workspace_id, payout_id) references payouts (workspace_id, id),
+  foreign key (workspace_id, commission_id) references commissions (workspace_id, id)
+);
+create index payout_commissions_by_commission on payout_commissions (workspace_id, commission_id);
+create index commissions_by_payout on commissions (workspace_id, payout_id) where payout_id is not null;
+-- What the next batch looks at.
+create index commissions_unpaid on commissions (workspace_id, mode, participant_id, currency)
+  include (amount_cents, approved_at, hold_until, needs_review, dispute_status, program_id) where status = 'approved' and payout_id is null;
+
+-- Refunds that were reported. One whose conversion is unknown is parked until
+-- expires_at. What a refund gives back is fixed when it is applied.
+create table refunds (
+  workspace_id            uuid not null,
+  id                      uuid not null,
+  mode                    text not null check (mode in ('test', 'live')),
+  external_refund_id      text not null,
+  external_transaction_id text not null,
+  conversion_id           uuid,                 -- null: parked
+  asked_cents             bigint,               -- null: all that is left
+  amount_cents            bigint,               -- what it gave back; null: parked
+  reason                  text,
+  created_at              timestamptz not null,
+  applied_at              timestamptz,
+  expires_at              timestamptz not null, -- of a parked one
+  primary key (workspace_id, id),
+  check ((conversion_id is null) = (amount_cents is null))
+);
+create unique index refunds_external on refunds (workspace_id, mode, external_refund_id);
+create index refunds_by_conversion on refunds (workspace_id, conversion_id, created_at) where conversion_id is not null;
+create index refunds_parked on refunds (workspace_id, mode, external_transaction_id) where conversion_id is null;
+create index refunds_parked_by_expiry on refunds (expires_at) where conversion_id is null;
+
+-- Answers under an Idempotency-Key, kept for 24 hours. The row is made before the
+-- work and filled in its transaction, so a twin waits for the first.
+create table idempotency_keys (
+  workspace_id uuid not null,
+  mode         text not null,
+  method       text not null,                   -- full name of the RPC
+  key          text not null,
+  fingerprint  bytea not null,                  -- SHA-256 of the request
+  response     bytea,                           -- the answer's message
+  created_at   timestamptz not null,
+  expires_at   timestamptz not null,
+  primary key (workspace_id, mode, method, key)
+);
+create index idempotency_keys_by_expiry on idempotency_keys (expires_at);
+
+-- Units of quote for one of base, as the operator loaded them. They belong to no
+-- workspace.
+create table fx_rates (
+  base      text not null,                      -- ISO 4217
+  quote     text not null,
+  date      date not null,                      -- UTC
+  rate      numeric not null check (rate > 0),
+  loaded_at timestamptz not null,
+  primary key (base, quote, date)
+);
+
+-- A programme's fraud policy is its column; what the rules need beside it.
+alter table programs
+  add column fraud_settings   jsonb not null default '{}',
+  add column fraud_updated_at timestamptz;
+
+create table fraud_events (
+  workspace_id   uuid not null,
+  id             uuid not null,
+  mode           text not null check (mode in ('test', 'live')),
+  program_id     uuid not null,
+  participant_id uuid not null,
+  conversion_id  uuid not null,
+  commission_id  uuid,
+  score          integer not null check (score between 0 and 100),
+  signals        jsonb not null,                -- [{rule, score, evidence}]
+  action         text not null check (action in ('observed', 'flagged', 'blocked')),
+  status         text not null check (status in ('open', 'confirmed', 'dismissed')),
+  note           text,
+  resolved_by    uuid,
+  resolved_at    timestamptz,
+  created_at     timestamptz not null,
+  primary key (workspace_id, id),
+  foreign key (workspace_id, conversion_id) references conversions (workspace_id, id)
+);
+create index fraud_events_by_age on fraud_events (workspace_id, mode, created_at desc, id desc);
+create index fraud_events_by_status on fraud_events (workspace_id, mode, status, created_at desc, id desc);
+create index fraud_events_by_program on fraud_events (workspace_id, mode, program_id, created_at desc, id desc);
+
+-- From where partners used their accounts, for 30 days: never a whole address,
+-- the agent as a hash under the key of its month.
+create table user_origins (
+  user_id   uuid not null references users (id),
+  ip_prefix text not null,                      -- /24 or /48
+  ua_hash   bytea not null,                     -- empty without an agent
+  seen_at   timestamptz not null,
+  primary key (user_id, ip_prefix, ua_hash)
+);
+create index user_origins_by_age on user_origins (seen_at);
+
+-- What the rules count.
+create index conversions_by_participant_time on conversions (workspace_id, mode, participant_id, created_at desc) include (amount_cents, refunded_amount_cents);
+drop index conversions_by_participant;
+create index conversions_by_program on conversions (workspace_id, mode, program_id, created_at desc, id desc) where program_id is not null;
+create index conversions_by_click on conversions (workspace_id, click_id) where click_id is not null;
+create index clicks_by_address on clicks (workspace_id, ip_hash, clicked_at) where ip_hash is not null;
+create index attribution_decisions_by_age on attribution_decisions (workspace_id, mode, decided_at desc, id desc);
+create index attribution_decisions_superseding on attribution_decisions (workspace_id, supersedes) where supersedes is not null;
+create index commissions_by_conversion on commissions (workspace_id, conversion_id);
+
+-- The ledger begins with what is approved or paid by now.
+insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, commission_id, created_by, created_at)
+select workspace_id, gen_random_uuid(), mode, program_id, participant_id, partner_id, 'commission_approved', amount_cents, currency, id, 'system', coalesce(approved_at, created_at)
+from commissions where status in ('approved', 'paid') and amount_cents > 0;
+insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
+select workspace_id, participant_id, currency, 0, sum(amount_cents) from ledger_entries group by 1, 2, 3;
+insert into commission_counts (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot, n, amount_cents)
+select workspace_id, mode, grain, starts, program_id, status, needs_review, currency, 0, count(*), sum(amount_cents)
+from commissions c
+cross join lateral (values
+  ('ever', date '0001-01-01'),
+  ('month', date_trunc('month', c.created_at at time zone 'UTC')::date),
+  ('day', (c.created_at at time zone 'UTC')::date)) as g (grain, starts)
+group by 1, 2, 3, 4, 5, 6, 7, 8;
+
+grant select, insert on ledger_entries to tributary_app;
+grant select, insert, update, delete on
+  ledger_balances, commission_counts, payout_batches, payouts, payout_commissions, refunds, idempotency_keys,
+  fx_rates, fraud_events, user_origins
+  to tributary_app;
