@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/alexedwards/argon2id v1.0.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/caarlos0/env/v11 v11.4.2
 	github.com/envoyproxy/protoc-gen-validate v1.3.3
 	github.com/fullstorydev/grpchan v1.1.2

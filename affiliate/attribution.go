@@ -1,6 +1,10 @@
 package affiliate
 
-import "time"
+import (
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+)
 
 // Attribution decides to whom a conversion belongs and what it earns.
 //
@@ -21,9 +25,13 @@ import "time"
 //	│ by hand    │──▶ participant not erased ─▶ wins; no signal is looked at
 //	└────────────┘
 //
-//	winner ─▶ attributed ─▶ participant approved ─▶ rules pay for the event ─▶ order large enough ─▶ within recurring bounds ─▶ rate ─▶ calculation ─▶ commission
-//	                                │                         │                       │                       │
-//	                                └────────── no ───────────┴───────────────────────┴───────────────────────┴──▶ attributed, nothing earned
+//	winner ─▶ attributed ─▶ participant approved ─▶ rules pay for the event ─▶ order large enough ─▶ within recurring bounds ─▶ not blocked as fraud ─▶ rate ─▶ calculation ─▶ commission
+//	                                │                         │                       │                       │                        │
+//	                                └────────── no ───────────┴───────────────────────┴───────────────────────┴────────────────────────┴──▶ attributed, nothing earned
+//
+// What fraud rules find is judged by the policy of the winner's programme; short
+// of blocking it makes a commission that needs review, or only a note. What a
+// person decides by hand they do not judge.
 //
 // The order of the signals is that of the programme to which the first
 // resolvable one leads, see order. Under FirstClick a live binding stands
@@ -35,7 +43,7 @@ import "time"
 // suspended in that instant may still earn.
 
 // EngineVersion changes whenever the same inputs could give another decision.
-const EngineVersion = "2"
+const EngineVersion = "3"
 
 // ClickAfterConversionSlack is how much later than the event a click may have
 // been received: clocks differ, and a click from a journal is stamped by its edge.
@@ -71,6 +79,10 @@ const (
 	WhyParticipantNotApproved AttributionReason = "PARTICIPANT_NOT_APPROVED"
 	WhyRuleNotApplicable      AttributionReason = "RULE_NOT_APPLICABLE"
 	WhyRecurringLimitReached  AttributionReason = "RECURRING_LIMIT_REACHED"
+	// The partner bought from themselves, or fraud rules fired otherwise, under a
+	// policy that blocks.
+	WhySelfReferralBlocked AttributionReason = "SELF_REFERRAL_BLOCKED"
+	WhyFraudBlocked        AttributionReason = "FRAUD_BLOCKED"
 )
 
 // Not attributed.
@@ -103,6 +115,10 @@ type Earner struct {
 	Partner           UserID
 	ParticipantStatus ParticipantStatus
 	ParticipantErased bool
+	// PartnerEmail is what fraud rules compare the buyer's with; it goes nowhere else.
+	PartnerEmail  string
+	FraudPolicy   FraudPolicy // empty: off
+	FraudSettings FraudSettings
 	// Brought is what the participant had brought before this conversion. It is
 	// read only for rules with tiers.
 	Brought Brought
@@ -122,6 +138,10 @@ type FoundClick struct {
 	ExpiresAt  time.Time // last instant of the window, inclusive
 	Link       LinkID
 	Earner     Earner
+	Traits     ClickTraits
+	// FromAddress are the clicks from its address within the hour before it, itself
+	// included, counted no further than fraud rules need; 0: not counted.
+	FromAddress int
 }
 
 // FoundPromoCode is a promo code of the workspace, in either mode, with its
@@ -185,6 +205,12 @@ type AttributionInputs struct {
 	IsRecurring bool
 	ProductIDs  []string
 	LineItems   []LineItem
+	// Rates are from the sale's currency to that of a candidate's programme, keyed
+	// by the programme's; there is none where the two are the same, or none is known.
+	Rates map[string]FXRate
+	// FraudFacts are what was learned about those who may earn (MayEarn); what the
+	// signals themselves say is not among it.
+	FraudFacts map[ParticipantID]fraud.Facts
 }
 
 // priced reports whether there is a price that a percentage could be taken of. A
@@ -235,6 +261,8 @@ type Decision struct {
 	ExpiresAt *time.Time `json:"-"`
 	// Earns is set when a commission is earned.
 	Earns *Earning `json:"-"`
+	// FraudAction is what was done about a suspicion; empty without one.
+	FraudAction FraudAction `json:"-"`
 
 	Trace
 }
@@ -255,7 +283,7 @@ type Trace struct {
 	Steps       []Step        `json:"steps"`
 	Rule        *RuleSnapshot `json:"rule"`        // set when a commission is earned
 	Calculation *Calculation  `json:"calculation"` // set when a commission is earned
-	Fraud       []FraudSignal `json:"fraud"`
+	Fraud       []FraudSignal `json:"fraud"`       // the rules that fired
 }
 
 // TraceInputs are the inputs as reported.
@@ -313,13 +341,6 @@ const (
 	StepPassed StepOutcome = "passed"
 	StepFailed StepOutcome = "failed"
 )
-
-// FraudSignal is a fraud rule that fired.
-type FraudSignal struct {
-	Rule     string `json:"rule"`
-	Score    int    `json:"score"`
-	Evidence string `json:"evidence"`
-}
 
 // Attribute decides. The caller gives the decision its id, conversion and time.
 func Attribute(in AttributionInputs) Decision {
@@ -412,7 +433,12 @@ func (a *attribution) earn(d *Decision, winner *signal) (why AttributionReason, 
 	if why, because = a.judgeRules(earner, d.RecurringIndex); why != "" {
 		return why, "programme " + quoted(winner) + " " + because
 	}
+	reviews, why := a.judgeFraud(d, winner)
+	if why != "" {
+		return why, ""
+	}
 	calc := earner.calculate(a.in, d.RecurringIndex)
+	calc.ReviewReasons = append(calc.ReviewReasons, reviews...)
 	earner.Rule.Source = calc.Source
 	d.Earns = &Earning{Earner: earner, Calculation: calc}
 	a.trace.Rule, a.trace.Calculation = &earner.Rule, &calc

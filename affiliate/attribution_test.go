@@ -107,7 +107,7 @@ func TestAttributeGivesEveryReason(t *testing.T) {
 			in := matching()
 			tc.change(&in)
 			d := Attribute(in)
-			if d.EngineVersion != "2" {
+			if d.EngineVersion != "3" {
 				t.Errorf("engine version %s", d.EngineVersion)
 			}
 			if d.Reason != tc.reason || d.Attributed != tc.attributed || (d.Earns != nil) != tc.earns {

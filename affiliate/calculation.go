@@ -1,6 +1,10 @@
 package affiliate
 
-import "slices"
+import (
+	"math/big"
+	"slices"
+	"time"
+)
 
 // RoundingHalfUp names the rounding rule in a trace.
 const RoundingHalfUp = "half_up"
@@ -10,7 +14,8 @@ const RoundingHalfUp = "half_up"
 const ReviewFXRateMissing = "fx_rate_missing"
 
 // Calculation says how an amount came about, so that it can be done again by
-// hand: base times rate, rounded once, or the flat amount, and then the caps.
+// hand: base times rate, converted where the sale was in another currency than
+// the programme is, rounded once, or the flat amount, and then the caps.
 type Calculation struct {
 	BaseAmountCents int64    `json:"base_amount_cents"`
 	BaseCurrency    string   `json:"base_currency"`
@@ -25,8 +30,13 @@ type Calculation struct {
 	// Parts are the lines of the order where the rates of products decided.
 	Parts []CalculationPart `json:"parts,omitempty"`
 	// Brought is what the partner had brought before; set where tiers exist.
-	Brought  *Brought `json:"brought,omitempty"`
-	Rounding string   `json:"rounding"`
+	Brought *Brought `json:"brought,omitempty"`
+	// FXRate is what the base is multiplied by, in major units, to be compared with
+	// the programme's amounts, and FXDate its day, YYYY-MM-DD; nil when the currency
+	// is the same or no rate is known.
+	FXRate   *string `json:"fx_rate"`
+	FXDate   *string `json:"fx_date"`
+	Rounding string  `json:"rounding"`
 	// CappedAtOrderCap says that the amount would have exceeded what the rules pay
 	// for one order at most, CappedAtBase that it would then have exceeded the base.
 	CappedAtOrderCap bool     `json:"capped_at_order_cap"`
@@ -48,7 +58,7 @@ type CalculationPart struct {
 	FlatCents *int64     `json:"flat_amount_cents"`
 	Source    RateSource `json:"source"`
 	// LeftOut: the part pays a flat amount in the programme's currency and cannot
-	// be added to percentages of a sale in another one.
+	// be added to percentages of a sale in another one, for want of a rate.
 	LeftOut bool `json:"left_out,omitempty"`
 }
 
@@ -62,10 +72,10 @@ func (c *Calculation) Type() CommissionType {
 
 // calculate is what a conversion pays. The rate is chosen first, the caps are
 // applied last. The amount is never negative, and never above the base wherever
-// the two are in one currency.
+// the two can be compared.
 //
-// A percentage of a sale in another currency stays in the sale's currency and is
-// flagged: converting it would be a guess.
+// Without a rate of exchange a percentage of a sale in another currency stays in
+// the sale's currency and is flagged: converting it would be a guess.
 func (e Earner) calculate(in AttributionInputs, index *int) Calculation {
 	rules, paid := e.Rule.Rules, in.Sale.Paid
 	if !in.priced() {
@@ -81,10 +91,11 @@ func (e Earner) calculate(in AttributionInputs, index *int) Calculation {
 	if len(rules.Tiers) > 0 {
 		calc.Brought = &e.Brought
 	}
+	scale := calc.scaleOf(in, e.Currency)
 	if whole, lines := e.rateFor(in, index); lines != nil {
-		calc.payLines(lines, e.Currency)
+		calc.payLines(lines, e.Currency, scale)
 	} else {
-		calc.pay(whole, e.Currency)
+		calc.pay(whole, e.Currency, scale)
 	}
 	calc.AmountCents = max(0, calc.AmountCents)
 
@@ -97,10 +108,10 @@ func (e Earner) calculate(in AttributionInputs, index *int) Calculation {
 	}
 	// Flat amounts are capped as well: a programme that pays 10 per order must not
 	// lose money on an order of 5, nor invite partners to place such orders.
-	if calc.Currency == paid.Currency && calc.AmountCents > calc.BaseAmountCents {
-		calc.AmountCents, calc.CappedAtBase = calc.BaseAmountCents, true
+	if calc.Currency == scale.currency && calc.AmountCents > scale.base {
+		calc.AmountCents, calc.CappedAtBase = scale.base, true
 	}
-	if paid.Currency != e.Currency {
+	if scale.currency != e.Currency {
 		// A percentage lacks its conversion, a flat amount the comparison with the
 		// base: both need a person.
 		calc.ReviewReasons = append(calc.ReviewReasons, ReviewFXRateMissing)
@@ -108,32 +119,64 @@ func (e Earner) calculate(in AttributionInputs, index *int) Calculation {
 	return calc
 }
 
+// scale is the base as it can be compared with amounts of the programme: in the
+// programme's currency if there is a rate, else in its own.
+type scale struct {
+	base     int64
+	currency string // empty without a price
+	rate     *FXRate
+}
+
+// scaleOf notes the rate in the calculation, if it takes one.
+func (c *Calculation) scaleOf(in AttributionInputs, currency string) scale {
+	own := Money{c.BaseAmountCents, c.BaseCurrency}
+	base, ok := in.convert(own, currency)
+	if own.Currency == "" || own.Currency == currency || !ok {
+		return scale{base: own.Cents, currency: own.Currency}
+	}
+	rate := in.Rates[currency]
+	date := rate.Date.Format(time.DateOnly)
+	c.FXRate, c.FXDate = &rate.Rate, &date
+	return scale{base: base, currency: currency, rate: &rate}
+}
+
+// share is a part of the base, numerator ÷ denominator of it, as an amount of
+// the scale's currency, rounded once. It is never above the base there.
+func (c *Calculation) share(numerator, denominator int64, s scale) int64 {
+	if s.rate == nil {
+		return mustMulDiv(c.BaseAmountCents, numerator, denominator)
+	}
+	exact := new(big.Rat).SetInt64(c.BaseAmountCents)
+	cents, _ := s.rate.Convert(exact.Mul(exact, big.NewRat(numerator, denominator)))
+	return cents
+}
+
 // pay applies one rate to the whole.
-func (c *Calculation) pay(rate sourcedRate, currency string) {
+func (c *Calculation) pay(rate sourcedRate, currency string, s scale) {
 	c.Source = rate.source
 	if rate.flat() {
 		c.FlatCents, c.Currency, c.AmountCents = rate.FlatCents, currency, *rate.FlatCents
 		return
 	}
 	bps := deref(rate.Bps)
-	c.RateBps, c.Currency, c.AmountCents = &bps, c.percentageCurrency(currency), Share(c.BaseAmountCents, bps)
+	c.RateBps, c.Currency, c.AmountCents = &bps, s.percentageCurrency(currency), c.share(bps, WholeBps, s)
 }
 
-// percentageCurrency is the sale's; there may be no price at all.
-func (c *Calculation) percentageCurrency(currency string) string {
-	if c.BaseCurrency == "" {
+// percentageCurrency is the scale's; there may be no price at all.
+func (s scale) percentageCurrency(currency string) string {
+	if s.currency == "" {
 		return currency
 	}
-	return c.BaseCurrency
+	return s.currency
 }
 
 // payLines applies each line's rate to its part of the base:
 //
-//	base × Σ (line amount × rate) ÷ Σ line amounts, rounded once, + the flat amounts
+//	base × Σ (line amount × rate) ÷ Σ line amounts, converted, rounded once, + the flat amounts
 //
 // A report has at most 100 lines of at most MaxAmountCents, so that the sums
 // stay within 64 bits.
-func (c *Calculation) payLines(lines []pricedLine, currency string) {
+func (c *Calculation) payLines(lines []pricedLine, currency string, s scale) {
 	weightless := !slices.ContainsFunc(lines, func(l pricedLine) bool { return l.AmountCents > 0 })
 	var weighted, whole, flats int64
 	orderPaid, anyBps := false, false
@@ -158,7 +201,7 @@ func (c *Calculation) payLines(lines []pricedLine, currency string) {
 		}
 	}
 	if anyBps {
-		c.Currency = c.percentageCurrency(currency)
+		c.Currency = s.percentageCurrency(currency)
 	} else {
 		c.Currency, c.FlatCents = currency, &flats
 	}
@@ -174,23 +217,23 @@ func (c *Calculation) payLines(lines []pricedLine, currency string) {
 		c.AmountCents = flats
 	}
 	if anyBps {
-		c.AmountCents += mustMulDiv(c.BaseAmountCents, weighted, whole*WholeBps)
-		bps := c.effectiveBps(lines)
+		c.AmountCents += c.share(weighted, whole*WholeBps, s)
+		bps := c.effectiveBps(lines, s)
 		c.RateBps = &bps
 	}
 }
 
 // effectiveBps is the rate that all lines have, or what their rates come to
 // together: at most WholeBps, and 0 without a base.
-func (c *Calculation) effectiveBps(lines []pricedLine) int64 {
+func (c *Calculation) effectiveBps(lines []pricedLine, s scale) int64 {
 	first := lines[0].rate.Rate
 	switch {
 	case !slices.ContainsFunc(lines, func(l pricedLine) bool { return !sameRate(l.rate.Rate, first) }):
 		return deref(first.Bps)
-	case c.BaseAmountCents == 0:
+	case s.base == 0:
 		return 0
 	}
-	return mustMulDiv(min(c.AmountCents, c.BaseAmountCents), WholeBps, c.BaseAmountCents)
+	return mustMulDiv(min(c.AmountCents, s.base), WholeBps, s.base)
 }
 
 // addFlat adds a flat amount for each of some units. No order earns more than

@@ -16,7 +16,7 @@ func exactly(calc Calculation, unpriced bool) int64 {
 		if calc.FlatCents != nil {
 			return *calc.FlatCents
 		}
-		return roundedQuotient(calc.BaseAmountCents, *calc.RateBps, WholeBps).Int64()
+		return halfUp(converted(calc, big.NewRat(calc.BaseAmountCents**calc.RateBps, WholeBps)))
 	}
 	whole := new(big.Rat)
 	for _, part := range calc.Parts {
@@ -42,18 +42,59 @@ func exactly(calc Calculation, unpriced bool) int64 {
 			sum.Add(sum, share.Mul(share, big.NewRat(*part.RateBps, WholeBps)))
 		}
 	}
-	// Half up: the floor of (2n + d) ÷ 2d.
-	double := new(big.Int).Lsh(sum.Num(), 1)
-	rounded := double.Add(double, sum.Denom())
-	return rounded.Quo(rounded, new(big.Int).Lsh(sum.Denom(), 1)).Int64() + flats
+	return halfUp(converted(calc, sum)) + flats
+}
+
+// halfUp is the floor of (2n + d) ÷ 2d.
+func halfUp(r *big.Rat) int64 {
+	double := new(big.Int).Lsh(r.Num(), 1)
+	double.Add(double, r.Denom())
+	return double.Quo(double, new(big.Int).Lsh(r.Denom(), 1)).Int64()
+}
+
+// converted goes by what the calculation says of the rate.
+func converted(calc Calculation, amount *big.Rat) *big.Rat {
+	if calc.FXRate == nil {
+		return amount
+	}
+	rate, _ := new(big.Rat).SetString(*calc.FXRate)
+	amount = new(big.Rat).Mul(amount, rate)
+	for range CurrencyExponent(calc.Currency) {
+		amount.Mul(amount, big.NewRat(10, 1))
+	}
+	for range CurrencyExponent(calc.BaseCurrency) {
+		amount.Quo(amount, big.NewRat(10, 1))
+	}
+	return amount
+}
+
+// withRates has half of the worlds know a rate for programmes in euros, from
+// whatever currency the sale is in.
+func withRates(t *rapid.T, in AttributionInputs) AttributionInputs {
+	if from := in.Sale.Paid.Currency; from != "" && from != "EUR" {
+		if rate := maybe(t, fxRates(from, "EUR"), "rate of exchange"); rate != nil {
+			in.Rates = map[string]FXRate{"EUR": *rate}
+		}
+	}
+	return in
+}
+
+// fxRates are between a thousandth and ten thousand, with some decimals.
+func fxRates(from, to string) *rapid.Generator[FXRate] {
+	return rapid.Custom(func(t *rapid.T) FXRate {
+		thousandths := rapid.OneOf(rapid.Int64Range(1, 2_000), rapid.Int64Range(1, 10_000_000)).Draw(t, "thousandths")
+		return FXRate{Base: from, Quote: to, Date: FXDay(clickedAt), Rate: big.NewRat(thousandths, 1_000).FloatString(3)}
+	})
 }
 
 func TestLawsOfCalculation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in, e := worlds().Draw(t, "inputs"), earners().Draw(t, "earner")
+		in, e := withRates(t, worlds().Draw(t, "inputs")), earners().Draw(t, "earner")
 		calc := e.calculate(in, in.recurringIndex(e.Program))
 		unpriced := !in.priced()
-		oneCurrency := !unpriced && calc.Currency == in.Sale.Paid.Currency
+		known := in.Sale.Paid.Currency == e.Currency || len(in.Rates) > 0
+		bounded := !unpriced && (known || calc.Currency == in.Sale.Paid.Currency)
+		base := halfUp(converted(calc, big.NewRat(calc.BaseAmountCents, 1)))
 		most := e.Rule.Rules.CapCents
 
 		want := exactly(calc, unpriced)
@@ -63,16 +104,19 @@ func TestLawsOfCalculation(t *testing.T) {
 			}
 			want = min(want, *most)
 		}
-		if oneCurrency {
-			want = min(want, calc.BaseAmountCents)
+		if bounded {
+			if calc.CappedAtBase != (want > base) {
+				t.Fatalf("capped at the base of %d: %+v", base, calc)
+			}
+			want = min(want, base)
 		}
 		switch {
 		case calc.AmountCents != want:
 			t.Fatalf("%d instead of %d: %+v", calc.AmountCents, want, calc)
 		case calc.AmountCents < 0:
 			t.Fatalf("negative: %+v", calc)
-		case oneCurrency && calc.AmountCents > calc.BaseAmountCents:
-			t.Fatalf("above its base: %+v", calc)
+		case (calc.FXRate != nil) != (!unpriced && len(in.Rates) > 0), (calc.FXRate == nil) != (calc.FXDate == nil):
+			t.Fatalf("rate %v of %v: %+v", calc.FXRate, calc.FXDate, calc)
 		case most != nil && calc.Currency == e.Currency && calc.AmountCents > *most:
 			t.Fatalf("above the cap of %d: %+v", *most, calc)
 		case (calc.RateBps == nil) == (calc.FlatCents == nil), calc.RateBps != nil != (calc.Type() == Percentage):
@@ -81,7 +125,7 @@ func TestLawsOfCalculation(t *testing.T) {
 			t.Fatalf("no rate: %+v", calc)
 		case calc.Currency != e.Currency && (calc.Currency != in.Sale.Paid.Currency || calc.Type() != Percentage):
 			t.Fatalf("in the wrong currency: %+v", calc)
-		case slices.Contains(calc.ReviewReasons, ReviewFXRateMissing) != (!unpriced && in.Sale.Paid.Currency != e.Currency):
+		case slices.Contains(calc.ReviewReasons, ReviewFXRateMissing) != (!unpriced && !known):
 			t.Fatalf("flagged wrongly: %+v", calc)
 		}
 		mixed := false
@@ -133,7 +177,7 @@ func raised(e Earner, moreBps, moreCents int64) Earner {
 
 func TestCommissionGrowsWithTheRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in, e := worlds().Draw(t, "inputs"), earners().Draw(t, "earner")
+		in, e := withRates(t, worlds().Draw(t, "inputs")), earners().Draw(t, "earner")
 		more := raised(e, rapid.Int64Range(0, WholeBps/2).Draw(t, "more bps"), rapid.Int64Range(0, 10_000).Draw(t, "more cents"))
 		index := in.recurringIndex(e.Program)
 		before, after := e.calculate(in, index), more.calculate(in, index)

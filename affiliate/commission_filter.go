@@ -1,5 +1,7 @@
 package affiliate
 
+import "time"
+
 // CommissionFilter narrows a list of commissions. The zero value of each field
 // narrows nothing; what is given has to hold all at once.
 type CommissionFilter struct {
@@ -36,5 +38,29 @@ type CommissionOrder struct {
 	Ascending bool
 }
 
-// MaxSearchTotal is how far the total of a search is counted.
+// MaxSearchTotal is how far the total of a search, and its stats, are counted.
 const MaxSearchTotal = 10_000
+
+// CommissionRow is a commission as an export shows it. Its texts belong to who
+// reads the rows and are those of another row afterwards.
+type CommissionRow struct {
+	ID                    CommissionID
+	CreatedAt             time.Time
+	Status                []byte
+	Type                  []byte
+	ProgramName           []byte
+	PartnerName           []byte
+	AmountCents           int64
+	Currency              []byte
+	SaleAmountCents       int64
+	SaleCurrency          []byte
+	ExternalTransactionID []byte
+	PromoCode             []byte // nil: none
+	NeedsReview           bool
+	HoldUntil             *time.Time
+	ApprovedAt            *time.Time
+	RejectedAt            *time.Time
+	PaidAt                *time.Time
+	RefundedAt            *time.Time
+	Payout                *PayoutID
+}

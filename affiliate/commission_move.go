@@ -47,7 +47,7 @@ const (
 	// MoveFlag: something asks for a person. It needs ReviewReasons.
 	MoveFlag CommissionMove = "flag"
 	// MoveClearReview: a person has looked, or a reason has gone. ReviewReasons
-	// are those that go; none: all.
+	// are those that go, of which it must have one; none: all.
 	MoveClearReview CommissionMove = "clear_review"
 	// MoveRefund: the sale was refunded; the commission earns AmountCents from now
 	// on, and is refunded when the refund is Full.
@@ -144,15 +144,10 @@ func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 		c.ReviewReasons = append(slices.Clone(c.ReviewReasons), t.newReasons(c)...)
 		c.NeedsReview = true
 	case MoveClearReview:
-		left := []string{}
-		for _, reason := range c.ReviewReasons {
-			if len(t.ReviewReasons) > 0 && !slices.Contains(t.ReviewReasons, reason) {
-				left = append(left, reason)
-			}
-		}
-		c.ReviewReasons, c.NeedsReview = left, len(left) > 0
+		c.ReviewReasons = slices.DeleteFunc(slices.Clone(c.ReviewReasons), t.clears)
+		c.NeedsReview = len(c.ReviewReasons) > 0
 	case MoveRefund:
-		c.AmountCents = min(t.AmountCents, c.AmountCents)
+		c.AmountCents = max(0, min(t.AmountCents, c.AmountCents))
 		if t.Full {
 			c.Status, c.AmountCents, c.RefundedAt = CommissionRefunded, 0, &t.At
 		}
@@ -195,7 +190,7 @@ func (t CommissionTransition) refusal(c Commission) *Error {
 			return c.refuse(ReasonCommissionHoldActive)
 		}
 	case MoveClearReview:
-		if !legal || !c.NeedsReview {
+		if !legal || !c.NeedsReview || len(t.ReviewReasons) > 0 && !slices.ContainsFunc(c.ReviewReasons, t.clears) {
 			return c.refuse(ReasonCommissionNotFlagged)
 		}
 	case MoveFlag:
@@ -210,6 +205,11 @@ func (t CommissionTransition) refusal(c Commission) *Error {
 		panic("affiliate: no move makes a commission")
 	}
 	return nil
+}
+
+// clears reports whether MoveClearReview takes the reason off.
+func (t CommissionTransition) clears(reason string) bool {
+	return len(t.ReviewReasons) == 0 || slices.Contains(t.ReviewReasons, reason)
 }
 
 // newReasons are those of MoveFlag that the commission does not have.

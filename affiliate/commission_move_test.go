@@ -1,221 +1,227 @@
-package affiliate
+package affiliate_test
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commissiontest"
 )
 
-var allCommissionStatuses = []CommissionStatus{
-	CommissionPending, CommissionApproved, CommissionRejected, CommissionPaid, CommissionRefunded,
-}
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// refusalOf says why a move may not be made.
-func refusalOf(c Commission, m CommissionMove, now time.Time) *Error {
-	_, refusal := CommissionTransition{Move: m, At: now}.Apply(c)
-	return refusal
-}
+func ptr[T any](v T) *T { return &v }
 
-func TestRefusalOfEveryMoveInEveryStatus(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	running, over := now.Add(time.Millisecond), now
-	for _, c := range []struct {
-		status  CommissionStatus
-		hold    *time.Time
-		approve Reason
-		reject  Reason
-	}{
-		{CommissionPending, nil, "", ""},
-		{CommissionPending, &over, "", ""},
-		{CommissionPending, &running, ReasonCommissionHoldActive, ""},
-		{CommissionApproved, nil, ReasonCommissionNotPending, ""},
-		{CommissionApproved, &running, ReasonCommissionNotPending, ""},
-		{CommissionRejected, &running, ReasonCommissionNotPending, ReasonCommissionTerminal},
-		{CommissionPaid, nil, ReasonCommissionNotPending, ReasonCommissionTerminal},
-		{CommissionRefunded, nil, ReasonCommissionNotPending, ReasonCommissionTerminal},
-	} {
-		for _, flagged := range []bool{false, true} {
-			commission := Commission{Status: c.status, HoldUntil: c.hold, NeedsReview: flagged}
-			for move, want := range map[CommissionMove]Reason{MoveApprove: c.approve, MoveReject: c.reject} {
-				refusal := refusalOf(commission, move, now)
-				if (refusal == nil) != (want == "") || refusal != nil && refusal.Reason != want {
-					t.Errorf("%s of %s with hold %v, flagged %v: %v, want %q", move, c.status, c.hold, flagged, refusal, want)
-				}
-				if refusal == nil {
-					continue
-				}
-				key, value := "status", string(c.status)
-				if want == ReasonCommissionHoldActive {
-					key, value = "hold_until", "2026-03-01T12:00:00.001Z"
-				}
-				if refusal.Metadata["status"] != string(c.status) || refusal.Metadata[key] != value {
-					t.Errorf("%s of %s: metadata %v, want %s = %s", move, c.status, refusal.Metadata, key, value)
+// commissions are one in every status with every hold, flag, due date and
+// dispute.
+func commissions() (all []affiliate.Commission) {
+	instants := []*time.Time{nil, ptr(noon.Add(-time.Millisecond)), &noon, ptr(noon.Add(time.Millisecond))}
+	for _, status := range commissiontest.Statuses {
+		for _, hold := range instants {
+			for _, due := range instants {
+				// Behind each list stands something that no move may write over.
+				for _, reasons := range [][]string{{}, []string{"fraud", "behind"}[:1], []string{"fx_rate_missing", "fraud", "behind"}[:2]} {
+					for _, dispute := range []affiliate.DisputeStatus{affiliate.DisputeNone, affiliate.DisputeOpen, affiliate.DisputeWon, affiliate.DisputeLost} {
+						all = append(all, affiliate.Commission{
+							Status: status, HoldUntil: hold, AutoApproveAt: due, NeedsReview: len(reasons) > 0, ReviewReasons: reasons,
+							Dispute: dispute, AmountCents: 300, OriginalAmountCents: 500, Currency: "EUR", Version: 4,
+							ApprovedAt: ptr(noon.Add(-time.Hour)), ApprovedBy: ptr("system"), PaidAt: ptr(noon.Add(-time.Hour)),
+							CreatedAt: noon.Add(-48 * time.Hour), UpdatedAt: noon.Add(-time.Hour),
+						})
+					}
 				}
 			}
 		}
+	}
+	return all
+}
+
+// transitions are every move in every form that it has.
+func transitions() (all []affiliate.CommissionTransition) {
+	person := affiliate.Actor{User: &affiliate.UserID{UUID: [16]byte{15: 9}}}
+	for _, move := range commissiontest.Moves {
+		t := affiliate.CommissionTransition{Move: move, Actor: person, At: noon, Reason: ptr("because"), Code: ptr("other"), Why: affiliate.RefundedSale}
+		switch move {
+		case affiliate.MoveAutoApprove:
+			t.Actor, t.Reason = affiliate.System, nil
+			for _, standing := range []affiliate.ParticipantStatus{
+				affiliate.ParticipantApproved, affiliate.ParticipantPending, affiliate.ParticipantRejected, affiliate.ParticipantSuspended,
+			} {
+				for _, erased := range []bool{false, true} {
+					t.Standing, t.Erased = standing, erased
+					all = append(all, t)
+				}
+			}
+		case affiliate.MoveFlag, affiliate.MoveClearReview:
+			for _, reasons := range [][]string{nil, {"fraud"}, {"fx_rate_missing"}, {"new", "fraud", "new"}, {"fraud", "fx_rate_missing"}} {
+				t.ReviewReasons = reasons
+				all = append(all, t)
+			}
+		case affiliate.MoveRefund:
+			for _, leaves := range []int64{-1, 0, 299, 300, 301} {
+				for _, full := range []bool{false, true} {
+					t.AmountCents, t.Full = leaves, full
+					all = append(all, t)
+				}
+			}
+		case affiliate.MovePay:
+			t.PaidAt, t.Payout = noon.Add(-time.Minute), &affiliate.PayoutID{UUID: [16]byte{15: 7}}
+			all = append(all, t)
+		default:
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func TestEveryMoveOfEveryCommissionIsAsTheDocumentsSay(t *testing.T) {
+	made, refused := map[affiliate.CommissionMove]int{}, map[affiliate.Reason]int{}
+	for _, c := range commissions() {
+		for _, move := range transitions() {
+			before, reasons := clone(c), slices.Clone(c.ReviewReasons[:cap(c.ReviewReasons)])
+			want := commissiontest.Do(c, move)
+			got, refusal := move.Apply(c)
+			if !reflect.DeepEqual(c, before) || !slices.Equal(reasons, c.ReviewReasons[:cap(c.ReviewReasons)]) {
+				t.Fatalf("%s changed what it was made of: %+v", move.Move, c)
+			}
+			if !reflect.DeepEqual(got, want.After) {
+				t.Fatalf("%+v\nof %+v\nleaves %+v\nwant   %+v", move, c, got, want.After)
+			}
+			if refusal == nil {
+				made[move.Move]++
+				if want.Refused != "" {
+					t.Fatalf("%+v\nof %+v is made, want %s", move, c, want.Refused)
+				}
+				continue
+			}
+			refused[refusal.Reason]++
+			metadata := map[string]string{"status": string(c.Status)}
+			if refusal.Reason == affiliate.ReasonCommissionHoldActive && c.HoldUntil != nil {
+				metadata["hold_until"] = affiliate.FormatTime(*c.HoldUntil)
+			}
+			if refusal.Reason != want.Refused || !reflect.DeepEqual(refusal.Metadata, metadata) {
+				t.Fatalf("%+v\nof %+v: %s %v, want %q", move, c, refusal.Reason, refusal.Metadata, want.Refused)
+			}
+		}
+	}
+	if len(made) != len(commissiontest.Moves) || len(refused) != 6 {
+		t.Errorf("made %v, refused %v: not every move was made, or not every reason was given", made, refused)
+	}
+}
+
+// clone shares no memory that a move could write to.
+func clone(c affiliate.Commission) affiliate.Commission {
+	c.ReviewReasons = slices.Clone(c.ReviewReasons)
+	for _, field := range []**time.Time{&c.HoldUntil, &c.AutoApproveAt, &c.ApprovedAt, &c.RejectedAt, &c.PaidAt, &c.RefundedAt} {
+		if *field != nil {
+			*field = ptr(**field)
+		}
+	}
+	return c
+}
+
+// The first check that fails is the answer (DECISIONS.md section 1), here in so
+// many words.
+func TestRefusalsInTheirOrder(t *testing.T) {
+	running, over := ptr(noon.Add(time.Millisecond)), &noon
+	for name, tc := range map[string]struct {
+		move    affiliate.CommissionMove
+		status  affiliate.CommissionStatus
+		hold    *time.Time
+		flagged bool
+		want    affiliate.Reason
+	}{
+		"approve: status before hold":              {affiliate.MoveApprove, affiliate.CommissionApproved, running, true, affiliate.ReasonCommissionNotPending},
+		"approve: hold":                            {affiliate.MoveApprove, affiliate.CommissionPending, running, true, affiliate.ReasonCommissionHoldActive},
+		"approve: the hold is over at its end":     {affiliate.MoveApprove, affiliate.CommissionPending, over, false, ""},
+		"approve: a flag does not matter":          {affiliate.MoveApprove, affiliate.CommissionPending, over, true, ""},
+		"override: status before flag and hold":    {affiliate.MoveOverride, affiliate.CommissionRejected, over, true, affiliate.ReasonCommissionNotPending},
+		"override: flag before hold":               {affiliate.MoveOverride, affiliate.CommissionPending, over, true, affiliate.ReasonCommissionNeedsReview},
+		"override: flag":                           {affiliate.MoveOverride, affiliate.CommissionPending, running, true, affiliate.ReasonCommissionNeedsReview},
+		"override: no hold":                        {affiliate.MoveOverride, affiliate.CommissionPending, nil, false, affiliate.ReasonCommissionHoldNotActive},
+		"override: the hold is over at its end":    {affiliate.MoveOverride, affiliate.CommissionPending, over, false, affiliate.ReasonCommissionHoldNotActive},
+		"override":                                 {affiliate.MoveOverride, affiliate.CommissionPending, running, false, ""},
+		"reject: neither hold nor flag matters":    {affiliate.MoveReject, affiliate.CommissionPending, running, true, ""},
+		"reject: what is approved":                 {affiliate.MoveReject, affiliate.CommissionApproved, nil, false, ""},
+		"reject: what is paid":                     {affiliate.MoveReject, affiliate.CommissionPaid, nil, false, affiliate.ReasonCommissionTerminal},
+		"clear review: what is not flagged":        {affiliate.MoveClearReview, affiliate.CommissionPending, nil, false, affiliate.ReasonCommissionNotFlagged},
+		"clear review: the flag of what has ended": {affiliate.MoveClearReview, affiliate.CommissionRejected, nil, true, affiliate.ReasonCommissionNotFlagged},
+		"pay: what is not approved":                {affiliate.MovePay, affiliate.CommissionPending, nil, false, affiliate.ReasonCommissionTerminal},
+		"pay: twice":                               {affiliate.MovePay, affiliate.CommissionPaid, nil, false, affiliate.ReasonCommissionTerminal},
+		"refund: what is paid":                     {affiliate.MoveRefund, affiliate.CommissionPaid, nil, false, ""},
+		"refund: what is rejected":                 {affiliate.MoveRefund, affiliate.CommissionRejected, nil, false, affiliate.ReasonCommissionTerminal},
+		"claw back: what is not paid":              {affiliate.MoveClawBack, affiliate.CommissionApproved, nil, false, affiliate.ReasonCommissionTerminal},
+	} {
+		c := affiliate.Commission{Status: tc.status, HoldUntil: tc.hold, NeedsReview: tc.flagged}
+		_, refusal := affiliate.CommissionTransition{Move: tc.move, At: noon}.Apply(c)
+		if got := refusal; (got == nil) != (tc.want == "") || got != nil && got.Reason != tc.want {
+			t.Errorf("%s: %v, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestMovesStartWhereTheyAreLegal(t *testing.T) {
+	for _, move := range commissiontest.Moves {
+		legal := []affiliate.CommissionStatus{}
+		for _, c := range commissions() {
+			for _, transition := range transitions() {
+				if _, refusal := transition.Apply(c); transition.Move == move && refusal == nil && !slices.Contains(legal, c.Status) {
+					legal = append(legal, c.Status)
+				}
+			}
+		}
+		from := move.From()
+		if !slices.Equal(from, legal) {
+			t.Errorf("%s is made from %v, and says %v", move, legal, from)
+		}
+		from[0] = "spoilt"
+		if move.From()[0] == "spoilt" {
+			t.Errorf("the table of %s can be changed from outside", move)
+		}
+	}
+	if from := affiliate.MoveCreate.From(); len(from) != 0 {
+		t.Errorf("a commission begins from %v", from)
 	}
 }
 
 func TestDueForApprovalNeedsEverything(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	later := now.Add(time.Millisecond)
-	due := Commission{Status: CommissionPending, AutoApproveAt: &now, HoldUntil: &now, Dispute: DisputeNone}
-	if !due.DueForApproval(now, ParticipantApproved, false) {
+	later := noon.Add(time.Millisecond)
+	due := affiliate.Commission{Status: affiliate.CommissionPending, AutoApproveAt: &noon, HoldUntil: &noon, Dispute: affiliate.DisputeNone}
+	if !due.DueForApproval(noon, affiliate.ParticipantApproved, false) {
 		t.Error("is due at the very end of its hold, and was not")
 	}
-	if due.DueForApproval(now.Add(-time.Millisecond), ParticipantApproved, false) {
+	if due.DueForApproval(noon.Add(-time.Millisecond), affiliate.ParticipantApproved, false) {
 		t.Error("is not due a millisecond before")
 	}
-	if due.DueForApproval(now, ParticipantApproved, true) {
+	if due.DueForApproval(noon, affiliate.ParticipantApproved, true) {
 		t.Error("an erased participant is frozen")
 	}
-	for _, standing := range []ParticipantStatus{ParticipantPending, ParticipantRejected, ParticipantSuspended} {
-		if due.DueForApproval(now, standing, false) {
+	for _, standing := range []affiliate.ParticipantStatus{affiliate.ParticipantPending, affiliate.ParticipantRejected, affiliate.ParticipantSuspended} {
+		if due.DueForApproval(noon, standing, false) {
 			t.Errorf("a %s participant earns nothing", standing)
 		}
 	}
-	for name, spoil := range map[string]func(*Commission){
-		"approved already":         func(c *Commission) { c.Status = CommissionApproved },
-		"left to a person":         func(c *Commission) { c.AutoApproveAt = nil },
-		"later":                    func(c *Commission) { c.AutoApproveAt = &later },
-		"hold longer than the due": func(c *Commission) { c.HoldUntil = &later },
-		"flagged":                  func(c *Commission) { c.NeedsReview = true },
-		"disputed":                 func(c *Commission) { c.Dispute = DisputeOpen },
+	for name, spoil := range map[string]func(*affiliate.Commission){
+		"approved already":         func(c *affiliate.Commission) { c.Status = affiliate.CommissionApproved },
+		"left to a person":         func(c *affiliate.Commission) { c.AutoApproveAt = nil },
+		"later":                    func(c *affiliate.Commission) { c.AutoApproveAt = &later },
+		"hold longer than the due": func(c *affiliate.Commission) { c.HoldUntil = &later },
+		"flagged":                  func(c *affiliate.Commission) { c.NeedsReview = true },
+		"disputed":                 func(c *affiliate.Commission) { c.Dispute = affiliate.DisputeOpen },
 	} {
 		c := due
 		spoil(&c)
-		if c.DueForApproval(now, ParticipantApproved, false) {
+		if c.DueForApproval(noon, affiliate.ParticipantApproved, false) {
 			t.Errorf("%s, and yet due", name)
 		}
 	}
-	for _, settled := range []DisputeStatus{DisputeWon, DisputeLost} {
+	for _, settled := range []affiliate.DisputeStatus{affiliate.DisputeWon, affiliate.DisputeLost} {
 		c := due
 		c.Dispute = settled
-		if !c.DueForApproval(now, ParticipantApproved, false) {
+		if !c.DueForApproval(noon, affiliate.ParticipantApproved, false) {
 			t.Errorf("a dispute that is %s speaks against nothing", settled)
 		}
-	}
-}
-
-// Random lives of a commission against a model that knows nothing but the
-// table of DECISIONS.md section 1, written down a second time.
-func TestCommissionLivesFollowTheModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-		hold := now.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "hold hours")) * time.Hour)
-		c := Commission{
-			Status: CommissionPending, HoldUntil: &hold, AutoApproveAt: &hold, Dispute: DisputeNone,
-			NeedsReview: rapid.Bool().Draw(t, "flagged"),
-		}
-		path := []CommissionStatus{c.Status}
-		move := func(m CommissionMove) {
-			if c.Status != CommissionPending && m != MoveReject {
-				t.Fatalf("%s from %s", m, c.Status)
-			}
-			c.Status = commissionMoves[m].to
-			if m == MoveApprove {
-				c.NeedsReview = false
-			}
-			path = append(path, c.Status)
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"approve": func(t *rapid.T) {
-				legal := c.Status == CommissionPending && !now.Before(hold)
-				if refusal := refusalOf(c, MoveApprove, now); (refusal == nil) != legal {
-					t.Fatalf("approve of %s at %v with hold until %v: %v", c.Status, now, hold, refusal)
-				}
-				if legal {
-					move(MoveApprove)
-				}
-			},
-			"auto-approve": func(*rapid.T) {
-				if c.DueForApproval(now, ParticipantApproved, false) {
-					if now.Before(hold) || c.NeedsReview {
-						t.Fatal("due during the hold, or flagged")
-					}
-					move(MoveAutoApprove)
-				} else if c.Status == CommissionPending && !now.Before(hold) && !c.NeedsReview && c.Dispute != DisputeOpen {
-					t.Fatal("the hold is over, nothing speaks against it, and it is not due")
-				}
-			},
-			"reject": func(t *rapid.T) {
-				legal := c.Status == CommissionPending || c.Status == CommissionApproved
-				if refusal := refusalOf(c, MoveReject, now); (refusal == nil) != legal {
-					t.Fatalf("reject of %s: %v", c.Status, refusal)
-				}
-				if legal {
-					move(MoveReject)
-				}
-			},
-			"time passes": func(t *rapid.T) {
-				now = now.Add(time.Duration(rapid.IntRange(1, 90).Draw(t, "minutes")) * time.Minute)
-			},
-			"dispute": func(t *rapid.T) {
-				c.Dispute = rapid.SampledFrom([]DisputeStatus{DisputeOpen, DisputeWon}).Draw(t, "dispute")
-			},
-			"": func(t *rapid.T) {
-				if len(path) > 3 {
-					t.Fatalf("no life has more than two moves: %v", path)
-				}
-				if i := slices.Index(path, CommissionRejected); i >= 0 && i != len(path)-1 {
-					t.Fatalf("moved on from the end: %v", path)
-				}
-			},
-		})
-	})
-}
-
-func TestEveryMoveHasItsLineInTheTable(t *testing.T) {
-	for _, m := range []CommissionMove{MoveApprove, MoveAutoApprove, MoveReject} {
-		if len(m.From()) == 0 || !slices.Contains(allCommissionStatuses, commissionMoves[m].to) || commissionMoves[m].event == "" {
-			t.Errorf("%s: from %v to %q tells %q", m, m.From(), commissionMoves[m].to, commissionMoves[m].event)
-		}
-		if slices.Contains(m.From(), commissionMoves[m].to) {
-			t.Errorf("%s leads nowhere", m)
-		}
-	}
-	from := MoveReject.From()
-	from[0] = CommissionPaid
-	if MoveReject.From()[0] == CommissionPaid {
-		t.Error("the table can be changed from outside")
-	}
-}
-
-func TestCommissionEventHasThePublicKeysInTheirOrder(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	id := func(n byte) (u CommissionID) { u.UUID[15] = n; return u }
-	hold := now.Add(-time.Hour)
-	after := Commission{
-		ID: id(1), Scope: Scope{Workspace: WorkspaceID(id(2)), Mode: ModeTest}, Status: CommissionApproved,
-		AmountCents: 450, OriginalAmountCents: 500, Currency: "EUR", Conversion: ConversionID(id(3)),
-		Participant: ParticipantID(id(4)), HoldUntil: &hold, Version: 2,
-	}
-	before := after
-	before.Status, before.NeedsReview, before.ReviewReasons = CommissionPending, true, []string{"fx_rate_missing"}
-
-	event := CommissionEvent(EventCommissionApproved, now, &before, after)
-	body, err := event.Body()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `{"id":"` + event.WireID() + `","type":"commission.approved","api_version":"v1",` +
-		`"timestamp":"2026-03-01T12:00:00.000Z","mode":"test","workspace_id":"00000000-0000-0000-0000-000000000002",` +
-		`"data":{"object":{"id":"00000000-0000-0000-0000-000000000001","status":"approved","amount_cents":450,` +
-		`"original_amount_cents":500,"currency":"EUR","conversion_id":"00000000-0000-0000-0000-000000000003",` +
-		`"participant_id":"00000000-0000-0000-0000-000000000004","hold_until":"2026-03-01T11:00:00.000Z",` +
-		`"needs_review":false,"review_reasons":[],"version":2},` +
-		`"previous_attributes":{"status":"pending","needs_review":true,"review_reasons":["fx_rate_missing"]}}}`
-	if string(body) != want {
-		t.Errorf("body\n%s\nwant\n%s", body, want)
-	}
-
-	after.HoldUntil = nil
-	if event := CommissionEvent(EventCommissionCreated, now, nil, after); event.Previous != nil {
-		t.Errorf("something new has no previous attributes, not even %v", event.Previous)
-	}
-	if event := CommissionEvent(EventCommissionApproved, now, &after, after); event.Previous != nil {
-		t.Errorf("nothing changed, and %v is told", event.Previous)
 	}
 }

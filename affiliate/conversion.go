@@ -36,8 +36,13 @@ const SourceAPI ConversionSource = "api"
 // ConversionStatus is what became of the sale.
 type ConversionStatus string
 
-// ConversionRecorded is a sale to which nothing has happened since.
-const ConversionRecorded ConversionStatus = "recorded"
+// The statuses.
+const (
+	// ConversionRecorded is a sale to which nothing has happened since.
+	ConversionRecorded          ConversionStatus = "recorded"
+	ConversionPartiallyRefunded ConversionStatus = "partially_refunded"
+	ConversionRefunded          ConversionStatus = "refunded"
+)
 
 // Conversion is one reported event of a buyer. Of the buyer only keyed hashes
 // are kept; amounts, event and times never change.
@@ -52,7 +57,7 @@ type Conversion struct {
 	CreatedAt             time.Time
 	Source                ConversionSource
 	Status                ConversionStatus
-	RefundedAmountCents   int64
+	RefundedAmountCents   int64    // of Sale.Paid, by all refunds together
 	Click                 *ClickID // as reported
 	PromoCode             *string  // as reported, case-folded
 	CustomerRef           *string  // keyed hash, hexadecimal
@@ -67,6 +72,7 @@ type Conversion struct {
 	SubID                 *string
 	Metadata              []byte // a JSON object; nil when none was given
 	Version               int    // one more with every change
+	Buyer                 Buyer  // known while a decision is made, never stored
 }
 
 // AwaitedConversion is a conversion whose click had not arrived when it was
@@ -130,6 +136,18 @@ func (c Conversion) Event(name EventName, d Decision, at time.Time) Event {
 		CreatedAt:           FormatTime(c.CreatedAt),
 		Version:             c.Version,
 	}, nil)
+}
+
+// RefundedEvent tells the world that the sale was refunded, after it was as
+// before says.
+func (c Conversion) RefundedEvent(before Conversion, d Decision, at time.Time) Event {
+	event := c.Event(EventConversionRefunded, d, at)
+	if before.RefundedAmountCents != c.RefundedAmountCents {
+		event.Previous = struct {
+			RefundedAmountCents int64 `json:"refunded_amount_cents"`
+		}{before.RefundedAmountCents}
+	}
+	return event
 }
 
 type conversionObject struct {

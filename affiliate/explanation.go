@@ -9,7 +9,7 @@ import (
 
 // explain puts a decision into sentences that a merchant's support can send on
 // to a partner as they are: no internal words, no other partner, nobody's name.
-// because ends the sentence where an attributed conversion earns nothing.
+// because ends the sentence where the rules of the programme pay nothing.
 func explain(in AttributionInputs, d Decision, signals []signal, deciding *signal, because string) string {
 	event := "The " + eventNoun(in.EventType) + " on " + spoken(in.OccurredAt)
 	var sentence string
@@ -17,7 +17,7 @@ func explain(in AttributionInputs, d Decision, signals []signal, deciding *signa
 	case d.Earns != nil:
 		sentence = event + credited(deciding) + "." + entitled(in, deciding)
 	case d.Attributed:
-		sentence = event + credited(deciding) + ", but earns no commission, because " + because + "."
+		sentence = event + credited(deciding) + ", but earns no commission, because " + unpaid(d.Reason, deciding, because) + "."
 	default:
 		sentence = event + " is not credited to a partner, because " + refused(in, deciding) + "."
 	}
@@ -53,6 +53,19 @@ func entitled(in AttributionInputs, winner *signal) string {
 		return ""
 	default:
 		return " It lies within the attribution window of programme " + quoted(winner) + ", which ends on " + spoken(*winner.ExpiresAt) + "."
+	}
+}
+
+// unpaid says why nothing is earned. What exactly fired is for the merchant's
+// eyes, in the trace: the partner would learn how to get around it.
+func unpaid(why AttributionReason, winner *signal, because string) string {
+	switch why {
+	case WhySelfReferralBlocked:
+		return "it appears to come from the partner, and programme " + quoted(winner) + " does not pay for what partners bring by themselves"
+	case WhyFraudBlocked:
+		return "it did not pass the checks of programme " + quoted(winner) + " against abuse"
+	default:
+		return because
 	}
 }
 

@@ -93,6 +93,10 @@ func TestExplanationsOfWhatIsNotCredited(t *testing.T) {
 			ByClick, func(in *AttributionInputs) { in.FoundClick.ExpiresAt = clickedAt.Add(time.Minute) },
 			`it lies after the attribution window of programme "Spring": the click was on 1 March 2026 at 12:00:00.000 UTC and its window ended on 1 March 2026 at 12:01:00.000 UTC.`,
 		},
+		"click unknown": {
+			ByClick, func(in *AttributionInputs) { in.FoundClick, in.Click = nil, &ClickID{} },
+			"no click with the id 00000000-0000-0000-0000-000000000000 has been recorded here.",
+		},
 		"promo code unknown": {
 			ByPromoCode, func(in *AttributionInputs) { in.FoundPromoCode = nil },
 			`no programme has the promo code "spring10".`,
@@ -129,6 +133,22 @@ func TestExplanationsOfWhatIsNotCredited(t *testing.T) {
 				t.Errorf("\n got %s\nwant %s", got, start+tc.want)
 			}
 		})
+	}
+}
+
+// What fired is not told: the sentence may be sent on to the partner.
+func TestExplanationsOfWhatFraudRulesBlock(t *testing.T) {
+	in := by(ByPromoCode)
+	winner := &signal{Candidate: Candidate{Type: ByPromoCode, PromoCode: in.PromoCode}, earner: &in.FoundPromoCode.Earner}
+	const start = `The purchase on 1 March 2026 at 13:00:00.000 UTC is credited to the partner whose promo code "spring10" was used, but earns no commission, because `
+	for why, want := range map[AttributionReason]string{
+		WhySelfReferralBlocked: `it appears to come from the partner, and programme "Spring" does not pay for what partners bring by themselves.`,
+		WhyFraudBlocked:        `it did not pass the checks of programme "Spring" against abuse.`,
+	} {
+		d := Decision{Attributed: true, Reason: why, Trace: Trace{Fraud: []FraudSignal{{Rule: "self_referral_email", Score: 100, Evidence: "evidence"}}}}
+		if got := explain(in, d, nil, winner, "evidence"); got != start+want {
+			t.Errorf("%s:\n got %s\nwant %s", why, got, start+want)
+		}
 	}
 }
 

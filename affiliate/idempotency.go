@@ -1,6 +1,9 @@
 package affiliate
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // IdempotencyTTL is how long an answer is kept under its Idempotency-Key.
 const IdempotencyTTL = 24 * time.Hour
@@ -12,4 +15,11 @@ type IdempotencyKey struct {
 	Key         string // ^[A-Za-z0-9_-]{1,80}$
 	Fingerprint []byte // SHA-256 of the request
 	At          time.Time
+}
+
+// Item is the key of the nth thing that one request asks for. Clients cannot send
+// it, and another request under the same key has others.
+func (k IdempotencyKey) Item(n int) IdempotencyKey {
+	k.Key = fmt.Sprintf("%s.%x.%d", k.Key, k.Fingerprint, n)
+	return k
 }

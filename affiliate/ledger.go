@@ -37,3 +37,60 @@ type LedgerEntry struct {
 	CreatedBy   string        // user id, or system
 	CreatedAt   time.Time
 }
+
+// PartnerLedgerEntry is an entry as its partner sees it.
+type PartnerLedgerEntry struct {
+	LedgerEntry
+	ProgramName string
+}
+
+// LedgerBalance is the sum of entries in one currency; negative where the partner
+// owes.
+type LedgerBalance struct {
+	Currency     string
+	BalanceCents int64
+}
+
+// PartnerBalance is what a partner is owed in one currency, with what is not in
+// the ledger yet and what was paid.
+type PartnerBalance struct {
+	LedgerBalance
+	PendingCents int64
+	PaidCents    int64
+}
+
+// LedgerFilter narrows a list of entries. The zero value of each field narrows
+// nothing.
+type LedgerFilter struct {
+	Program  *ProgramID // of a partner's own list
+	Type     LedgerEntryType
+	Currency string
+}
+
+// HandEntry is an entry that a person makes: a bonus or an adjustment.
+type HandEntry struct {
+	Scope       Scope
+	Program     ProgramID
+	Participant ParticipantID
+	Type        LedgerEntryType
+	AmountCents int64
+	Currency    string // empty: the programme's
+	Reason      string // the partner sees it
+	By          Actor
+	At          time.Time
+}
+
+// Check reports what is wrong with the entry by itself.
+func (e HandEntry) Check() Violations {
+	var wrong Violations
+	switch {
+	case e.AmountCents == 0:
+		wrong.Add("amount_cents", "must not be 0")
+	case e.Type == EntryBonus && e.AmountCents < 0:
+		wrong.Add("amount_cents", "must be positive in a bonus")
+	}
+	if _, ok := ParseCurrency(e.Currency); e.Currency != "" && !ok {
+		wrong.Add("currency", "must be an ISO 4217 code")
+	}
+	return wrong
+}

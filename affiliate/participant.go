@@ -56,7 +56,7 @@ type ParticipantStats struct {
 	Conversions     int64
 	RevenueCents    int64
 	CommissionCents int64 // neither rejected nor refunded
-	BalanceCents    int64 // approved and not paid
+	BalanceCents    int64 // what the ledger says is owed; may be negative
 }
 
 // ParticipantMove is what a merchant does with a participant.

@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
 // ProgramStatus is where a programme stands. Only an active one takes clicks
@@ -67,6 +69,10 @@ const (
 	FraudFlag    FraudPolicy = "flag"
 	FraudBlock   FraudPolicy = "block"
 )
+
+// FraudSettings are a programme's words for the fraud rules: which are off, and
+// the countries, sites and terms that some look for.
+type FraudSettings = fraud.Settings
 
 // Defaults of a programme (DECISIONS.md section 6).
 const (

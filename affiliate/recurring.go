@@ -35,12 +35,16 @@ func (a *attribution) judgeRules(earner Earner, index *int) (why AttributionReas
 	if !a.check("rules.pay_for_event", rules.Pays(a.in.EventType), "event is "+string(a.in.EventType)) {
 		return WhyRuleNotApplicable, "pays for " + enumerated(rules.paidEvents()) + " only"
 	}
-	// An amount in another currency cannot be compared; its commission waits for
-	// a person anyway.
-	if minimum := rules.MinOrderCents; minimum != nil && paid.Currency == earner.Currency {
-		least := Money{*minimum, earner.Currency}
-		if !a.check("rules.order_large_enough", paid.Cents >= least.Cents, "order "+spokenMoney(paid)+", minimum "+spokenMoney(least)) {
-			return WhyRuleNotApplicable, "pays for orders of at least " + spokenMoney(least) + " only, and this one was " + spokenMoney(paid)
+	// An amount that cannot be converted cannot be compared; its commission waits
+	// for a person anyway.
+	if minimum := rules.MinOrderCents; minimum != nil {
+		least, order := Money{*minimum, earner.Currency}, spokenMoney(paid)
+		cents, known := a.in.convert(paid, earner.Currency)
+		if known && paid.Currency != earner.Currency {
+			order += " (" + spokenMoney(Money{cents, earner.Currency}) + ")"
+		}
+		if known && !a.check("rules.order_large_enough", cents >= least.Cents, "order "+order+", minimum "+spokenMoney(least)) {
+			return WhyRuleNotApplicable, "pays for orders of at least " + spokenMoney(least) + " only, and this one was " + order
 		}
 	}
 	if because = a.judgeRecurring(earner, index); because != "" {

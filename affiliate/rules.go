@@ -66,6 +66,13 @@ func NewCommission(id CommissionID, c Conversion, d Decision, at time.Time) Comm
 		CreatedAt:             at,
 		UpdatedAt:             at,
 	}
+	if calc.FXRate != nil {
+		date, err := time.Parse(time.DateOnly, *calc.FXDate)
+		if err != nil {
+			panic("affiliate: a calculation of the day " + *calc.FXDate)
+		}
+		commission.FXRate, commission.FXDate = calc.FXRate, &date
+	}
 	due := at
 	if rules.HoldDays > 0 {
 		due = at.Add(time.Duration(rules.HoldDays) * 24 * time.Hour)

@@ -36,14 +36,6 @@ type CurrencyStats struct {
 	CommissionCents int64
 }
 
-// Balance is what a partner has earned in one currency, in minor units.
-type Balance struct {
-	Currency      string
-	ApprovedCents int64 // approved and not paid
-	PendingCents  int64
-	PaidCents     int64
-}
-
 // Ratio is conversions per click, rounded to six decimals; nil without clicks.
 func (s Stats) Ratio() *float64 {
 	if s.Clicks == 0 {

@@ -105,6 +105,18 @@ var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterfa
 	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
 		return affiliatev1.RegisterCommissionServiceHandlerClient(ctx, mux, affiliatev1.NewCommissionServiceClient(conn))
 	},
+	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
+		return affiliatev1.RegisterAttributionServiceHandlerClient(ctx, mux, affiliatev1.NewAttributionServiceClient(conn))
+	},
+	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
+		return affiliatev1.RegisterLedgerServiceHandlerClient(ctx, mux, affiliatev1.NewLedgerServiceClient(conn))
+	},
+	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
+		return affiliatev1.RegisterPayoutServiceHandlerClient(ctx, mux, affiliatev1.NewPayoutServiceClient(conn))
+	},
+	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
+		return affiliatev1.RegisterFraudServiceHandlerClient(ctx, mux, affiliatev1.NewFraudServiceClient(conn))
+	},
 }
 
 // New makes the handler of the whole REST surface. It fails when the config

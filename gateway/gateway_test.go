@@ -147,7 +147,8 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	for _, c := range []struct{ verb, path, allow string }{
 		{"DELETE", "/api/v1/programs", "GET, HEAD, OPTIONS, POST"},
 		{"PUT", "/api/v1/programs/p", "GET, HEAD, OPTIONS, PATCH"},
-		{"GET", "/api/v1/conversions", "OPTIONS, POST"},
+		{"DELETE", "/api/v1/conversions", "GET, HEAD, OPTIONS, POST"},
+		{"GET", "/api/v1/attribution/simulate", "OPTIONS, POST"},
 		{"HEAD", "/api/v1/programs/p/activate", "OPTIONS, POST"},
 		{"BREW", "/api/v1/health", "GET, HEAD, OPTIONS"},
 		{"POST", "/api/v1/openapi.json", "GET, HEAD, OPTIONS"},

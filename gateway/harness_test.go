@@ -70,13 +70,13 @@ func (f *fakeCore) intercept(ctx context.Context, request any, info *grpc.UnaryS
 // interceptStream is intercept for downloads: pieces, or one empty piece, and
 // then what answer says.
 func (f *fakeCore) interceptStream(_ any, stream grpc.ServerStream, info *grpc.StreamServerInfo, _ grpc.StreamHandler) error {
-	var request affiliatev1.ExportAuditLogRequest
-	if err := stream.RecvMsg(&request); err != nil {
+	request := emptyMessage(methodOf(info.FullMethod).Input())
+	if err := stream.RecvMsg(request); err != nil {
 		return err
 	}
 	md, _ := metadata.FromIncomingContext(stream.Context())
 	f.mu.Lock()
-	f.calls = append(f.calls, received{info.FullMethod, &request, md.Copy()})
+	f.calls = append(f.calls, received{info.FullMethod, request, md.Copy()})
 	pieces, failure, header := f.pieces, f.failure, f.header
 	f.mu.Unlock()
 	if err := stream.SetHeader(header); err != nil {
@@ -90,17 +90,23 @@ func (f *fakeCore) interceptStream(_ any, stream grpc.ServerStream, info *grpc.S
 	return failure
 }
 
-func emptyReply(method string) proto.Message {
-	name := strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")
+func emptyReply(method string) proto.Message { return emptyMessage(methodOf(method).Output()) }
+
+func methodOf(fullMethod string) protoreflect.MethodDescriptor {
+	name := strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", ".")
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
 	if err != nil {
 		panic(err)
 	}
-	output, err := protoregistry.GlobalTypes.FindMessageByName(d.(protoreflect.MethodDescriptor).Output().FullName())
+	return d.(protoreflect.MethodDescriptor)
+}
+
+func emptyMessage(of protoreflect.MessageDescriptor) proto.Message {
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(of.FullName())
 	if err != nil {
 		panic(err)
 	}
-	return output.New().Interface()
+	return kind.New().Interface()
 }
 
 // take returns the calls since the last take.
@@ -123,6 +129,10 @@ func (f *fakeCore) register(server grpc.ServiceRegistrar) {
 	affiliatev1.RegisterPromoCodeServiceServer(server, affiliatev1.UnimplementedPromoCodeServiceServer{})
 	affiliatev1.RegisterConversionServiceServer(server, affiliatev1.UnimplementedConversionServiceServer{})
 	affiliatev1.RegisterCommissionServiceServer(server, affiliatev1.UnimplementedCommissionServiceServer{})
+	affiliatev1.RegisterAttributionServiceServer(server, affiliatev1.UnimplementedAttributionServiceServer{})
+	affiliatev1.RegisterLedgerServiceServer(server, affiliatev1.UnimplementedLedgerServiceServer{})
+	affiliatev1.RegisterPayoutServiceServer(server, affiliatev1.UnimplementedPayoutServiceServer{})
+	affiliatev1.RegisterFraudServiceServer(server, affiliatev1.UnimplementedFraudServiceServer{})
 	affiliatev1.RegisterGateServiceServer(server, affiliatev1.UnimplementedGateServiceServer{})
 }
 

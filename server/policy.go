@@ -30,6 +30,7 @@ const (
 	readDashboards  Action = "read dashboards"
 	runPrograms     Action = "programmes, partners, links, codes"
 	review          Action = "approve, reject, override, review"
+	managePayouts   Action = "payouts confirm, mark paid"
 	manageKeys      Action = "webhooks, API keys, processor"
 	manageWorkspace Action = "members, settings"
 	exportPersonal  Action = "exports of personal data, participant and buyer erasure"
@@ -44,6 +45,7 @@ var roles = map[Action][]affiliate.Role{
 	},
 	runPrograms:     {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager},
 	review:          {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager, affiliate.RoleFinance},
+	managePayouts:   {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleFinance},
 	manageKeys:      {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleDeveloper},
 	manageWorkspace: {affiliate.RoleOwner, affiliate.RoleAdmin},
 	exportPersonal:  {affiliate.RoleOwner, affiliate.RoleAdmin},
@@ -69,6 +71,17 @@ func merchant(action Action) Policy {
 
 func partner() Policy {
 	return Policy{Accept: PartnerToken, Zone: ZoneGeneral, Refusal: affiliate.ReasonUnauthorized}
+}
+
+// secret is for the merchant's server; refusal is the reason that its routes give
+// for a missing or bad key.
+func secret(zone Zone, refusal affiliate.Reason) Policy {
+	return Policy{Accept: SecretKey, Zone: zone, Refusal: refusal}
+}
+
+// secretOrMerchant is for what the merchant's server and its people read alike.
+func secretOrMerchant(refusal affiliate.Reason) Policy {
+	return Policy{Accept: SecretKey | MerchantToken, Action: readDashboards, Zone: ZoneGeneral, Refusal: refusal}
 }
 
 func open(zone Zone) Policy { return Policy{Accept: Nobody, Zone: zone} }
@@ -163,16 +176,57 @@ var policies = map[string]Policy{
 	affiliatev1.PromoCodeService_DeletePromoCode_FullMethodName:       merchant(runPrograms),
 	affiliatev1.PromoCodeService_ListPartnerPromoCodes_FullMethodName: partner(),
 
-	affiliatev1.ConversionService_ReportConversion_FullMethodName: {
-		Accept: SecretKey, Zone: ZoneConversions, Refusal: affiliate.ReasonInvalidAPIKey,
-	},
+	affiliatev1.ConversionService_ReportConversion_FullMethodName:      secret(ZoneConversions, affiliate.ReasonInvalidAPIKey),
+	affiliatev1.ConversionService_ReportConversions_FullMethodName:     secret(ZoneGeneral, affiliate.ReasonInvalidAPIKey),
+	affiliatev1.ConversionService_RefundConversion_FullMethodName:      secret(ZoneGeneral, affiliate.ReasonInvalidAPIKey),
+	affiliatev1.ConversionService_ListConversions_FullMethodName:       secretOrMerchant(affiliate.ReasonInvalidAPIKey),
+	affiliatev1.ConversionService_GetConversion_FullMethodName:         secretOrMerchant(affiliate.ReasonInvalidAPIKey),
 	affiliatev1.ConversionService_ReattributeConversion_FullMethodName: merchant(review),
 
-	affiliatev1.CommissionService_ListCommissions_FullMethodName:        merchant(readDashboards),
-	affiliatev1.CommissionService_ListProgramCommissions_FullMethodName: merchant(readDashboards),
-	affiliatev1.CommissionService_GetCommission_FullMethodName:          merchant(readDashboards),
-	affiliatev1.CommissionService_ApproveCommission_FullMethodName:      merchant(review),
-	affiliatev1.CommissionService_RejectCommission_FullMethodName:       merchant(review),
+	affiliatev1.AttributionService_GetDecision_FullMethodName:              secret(ZoneGeneral, affiliate.ReasonInvalidSecretKey),
+	affiliatev1.AttributionService_FindDecision_FullMethodName:             secret(ZoneGeneral, affiliate.ReasonInvalidSecretKey),
+	affiliatev1.AttributionService_GetAttributedClick_FullMethodName:       secret(ZoneGeneral, affiliate.ReasonInvalidSecretKey),
+	affiliatev1.AttributionService_ListDecisions_FullMethodName:            secret(ZoneGeneral, affiliate.ReasonInvalidSecretKey),
+	affiliatev1.AttributionService_SimulateAttribution_FullMethodName:      secret(ZoneGeneral, affiliate.ReasonInvalidSecretKey),
+	affiliatev1.AttributionService_GetConversionAttribution_FullMethodName: merchant(readDashboards),
+
+	affiliatev1.CommissionService_ListCommissions_FullMethodName:           merchant(readDashboards),
+	affiliatev1.CommissionService_ListProgramCommissions_FullMethodName:    merchant(readDashboards),
+	affiliatev1.CommissionService_GetCommissionStats_FullMethodName:        merchant(readDashboards),
+	affiliatev1.CommissionService_GetProgramCommissionStats_FullMethodName: merchant(readDashboards),
+	affiliatev1.CommissionService_ExportCommissions_FullMethodName:         merchant(readDashboards),
+	affiliatev1.CommissionService_ExportProgramCommissions_FullMethodName:  merchant(readDashboards),
+	affiliatev1.CommissionService_GetCommission_FullMethodName:             merchant(readDashboards),
+	affiliatev1.CommissionService_ApproveCommission_FullMethodName:         merchant(review),
+	affiliatev1.CommissionService_ApproveCommissionEarly_FullMethodName:    merchant(review),
+	affiliatev1.CommissionService_RejectCommission_FullMethodName:          merchant(review),
+	affiliatev1.CommissionService_ClearCommissionReview_FullMethodName:     merchant(review),
+	affiliatev1.CommissionService_BulkApproveCommissions_FullMethodName:    merchant(review),
+	affiliatev1.CommissionService_BulkRejectCommissions_FullMethodName:     merchant(review),
+
+	affiliatev1.LedgerService_ListLedger_FullMethodName:        merchant(readDashboards),
+	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName: merchant(managePayouts),
+	affiliatev1.LedgerService_ListPartnerLedger_FullMethodName: partner(),
+
+	affiliatev1.PayoutService_PreviewPayouts_FullMethodName:     merchant(readDashboards),
+	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:  merchant(managePayouts),
+	affiliatev1.PayoutService_ListPayoutBatches_FullMethodName:  merchant(readDashboards),
+	affiliatev1.PayoutService_ListPayouts_FullMethodName:        merchant(readDashboards),
+	affiliatev1.PayoutService_GetPayout_FullMethodName:          merchant(readDashboards),
+	affiliatev1.PayoutService_GetPayoutBatch_FullMethodName:     merchant(readDashboards),
+	affiliatev1.PayoutService_ConfirmPayoutBatch_FullMethodName: merchant(managePayouts),
+	affiliatev1.PayoutService_CancelPayoutBatch_FullMethodName:  merchant(managePayouts),
+	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName:  merchant(managePayouts),
+	affiliatev1.PayoutService_MarkPayoutPaid_FullMethodName:     merchant(managePayouts),
+	affiliatev1.PayoutService_MarkPayoutFailed_FullMethodName:   merchant(managePayouts),
+	affiliatev1.PayoutService_RetryPayout_FullMethodName:        merchant(managePayouts),
+	affiliatev1.PayoutService_CancelPayout_FullMethodName:       merchant(managePayouts),
+	affiliatev1.PayoutService_ListPartnerPayouts_FullMethodName: partner(),
+
+	affiliatev1.FraudService_GetFraudPolicy_FullMethodName:    merchant(readDashboards),
+	affiliatev1.FraudService_PutFraudPolicy_FullMethodName:    merchant(runPrograms),
+	affiliatev1.FraudService_ListFraudEvents_FullMethodName:   merchant(readDashboards),
+	affiliatev1.FraudService_ResolveFraudEvent_FullMethodName: merchant(review),
 }
 
 // checkPolicies refuses a server with a method that nobody decided about.

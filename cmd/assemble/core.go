@@ -29,15 +29,21 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/account"
+	"github.com/tributary-hq/tributary/server/attribution"
+	"github.com/tributary-hq/tributary/server/check"
 	"github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/directory"
 	"github.com/tributary-hq/tributary/server/dispatch"
+	"github.com/tributary-hq/tributary/server/fraud"
+	"github.com/tributary-hq/tributary/server/fx"
 	"github.com/tributary-hq/tributary/server/health"
 	"github.com/tributary-hq/tributary/server/ingest"
+	"github.com/tributary-hq/tributary/server/ledger"
 	"github.com/tributary-hq/tributary/server/link"
 	"github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/server/partner"
+	"github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/server/program"
 	"github.com/tributary-hq/tributary/server/promocode"
 	"github.com/tributary-hq/tributary/server/seal"
@@ -168,6 +174,10 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.PromoCodeService_ServiceDesc, Impl: promocode.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.ConversionService_ServiceDesc, Impl: conversions},
 		server.Service{Desc: &affiliatev1.CommissionService_ServiceDesc, Impl: commission.New(c.store, c.now)},
+		server.Service{Desc: &affiliatev1.AttributionService_ServiceDesc, Impl: attribution.New(c.store, conversions)},
+		server.Service{Desc: &affiliatev1.LedgerService_ServiceDesc, Impl: ledger.New(c.store, c.now)},
+		server.Service{Desc: &affiliatev1.PayoutService_ServiceDesc, Impl: payout.New(payout.Config{Store: c.store, Seal: sealer, Now: c.now})},
+		server.Service{Desc: &affiliatev1.FraudService_ServiceDesc, Impl: fraud.New(c.store, c.now)},
 	)
 	if err != nil {
 		return err
@@ -194,12 +204,14 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	conversions.AddWorkers(registered)
 	river.AddWorker(registered, commission.NewSweepWorker(c.store, c.log, c.now))
 	river.AddWorker(registered, stats.New(c.store, c.log, c.now))
+	river.AddWorker(registered, fx.New(c.store, c.cfg.FXFile, c.log, c.now))
+	river.AddWorker(registered, check.New(c.store, c.log, c.now))
 
 	periodic := []*river.PeriodicJob{river.NewPeriodicJob(
 		river.PeriodicInterval(upkeep.Every),
 		func() (river.JobArgs, *river.InsertOpts) { return affiliate.Upkeep{}, nil },
 		&river.PeriodicJobOpts{ID: affiliate.Upkeep{}.Kind(), RunOnStart: true},
-	), commission.SweepJob(), stats.PeriodicJob()}
+	), commission.SweepJob(), stats.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob()}
 	periodic = append(periodic, conversions.PeriodicJobs()...)
 
 	c.jobs, err = c.store.WorkerClient(&river.Config{

@@ -2,6 +2,8 @@
 //
 //	core serve [--gateway]   serve gRPC, ingestion and jobs; with --gateway REST too
 //	core migrate             bring the database to this binary's schema
+//	core check               prove that what is kept twice agrees; exit code 1 when it does not
+//	core fx load FILE…       load rates of exchange, each file whole or not at all
 //	core version             print the version
 //
 // Its settings come from the environment; docs/operations.md lists them.
@@ -25,7 +27,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | version`
+const usage = `usage: core serve [--gateway] | migrate | check | fx load FILE… | version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -54,6 +56,13 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		return postgres.Migrate(ctx, cfg.DatabaseURL)
+	case "check":
+		return checkBooks(ctx, os.Stdout)
+	case "fx":
+		if len(args) < 3 || args[1] != "load" {
+			return errors.New(usage)
+		}
+		return loadRates(ctx, os.Stdout, args[2:])
 	case "version":
 		fmt.Println(version())
 		return nil

@@ -187,6 +187,8 @@ func (d *demo) program(ctx context.Context, merchant caller) error {
 			"name":       "Demo programme",
 			"slug":       "demo-" + strings.ToLower(rand.Text()[:8]),
 			"websiteUrl": demoWebsite,
+			// Partner, visitor and buyer are one machine here, and quick ones.
+			"fraudPolicy": "observe",
 			"commissionRules": map[string]any{
 				"commissionType": "percentage",
 				"percentage":     20,

@@ -51,9 +51,11 @@ func (d *demo) seedClub(ctx context.Context, merchant caller) error {
 	}
 	if p.ID == "" {
 		err := merchant.call(ctx, http.MethodPost, "/api/v1/programs", map[string]any{
-			"name":           "Coffee club",
-			"description":    "Beans by subscription. Thirty percent for our ambassadors.",
-			"websiteUrl":     demoWebsite + "club",
+			"name":        "Coffee club",
+			"description": "Beans by subscription. Thirty percent for our ambassadors.",
+			"websiteUrl":  demoWebsite + "club",
+			// Partner, visitor and buyer are one machine here, and quick ones.
+			"fraudPolicy":    "observe",
 			"allowedDomains": []string{"shop.example", "*.shop.example"},
 			"commissionRules": map[string]any{
 				"percentage":      20,

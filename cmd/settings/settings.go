@@ -29,6 +29,10 @@ import (
 // fileSuffix marks the variable that names a file instead of holding a value.
 const fileSuffix = "_FILE"
 
+// fxFile ends like one of those and is a setting of its own: the file stays where
+// it is and is read again when it changes.
+const fxFile = "TRIBUTARY_FX_FILE"
+
 // Redis says where the two uses of Redis are.
 type Redis struct {
 	// URL holds the click stream: durable, appendfsync always, noeviction.
@@ -115,6 +119,9 @@ type Core struct {
 	// LinkURL is where collectors answer /r/{key}, as partners see it: scheme and
 	// host. Empty: links have no short URL.
 	LinkURL string `env:"TRIBUTARY_LINK_URL"`
+	// FXFile holds rates of exchange as CSV (server/fx); it is loaded at the start
+	// and, when it has changed, every hour. Empty: rates are loaded by hand only.
+	FXFile string `env:"TRIBUTARY_FX_FILE"`
 	Limits
 	CORS
 }
@@ -195,12 +202,12 @@ func Parse[T any](environ []string) (T, error) {
 	return out, errors.Join(faults...)
 }
 
-// readFiles replaces every TRIBUTARY_NAME_FILE by TRIBUTARY_NAME.
+// readFiles replaces every TRIBUTARY_NAME_FILE but fxFile by TRIBUTARY_NAME.
 func readFiles(values map[string]string) (map[string]string, []error) {
 	var faults []error
 	for name, path := range values {
 		base, ok := strings.CutSuffix(name, fileSuffix)
-		if !ok || !strings.HasPrefix(name, "TRIBUTARY_") || path == "" {
+		if !ok || !strings.HasPrefix(name, "TRIBUTARY_") || path == "" || name == fxFile {
 			continue
 		}
 		if values[base] != "" {

@@ -76,3 +76,10 @@ func TestSecretsComeFromFiles(t *testing.T) {
 		t.Error("both were taken")
 	}
 }
+
+func TestTheFileOfRatesIsNamedAndNotRead(t *testing.T) {
+	cfg, err := settings.Parse[settings.Core](core("TRIBUTARY_FX_FILE=/not/there/yet.csv"))
+	if err != nil || cfg.FXFile != "/not/there/yet.csv" {
+		t.Errorf("%q, %v", cfg.FXFile, err)
+	}
+}

@@ -23,6 +23,9 @@ var (
 		affiliatev1.LinkService_CreatePartnerLink_FullMethodName:              true,
 		affiliatev1.PromoCodeService_CreatePromoCode_FullMethodName:           true,
 		affiliatev1.ConversionService_ReportConversion_FullMethodName:         true,
+		affiliatev1.ConversionService_RefundConversion_FullMethodName:         true,
+		affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName:            true,
+		affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:            true,
 	}
 	empty = map[string]bool{
 		affiliatev1.AccountService_Logout_FullMethodName:                      true,
@@ -55,17 +58,47 @@ func SuccessStatus(fullMethod string) int {
 var bulk = map[string]bool{
 	affiliatev1.ParticipantService_BulkApproveParticipants_FullMethodName: true,
 	affiliatev1.ParticipantService_BulkRejectParticipants_FullMethodName:  true,
+	affiliatev1.CommissionService_BulkApproveCommissions_FullMethodName:   true,
+	affiliatev1.CommissionService_BulkRejectCommissions_FullMethodName:    true,
+	affiliatev1.ConversionService_ReportConversions_FullMethodName:        true,
 }
 
 // Bulk tells whether an RPC may answer 207 when some of the things failed, and
 // shows the same results beside the envelope of BULK_ALL_FAILED.
 func Bulk(fullMethod string) bool { return bulk[fullMethod] }
 
+// accepted are the RPCs that may take something whose effect comes later.
+var accepted = map[string]bool{
+	affiliatev1.ConversionService_RefundConversion_FullMethodName: true,
+}
+
+// MayBeAccepted tells whether an RPC may answer 202.
+func MayBeAccepted(fullMethod string) bool { return accepted[fullMethod] }
+
+// IdempotencyKeyPattern is what an Idempotency-Key looks like (SPEC.md section 8).
+const IdempotencyKeyPattern = "^[A-Za-z0-9_-]{1,80}$"
+
+// idempotent are the RPCs that take an Idempotency-Key; true: they need one.
+var idempotent = map[string]bool{
+	affiliatev1.ConversionService_ReportConversion_FullMethodName:  false,
+	affiliatev1.ConversionService_ReportConversions_FullMethodName: false,
+	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:     true,
+}
+
+// IdempotencyKey tells whether an RPC takes an Idempotency-Key, and whether it
+// needs one.
+func IdempotencyKey(fullMethod string) (needed, taken bool) {
+	needed, taken = idempotent[fullMethod]
+	return needed, taken
+}
+
 // defaultBodyLimit bounds a request body in bytes (RELIABILITY.md 6.6).
 const defaultBodyLimit = 64 << 10
 
 // bodyLimits are the RPCs that take more or less.
-var bodyLimits = map[string]int64{}
+var bodyLimits = map[string]int64{
+	affiliatev1.ConversionService_ReportConversions_FullMethodName: 4 << 20,
+}
 
 // BodyLimit is the most bytes the RPC's body may have; more is 413.
 func BodyLimit(fullMethod string) int64 {

@@ -130,6 +130,7 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 	if err := s.store.CreatePartner(ctx, user, hash, session, token.digest(), server.ActorFrom(ctx)); err != nil {
 		return nil, err
 	}
+	s.noteOrigin(ctx, user, user.CreatedAt)
 	return s.respond(user, nil, session.ID, token)
 }
 
@@ -228,6 +229,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	if err := s.store.OpenSession(ctx, session, token.digest(), subject, renewed); err != nil {
 		return nil, err
 	}
+	s.noteOrigin(ctx, account.User, now)
 	return s.respond(account.User, account.Member, session.ID, token)
 }
 
@@ -286,11 +288,12 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 	if !ok {
 		return nil, affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)
 	}
-	fresh := newToken()
-	account, session, err := s.store.RotateRefreshToken(ctx, spent.digest(), fresh.digest(), kind, s.now().UTC().Truncate(time.Millisecond))
+	fresh, now := newToken(), s.now().UTC().Truncate(time.Millisecond)
+	account, session, err := s.store.RotateRefreshToken(ctx, spent.digest(), fresh.digest(), kind, now)
 	if err != nil {
 		return nil, err
 	}
+	s.noteOrigin(ctx, account.User, now)
 	return s.respond(account.User, account.Member, session, fresh)
 }
 

@@ -41,6 +41,8 @@ type Store interface {
 	// unknown, spent, expired, revoked or, when kind is given, of the other kind
 	// is refused with REFRESH_TOKEN_INVALID; a spent one also revokes its session.
 	RotateRefreshToken(ctx context.Context, spent, fresh [sha256.Size]byte, kind *affiliate.AccountKind, now time.Time) (affiliate.Account, affiliate.SessionID, error)
+	// NoteOrigin notes from where a partner used its account.
+	NoteOrigin(ctx context.Context, o affiliate.Origin) error
 	// EndSession revokes the session of a token, spent or not.
 	EndSession(ctx context.Context, refresh [sha256.Size]byte, now time.Time) error
 }

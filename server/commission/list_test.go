@@ -277,6 +277,23 @@ func TestOtherWorkspacesAndModes(t *testing.T) {
 		if reason := pgtest.ReasonOf(t, err); reason != c.want {
 			t.Errorf("list narrowed to %s programme: %q, want %q", c.name, reason, c.want)
 		}
+		_, err = w.service.GetProgramCommissionStats(mine.call(), &affiliatev1.GetProgramCommissionStatsRequest{ProgramId: c.program})
+		if reason := pgtest.ReasonOf(t, err); reason != c.want {
+			t.Errorf("stats of %s programme: %q, want %q", c.name, reason, c.want)
+		}
+		_, err = w.service.GetCommissionStats(mine.call(), &affiliatev1.GetCommissionStatsRequest{ProgramId: &c.program})
+		if reason := pgtest.ReasonOf(t, err); reason != c.want {
+			t.Errorf("stats narrowed to %s programme: %q, want %q", c.name, reason, c.want)
+		}
+		byPath, byQuery := &download{ctx: mine.call()}, &download{ctx: mine.call()}
+		err = w.service.ExportProgramCommissions(&affiliatev1.ExportProgramCommissionsRequest{ProgramId: c.program}, byPath)
+		if reason := pgtest.ReasonOf(t, err); reason != c.want || reason != "" && byPath.header != nil {
+			t.Errorf("export of %s programme: %q, want %q", c.name, reason, c.want)
+		}
+		err = w.service.ExportCommissions(&affiliatev1.ExportCommissionsRequest{ProgramId: &c.program}, byQuery)
+		if reason := pgtest.ReasonOf(t, err); reason != c.want || byPath.text() != byQuery.text() {
+			t.Errorf("export narrowed to %s programme: %q, want %q", c.name, reason, c.want)
+		}
 	}
 	_, err := w.service.ListProgramCommissions(mine.call(), &affiliatev1.ListProgramCommissionsRequest{ProgramId: "alpha"})
 	if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonNotFound {
@@ -297,7 +314,9 @@ func TestOtherWorkspacesAndModes(t *testing.T) {
 		_, get := w.service.GetCommission(mine.call(), &affiliatev1.GetCommissionRequest{ProgramId: c.program, CommissionId: c.id})
 		_, approve := w.service.ApproveCommission(mine.call(), &affiliatev1.ApproveCommissionRequest{ProgramId: c.program, CommissionId: c.id})
 		_, reject := w.service.RejectCommission(mine.call(), &affiliatev1.RejectCommissionRequest{ProgramId: c.program, CommissionId: c.id})
-		for call, err := range map[string]error{"get": get, "approve": approve, "reject": reject} {
+		_, early := w.service.ApproveCommissionEarly(mine.call(), &affiliatev1.ApproveCommissionEarlyRequest{ProgramId: c.program, CommissionId: c.id, Reason: "x"})
+		_, cleared := w.service.ClearCommissionReview(mine.call(), &affiliatev1.ClearCommissionReviewRequest{ProgramId: c.program, CommissionId: c.id})
+		for call, err := range map[string]error{"get": get, "approve": approve, "reject": reject, "approve early": early, "clear review": cleared} {
 			if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonNotFound {
 				t.Errorf("%s of %s: %q", call, c.name, reason)
 			}
@@ -409,6 +428,18 @@ func TestCheckReportsDates(t *testing.T) {
 	}
 	if got := w.service.Check(&affiliatev1.GetCommissionRequest{}); got != nil {
 		t.Errorf("a detail has no dates: %v", got)
+	}
+	for field, req := range map[string]proto.Message{
+		"date_from":  &affiliatev1.GetCommissionStatsRequest{DateFrom: proto.String("x")},
+		"status":     &affiliatev1.GetProgramCommissionStatsRequest{Status: 9},
+		"date_to":    &affiliatev1.ExportCommissionsRequest{DateTo: proto.String("x")},
+		"sort_order": &affiliatev1.ExportProgramCommissionsRequest{SortOrder: 9},
+		"code":       &affiliatev1.BulkRejectCommissionsRequest{Code: 99},
+		"timezone":   &affiliatev1.ListProgramCommissionsRequest{Timezone: proto.String("Moon")},
+	} {
+		if got := w.service.Check(req); len(got) != 1 || got[0].Field != field {
+			t.Errorf("%T: %v, want %s", req, got, field)
+		}
 	}
 	m := w.merchant(affiliate.ModeLive)
 	_, err := w.service.ListCommissions(m.call(), bad)

@@ -23,6 +23,10 @@ func (m *merchant) reject(program affiliate.ProgramID, id affiliate.CommissionID
 	return m.w.service.RejectCommission(m.call(), &affiliatev1.RejectCommissionRequest{ProgramId: program.String(), CommissionId: id.String()})
 }
 
+func (m *merchant) approveEarly(program affiliate.ProgramID, id affiliate.CommissionID) (*affiliatev1.Commission, error) {
+	return m.w.service.ApproveCommissionEarly(m.call(), &affiliatev1.ApproveCommissionEarlyRequest{ProgramId: program.String(), CommissionId: id.String(), Reason: "an old partner"})
+}
+
 func (m *merchant) sweep(t *testing.T) {
 	t.Helper()
 	if err := commission.NewSweepWorker(m.w.Store, slog.New(slog.DiscardHandler), m.w.now).Work(t.Context(), nil); err != nil {
@@ -40,17 +44,18 @@ func TestEveryMoveInEveryStatus(t *testing.T) {
 		hold    *time.Time
 		flagged bool
 		approve affiliate.Reason
+		early   affiliate.Reason
 		reject  affiliate.Reason
 	}{
-		{"pending", nil, false, "", ""},
-		{"pending", nil, true, "", ""},
-		{"pending", &running, false, affiliate.ReasonCommissionHoldActive, ""},
-		{"pending", &running, true, affiliate.ReasonCommissionHoldActive, ""},
-		{"approved", nil, false, affiliate.ReasonCommissionNotPending, ""},
-		{"approved", &running, false, affiliate.ReasonCommissionNotPending, ""},
-		{"rejected", nil, false, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal},
-		{"paid", nil, false, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal},
-		{"refunded", &running, false, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal},
+		{"pending", nil, false, "", affiliate.ReasonCommissionHoldNotActive, ""},
+		{"pending", nil, true, "", affiliate.ReasonCommissionNeedsReview, ""},
+		{"pending", &running, false, affiliate.ReasonCommissionHoldActive, "", ""},
+		{"pending", &running, true, affiliate.ReasonCommissionHoldActive, affiliate.ReasonCommissionNeedsReview, ""},
+		{"approved", nil, false, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionNotPending, ""},
+		{"approved", &running, true, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionNotPending, ""},
+		{"rejected", nil, false, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal},
+		{"paid", nil, true, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal},
+		{"refunded", &running, false, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal},
 	} {
 		for _, move := range []struct {
 			name string
@@ -59,6 +64,7 @@ func TestEveryMoveInEveryStatus(t *testing.T) {
 			want affiliate.Reason
 		}{
 			{"approve", m.approve, "approved", c.approve},
+			{"approve_override", m.approveEarly, "approved", c.early},
 			{"reject", m.reject, "rejected", c.reject},
 		} {
 			t.Run(fmt.Sprintf("%s %s hold=%v flagged=%v", move.name, c.status, c.hold != nil, c.flagged), func(t *testing.T) {
@@ -110,6 +116,70 @@ func TestApproveOfAFlaggedCommissionClearsTheFlag(t *testing.T) {
 	}
 	if before["needs_review"] != true || after["needs_review"] != false || before["status"] != "pending" || after["status"] != "approved" {
 		t.Errorf("audited %v → %v", before, after)
+	}
+}
+
+func TestEarlyApprovalSaysWhoAndWhy(t *testing.T) {
+	w := newWorld(t)
+	m := w.merchant(affiliate.ModeLive)
+	until := w.now().Add(time.Hour)
+	id := m.commission(m.somebody(), map[string]any{"hold_until": until, "auto_approve_at": until})
+	got, err := m.approveEarly(m.program, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.GetOverrideReason() != "an old partner" || got.GetOverrideBy() != m.user.String() || got.GetApprovedBy() != m.user.String() ||
+		!got.GetHoldActive() || !got.GetHoldUntil().AsTime().Equal(until) {
+		t.Errorf("answered %v", got)
+	}
+	if last := got.GetHistory()[1]; last.GetReason() != "an old partner" || last.GetActor() != m.user.String() {
+		t.Errorf("history ends with %v", last)
+	}
+	if object, _ := w.LastEvent(affiliate.EventCommissionApproved); strings.Contains(fmt.Sprint(object), "an old partner") {
+		t.Errorf("the event tells the reason: %v", object)
+	}
+	if n := w.Count(`select count(*) from audit_log where action = 'commission.approve_override' and after ->> 'override_reason' = 'an old partner'`); n != 1 {
+		t.Error("the audit log does not say why")
+	}
+}
+
+func TestClearReviewKeepsTheStatus(t *testing.T) {
+	w := newWorld(t)
+	m := w.merchant(affiliate.ModeTest)
+	p := m.somebody()
+	note := "asked them"
+	clearReview := func(id affiliate.CommissionID, note *string) (*affiliatev1.Commission, error) {
+		return w.service.ClearCommissionReview(m.call(), &affiliatev1.ClearCommissionReviewRequest{ProgramId: m.program.String(), CommissionId: id.String(), Note: note})
+	}
+	for status, note := range map[string]*string{"pending": &note, "approved": nil} {
+		id := m.commission(p, map[string]any{"status": status, "needs_review": true, "review_reasons": []string{"a", "b"}})
+		got, err := clearReview(id, note)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := got.GetHistory()[1]
+		if got.GetNeedsReview() || len(got.GetReviewReasons()) != 0 || (last.Reason == nil) != (note == nil) || note != nil && last.GetReason() != *note || last.GetActor() != m.user.String() {
+			t.Errorf("answered %v", got)
+		}
+		if path := w.path(id); path != status+" "+status {
+			t.Error(path)
+		}
+		if o, previous := w.LastEvent(affiliate.EventCommissionUpdated); o["needs_review"] != false || previous["needs_review"] != true {
+			t.Errorf("told %v, before %v", o, previous)
+		}
+		if n := w.Count(`select count(*) from audit_log where resource_id = $1 and action = 'commission.clear_review'`, id); n != 1 {
+			t.Errorf("%d audit lines", n)
+		}
+		_, err = clearReview(id, note)
+		if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonCommissionNotFlagged {
+			t.Errorf("again: %q", reason)
+		}
+	}
+	for _, status := range []string{"rejected", "paid", "refunded"} {
+		_, err := clearReview(m.commission(p, map[string]any{"status": status, "needs_review": true}), nil)
+		if meta := pgtest.Refused(t, err, affiliate.ReasonCommissionNotFlagged); meta["status"] != status {
+			t.Errorf("%s: %v", status, meta)
+		}
 	}
 }
 

@@ -129,6 +129,17 @@ func (m *merchant) commission(p partner, columns map[string]any) affiliate.Commi
 		"workspace_id": m.scope.Workspace, "commission_id": id, "seq": 1, "at": now, "actor": "system",
 		"to_status": row["status"], "amount_cents": row["amount_cents"],
 	})
+	m.w.Exec(`
+		insert into commission_counts as k (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot, n, amount_cents)
+		select workspace_id, mode, grain, starts, program_id, status, needs_review, currency, 0, 1, amount_cents
+		from commissions c
+		cross join lateral (values
+			('ever', date '0001-01-01'),
+			('month', date_trunc('month', c.created_at at time zone 'UTC')::date),
+			('day', (c.created_at at time zone 'UTC')::date)) as g (grain, starts)
+		where c.id = $1
+		on conflict (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot)
+		do update set n = k.n + 1, amount_cents = k.amount_cents + excluded.amount_cents`, id)
 	return id
 }
 

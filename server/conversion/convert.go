@@ -6,6 +6,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/server"
 )
 
@@ -14,7 +15,8 @@ func eventOf(r *affiliatev1.ReportConversionRequest) affiliate.EventType {
 }
 
 // conversionOf is a checked request as it will be stored. What identifies the
-// buyer is hashed here and goes no further.
+// buyer is hashed here and goes no further, but for the network that its address
+// lies in, which is compared and not stored.
 func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConversionRequest, now time.Time) affiliate.Conversion {
 	c := affiliate.Conversion{
 		ID:                    affiliate.NewID[affiliate.Conversion](now),
@@ -65,11 +67,16 @@ func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConve
 	if hash, domain, ok := s.hasher.email(scope.Workspace, r.GetCustomerEmail()); ok {
 		c.CustomerEmailHash, c.CustomerEmailDomain = hash, &domain
 	}
+	var agents [][]byte
+	if agent := r.GetCustomerUserAgent(); agent != "" {
+		agents = s.hasher.agents(agent, now)
+		c.CustomerUAHash = agents[0]
+	}
+	c.Buyer = s.hasher.buyer(c)
+	c.Buyer.AgentHashes = agents
 	if addr, err := netip.ParseAddr(r.GetCustomerIp()); err == nil {
 		c.CustomerIPHash = s.hasher.address(scope.Workspace, addr, now)
-	}
-	if agent := r.GetCustomerUserAgent(); agent != "" {
-		c.CustomerUAHash = s.hasher.agent(scope.Workspace, agent, now)
+		c.Buyer.IPPrefix = httpedge.AddressPrefix(addr.Unmap())
 	}
 	return c
 }
@@ -96,7 +103,7 @@ func responseOf(c affiliate.Conversion, d affiliate.Decision, commission *affili
 			ExpiresAt:     server.OptionalTimestamp(d.ExpiresAt),
 			DecisionId:    d.ID.String(),
 		},
-		Fraud: &affiliatev1.FraudVerdict{Flagged: len(d.Fraud) > 0},
+		Fraud: &affiliatev1.FraudVerdict{Flagged: d.FraudAction == affiliate.FraudFlagged || d.FraudAction == affiliate.FraudBlocked},
 	}
 	if d.Method != nil {
 		method := string(*d.Method)

@@ -11,7 +11,8 @@ import (
 )
 
 // hasher turns what identifies a buyer into keyed hashes. A hash can be compared
-// with another of the same kind in the same workspace, and with nothing else.
+// with another of the same kind in the same workspace, and with nothing else; but
+// for user agents, which fraud rules compare with those of partners and clicks.
 type hasher struct{ key []byte }
 
 func (h hasher) sum(workspace affiliate.WorkspaceID, kind, value string) []byte {
@@ -44,7 +45,25 @@ func (h hasher) address(workspace affiliate.WorkspaceID, addr netip.Addr, at tim
 	return h.sum(workspace, "customer_ip "+at.UTC().Format("2006-01"), addr.Unmap().String())
 }
 
-// agent hashes a user agent under its month.
-func (h hasher) agent(workspace affiliate.WorkspaceID, agent string, at time.Time) []byte {
-	return h.sum(workspace, "customer_user_agent "+at.UTC().Format("2006-01"), agent)
+// agents hashes a user agent under its month and the one before, in that order.
+// Partners' are hashed alike, in whatever month they were seen.
+func (h hasher) agents(agent string, at time.Time) [][]byte {
+	year, month, _ := at.UTC().Date()
+	before := time.Date(year, month, 0, 0, 0, 0, 0, time.UTC)
+	return [][]byte{affiliate.AgentHash(h.key, agent, at), affiliate.AgentHash(h.key, agent, before)}
+}
+
+// buyer is what fraud rules can compare of a conversion that is stored.
+func (h hasher) buyer(c affiliate.Conversion) affiliate.Buyer {
+	var b affiliate.Buyer
+	if c.CustomerEmailHash != nil {
+		b.HasAddress = func(email string) bool {
+			hash, _, ok := h.email(c.Scope.Workspace, email)
+			return ok && hmac.Equal(hash, c.CustomerEmailHash)
+		}
+	}
+	if c.CustomerUAHash != nil {
+		b.AgentHashes = [][]byte{c.CustomerUAHash}
+	}
+	return b
 }

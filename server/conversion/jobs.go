@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// sweepEvery bounds how long a conversion can wait whose click was stored
-	// while it was itself being stored, so that neither saw the other.
+	// sweepEvery bounds how long a conversion can wait whose click was stored, or
+	// which was refunded, while it was itself being stored, so that neither saw the
+	// other.
 	sweepEvery = 5 * time.Second
 	// sweepBatch and sweepBatches bound the work of one sweep; the next one goes
 	// on where it stopped.
@@ -28,15 +29,21 @@ const (
 func (s *Service) AddWorkers(workers *river.Workers) {
 	river.AddWorker(workers, &awaitedWorker{service: s})
 	river.AddWorker(workers, &sweepWorker{service: s})
+	river.AddWorker(workers, &sweepRefundsWorker{service: s})
 }
 
 // PeriodicJobs are the jobs that have to be started again and again.
 func (s *Service) PeriodicJobs() []*river.PeriodicJob {
-	return []*river.PeriodicJob{river.NewPeriodicJob(
+	return []*river.PeriodicJob{sweep(sweepAwaited{}), sweep(sweepRefunds{})}
+}
+
+// sweep makes a job periodic of which one at a time is enough.
+func sweep(job river.JobArgs) *river.PeriodicJob {
+	return river.NewPeriodicJob(
 		river.PeriodicInterval(sweepEvery),
 		func() (river.JobArgs, *river.InsertOpts) {
-			// The next sweep makes up for one that failed, and one at a time is enough.
-			return sweepAwaited{}, &river.InsertOpts{
+			// The next sweep makes up for one that failed.
+			return job, &river.InsertOpts{
 				MaxAttempts: 1,
 				UniqueOpts: river.UniqueOpts{ByState: []rivertype.JobState{
 					rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRunning,
@@ -44,8 +51,8 @@ func (s *Service) PeriodicJobs() []*river.PeriodicJob {
 				}},
 			}
 		},
-		&river.PeriodicJobOpts{ID: sweepAwaited{}.Kind(), RunOnStart: true},
-	)}
+		&river.PeriodicJobOpts{ID: job.Kind(), RunOnStart: true},
+	)
 }
 
 type awaitedWorker struct {
@@ -88,6 +95,7 @@ func (s *Service) attributeLate(ctx context.Context, c affiliate.AwaitedConversi
 	if c.Attributed || found.Mode != c.Scope.Mode {
 		return s.store.ForgetAwaited(ctx, c.Conversion)
 	}
+	c.Buyer = s.hasher.buyer(c.Conversion)
 	inputs := inputsOf(c.Conversion)
 	inputs.FoundClick = found
 	_, err := s.store.Reattribute(ctx, c, inputs, func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
@@ -138,14 +146,15 @@ func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AttributeAw
 			break
 		}
 	}
+	return cursor, errors.Join(failed, s.dropExpired(ctx, s.store.DropExpiredAwaited))
+}
+
+// dropExpired gives up, a batch at a time, on what has waited for too long.
+func (s *Service) dropExpired(ctx context.Context, drop func(ctx context.Context, now time.Time, limit int) (int64, error)) error {
 	for range sweepBatches {
-		dropped, err := s.store.DropExpiredAwaited(ctx, s.now(), sweepBatch)
-		if err != nil {
-			return cursor, errors.Join(failed, err)
-		}
-		if dropped < sweepBatch {
-			break
+		if dropped, err := drop(ctx, s.now(), sweepBatch); err != nil || dropped < sweepBatch {
+			return err
 		}
 	}
-	return cursor, failed
+	return nil
 }

@@ -167,8 +167,6 @@ func TestReattributionIsRefused(t *testing.T) {
 	stranger := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest}
 	ofStranger, _ := w.newParticipant(stranger, w.newProgram(stranger))
 	r := w.mustReport(buy("order-1", "ann", w.clickOf(w.participant).ID))
-	paid := w.mustReport(buy("order-2", "ann", w.clickOf(w.participant).ID))
-	w.Exec(`update commissions set status = 'paid' where id = $1`, paid.GetCommission().GetId())
 	rows := func() (counts []int) {
 		for _, table := range []string{"attribution_decisions", "commissions", "commission_history", "events", "audit_log", "stats_deltas", "customers", "conversions where version = 1"} {
 			counts = append(counts, w.count(table))
@@ -193,7 +191,6 @@ func TestReattributionIsRefused(t *testing.T) {
 		"to one of the other mode":         {w.scope, r.GetId(), ofLive, affiliate.ReasonValidation, true},
 		"to one of another workspace":      {w.scope, r.GetId(), ofStranger, affiliate.ReasonValidation, true},
 		"to an erased one":                 {w.scope, r.GetId(), erased, affiliate.ReasonParticipantErased, false},
-		"when it is paid":                  {w.scope, paid.GetId(), other, affiliate.ReasonCommissionTerminal, false},
 		"an unknown one, of nobody, first": {w.scope, affiliate.NewID[affiliate.Conversion](w.now()).String(), ofStranger, affiliate.ReasonNotFound, false},
 	} {
 		_, err := w.service.ReattributeConversion(asMerchant(tc.scope), &affiliatev1.ReattributeConversionRequest{
@@ -207,6 +204,52 @@ func TestReattributionIsRefused(t *testing.T) {
 	}
 	if after := rows(); !slices.Equal(after, before) {
 		t.Errorf("before %v, after %v", before, after)
+	}
+}
+
+// What was paid is taken back from the one who had it; the payout stays named.
+func TestReattributionOfAPaidConversionClawsBack(t *testing.T) {
+	w := newWorld(t)
+	other, _ := w.newParticipant(w.scope, w.program)
+	before := w.mustReport(buy("order-1", "ann", w.clickOf(w.participant).ID))
+	w.pay(before)
+
+	after := w.mustReattribute(before.GetId(), other)
+	w.wantCount(1, `commissions where id = $1 and status = 'refunded' and amount_cents = 0 and payout_id is not null and paid_at is not null
+		and refunded_at is not null`, before.GetCommission().GetId())
+	w.wantCount(1, `ledger_entries where commission_id = $1 and participant_id = $2 and type = 'clawback' and amount_cents = -3000 and created_by = $3`,
+		before.GetCommission().GetId(), w.participant, merchant.String())
+	w.wantCount(1, `commission_history where commission_id = $1 and from_status = 'paid' and to_status = 'refunded' and reason = 'They called.'`,
+		before.GetCommission().GetId())
+	w.wantCount(1, `commissions where id = $1 and status = 'pending' and participant_id = $2`, after.GetCommission().GetId(), other)
+	w.wantStats(w.participant, "EUR", stats{})
+	w.wantStats(other, "EUR", stats{conversions: 1, revenue: 10_000, commission: 3_000})
+	types, objects := w.Events()
+	if want := []string{"conversion.reattributed", "commission.refunded", "commission.created"}; !slices.Equal(types[len(types)-3:], want) {
+		t.Fatalf("events: %v", types)
+	}
+	refund, _ := objects[len(objects)-2]["refund"].(map[string]any)
+	if refund["type"] != "full" || refund["reason"] != "reattributed" || refund["clawback_cents"] != 3_000.0 {
+		t.Errorf("%v", refund)
+	}
+}
+
+// pay approves and pays what a conversion has earned.
+func (w *world) pay(r *affiliatev1.ReportConversionResponse) {
+	w.Helper()
+	id, _ := affiliate.ParseID[affiliate.Commission](r.GetCommission().GetId())
+	if _, err := w.store.MoveCommission(w.Context(), affiliate.CommissionTransition{
+		Scope: w.scope, Program: w.program, Commission: id, Move: affiliate.MoveOverride, Actor: affiliate.Actor{User: &merchant}, At: w.now(),
+		Reason: ptr("They asked."),
+	}); err != nil {
+		w.Fatal(err)
+	}
+	payout := affiliate.NewID[affiliate.Payout](w.now())
+	if _, err := w.store.MoveCommission(w.Context(), affiliate.CommissionTransition{
+		Scope: w.scope, Program: w.program, Commission: id, Move: affiliate.MovePay, Actor: affiliate.System, At: w.now(),
+		PaidAt: w.now(), Payout: &payout,
+	}); err != nil {
+		w.Fatal(err)
 	}
 }
 

@@ -17,8 +17,14 @@
 // code is never redeemed too often, the first attributed event alone binds, and
 // payments count from 1 without a gap, until a person moves one of them.
 //
+// Refunds are applied one after the other and never give back more than was
+// paid; what a sale earns follows their total. One that comes before its
+// conversion is parked, and is applied with it, or by a sweep when the two came at
+// the same moment.
+//
 // It does not promise that a report whose answer was lost has not been recorded:
-// the client repeats it, and 201 and 409 are both right then. Facts about the
+// the client repeats it, and 201 and 409 are both right then; under an
+// Idempotency-Key, within a day, it gets the first answer. Facts about the
 // programme and the participant are those of the moment in which they were read,
 // for a click just before the transaction.
 package conversion
@@ -27,6 +33,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -72,21 +80,46 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// ReportConversion records one conversion. Refusals, in this order:
-// NO_ATTRIBUTION_SIGNAL, MODE_MISMATCH, CONVERSION_DUPLICATE.
+// ReportConversion records one conversion, or answers a repeated Idempotency-Key
+// as it was answered before. Refusals, in this order: NO_ATTRIBUTION_SIGNAL,
+// IDEMPOTENCY_KEY_REUSED, MODE_MISMATCH, CONVERSION_DUPLICATE.
 func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
+	key, err := keyFrom(ctx, affiliatev1.ConversionService_ReportConversion_FullMethodName, req, s.now())
+	if err != nil {
+		return nil, err
+	}
+	response, replayed, err := s.report(ctx, req, key, s.lookup.find)
+	if err != nil {
+		return nil, err
+	}
+	if replayed {
+		server.MarkReplayed(ctx)
+	}
+	return response, nil
+}
+
+// report records one conversion whose click find looks for. key is nil where the
+// caller sent none; replayed tells that the answer was given under it before.
+func (s *Service) report(
+	ctx context.Context, req *affiliatev1.ReportConversionRequest, key *affiliate.IdempotencyKey,
+	find func(context.Context, affiliate.WorkspaceID, affiliate.ClickID) (*affiliate.FoundClick, error),
+) (response *affiliatev1.ReportConversionResponse, replayed bool, err error) {
 	now := s.now()
 	c := s.conversionOf(server.PrincipalFrom(ctx).Scope(), req, now)
 	if c.Click == nil && c.PromoCode == nil {
-		return nil, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
+		return nil, false, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
+	}
+	if key != nil {
+		// Before the look-up, which may have to wait for the click.
+		if answer, err := s.store.Replay(ctx, c.Scope, *key); err != nil || answer != nil {
+			return replay(answer, err)
+		}
 	}
 	inputs := inputsOf(c)
 	if c.Click != nil {
-		found, err := s.lookup.find(ctx, c.Scope.Workspace, *c.Click)
-		if err != nil {
-			return nil, err
+		if inputs.FoundClick, err = find(ctx, c.Scope.Workspace, *c.Click); err != nil {
+			return nil, false, err
 		}
-		inputs.FoundClick = found
 	}
 	var awaitUntil *time.Time
 	if c.Click != nil && inputs.FoundClick == nil && s.lookup.mayArrive(*c.Click) {
@@ -102,11 +135,15 @@ func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportC
 			d, commission := decide(c, found, now)
 			return d, commission, nil
 		},
+		Key: key,
+		Answer: func(r affiliate.Recorded) ([]byte, error) {
+			return proto.Marshal(responseOf(r.Conversion, r.Decision, r.Commission))
+		},
 	})
-	if err != nil {
-		return nil, err
+	if err != nil || recorded.Replay != nil {
+		return replay(recorded.Replay, err)
 	}
-	return responseOf(recorded.Conversion, recorded.Decision, recorded.Commission), nil
+	return responseOf(recorded.Conversion, recorded.Decision, recorded.Commission), false, nil
 }
 
 // ReattributeConversion gives a conversion to another participant by hand.
@@ -123,7 +160,7 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 	c, d, commission, err := s.store.ReattributeByHand(ctx, server.PrincipalFrom(ctx).Scope(), id, to, req.GetReason(), now, by,
 		func(c affiliate.Conversion, found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission) {
 			inputs := inputsOf(c)
-			inputs.Assigned, inputs.Customer = found.Assigned, found.Customer
+			inputs.Assigned, inputs.Customer, inputs.Rates = found.Assigned, found.Customer, found.Rates
 			d, commission := decide(c, inputs, now)
 			d.DecidedBy = by.User
 			return d, commission

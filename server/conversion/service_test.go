@@ -287,7 +287,7 @@ func TestBuyersAreKeptAsHashesOnly(t *testing.T) {
 	w.mustReport(full("order-2", "ann@example.com"))
 
 	w.wantCount(2, `conversions where customer_email_domain = 'example.com' and length(customer_email_hash) = 32 and length(customer_ref) = 64
-		and length(customer_ip_hash) = 32 and length(customer_ua_hash) = 32
+		and length(customer_ip_hash) = 32 and length(customer_ua_hash) = 16
 		and tax_cents = 1 and shipping_cents = 2 and fee_cents = 3 and discount_cents = 4 and is_recurring and subscription_id = 'sub-1' and sub_id = 'banner'
 		and product_ids = '{a,b}' and line_items = '[{"product_id":"a","quantity":1,"amount_cents":5}]' and metadata = '{"plan":"pro","seats":3}'`)
 	w.wantCount(1, `(select distinct customer_email_hash, customer_ref from conversions) x`)

@@ -17,6 +17,22 @@ type Store interface {
 	// report's Decide, and stores everything that follows; or it stores nothing, and
 	// refuses as Decide did, with CONVERSION_DUPLICATE or IDEMPOTENCY_KEY_REUSED.
 	RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.Recorded, error)
+	// Replay is the answer that was given under a key; nil: there is none yet.
+	// Errors: IDEMPOTENCY_KEY_REUSED.
+	Replay(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error)
+	// ClaimKey binds a key to a request whose items have keys of their own, as often
+	// as the request comes. Errors: IDEMPOTENCY_KEY_REUSED.
+	ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error
+	// ReleaseKey undoes ClaimKey, for a request that came to nothing.
+	ReleaseKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error
+	// Conversions is one page of the scope's conversions, newest first, and how many
+	// all pages have, as far as they are counted. Errors: NOT_FOUND for what the
+	// filter names.
+	Conversions(
+		ctx context.Context, scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page,
+	) ([]affiliate.ConversionItem, int64, error)
+	// Conversion reads one conversion. Errors: NOT_FOUND.
+	Conversion(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.ConversionDetail, error)
 	// ReattributeByHand gives a conversion to a participant. decide is asked with
 	// the stored conversion, and with the participant and the customer; it may be
 	// asked more than once. Errors: NOT_FOUND, VALIDATION_ERROR,
@@ -26,6 +42,18 @@ type Store interface {
 		at time.Time, by affiliate.Actor,
 		decide func(c affiliate.Conversion, found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission),
 	) (affiliate.Conversion, affiliate.Decision, *affiliate.Commission, error)
+
+	// RefundConversion records a refund and applies it, or parks it when its
+	// conversion is unknown. Errors: REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
+	RefundConversion(ctx context.Context, refund affiliate.Refund) (affiliate.RefundOutcome, error)
+	// ApplyParkedRefunds applies refunds that wait for a sale, if it is there.
+	ApplyParkedRefunds(ctx context.Context, waiting affiliate.ParkedSale, at time.Time) error
+	// KnownParkedSales gives those of up to limit sales after a cursor that refunds
+	// wait for and that are recorded by now; a zero next means that all have been
+	// looked through.
+	KnownParkedSales(ctx context.Context, after affiliate.ParkedSale, limit int) (known []affiliate.ParkedSale, next affiliate.ParkedSale, err error)
+	// DropExpiredRefunds gives up on up to limit parked refunds whose time is over.
+	DropExpiredRefunds(ctx context.Context, now time.Time, limit int) (int64, error)
 
 	// AwaitedConversions reads up to limit conversions that wait for a click.
 	AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.AwaitedConversion, error)

@@ -82,7 +82,7 @@ func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID,
 	}
 	return &affiliate.FoundClick{
 		Mode: click.Scope.Mode, ReceivedAt: click.ReceivedAt, ExpiresAt: click.ExpiresAt,
-		Link: click.Link, Earner: *earner,
+		Link: click.Link, Earner: *earner, Traits: click.Traits(),
 	}, nil
 }
 

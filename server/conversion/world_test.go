@@ -124,10 +124,15 @@ func (w *world) wantCount(want int, sql string, args ...any) {
 	}
 }
 
-// countingStore is the real store, with its look-ups of clicks counted.
+// countingStore is the real store, with its look-ups of clicks counted and with
+// accidents where a test wants them (RecordConversion).
 type countingStore struct {
 	*postgres.Store
-	looks atomic.Int64
+	looks   atomic.Int64
+	failing atomic.Int64 // reports that end in an accident under their locks
+	broken  atomic.Bool  // so that no report is recorded but those left
+	left    atomic.Int64
+	panics  atomic.Bool
 }
 
 func (s *countingStore) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {

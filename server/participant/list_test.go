@@ -66,24 +66,14 @@ func TestStatsAreExactAtAnyTime(t *testing.T) {
 	delta(p.Id, "EUR", 0, 0, -200, -20)
 	delta(p.Id, "USD", 0, 1, 9000, 900)
 	delta(other.Id, "EUR", 1, 1, 1, 1)
-	commission := func(participant, status, currency string, cents int64) {
-		w.Exec(`
-			insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
-				external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents,
-				currency, base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status,
-				rule_snapshot, version, created_at, updated_at)
-			select workspace_id, gen_random_uuid(), mode, program_id, id, partner_id, gen_random_uuid(), gen_random_uuid(),
-				gen_random_uuid()::text, $2, 'percentage', 'purchase', 2000, $4, $4, $3, 1, 1, 'EUR', false, '{}', 'none', '{}', 1, $5, $5
-			from participants where id = $1`, participant, status, currency, cents, w.now)
+	owed := func(participant, currency string, slot, cents int64) {
+		w.Exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents) values ($1, $2, $3, $4, $5)`,
+			w.workspace, participant, currency, slot, cents)
 	}
-	w.Exec(`set session_replication_role = replica`) // conversions do not matter here
-	commission(p.Id, "approved", "EUR", 300)
-	commission(p.Id, "approved", "EUR", 40)
-	commission(p.Id, "approved", "USD", 5)
-	commission(p.Id, "pending", "EUR", 6)
-	commission(p.Id, "paid", "EUR", 7)
-	commission(other.Id, "approved", "EUR", 8)
-	w.Exec(`set session_replication_role = origin`)
+	owed(p.Id, "EUR", 0, 400)
+	owed(p.Id, "EUR", 5, -60)
+	owed(p.Id, "USD", 0, 5)
+	owed(other.Id, "EUR", 0, 8)
 
 	check := func(what string, got *affiliatev1.Participant) {
 		t.Helper()

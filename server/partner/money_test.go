@@ -166,19 +166,34 @@ func TestBalances(t *testing.T) {
 		test.commission(inTest, jane, map[string]any{"status": status, "amount_cents": 200, "currency": "USD"})
 	}
 	beta.commission(inBeta, jane, map[string]any{"status": "rejected", "currency": "GBP"})
+	alpha.owed(inAlpha, "EUR", 0, 7)
+	alpha.owed(inAlpha, "EUR", 3, -2)
+	beta.owed(inBeta, "EUR", 0, 20)
+	beta.owed(inBeta, "SEK", 0, -9)
+	test.owed(inTest, "USD", 0, 11)
+	alpha.owed(alpha.join(john, nil), "EUR", 0, 1)
 	for _, tc := range []struct {
 		user affiliate.UserID
 		mode affiliate.Mode
 		want string
 	}{
-		{jane, "live", "CHF 102 101 104, EUR 4 2 8"},
-		{jane, "test", "USD 200 200 200"},
-		{john, "live", ""},
+		{jane, "live", "CHF 0 101 104, EUR 25 2 8, SEK -9 0 0"},
+		{jane, "test", "USD 11 200 200"},
+		{john, "live", "EUR 1 0 0"},
+		{john, "test", ""},
 	} {
 		if got := balances(tc.user, tc.mode); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.mode, got, tc.want)
 		}
 	}
+}
+
+// owed is what a participant's ledger sums up to, in one of its slots.
+func (p program) owed(participant affiliate.ParticipantID, currency string, slot, cents int) {
+	p.w.t.Helper()
+	p.w.Insert("ledger_balances", pgtest.Row{
+		"workspace_id": p.scope.Workspace, "participant_id": participant, "currency": currency, "slot": slot, "balance_cents": cents,
+	})
 }
 
 func TestSummary(t *testing.T) {

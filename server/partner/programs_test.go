@@ -114,11 +114,15 @@ func TestProgrammeAsItsPartnerSeesIt(t *testing.T) {
 	p.delta(mine, hour, map[string]any{"clicks": 2, "commission_cents": 30, "currency": "EUR"})
 	p.delta(mine, hour, map[string]any{"commission_cents": 9000, "currency": "USD"})
 	p.delta(other, hour, map[string]any{"clicks": 1000})
-	p.commission(mine, jane, map[string]any{"status": "approved", "amount_cents": 150})
-	p.commission(mine, jane, map[string]any{"status": "approved", "amount_cents": 120})
-	p.commission(mine, jane, map[string]any{"status": "approved", "amount_cents": 99, "currency": "USD"})
-	p.commission(mine, jane, nil)
-	p.commission(other, john, map[string]any{"status": "approved"})
+	for slot, of := range []struct {
+		participant affiliate.ParticipantID
+		currency    string
+		cents       int64
+	}{{mine, "EUR", 300}, {mine, "EUR", -30}, {mine, "USD", 99}, {other, "EUR", 1000}} {
+		w.Insert("ledger_balances", map[string]any{
+			"workspace_id": shop, "participant_id": of.participant, "currency": of.currency, "slot": slot, "balance_cents": of.cents,
+		})
+	}
 
 	got, err := w.service.GetPartnerProgram(w.live(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
 	if err != nil {

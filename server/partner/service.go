@@ -120,7 +120,7 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 	}, nil
 }
 
-// GetPartnerBalances sums what the partner has earned.
+// GetPartnerBalances sums what the partner is owed and has earned.
 func (s *Service) GetPartnerBalances(ctx context.Context, _ *affiliatev1.GetPartnerBalancesRequest) (*affiliatev1.PartnerBalances, error) {
 	caller := server.PrincipalFrom(ctx)
 	balances, err := s.store.PartnerBalances(ctx, caller.User, caller.Mode)
@@ -130,7 +130,7 @@ func (s *Service) GetPartnerBalances(ctx context.Context, _ *affiliatev1.GetPart
 	out := &affiliatev1.PartnerBalances{Balances: make([]*affiliatev1.PartnerBalance, len(balances))}
 	for i, b := range balances {
 		out.Balances[i] = &affiliatev1.PartnerBalance{
-			Currency: b.Currency, BalanceCents: b.ApprovedCents, PendingCents: b.PendingCents, PaidCents: b.PaidCents,
+			Currency: b.Currency, BalanceCents: b.BalanceCents, PendingCents: b.PendingCents, PaidCents: b.PaidCents,
 		}
 	}
 	return out, nil

@@ -18,8 +18,8 @@ type Store interface {
 	// PartnerCommissions reads one page and counts all pages; a programme that the
 	// partner does not take part in has none.
 	PartnerCommissions(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerCommissionFilter, order affiliate.CommissionOrder, page affiliate.Page) ([]affiliate.PartnerCommission, int64, error)
-	// PartnerBalances sums what was earned, by currency.
-	PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]affiliate.Balance, error)
+	// PartnerBalances sums what is owed and what was earned, by currency.
+	PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]affiliate.PartnerBalance, error)
 	// PartnerStats counts the hours that begin in the period; program nil: all.
 	PartnerStats(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, period affiliate.Period) (affiliate.Stats, error)
 	// PartnerProfile reads the account. Errors: NOT_FOUND.

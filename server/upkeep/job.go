@@ -1,6 +1,7 @@
 // Package upkeep keeps the tables in shape: partitions exist before the clicks
-// that go into them, sessions that have ended do not pile up, and an event whose
-// job was given up gets another.
+// that go into them, what has ended (sessions, answers under idempotency keys,
+// origins of users) does not pile up, and an event whose job was given up gets
+// another.
 //
 // Each run repeats what an earlier one may have left, so a missed run is made
 // good by the next. It does not delete anything that the business may still
@@ -48,6 +49,11 @@ type Store interface {
 	RequeueEvents(ctx context.Context, before time.Time, limit int) (int, error)
 	// ForgetEnded deletes sessions that ended before an instant, a batch at a time.
 	ForgetEnded(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DropExpiredIdempotencyKeys deletes answers that are kept no longer, and
+	// DropOldOrigins from where partners used their accounts long ago, a batch at a
+	// time.
+	DropExpiredIdempotencyKeys(ctx context.Context, now time.Time, limit int) (int64, error)
+	DropOldOrigins(ctx context.Context, now time.Time, limit int) (int64, error)
 }
 
 // Worker works affiliate.Upkeep.
@@ -89,13 +95,20 @@ func (w *Worker) Run(ctx context.Context) error {
 	if left > 0 {
 		w.log.LogAttrs(ctx, slog.LevelWarn, "events were left behind and got a job again", slog.Int("events", left))
 	}
-	for {
-		gone, err := w.store.ForgetEnded(ctx, now.Add(-forgetAfter), forgetBatch)
-		if err != nil {
-			return fmt.Errorf("ended sessions: %w", err)
-		}
-		if gone < forgetBatch {
-			return nil
+	for _, forget := range []struct {
+		what string
+		ago  time.Time
+		some func(context.Context, time.Time, int) (int64, error)
+	}{
+		{"ended sessions", now.Add(-forgetAfter), w.store.ForgetEnded},
+		{"idempotency keys", now, w.store.DropExpiredIdempotencyKeys},
+		{"origins of users", now, w.store.DropOldOrigins},
+	} {
+		for gone := int64(forgetBatch); gone == forgetBatch; {
+			if gone, err = forget.some(ctx, forget.ago, forgetBatch); err != nil {
+				return fmt.Errorf("%s: %w", forget.what, err)
+			}
 		}
 	}
+	return nil
 }

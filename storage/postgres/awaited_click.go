@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,7 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// AwaitedConversions reads conversions that wait for a click, oldest id first.
+// AwaitedConversions reads conversions that wait for a click, oldest id first,
+// with the hashes of their buyers: fraud rules compare them.
 func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.AwaitedConversion, error) {
 	const read = `
 		select ` + conversionColumns + `
@@ -23,10 +25,46 @@ func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.Work
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.AwaitedConversion, error) {
+	awaited, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.AwaitedConversion, error) {
 		c, err := scanConversion(row)
 		return affiliate.AwaitedConversion{Conversion: c.Conversion, Decision: c.Decision, Attributed: c.Attributed}, err
 	})
+	if err != nil || len(awaited) == 0 {
+		return nil, err
+	}
+	return awaited, s.readBuyers(ctx, workspace, awaited)
+}
+
+// readBuyers completes conversions of one workspace with what is kept of their
+// buyers.
+func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID, awaited []affiliate.AwaitedConversion) error {
+	const read = `
+		select id, customer_email_hash, customer_email_domain, customer_ua_hash
+		from conversions
+		where workspace_id = $1 and mode in ('test', 'live') and id = any($2)`
+	type buyerRow struct {
+		ID                  affiliate.ConversionID
+		CustomerEmailHash   []byte
+		CustomerEmailDomain *string
+		CustomerUAHash      []byte
+	}
+	ids := make([]affiliate.ConversionID, len(awaited))
+	for i, c := range awaited {
+		ids[i] = c.ID
+	}
+	rows, err := s.pool.Query(ctx, read, workspace, ids)
+	if err != nil {
+		return err
+	}
+	buyers, err := pgx.CollectRows(rows, pgx.RowToStructByName[buyerRow])
+	if err != nil {
+		return err
+	}
+	for _, buyer := range buyers {
+		c := &awaited[slices.Index(ids, buyer.ID)]
+		c.CustomerEmailHash, c.CustomerEmailDomain, c.CustomerUAHash = buyer.CustomerEmailHash, buyer.CustomerEmailDomain, buyer.CustomerUAHash
+	}
+	return nil
 }
 
 const forgetAwaited = `delete from awaited_clicks where workspace_id = $1 and mode = $2 and conversion_id = $3 and click_id = $4`

@@ -12,19 +12,24 @@ import (
 
 // earnerColumns are an affiliate.Earner, from programs p and participants t.
 // What a participant has brought is read for rules with tiers alone: it is the
-// sums and the deltas that are not in them yet, seen by one snapshot.
+// sums and the deltas that are not in them yet, without the conversions that were
+// refunded in full, seen by one snapshot. Refunds take revenue off the sums and
+// leave conversions in them.
 const earnerColumns = `
 	p.id as program_id, p.name as program_name, p.status as program_status, p.currency,
 	p.attribution_model as model, p.signal_precedence as precedence, p.attribution_window_days as window_days,
-	p.rules, p.rules_version,
-	t.id as participant_id, t.partner_id, t.status as participant_status, t.erased_at is not null as erased,
+	p.rules, p.rules_version, p.fraud_policy, p.fraud_settings,
+	t.id as participant_id, t.partner_id, t.partner_email, t.status as participant_status, t.erased_at is not null as erased,
 	t.override_rate_bps, t.override_flat_amount_cents,
 	(
 		select jsonb_build_object('id', g.id, 'name', g.name, 'rate_bps', g.rate_bps, 'flat_amount_cents', g.flat_amount_cents)
 		from groups g where g.workspace_id = t.workspace_id and g.id = t.group_id
 	) as "group",
 	case when p.rules ? 'tiers' then (
-		select array[coalesce(sum(n.conversions), 0), coalesce(sum(n.revenue_cents), 0)]::bigint[]
+		select array[coalesce(sum(n.conversions), 0) - (
+			select count(*) from conversions r
+			where r.workspace_id = t.workspace_id and r.mode = t.mode and r.participant_id = t.id and r.status = 'refunded'
+		), coalesce(sum(n.revenue_cents), 0)]::bigint[]
 		from (
 			select s.conversions, s.revenue_cents
 			from participant_totals s
@@ -55,8 +60,11 @@ type earnerRow struct {
 	WindowDays              int
 	Rules                   affiliate.Rules
 	RulesVersion            int
+	FraudPolicy             affiliate.FraudPolicy
+	FraudSettings           affiliate.FraudSettings
 	ParticipantID           affiliate.ParticipantID
 	PartnerID               affiliate.UserID
+	PartnerEmail            string
 	ParticipantStatus       affiliate.ParticipantStatus
 	Erased                  bool
 	OverrideRateBps         *int64
@@ -72,6 +80,7 @@ func (r earnerRow) earner() affiliate.Earner {
 		Rule:        affiliate.RuleSnapshot{Version: r.RulesVersion, Rules: r.Rules, Group: r.Group},
 		Participant: r.ParticipantID, Partner: r.PartnerID,
 		ParticipantStatus: r.ParticipantStatus, ParticipantErased: r.Erased,
+		PartnerEmail: r.PartnerEmail, FraudPolicy: r.FraudPolicy, FraudSettings: r.FraudSettings,
 	}
 	if r.OverrideRateBps != nil || r.OverrideFlatAmountCents != nil {
 		earner.Rule.Override = &affiliate.Rate{Bps: r.OverrideRateBps, FlatCents: r.OverrideFlatAmountCents}
@@ -88,6 +97,8 @@ func (r earnerRow) earner() affiliate.Earner {
 // the default one.
 const findClick = `
 	select x.mode, x.received_at, x.expires_at,
+		x.ip_hash, coalesce(x.ip_prefix, '') as ip_prefix, x.ua_hash, x.is_bot, coalesce(x.referrer_domain, '') as referrer,
+		coalesce(x.utm_source, '') as utm_source, coalesce(x.utm_medium, '') as utm_medium, coalesce(x.utm_term, '') as utm_term,
 		coalesce(x.link_id, (
 			select l.id from links l
 			where l.workspace_id = t.workspace_id and l.mode = t.mode and l.participant_id = t.id and l.is_default
@@ -111,6 +122,14 @@ func (s *Store) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, 
 		Mode       affiliate.Mode
 		ReceivedAt time.Time
 		ExpiresAt  time.Time
+		IPHash     []byte
+		IPPrefix   string
+		UAHash     []byte
+		IsBot      bool
+		Referrer   string
+		UTMSource  string
+		UTMMedium  string
+		UTMTerm    string
 		LinkID     affiliate.LinkID
 		earnerRow
 	}
@@ -124,6 +143,10 @@ func (s *Store) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, 
 	return &affiliate.FoundClick{
 		Mode: row.Mode, ReceivedAt: row.ReceivedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 		Link: row.LinkID, Earner: row.earner(),
+		Traits: affiliate.ClickTraits{
+			IPHash: row.IPHash, IPPrefix: row.IPPrefix, UAHash: row.UAHash, Bot: row.IsBot, Referrer: row.Referrer,
+			UTM: affiliate.UTM{Source: row.UTMSource, Medium: row.UTMMedium, Term: row.UTMTerm},
+		},
 	}, nil
 }
 

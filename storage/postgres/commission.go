@@ -54,9 +54,9 @@ func queueCommission(batch *pgx.Batch, c affiliate.Commission) {
 		c.Rule, c.Version, c.CreatedAt, c.UpdatedAt)
 }
 
-// batchSender is a transaction or the pool.
-type batchSender interface {
-	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+// querier is a transaction or the pool.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
 // Commission reads one commission of a programme with everything that its
@@ -67,53 +67,41 @@ func (s *Store) Commission(
 	return commissionDetail(ctx, s.pool, scope, program, id)
 }
 
-// commissionDetail is one round trip.
+// commissionDetail is one statement, so that a commission and its history are of
+// one instant.
 func commissionDetail(
-	ctx context.Context, q batchSender, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
-) (detail affiliate.CommissionDetail, err error) {
+	ctx context.Context, q querier, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
+) (affiliate.CommissionDetail, error) {
 	const read = `
 		select ` + commissionColumns + `,
 			p.name as program_name, u.name as partner_name, u.email as partner_email,
-			d.method, d.reason_code, d.explanation, d.clicked_at, d.expires_at
+			d.method, d.reason_code, d.explanation, d.clicked_at, d.expires_at,
+			(select json_agg(json_build_object('at', h.at, 'actor', h.actor, 'from', h.from_status, 'to', h.to_status, 'reason', h.reason) order by h.seq)
+			from commission_history h
+			where h.workspace_id = c.workspace_id and h.commission_id = c.id) as history
 		from commissions c
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
 		join users u on u.id = c.partner_id
 		join attribution_decisions d on d.workspace_id = c.workspace_id and d.id = c.decision_id
 		where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3 and c.id = $4`
-	const history = `
-		select h.at, h.actor, h.from_status as "from", h.to_status as "to", h.reason
-		from commission_history h
-		join commissions c on c.workspace_id = h.workspace_id and c.id = h.commission_id
-		where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3 and c.id = $4
-		order by h.seq`
-	batch := &pgx.Batch{}
-	batch.Queue(read, scope.Workspace, scope.Mode, program, id)
-	batch.Queue(history, scope.Workspace, scope.Mode, program, id)
-	results := q.SendBatch(ctx, batch)
-	defer func() { err = errors.Join(err, results.Close()) }()
-
 	type row struct {
 		affiliate.CommissionItem
 		affiliate.CommissionAttribution
+		History []affiliate.CommissionHistoryEntry // oldest first
 	}
-	rows, _ := results.Query()
+	rows, _ := q.Query(ctx, read, scope.Workspace, scope.Mode, program, id)
 	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[row])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return detail, affiliate.Refuse(affiliate.ReasonNotFound)
+		return affiliate.CommissionDetail{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	if err != nil {
-		return detail, fmt.Errorf("commission: %w", err)
-	}
-	rows, _ = results.Query()
-	lines, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.CommissionHistoryEntry])
-	if err != nil {
-		return detail, fmt.Errorf("commission history: %w", err)
+		return affiliate.CommissionDetail{}, fmt.Errorf("commission: %w", err)
 	}
 	found.Scope = scope
 	return affiliate.CommissionDetail{
 		CommissionItem: found.CommissionItem,
 		Attribution:    found.CommissionAttribution,
-		History:        lines,
+		History:        found.History,
 	}, nil
 }
 

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -27,11 +28,52 @@ func (s *Store) InsertCommission(ctx context.Context, c affiliate.Commission, ac
 	})
 }
 
-// CommissionListSQL are the statements of a list with their arguments.
-func (s *Store) CommissionListSQL(
+// CommissionSQL are the statements for a filter with their arguments.
+type CommissionSQL struct {
+	Page, Total, Stats, Export                 string
+	PageArgs, TotalArgs, StatsArgs, ExportArgs []any
+}
+
+// CommissionSQL is what a list, stats and an export of the filter run. The page is
+// the one that is read once its start is known.
+func (s *Store) CommissionSQL(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
-) (pageSQL string, pageArgs []any, countSQL string, countArgs []any, err error) {
-	where, err := s.commissionConditions(ctx, scope, filter)
-	pageSQL, countSQL = commissionListSQL(where, filter, order)
-	return pageSQL, append(append([]any{}, where.args...), page.Size, page.Offset()), countSQL, where.args, err
+) (sql CommissionSQL, err error) {
+	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		where, err := commissionConditions(ctx, tx, scope, filter)
+		if err != nil {
+			return err
+		}
+		sql.Export, sql.ExportArgs = commissionExportSQL(where, order), where.args
+		if filter.Search != "" {
+			sql.Page, sql.PageArgs = commissionPageSQL(where, order), append(slices.Clone(where.args), page.Size, page.Offset())
+			sql.Total, sql.TotalArgs = searchTotalSQL(where), where.args
+			sql.Stats, sql.StatsArgs = searchGroupsSQL(where)
+			return nil
+		}
+		counts, spans := countedConditions(scope, filter), spansOf(filter.Created)
+		sql.Total, sql.TotalArgs = countSpansSQL(counts, spans)
+		sql.Stats, sql.StatsArgs = groupsSQL(counts, spans)
+		within, offset, _, err := startOfPage(ctx, tx, scope, filter, order, page)
+		where = countedConditions(scope, within)
+		where.within("c.created_at", within.Created)
+		sql.Page, sql.PageArgs = commissionPageSQL(where, order), append(slices.Clone(where.args), page.Size, offset)
+		return err
+	})
+	return sql, err
+}
+
+// CountSpan is a part of a period, and how it is counted.
+type CountSpan struct {
+	Grain  string
+	Period affiliate.Period
+}
+
+// SpansOf is spansOf.
+func SpansOf(p affiliate.Period) []CountSpan {
+	var spans []CountSpan
+	for _, s := range spansOf(p) {
+		spans = append(spans, CountSpan{string(s.Grain), s.Period})
+	}
+	return spans
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -12,15 +13,14 @@ import (
 )
 
 // Lists of commissions. A page in the default order, narrowed or not, is read
-// from an index in that order and costs its offset and its size; sorted by
-// anything else it costs one pass over the rows that the filter leaves. The
-// total is an index-only count of the same rows, exact, and left out where the
-// page itself says it. A search finds its rows through indexes of its own
-// (migration 0003) and costs as much as it has matches; its total stops at
+// from an index in that order and costs its size and its offset within one day:
+// the counts of commission_counts tell in which day it begins. Sorted by anything
+// else it costs one pass over the rows that the filter leaves. The total is a sum
+// of counts. A search finds its rows through indexes of its own (migration 0003)
+// and costs as much as it has matches; its total stops at
 // affiliate.MaxSearchTotal.
 //
-// A page and its total are two statements: a commission that is born in
-// between is in one of them only.
+// A page and its total are of one snapshot.
 
 // planned makes Postgres plan the statement for the values at hand. A generic
 // plan knows neither how large the workspace is nor how common the prefix, and
@@ -41,68 +41,157 @@ var commissionSorts = map[affiliate.CommissionSort]string{
 	affiliate.SortPartnerName:    "lower(u.name)",
 }
 
+// commissionSortOf is what follows ORDER BY. The tie-breaker is spelled out even
+// where it repeats the key, and Postgres drops the repetition.
+func commissionSortOf(order affiliate.CommissionOrder) string {
+	direction := " desc"
+	if order.Ascending {
+		direction = " asc"
+	}
+	return commissionSorts[order.By] + direction + ", c.created_at desc, c.id desc"
+}
+
+// inSnapshot runs fn in a transaction that only reads, and whose statements all
+// see what the first one saw.
+func (s *Store) inSnapshot(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error { return fn(ctx, tx) })
+}
+
 // Commissions is one page of a list and how many rows all its pages have.
 func (s *Store) Commissions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
+) (items []affiliate.CommissionItem, total int64, err error) {
+	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+		if filter.Search != "" {
+			items, total, err = searchCommissions(ctx, tx, scope, filter, order, page)
+		} else {
+			items, total, err = listCommissions(ctx, tx, scope, filter, order, page)
+		}
+		return err
+	})
+	return items, total, err
+}
+
+// listCommissions is Commissions without a search.
+func listCommissions(
+	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) ([]affiliate.CommissionItem, int64, error) {
-	where, err := s.commissionConditions(ctx, scope, filter)
+	filter, offset, total, err := startOfPage(ctx, tx, scope, filter, order, page)
+	if err != nil {
+		return nil, 0, fmt.Errorf("count commissions: %w", err)
+	}
+	if page.Offset() >= total {
+		return nil, total, nil
+	}
+	where := countedConditions(scope, filter)
+	where.within("c.created_at", filter.Created)
+	items, err := readCommissions(ctx, tx, scope, where, order, page.Size, offset)
+	return items, total, err
+}
+
+// startOfPage counts what the filter leaves, and finds a filter and an offset that
+// lead to the page by passing over as little as possible: in the order of age, the
+// rows of one day.
+func startOfPage(
+	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
+) (within affiliate.CommissionFilter, offset, total int64, err error) {
+	spans := spansOf(filter.Created)
+	far := order.By == affiliate.SortCreatedAt && page.Offset() > 0
+	if far && filter.Created == (affiliate.Period{}) {
+		spans = []span{{byMonth, filter.Created}}
+	}
+	where := countedConditions(scope, filter)
+	all, err := countSpans(ctx, tx, where, spans)
+	if err != nil {
+		return filter, 0, 0, err
+	}
+	offset, total = page.Offset(), totalOf(all)
+	if !far || offset >= total {
+		return filter, offset, total, nil
+	}
+	inOrder := func(all []counted) []counted {
+		if !order.Ascending {
+			slices.Reverse(all)
+		}
+		return all
+	}
+	part, offset := locate(inOrder(all), offset)
+	if part.Grain == byMonth {
+		days, err := countSpans(ctx, tx, where, []span{{byDay, part.Period}})
+		if err != nil {
+			return filter, 0, 0, err
+		}
+		part, offset = locate(inOrder(days), offset)
+	}
+	if order.Ascending {
+		filter.Created.From = part.From
+	} else {
+		filter.Created.Before = part.Before
+	}
+	return filter, offset, total, nil
+}
+
+// searchCommissions is Commissions with a search.
+func searchCommissions(
+	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
+) ([]affiliate.CommissionItem, int64, error) {
+	where, err := commissionConditions(ctx, tx, scope, filter)
 	if err != nil {
 		return nil, 0, err
 	}
-	pageSQL, countSQL := commissionListSQL(where, filter, order)
-
-	args := append([]any{planned}, where.args...)
-	rows, _ := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
-	items, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[affiliate.CommissionItem])
+	items, err := readCommissions(ctx, tx, scope, where, order, page.Size, page.Offset())
 	if err != nil {
-		return nil, 0, fmt.Errorf("commissions: %w", err)
-	}
-	for i := range items {
-		items[i].Scope = scope
+		return nil, 0, err
 	}
 	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
 		// The list ends on this page.
-		total := page.Offset() + n
-		if filter.Search != "" {
-			total = min(total, affiliate.MaxSearchTotal)
-		}
-		return items, total, nil
+		return items, min(page.Offset()+n, affiliate.MaxSearchTotal), nil
 	}
 	var total int64
-	if err := s.pool.QueryRow(ctx, countSQL, args...).Scan(&total); err != nil {
+	if err := tx.QueryRow(ctx, searchTotalSQL(where), append([]any{planned}, where.args...)...).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count commissions: %w", err)
 	}
 	return items, total, nil
 }
 
-// commissionListSQL are the statements for a page, whose last two arguments are
-// its size and offset, and for the total. The names of programmes and partners
-// are joined to the rows of the page only.
-func commissionListSQL(where conditions, filter affiliate.CommissionFilter, order affiliate.CommissionOrder) (page, count string) {
-	direction := " desc"
-	if order.Ascending {
-		direction = " asc"
+func searchTotalSQL(where conditions) string {
+	return fmt.Sprintf(`select count(*) from (select from commissions c where %s limit %d) c`, where.sql(), affiliate.MaxSearchTotal)
+}
+
+func readCommissions(
+	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, where conditions, order affiliate.CommissionOrder, size int, offset int64,
+) ([]affiliate.CommissionItem, error) {
+	args := append([]any{planned}, where.args...)
+	rows, err := tx.Query(ctx, commissionPageSQL(where, order), append(args, size, offset)...)
+	if err != nil {
+		return nil, fmt.Errorf("commissions: %w", err)
 	}
-	from, key := "commissions c", commissionSorts[order.By]
+	items, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[affiliate.CommissionItem])
+	if err != nil {
+		return nil, fmt.Errorf("commissions: %w", err)
+	}
+	for i := range items {
+		items[i].Scope = scope
+	}
+	return items, nil
+}
+
+// commissionPageSQL is the statement for a page, whose last two arguments are its
+// size and offset. The names of programmes and partners are joined to the rows of
+// the page only.
+func commissionPageSQL(where conditions, order affiliate.CommissionOrder) string {
+	from, sort := "commissions c", commissionSortOf(order)
 	if order.By == affiliate.SortPartnerName {
 		from += " join users u on u.id = c.partner_id"
 	}
-	// The tie-breaker is spelled out even where it repeats the key, and Postgres
-	// drops the repetition.
-	sortOf := func(key string) string { return key + direction + ", c.created_at desc, c.id desc" }
-
-	page = `
+	return `
 		select ` + commissionColumns + `, p.name as program_name, u.name as partner_name, u.email as partner_email
-		from (select c.* from ` + from + ` where ` + where.sql() + ` order by ` + sortOf(key) +
+		from (select c.* from ` + from + ` where ` + where.sql() + ` order by ` + sort +
 		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) c
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
 		join users u on u.id = c.partner_id
-		order by ` + sortOf(key)
-	count = `select count(*) from commissions c where ` + where.sql()
-	if filter.Search != "" {
-		count = fmt.Sprintf(`select count(*) from (select from commissions c where %s limit %d) c`, where.sql(), affiliate.MaxSearchTotal)
-	}
-	return page, count
+		order by ` + sort
 }
 
 // conditions are the terms of a WHERE clause with their arguments.
@@ -125,8 +214,19 @@ func (c *conditions) placeholder(n int) string { return fmt.Sprintf("$%d", len(c
 
 func (c *conditions) sql() string { return strings.Join(c.terms, " and ") }
 
-// commissionConditions say which rows of c the filter leaves.
-func (s *Store) commissionConditions(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter) (conditions, error) {
+// within adds that a column lies in a period.
+func (c *conditions) within(column string, p affiliate.Period) {
+	if p.From != nil {
+		c.add(column+" >= ?", *p.From)
+	}
+	if p.Before != nil {
+		c.add(column+" < ?", *p.Before)
+	}
+}
+
+// countedConditions are those of a filter that commissions and commission_counts,
+// either as c, both understand: all but dates and search.
+func countedConditions(scope affiliate.Scope, filter affiliate.CommissionFilter) conditions {
 	var where conditions
 	where.add("c.workspace_id = ?", scope.Workspace)
 	where.add("c.mode = ?", scope.Mode)
@@ -144,12 +244,13 @@ func (s *Store) commissionConditions(ctx context.Context, scope affiliate.Scope,
 			where.add("not c.needs_review")
 		}
 	}
-	if filter.Created.From != nil {
-		where.add("c.created_at >= ?", *filter.Created.From)
-	}
-	if filter.Created.Before != nil {
-		where.add("c.created_at < ?", *filter.Created.Before)
-	}
+	return where
+}
+
+// commissionConditions say which rows of c the filter leaves.
+func commissionConditions(ctx context.Context, db queryer, scope affiliate.Scope, filter affiliate.CommissionFilter) (conditions, error) {
+	where := countedConditions(scope, filter)
+	where.within("c.created_at", filter.Created)
 	if filter.Search == "" {
 		return where, nil
 	}
@@ -164,7 +265,7 @@ func (s *Store) commissionConditions(ctx context.Context, scope affiliate.Scope,
 		matches = append(matches, "c.id between ? and ?")
 		args = append(args, first, last)
 	}
-	participants, err := s.searchPartners(ctx, scope, pattern, filter.HideEmails)
+	participants, err := searchPartners(ctx, db, scope, pattern, filter.HideEmails)
 	if err != nil {
 		return conditions{}, err
 	}
@@ -179,7 +280,7 @@ func (s *Store) commissionConditions(ctx context.Context, scope affiliate.Scope,
 // searchPartners are the participants whose partner's name, or address, starts
 // as the pattern says. They are looked up beforehand because only a list of
 // values can be combined with the other indexes of a search.
-func (s *Store) searchPartners(ctx context.Context, scope affiliate.Scope, pattern string, hideEmails bool) ([]affiliate.ParticipantID, error) {
+func searchPartners(ctx context.Context, db queryer, scope affiliate.Scope, pattern string, hideEmails bool) ([]affiliate.ParticipantID, error) {
 	const byName = `
 		select p.id from users u
 		join participants p on p.workspace_id = $1 and p.mode = $2 and p.partner_id = u.id
@@ -193,7 +294,10 @@ func (s *Store) searchPartners(ctx context.Context, scope affiliate.Scope, patte
 		find += " union " + byEmail
 	}
 	find += fmt.Sprintf(" limit %d", maxSearchPartners)
-	rows, _ := s.pool.Query(ctx, find, planned, scope.Workspace, scope.Mode, pattern)
+	rows, err := db.Query(ctx, find, planned, scope.Workspace, scope.Mode, pattern)
+	if err != nil {
+		return nil, fmt.Errorf("search partners: %w", err)
+	}
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ParticipantID])
 	if err != nil {
 		return nil, fmt.Errorf("search partners: %w", err)

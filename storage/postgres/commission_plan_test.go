@@ -53,6 +53,16 @@ func newLargeCommissionWorld(t *testing.T) *commissionWorld {
 				'percentage', 'purchase', 2000, n, n, 'EUR', n, n, 'EUR', n % 1000 = 0, '{}', 'none',
 				$4::timestamptz + (n - 1000) * interval '1 minute', '{}', 1, $4::timestamptz - n * interval '1 minute', $4
 			from p, generate_series(1, $5::integer) n`, workspace, program, mode, w.now, rows)
+		w.exec(`
+			insert into commission_counts (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot, n, amount_cents)
+			select workspace_id, mode, grain, starts, program_id, status, needs_review, currency, amount_cents % 16, count(*), sum(amount_cents)
+			from commissions c
+			cross join lateral (values
+				('ever', date '0001-01-01'),
+				('month', date_trunc('month', c.created_at at time zone 'UTC')::date),
+				('day', (c.created_at at time zone 'UTC')::date)) as g (grain, starts)
+			where workspace_id = $1 and mode = $2
+			group by 1, 2, 3, 4, 5, 6, 7, 8, 9`, workspace, mode)
 	}
 	fill(w.scope.Workspace, affiliate.ModeLive, w.program, ownRows)
 	fill(w.scope.Workspace, affiliate.ModeTest, affiliate.NewID[affiliate.Program](w.now), otherRows)
@@ -107,11 +117,14 @@ func TestCommissionPlansAndTotals(t *testing.T) {
 func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 	t.Helper()
 	yes := true
-	monday, tuesday := w.now.AddDate(0, 0, -9), w.now.AddDate(0, 0, -8)
+	// Nine days from noon to noon: with ragged ends.
+	from, before := w.now.AddDate(0, 0, -9), w.now
 	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
 	oldest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: true}
-	walks := []string{"Seq Scan on commissions", "Bitmap"}
-	scans := []string{"Seq Scan on commissions"}
+	first := affiliate.Page{Number: 1, Size: 20}
+	scans := []string{"Seq Scan on commissions", "Seq Scan on commission_counts"}
+	walks := append([]string{"Bitmap"}, scans...)
+	counts := []string{"commission_counts_pkey"}
 
 	for _, c := range []struct {
 		name   string
@@ -120,112 +133,123 @@ func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 		page   affiliate.Page
 		has    []string
 		hasNot []string
-		count  []string
+		total  []string
+		stats  []string
 	}{
 		{
 			"default",
 			affiliate.CommissionFilter{},
-			newest,
-			affiliate.Page{Number: 1, Size: 20},
+			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_age on commissions c"},
-			walks,
-			[]string{"Index Only Scan"},
+			walks, counts, counts,
 		},
 		{
-			"a later page",
+			"a deep page",
 			affiliate.CommissionFilter{},
 			newest,
-			affiliate.Page{Number: 20, Size: 20},
-			[]string{"Limit -> Index Scan using commissions_by_age on commissions c"},
-			walks, nil,
+			affiliate.Page{Number: 400, Size: 20},
+			[]string{"Limit -> Index Scan using commissions_by_age on commissions c", "created_at < '"},
+			walks, counts, counts,
 		},
 		{
-			"oldest first",
+			"a deep page, oldest first",
 			affiliate.CommissionFilter{},
 			oldest,
-			affiliate.Page{Number: 1, Size: 20},
-			[]string{"Index Scan Backward using commissions_by_age on commissions c"},
-			scans, nil,
+			affiliate.Page{Number: 400, Size: 20},
+			[]string{"Index Scan Backward using commissions_by_age on commissions c", "created_at >= '"},
+			scans, counts, counts,
 		},
 		{
 			"one status",
 			affiliate.CommissionFilter{Status: affiliate.CommissionPending},
-			newest,
-			affiliate.Page{Number: 1, Size: 20},
+			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_status on commissions c"},
-			walks,
-			[]string{"Index Only Scan"},
+			walks, counts, counts,
 		},
 		{
 			"one programme",
 			affiliate.CommissionFilter{Program: &w.program},
-			newest,
-			affiliate.Page{Number: 1, Size: 20},
+			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_program on commissions c"},
-			walks,
-			[]string{"Index Only Scan"},
+			walks, counts, counts,
 		},
 		{
-			"a range of dates",
-			affiliate.CommissionFilter{Created: affiliate.Period{From: &monday, Before: &tuesday}},
-			newest,
-			affiliate.Page{Number: 1, Size: 20},
+			"a range of instants",
+			affiliate.CommissionFilter{Created: affiliate.Period{From: &from, Before: &before}},
+			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_age on commissions c"},
 			walks,
-			[]string{"Index Only Scan"},
+			append([]string{"Index Only Scan using commissions_by_age on commissions"}, counts...),
+			append([]string{"commissions_by_age"}, counts...),
+		},
+		{
+			"a range of one status",
+			affiliate.CommissionFilter{Status: affiliate.CommissionApproved, Created: affiliate.Period{From: &from, Before: &before}},
+			newest, first,
+			[]string{"Limit -> Index Scan using commissions_by_"},
+			walks,
+			append([]string{"Index Only Scan using commissions_by_status on commissions"}, counts...),
+			counts,
 		},
 		{
 			"the review queue",
 			affiliate.CommissionFilter{NeedsReview: &yes},
-			newest,
-			affiliate.Page{Number: 1, Size: 20},
+			newest, first,
 			[]string{"Limit -> Index Scan using commissions_flagged on commissions c"},
-			walks,
-			[]string{"commissions_flagged"},
+			walks, counts, counts,
 		},
 		{
 			"search for an order",
 			affiliate.CommissionFilter{Search: "ORDER-777"},
-			newest,
-			affiliate.Page{Number: 1, Size: 20},
+			newest, first,
 			[]string{"commissions_by_external", "commissions_by_promo_code"},
 			scans,
+			[]string{"commissions_by_external", "Limit"},
 			[]string{"commissions_by_external", "Limit"},
 		},
 		{
 			"search for a partner",
 			affiliate.CommissionFilter{Search: "partner 777"},
-			newest,
-			affiliate.Page{Number: 1, Size: 20},
+			newest, first,
 			[]string{"commissions_by_external", "commissions_by_promo_code", "commissions_by_participant"},
 			scans,
+			[]string{"commissions_by_participant"},
 			[]string{"commissions_by_participant"},
 		},
 		{
 			"search for an id",
 			affiliate.CommissionFilter{Search: "0192aa"},
-			newest,
-			affiliate.Page{Number: 1, Size: 20},
+			newest, first,
 			[]string{"commissions_pkey"},
 			scans,
 			[]string{"commissions_pkey"},
+			[]string{"commissions_pkey"},
 		},
 	} {
-		pageSQL, pageArgs, countSQL, countArgs, err := w.store.CommissionListSQL(t.Context(), w.scope, c.filter, c.order, c.page)
+		sql, err := w.store.CommissionSQL(t.Context(), w.scope, c.filter, c.order, c.page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.checkPlan(c.name, w.plan(pageSQL, pageArgs...), c.has, c.hasNot)
-		w.checkPlan(c.name+", total", w.plan(countSQL, countArgs...), c.count, scans)
+		w.checkPlan(c.name, w.plan(sql.Page, sql.PageArgs...), c.has, c.hasNot)
+		w.checkPlan(c.name+", total", w.plan(sql.Total, sql.TotalArgs...), c.total, scans)
+		w.checkPlan(c.name+", stats", w.plan(sql.Stats, sql.StatsArgs...), c.stats, scans)
+		// What an export reads all of, it may read as it likes; never more.
+		w.checkPlan(c.name+", export", w.plan(sql.Export, sql.ExportArgs...), nil, scans)
+	}
+
+	// A deep page passes over less than a day's rows.
+	sql, err := w.store.CommissionSQL(t.Context(), w.scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 400, Size: 20})
+	if offset, ok := sql.PageArgs[len(sql.PageArgs)-1].(int64); err != nil || !ok || offset >= 24*60 {
+		t.Errorf("a deep page passes over %d rows, %v", offset, err)
 	}
 
 	// A prefix that half of the workspace shares is cheaper to walk than to look
 	// up, and its page must not sort what it does not show.
-	pageSQL, pageArgs, _, _, err := w.store.CommissionListSQL(t.Context(), w.scope, affiliate.CommissionFilter{Search: "order"}, newest, affiliate.Page{Number: 1, Size: 20})
+	sql, err = w.store.CommissionSQL(t.Context(), w.scope, affiliate.CommissionFilter{Search: "order"}, newest, first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.checkPlan("search for everything", w.plan(pageSQL, pageArgs...), []string{"Limit -> Index Scan using commissions_by_age on commissions c"}, walks)
+	w.checkPlan("search for everything", w.plan(sql.Page, sql.PageArgs...), []string{"Limit -> Index Scan using commissions_by_age on commissions c"}, walks)
 
 	w.checkPlan("sweep", w.plan(postgres.SelectDue, w.now, time.Time{}, affiliate.CommissionID{}, 1000),
 		[]string{"commissions_due"}, scans)

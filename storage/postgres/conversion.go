@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -56,7 +57,19 @@ var errSuperseded = errors.New("another decision is in force")
 // that fraud rules and currencies need. Errors: what the report's Decide refuses;
 // CONVERSION_DUPLICATE, when the external id is taken; IDEMPOTENCY_KEY_REUSED.
 // Nothing is stored then.
-func (s *Store) RecordConversion(ctx context.Context, r affiliate.Report) (recorded affiliate.Recorded, err error) {
+func (s *Store) RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.Recorded, error) {
+	recorded, err := s.recordConversion(ctx, r, false)
+	if errors.Is(err, errRefundsWait) {
+		// Few sales are refunded before they are reported: the others need not ask
+		// before they are stored.
+		return s.recordConversion(ctx, r, true)
+	}
+	return recorded, err
+}
+
+// recordConversion is RecordConversion with the refunds that came early, or
+// errRefundsWait when there are any and they were not asked for.
+func (s *Store) recordConversion(ctx context.Context, r affiliate.Report, withRefunds bool) (recorded affiliate.Recorded, err error) {
 	c := r.Conversion
 	lineItems, err := optionalList(c.LineItems)
 	if err != nil {
@@ -76,7 +89,21 @@ func (s *Store) RecordConversion(ctx context.Context, r affiliate.Report) (recor
 		if found, err = learnFacts(ctx, tx, c, found); err != nil {
 			return err
 		}
+		var early []affiliate.Refund
+		if withRefunds {
+			if early, err = lockParked(ctx, tx, c.Scope, c.ExternalTransactionID); err != nil {
+				return err
+			}
+		}
 		d, commission, err := r.Decide(found)
+		if err != nil {
+			return err
+		}
+		refunds := refunding{sale: c, decision: d, at: c.CreatedAt}
+		for _, refund := range early {
+			refunds.applyParked(refund)
+		}
+		changes, err := beginning(commission, refunds.sale, affiliate.System, nil, c.CreatedAt)
 		if err != nil {
 			return err
 		}
@@ -91,8 +118,11 @@ func (s *Store) RecordConversion(ctx context.Context, r affiliate.Report) (recor
 			c.RefundedAmountCents, d.Attributed, d.Reason, d.ID, d.Program, d.Participant,
 			c.Click, c.PromoCode, c.CustomerRef, c.CustomerEmailHash, c.CustomerEmailDomain, c.SubscriptionID,
 			nonNil(c.ProductIDs), lineItems, c.IsRecurring, c.SubID, c.Metadata, c.CustomerIPHash, c.CustomerUAHash,
-			fraudScore(d.Fraud), fraud, c.Version, d.Link, d.RecurringIndex).
+			affiliate.FraudScore(d.Fraud), fraud, c.Version, d.Link, d.RecurringIndex).
 			Exec(func(tag pgconn.CommandTag) error { return unlessNone(tag, nil, affiliate.ReasonConversionDuplicate) })
+		if !withRefunds {
+			queueRefundsWait(batch, c)
+		}
 		if err := queueDecision(batch, c.Scope, d); err != nil {
 			return err
 		}
@@ -107,7 +137,9 @@ func (s *Store) RecordConversion(ctx context.Context, r affiliate.Report) (recor
 		if err := queueOutcome(batch, c, found, d, commission); err != nil {
 			return err
 		}
-		recorded = affiliate.Recorded{Conversion: c, Decision: d, Commission: commission}
+		refunds.queue(batch)
+		queueSettlement(batch, changes...)
+		recorded = affiliate.Recorded{Conversion: refunds.sale, Decision: d, Commission: outcomeOf(changes)}
 		if r.Key != nil {
 			answer, err := r.Answer(recorded)
 			if err != nil {
@@ -118,7 +150,8 @@ func (s *Store) RecordConversion(ctx context.Context, r affiliate.Report) (recor
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("conversion: %w", err)
 		}
-		if err := s.publish(ctx, tx, outcomeEvents(c.Event(affiliate.EventConversionCreated, d, c.CreatedAt), c, d, commission)...); err != nil {
+		events := append([]affiliate.Event{c.Event(affiliate.EventConversionCreated, d, c.CreatedAt)}, refunds.events...)
+		if err := s.publish(ctx, tx, outcomeEvents(events, c, d, changes)...); err != nil {
 			return err
 		}
 		return s.syncUsedUp(ctx, tx, c.Scope, found, d)
@@ -136,6 +169,14 @@ func (s *Store) Reattribute(ctx context.Context, c affiliate.AwaitedConversion, 
 		if err != nil {
 			return err
 		}
+		// Refunds may have come since it was read.
+		stored, err := lockStored(ctx, tx, c.Scope, c.ID)
+		if err != nil {
+			return err
+		}
+		if stored.Decision != c.Decision {
+			return errSuperseded
+		}
 		if found, err = learnFacts(ctx, tx, c.Conversion, found); err != nil {
 			return err
 		}
@@ -144,15 +185,20 @@ func (s *Store) Reattribute(ctx context.Context, c affiliate.AwaitedConversion, 
 			return err
 		}
 		d.Supersedes = &c.Decision
-		after := c.Conversion
+		after := stored.Conversion
+		changes, err := beginning(commission, after, affiliate.System, nil, d.DecidedAt)
+		if err != nil {
+			return err
+		}
 		batch := &pgx.Batch{}
 		if err := queueSupersede(batch, &after, d); err != nil {
 			return err
 		}
 		batch.Queue(forgetAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
-		if err := queueOutcome(batch, c.Conversion, found, d, commission); err != nil {
+		if err := queueOutcome(batch, after, found, d, commission); err != nil {
 			return err
 		}
+		queueSettlement(batch, changes...)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("reattribution: %w", err)
 		}
@@ -160,8 +206,8 @@ func (s *Store) Reattribute(ctx context.Context, c affiliate.AwaitedConversion, 
 			// A better reason for not being attributed is no news to anybody.
 			return nil
 		}
-		event := after.Event(affiliate.EventConversionReattributed, d, d.DecidedAt)
-		if err := s.publish(ctx, tx, outcomeEvents(event, after, d, commission)...); err != nil {
+		events := []affiliate.Event{after.Event(affiliate.EventConversionReattributed, d, d.DecidedAt)}
+		if err := s.publish(ctx, tx, outcomeEvents(events, after, d, changes)...); err != nil {
 			return err
 		}
 		return s.syncUsedUp(ctx, tx, c.Scope, found, d)
@@ -187,13 +233,45 @@ func queueSupersede(batch *pgx.Batch, c *affiliate.Conversion, d affiliate.Decis
 	return queueDecision(batch, c.Scope, d)
 }
 
+// lockStored reads a conversion that stays as it is until the transaction ends.
+func lockStored(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.ConversionID) (storedConversion, error) {
+	rows, err := tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, id)
+	if err != nil {
+		return storedConversion{}, err
+	}
+	return pgx.CollectExactlyOneRow(rows, scanConversion)
+}
+
+// beginning is how a commission begins; none without one. What is refunded of its
+// sale by now lowers it at once.
+func beginning(
+	commission *affiliate.Commission, sale affiliate.Conversion, by affiliate.Actor, note *string, at time.Time,
+) ([]affiliate.CommissionChange, error) {
+	if commission == nil {
+		return nil, nil
+	}
+	created := affiliate.Created(*commission, by, note)
+	if !sale.Refunded() {
+		return []affiliate.CommissionChange{created}, nil
+	}
+	lowered, err := lockedCommission{Commission: *commission}.follow(sale, at)
+	return append([]affiliate.CommissionChange{created}, lowered...), err
+}
+
+// outcomeOf is a commission as its changes leave it; nil without any.
+func outcomeOf(changes []affiliate.CommissionChange) *affiliate.Commission {
+	if len(changes) == 0 {
+		return nil
+	}
+	return &changes[len(changes)-1].After
+}
+
 // queueOutcome adds what a decision by signals causes beside the conversion
-// itself: the commission, the redemption, the binding, and the counts.
+// itself: the commission, the redemption, the binding, and the counts. What
+// follows from the commission (queueSettlement) is the caller's.
 func queueOutcome(batch *pgx.Batch, c affiliate.Conversion, in affiliate.AttributionInputs, d affiliate.Decision, commission *affiliate.Commission) error {
-	var changes []affiliate.CommissionChange
 	if commission != nil {
 		queueCommission(batch, *commission)
-		changes = append(changes, affiliate.Created(*commission, affiliate.System, nil))
 	}
 	if err := queueFraudEvent(batch, c, d, commission); err != nil {
 		return err
@@ -220,7 +298,6 @@ func queueOutcome(batch *pgx.Batch, c affiliate.Conversion, in affiliate.Attribu
 		}
 	}
 	queueDeltas(batch, broughtBy(c, d, commission)...)
-	queueSettlement(batch, changes...)
 	return nil
 }
 
@@ -240,8 +317,8 @@ func winnerOf(in affiliate.AttributionInputs, d affiliate.Decision) affiliate.Ea
 }
 
 // broughtBy is what an attributed conversion adds to the counts of its
-// participant and link. What it earns is a delta of its own only where that is
-// in another currency.
+// participant and link, of its revenue what was not refunded. What it earns is a
+// delta of its own only where that is in another currency.
 func broughtBy(c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) []affiliate.StatsDelta {
 	brought := affiliate.StatsDelta{
 		Scope: c.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: d.DecidedAt, Conversions: 1,
@@ -250,7 +327,7 @@ func broughtBy(c affiliate.Conversion, d affiliate.Decision, commission *affilia
 		brought.Signups = 1
 	}
 	if c.EventType.Priced() {
-		brought.Currency, brought.RevenueCents = c.Sale.Paid.Currency, c.Sale.Paid.Cents
+		brought.Currency, brought.RevenueCents = c.Sale.Paid.Currency, c.Refundable()
 	}
 	switch {
 	case commission == nil:
@@ -266,11 +343,10 @@ func broughtBy(c affiliate.Conversion, d affiliate.Decision, commission *affilia
 	return []affiliate.StatsDelta{brought, earned}
 }
 
-// outcomeEvents are the conversion's event and those of what it causes.
-func outcomeEvents(event affiliate.Event, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) []affiliate.Event {
-	events := []affiliate.Event{event}
-	if commission != nil {
-		events = append(events, affiliate.Created(*commission, affiliate.System, nil).Events()...)
+// outcomeEvents are the events of a conversion and those of what it causes.
+func outcomeEvents(events []affiliate.Event, c affiliate.Conversion, d affiliate.Decision, changes []affiliate.CommissionChange) []affiliate.Event {
+	for _, change := range changes {
+		events = append(events, change.Events()...)
 	}
 	return append(events, fraudEvents(c, d)...)
 }
@@ -293,14 +369,6 @@ func queueDecision(batch *pgx.Batch, scope affiliate.Scope, d affiliate.Decision
 		d.Attributed, d.Method, d.Reason, d.Explanation, d.EngineVersion,
 		d.Program, d.Participant, d.Click, d.ClickedAt, d.ExpiresAt, trace, d.Supersedes, d.DecidedAt, d.DecidedBy)
 	return nil
-}
-
-func fraudScore(signals []affiliate.FraudSignal) int {
-	score := 0
-	for _, signal := range signals {
-		score += signal.Score
-	}
-	return min(score, 100)
 }
 
 func optionalList[T any](list []T) ([]byte, error) {

@@ -1,13 +1,235 @@
 package postgres
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-func queueFraudEvent(_ *pgx.Batch, _ affiliate.Conversion, _ affiliate.Decision, _ *affiliate.Commission) error {
+// insertFraudEvent follows insertDecision: it does nothing where its conversion
+// does not name the decision as the one in force.
+const insertFraudEvent = `
+	insert into fraud_events (
+		workspace_id, id, mode, program_id, participant_id, conversion_id, commission_id, score, signals, action, status, created_at)
+	select c.workspace_id, c.decision_id, c.mode, $5, $6, c.id, $7, $8, $9, $10, 'open', $11
+	from conversions c
+	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and c.decision_id = $4`
+
+// setFraudScore is for a conversion that is decided anew; one that is new is
+// stored with its score.
+const setFraudScore = `
+	update conversions set fraud_score = $5, fraud_signals = $6
+	where workspace_id = $1 and mode = $2 and id = $3 and decision_id = $4`
+
+// queueFraudEvent stores what a decision suspects.
+func queueFraudEvent(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) error {
+	if len(d.Fraud) == 0 {
+		return nil
+	}
+	signals, err := json.Marshal(d.Fraud)
+	if err != nil {
+		return fmt.Errorf("fraud signals: %w", err)
+	}
+	score := affiliate.FraudScore(d.Fraud)
+	if d.Supersedes != nil {
+		batch.Queue(setFraudScore, c.Scope.Workspace, c.Scope.Mode, c.ID, d.ID, score, signals)
+	}
+	if d.FraudAction == "" {
+		return nil
+	}
+	var earned *affiliate.CommissionID
+	if commission != nil {
+		earned = &commission.ID
+	}
+	batch.Queue(insertFraudEvent, c.Scope.Workspace, c.Scope.Mode, c.ID, d.ID,
+		d.Program, d.Participant, earned, score, signals, d.FraudAction, d.DecidedAt)
 	return nil
 }
 
-func fraudEvents(_ affiliate.Conversion, _ affiliate.Decision) []affiliate.Event { return nil }
+// fraudEvents are what the world is told of it.
+func fraudEvents(c affiliate.Conversion, d affiliate.Decision) []affiliate.Event {
+	if d.FraudAction == "" {
+		return nil
+	}
+	return []affiliate.Event{c.FraudDetected(d)}
+}
+
+// fraudEventColumns are an affiliate.FraudEvent, from fraud_events f; the names
+// are looked up for the rows that are shown alone.
+const fraudEventColumns = `
+	f.id, f.program_id, p.name as program_name, f.participant_id, t.partner_name, f.conversion_id, c.external_transaction_id,
+	f.commission_id, f.score, f.signals, f.action, f.status, f.note, f.resolved_by, f.resolved_at, f.created_at`
+
+const fraudEventJoins = `
+	join programs p on p.workspace_id = f.workspace_id and p.mode = f.mode and p.id = f.program_id
+	join participants t on t.workspace_id = f.workspace_id and t.mode = f.mode and t.id = f.participant_id
+	join conversions c on c.workspace_id = f.workspace_id and c.mode = f.mode and c.id = f.conversion_id`
+
+type fraudEventRow struct {
+	ID                    affiliate.FraudEventID
+	ProgramID             affiliate.ProgramID
+	ProgramName           string
+	ParticipantID         affiliate.ParticipantID
+	PartnerName           string
+	ConversionID          affiliate.ConversionID
+	ExternalTransactionID string
+	CommissionID          *affiliate.CommissionID
+	Score                 int
+	Signals               []affiliate.FraudSignal
+	Action                affiliate.FraudAction
+	Status                affiliate.FraudEventStatus
+	Note                  *string
+	ResolvedBy            *affiliate.UserID
+	ResolvedAt            *time.Time
+	CreatedAt             time.Time
+}
+
+func (r fraudEventRow) event(scope affiliate.Scope) affiliate.FraudEvent {
+	return affiliate.FraudEvent{
+		ID: r.ID, Scope: scope, Program: r.ProgramID, ProgramName: r.ProgramName, Participant: r.ParticipantID, PartnerName: r.PartnerName,
+		Conversion: r.ConversionID, ExternalTransactionID: r.ExternalTransactionID, Commission: r.CommissionID,
+		Score: r.Score, Signals: r.Signals, Action: r.Action, Status: r.Status, Note: r.Note,
+		ResolvedBy: r.ResolvedBy, ResolvedAt: optionalUTC(r.ResolvedAt), CreatedAt: r.CreatedAt.UTC(),
+	}
+}
+
+// whereFraudEvents are the conditions of a filter: one statement per way of
+// listing, so that each is planned with its index. A participant's events are
+// looked for among all, newest first.
+func whereFraudEvents(filter affiliate.FraudEventFilter) string {
+	where := ` from fraud_events f where f.workspace_id = @workspace and f.mode = @mode`
+	if filter.Status != "" {
+		where += ` and f.status = @status`
+	}
+	if filter.Program != nil {
+		where += ` and f.program_id = @program`
+	}
+	if filter.Participant != nil {
+		where += ` and f.participant_id = @participant`
+	}
+	return where
+}
+
+func fraudEventListSQL(filter affiliate.FraudEventFilter) (page, count string) {
+	where := whereFraudEvents(filter)
+	page = `select ` + fraudEventColumns + `
+		from (select f.*` + where + ` order by f.created_at desc, f.id desc limit @limit offset @offset) as f` + fraudEventJoins + `
+		order by f.created_at desc, f.id desc`
+	count = fmt.Sprintf(`select count(*) from (select %s limit %d) as found`, where, affiliate.MaxSearchTotal)
+	return page, count
+}
+
+// FraudEvents reads one page, newest first, and counts all pages, up to
+// affiliate.MaxSearchTotal.
+func (s *Store) FraudEvents(
+	ctx context.Context, scope affiliate.Scope, filter affiliate.FraudEventFilter, page affiliate.Page,
+) ([]affiliate.FraudEvent, int64, error) {
+	pageSQL, countSQL := fraudEventListSQL(filter)
+	args := pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "status": filter.Status, "program": filter.Program,
+		"participant": filter.Participant, "limit": page.Size, "offset": page.Offset(),
+	}
+	rows, err := s.pool.Query(ctx, pageSQL, planned, args)
+	events, err := allRows(rows, err, func(r fraudEventRow) affiliate.FraudEvent { return r.event(scope) })
+	if err != nil {
+		return nil, 0, fmt.Errorf("fraud events: %w", err)
+	}
+	var total int64
+	err = s.pool.QueryRow(ctx, countSQL, planned, args).Scan(&total)
+	return events, total, err
+}
+
+const (
+	lockFraudEvent = `
+		select f.status, f.commission_id
+		from fraud_events f
+		where f.workspace_id = $1 and f.mode = $2 and f.id = $3
+		for no key update`
+	resolveFraudEvent = `
+		update fraud_events
+		set status = $4, note = $5, resolved_by = $6, resolved_at = $7
+		where workspace_id = $1 and mode = $2 and id = $3 and status = 'open'`
+	selectFraudEvent = `
+		select ` + fraudEventColumns + `
+		from fraud_events f` + fraudEventJoins + `
+		where f.workspace_id = $1 and f.mode = $2 and f.id = $3`
+)
+
+// ResolveFraudEvent ends an open event: a confirmed one rejects its commission
+// where that can still be done, a dismissed one takes the flag of the fraud rules
+// off it. Errors: NOT_FOUND, FRAUD_EVENT_RESOLVED.
+func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResolution) (affiliate.FraudEvent, error) {
+	var after affiliate.FraudEvent
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		type lockedRow struct {
+			Status       affiliate.FraudEventStatus
+			CommissionID *affiliate.CommissionID
+		}
+		locked, err := oneRow[lockedRow](tx.Query(ctx, lockFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event))
+		if err != nil {
+			return err
+		}
+		if locked.Status != affiliate.FraudEventOpen {
+			refused := affiliate.Refuse(affiliate.ReasonFraudEventResolved)
+			refused.Metadata = map[string]string{"status": string(locked.Status)}
+			return refused
+		}
+		if _, err := tx.Exec(ctx, resolveFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event, r.Outcome, r.Note, r.By.User, r.At); err != nil {
+			return err
+		}
+		if err := record(ctx, tx, audit{
+			Workspace: r.Scope.Workspace, Mode: &r.Scope.Mode, Actor: r.By, At: r.At,
+			Action: "fraud_event.resolve", ResourceType: "fraud_event", ResourceID: r.Event,
+			Before: map[string]any{"status": locked.Status}, After: map[string]any{"status": r.Outcome},
+		}); err != nil {
+			return err
+		}
+		if locked.CommissionID != nil {
+			if err := s.followResolution(ctx, tx, *locked.CommissionID, r); err != nil {
+				return err
+			}
+		}
+		row, err := oneRow[fraudEventRow](tx.Query(ctx, selectFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event))
+		after = row.event(r.Scope)
+		return err
+	})
+	return after, err
+}
+
+// followResolution does with the commission what the resolution means for it. One
+// that went on meanwhile stays as it is.
+func (s *Store) followResolution(ctx context.Context, tx pgx.Tx, id affiliate.CommissionID, r affiliate.FraudResolution) error {
+	locked, err := lockCommissions(ctx, tx, r.Scope, []affiliate.CommissionID{id}, waitForRows)
+	if err != nil || len(locked) == 0 {
+		return err
+	}
+	c := locked[0]
+	t := affiliate.CommissionTransition{
+		Scope: r.Scope, Program: c.Program, Commission: id, Actor: r.By, At: r.At, Note: r.Note, Move: affiliate.MoveReject,
+	}
+	if r.Outcome == affiliate.FraudEventConfirmed {
+		code := affiliate.RejectedForFraud
+		t.Code = &code
+	} else {
+		if !slices.Contains(c.ReviewReasons, affiliate.ReviewFraud) {
+			return nil
+		}
+		t.Move, t.ReviewReasons = affiliate.MoveClearReview, []string{affiliate.ReviewFraud}
+	}
+	change, err := c.move(t)
+	var refusal *affiliate.Error
+	switch {
+	case errors.As(err, &refusal):
+		return nil // it has ended, or is paid
+	case err != nil:
+		return err
+	}
+	return s.tell(ctx, tx, []affiliate.CommissionChange{change}, change.Events()...)
+}

@@ -1,9 +1,140 @@
 package postgres
 
 import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-func queueRates(_ *pgx.Batch, _ affiliate.Conversion, _ *affiliate.AttributionInputs) {}
+// findRates reads every rate of some currencies and days, whatever its base.
+// There are few bases; stepping from one to the next makes each look-up one range
+// of the primary key, however many rates are kept. The limit is no limit, there
+// are eight days: it keeps the planner from joining the whole table.
+const findRates = `
+	with recursive bases as (
+		(select base from fx_rates order by base limit 1)
+		union all
+		select (select r.base from fx_rates r where r.base > b.base order by r.base limit 1)
+		from bases b
+		where b.base is not null
+	)
+	select r.base, r.quote, r.date, r.rate::text as rate
+	from bases b
+	cross join unnest($1::text[]) as q (quote)
+	cross join lateral (
+		select f.base, f.quote, f.date, f.rate from fx_rates f
+		where f.base = b.base and f.quote = q.quote and f.date between $2 and $3
+		limit 8
+	) r`
+
+// queueRates finds the rates by which the sale would be converted, for every
+// programme among the candidates that has another currency.
+func queueRates(batch *pgx.Batch, c affiliate.Conversion, in *affiliate.AttributionInputs) {
+	from, day := c.Sale.Paid.Currency, affiliate.FXDay(c.OccurredAt)
+	wanted := foreignCurrencies(from, in)
+	if len(wanted) == 0 {
+		return
+	}
+	batch.Queue(findRates, append(wanted, from), day.Add(-affiliate.MaxFXAge), day).Query(func(rows pgx.Rows) error {
+		loaded, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.FXRate])
+		if err != nil {
+			return err
+		}
+		in.Rates = make(map[string]affiliate.FXRate, len(wanted))
+		for _, to := range wanted {
+			if rate, ok := affiliate.FindRate(loaded, from, to, day); ok {
+				in.Rates[to] = rate
+			}
+		}
+		return nil
+	})
+}
+
+// foreignCurrencies are those of the candidates' programmes that are not the
+// sale's; none for an event without an amount.
+func foreignCurrencies(from string, in *affiliate.AttributionInputs) []string {
+	if from == "" {
+		return nil
+	}
+	var earners []affiliate.Earner
+	if in.FoundClick != nil {
+		earners = append(earners, in.FoundClick.Earner)
+	}
+	if in.FoundPromoCode != nil {
+		earners = append(earners, in.FoundPromoCode.Earner)
+	}
+	if in.Customer != nil && in.Customer.Binding != nil {
+		earners = append(earners, in.Customer.Binding.Earner)
+	}
+	if in.Assigned != nil {
+		earners = append(earners, *in.Assigned)
+	}
+	var currencies []string
+	for _, earner := range earners {
+		if earner.Currency != from && !slices.Contains(currencies, earner.Currency) {
+			currencies = append(currencies, earner.Currency)
+		}
+	}
+	return currencies
+}
+
+// loadChunk bounds the rates of one statement.
+const loadChunk = 10_000
+
+// upsertRates leaves a rate alone that is as it was.
+const upsertRates = `
+	insert into fx_rates as r (base, quote, date, rate, loaded_at)
+	select base, quote, date, rate, $1
+	from unnest($2::text[], $3::text[], $4::date[], $5::numeric[]) as t (base, quote, date, rate)
+	on conflict (base, quote, date) do update set rate = excluded.rate, loaded_at = excluded.loaded_at
+	where r.rate <> excluded.rate
+	returning xmax = 0 as new`
+
+// LoadRates stores rates of exchange, in place of those of the same pair and
+// date: all of them or none. Each pair and date may occur once. Conversions that
+// were decided by other rates stay as they are.
+func (s *Store) LoadRates(ctx context.Context, rates []affiliate.FXRate, at time.Time) (loaded affiliate.FXLoad, err error) {
+	// In one order, so that loaders wait for each other and never in a circle.
+	rates = slices.SortedFunc(slices.Values(rates), func(a, b affiliate.FXRate) int {
+		return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Quote, b.Quote), a.Date.Compare(b.Date))
+	})
+	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		loaded = affiliate.FXLoad{}
+		for chunk := range slices.Chunk(rates, loadChunk) {
+			if err := loadRates(ctx, tx, chunk, at, &loaded); err != nil {
+				return fmt.Errorf("rates of exchange: %w", err)
+			}
+		}
+		return nil
+	})
+	return loaded, err
+}
+
+func loadRates(ctx context.Context, tx pgx.Tx, rates []affiliate.FXRate, at time.Time, loaded *affiliate.FXLoad) error {
+	var bases, quotes, values []string
+	var dates []time.Time
+	for _, r := range rates {
+		bases, quotes = append(bases, r.Base), append(quotes, r.Quote)
+		dates, values = append(dates, r.Date), append(values, r.Rate)
+	}
+	rows, err := tx.Query(ctx, upsertRates, at, bases, quotes, dates, values)
+	if err != nil {
+		return err
+	}
+	changes, err := pgx.CollectRows(rows, pgx.RowTo[bool])
+	for _, isNew := range changes {
+		if isNew {
+			loaded.New++
+		} else {
+			loaded.Changed++
+		}
+	}
+	loaded.Same += len(rates) - len(changes)
+	return err
+}

@@ -3,7 +3,9 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,10 +27,6 @@ func claimKey(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, key *affili
 		on conflict (workspace_id, mode, method, key) do update
 			set fingerprint = excluded.fingerprint, response = null, created_at = excluded.created_at, expires_at = excluded.expires_at
 			where k.expires_at <= excluded.created_at`
-	const read = `
-		select fingerprint, response
-		from idempotency_keys
-		where workspace_id = $1 and mode = $2 and method = $3 and key = $4`
 	tag, err := tx.Exec(ctx, claim, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint, key.At, key.At.Add(affiliate.IdempotencyTTL))
 	if err != nil {
 		return nil, fmt.Errorf("idempotency key: %w", err)
@@ -36,14 +34,82 @@ func claimKey(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, key *affili
 	if tag.RowsAffected() > 0 {
 		return nil, nil
 	}
-	var fingerprint []byte
-	if err := tx.QueryRow(ctx, read, scope.Workspace, scope.Mode, key.Method, key.Key).Scan(&fingerprint, &replay); err != nil {
+	// The claim has locked the row, ended or not, so it is still there.
+	return answerUnder(ctx, tx, scope, *key)
+}
+
+// answerUnder reads what a key got that has not ended; nil without one.
+func answerUnder(ctx context.Context, q queryer, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error) {
+	const read = `
+		select fingerprint, response
+		from idempotency_keys
+		where workspace_id = $1 and mode = $2 and method = $3 and key = $4 and expires_at > $5`
+	rows, err := q.Query(ctx, read, scope.Workspace, scope.Mode, key.Method, key.Key, key.At)
+	if err != nil {
 		return nil, fmt.Errorf("idempotency key: %w", err)
 	}
-	if !bytes.Equal(fingerprint, key.Fingerprint) {
+	type answer struct {
+		Fingerprint []byte
+		Response    []byte
+	}
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[answer])
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("idempotency key: %w", err)
+	case !bytes.Equal(found.Fingerprint, key.Fingerprint):
 		return nil, affiliate.Refuse(affiliate.ReasonIdempotencyKeyReused)
 	}
-	return replay, nil
+	return found.Response, nil
+}
+
+// Replay is the answer that was given under a key, nil when there is none yet.
+// It waits for nobody: a twin that is at work has not answered.
+// IDEMPOTENCY_KEY_REUSED: the key came with another request.
+func (s *Store) Replay(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error) {
+	return answerUnder(ctx, s.pool, scope, key)
+}
+
+// ClaimKey binds a key to a request whose things have answers of their own
+// (affiliate.IdempotencyKey.Item). It may be claimed again by the same request;
+// IDEMPOTENCY_KEY_REUSED for another.
+func (s *Store) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error {
+	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := claimKey(ctx, tx, scope, &key)
+		return err
+	})
+}
+
+// ReleaseKey undoes ClaimKey, for a request that came to nothing.
+func (s *Store) ReleaseKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error {
+	const release = `
+		delete from idempotency_keys
+		where workspace_id = $1 and mode = $2 and method = $3 and key = $4 and fingerprint = $5`
+	if _, err := s.pool.Exec(ctx, release, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint); err != nil {
+		return fmt.Errorf("idempotency key: %w", err)
+	}
+	return nil
+}
+
+const dropExpiredKeys = `
+	delete from idempotency_keys k
+	using (
+		select workspace_id, mode, method, key from idempotency_keys
+		where expires_at <= $1
+		order by expires_at
+		limit $2
+		for update skip locked) as ended
+	where k.workspace_id = ended.workspace_id and k.mode = ended.mode and k.method = ended.method and k.key = ended.key`
+
+// DropExpiredIdempotencyKeys forgets up to limit keys that have ended, and tells
+// how many. A key that somebody claims anew at this moment is left alone.
+func (s *Store) DropExpiredIdempotencyKeys(ctx context.Context, now time.Time, limit int) (int64, error) {
+	tag, err := s.pool.Exec(ctx, dropExpiredKeys, now, limit)
+	if err != nil {
+		return 0, fmt.Errorf("idempotency keys: %w", err)
+	}
+	return tag.RowsAffected(), nil
 }
 
 // queueAnswer keeps what a claimed key answered, in the transaction that claimed

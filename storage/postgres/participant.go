@@ -162,9 +162,6 @@ func (s *Store) MoveParticipant(
 		}
 		after = row.participant()
 		if move == affiliate.SuspendParticipant {
-			if err := flagPending(ctx, tx, after, at); err != nil {
-				return err
-			}
 			if err := s.deactivateSynced(ctx, tx, after, at, by); err != nil {
 				return err
 			}
@@ -179,6 +176,9 @@ func (s *Store) MoveParticipant(
 			countChange{What: countOfParticipants + string(row.Previous), ID: id.UUID, N: -1},
 			countChange{What: countOfParticipants + string(after.Status), ID: id.UUID, N: 1},
 		); err != nil {
+			return err
+		}
+		if err := s.reviewPending(ctx, tx, after, move, at, by); err != nil {
 			return err
 		}
 		after, err = readParticipant(ctx, tx, scope, program, id)
@@ -199,19 +199,6 @@ func refuseParticipantMove(ctx context.Context, tx pgx.Tx, scope affiliate.Scope
 	}
 	refused.Metadata = map[string]string{"status": string(p.Status)}
 	return refused
-}
-
-// flagPending keeps what a suspended participant has waiting from being approved
-// without a person. A conversion decided at the same moment may miss the flag;
-// automatic approval asks for the participant's status as well.
-func flagPending(ctx context.Context, tx pgx.Tx, p affiliate.Participant, at time.Time) error {
-	const flag = `
-		update commissions
-		set needs_review = true, review_reasons = array_append(review_reasons, $4), version = version + 1, updated_at = $5
-		where workspace_id = $1 and mode = $2 and participant_id = $3 and status = 'pending'
-			and $4 <> all (review_reasons)`
-	_, err := tx.Exec(ctx, flag, p.Scope.Workspace, p.Scope.Mode, p.ID, affiliate.ReviewParticipantSuspended, at)
-	return err
 }
 
 // deactivateSynced takes the promo codes that stand at the payment processor

@@ -43,7 +43,7 @@ func (r participantStatsRow) participant() affiliate.Participant {
 
 // withStats adds to the rows of t that a statement finds what each has brought:
 // the sums and the deltas that are not folded into them yet, which one snapshot
-// sees together, and what is approved and not paid.
+// sees together, and the balance of its ledger.
 func withStats(of string) string {
 	return `
 		select ` + participantColumns + `,
@@ -64,9 +64,9 @@ func withStats(of string) string {
 			where workspace_id = t.workspace_id and participant_id = t.id
 		) d
 		cross join lateral (
-			select coalesce(sum(amount_cents), 0)::bigint as balance_cents
-			from commissions
-			where workspace_id = t.workspace_id and participant_id = t.id and status = 'approved' and currency = p.currency
+			select coalesce(sum(balance_cents), 0)::bigint as balance_cents
+			from ledger_balances
+			where workspace_id = t.workspace_id and participant_id = t.id and currency = p.currency
 		) b`
 }
 

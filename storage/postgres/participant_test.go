@@ -3,52 +3,8 @@ package postgres_test
 import (
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 )
-
-// A suspended partner's commissions that wait are for a person to decide; what
-// is decided, and what is others', stays.
-func TestSuspendingFlagsWhatIsPending(t *testing.T) {
-	w := newCommissionWorld(t)
-	participant, partner := w.participant(affiliate.ParticipantApproved, false)
-	other, otherPartner := w.participant(affiliate.ParticipantApproved, false)
-	status := func(s affiliate.CommissionStatus) func(*affiliate.Commission) {
-		return func(c *affiliate.Commission) { c.Status = s }
-	}
-	pending := w.commission(participant, partner, nil)
-	flagged := w.commission(participant, partner, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"} })
-	approved := w.commission(participant, partner, status(affiliate.CommissionApproved))
-	others := w.commission(other, otherPartner, nil)
-
-	user := affiliate.NewID[affiliate.User](w.now)
-	for range 2 {
-		for _, move := range []affiliate.ParticipantMove{affiliate.SuspendParticipant, affiliate.ReinstateParticipant} {
-			if _, err := w.store.MoveParticipant(t.Context(), w.scope, w.program, participant, move, nil, w.now, affiliate.Actor{User: &user}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	type state struct {
-		NeedsReview   bool
-		ReviewReasons []string
-		Version       int
-	}
-	for name, tc := range map[string]struct {
-		id      affiliate.CommissionID
-		reasons int
-		version int
-	}{
-		"pending": {pending.ID, 1, 2}, "flagged before": {flagged.ID, 2, 2}, "approved": {approved.ID, 0, 1}, "another's": {others.ID, 0, 1},
-	} {
-		rows, _ := w.owner.Query(t.Context(), `select needs_review, review_reasons, version from commissions where id = $1`, tc.id)
-		got, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[state])
-		if err != nil || got.NeedsReview != (tc.reasons > 0) || len(got.ReviewReasons) != tc.reasons || got.Version != tc.version {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
-	}
-}
 
 // Of one instant, the later application waits for the earlier one's fate: when
 // that is undone, the later one goes through.

@@ -114,25 +114,32 @@ func partnerCommissionsSQL(where conditions, order affiliate.CommissionOrder) (p
 	return page, `select count(*) from commissions c where ` + where.sql()
 }
 
-// partnerBalances is an index-only sum over the partner's commissions in the
-// mode (commissions_by_partner_status) and costs as much as there are.
+// partnerBalances sums the partner's ledger in the mode, and what of its
+// commissions is not there yet or was paid: an index-only sum
+// (commissions_by_partner_status) that costs as much as there are.
 const partnerBalances = `
-	select c.currency,
-		coalesce(sum(c.amount_cents) filter (where c.status = 'approved'), 0)::bigint as approved_cents,
-		coalesce(sum(c.amount_cents) filter (where c.status = 'pending'), 0)::bigint as pending_cents,
-		coalesce(sum(c.amount_cents) filter (where c.status = 'paid'), 0)::bigint as paid_cents
-	from commissions c
-	where c.partner_id = $1 and c.mode = $2 and c.status in ('approved', 'pending', 'paid')
-	group by c.currency
-	order by c.currency`
+	select currency, sum(balance_cents)::bigint as balance_cents, sum(pending_cents)::bigint as pending_cents, sum(paid_cents)::bigint as paid_cents
+	from (
+		select b.currency, b.balance_cents, 0 as pending_cents, 0 as paid_cents
+		from participants t
+		join ledger_balances b on b.workspace_id = t.workspace_id and b.participant_id = t.id
+		where t.partner_id = $1 and t.mode = $2
+		union all
+		select c.currency, 0, case c.status when 'pending' then c.amount_cents else 0 end, case c.status when 'paid' then c.amount_cents else 0 end
+		from commissions c
+		where c.partner_id = $1 and c.mode = $2 and c.status in ('pending', 'paid')
+	) sums
+	group by currency
+	order by currency`
 
-// PartnerBalances sums what a partner has earned in the mode, by currency.
-func (s *Store) PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]affiliate.Balance, error) {
+// PartnerBalances sums what a partner is owed and has earned in the mode, by
+// currency.
+func (s *Store) PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]affiliate.PartnerBalance, error) {
 	rows, err := s.pool.Query(ctx, partnerBalances, partner, mode)
 	if err != nil {
 		return nil, fmt.Errorf("balances: %w", err)
 	}
-	balances, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.Balance])
+	balances, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PartnerBalance])
 	if err != nil {
 		return nil, fmt.Errorf("balances: %w", err)
 	}

@@ -55,8 +55,7 @@ const (
 
 // withParticipation reads the programmes of a page with the partner's place in
 // each. Counts are the folded ones with what waits to be folded; the balance is
-// an index-only sum (commissions_payable), which a participant's one mode needs
-// no filter for.
+// the sum of its slots.
 func withParticipation(page string) string {
 	return mine + `
 	select ` + programColumns + `, w.name as merchant_name,
@@ -87,9 +86,9 @@ func withParticipation(page string) string {
 		where d.workspace_id = t.workspace_id and d.participant_id = t.id
 	) d on true
 	left join lateral (
-		select sum(c.amount_cents)::bigint as balance_cents
-		from commissions c
-		where c.workspace_id = t.workspace_id and c.participant_id = t.id and c.currency = p.currency and c.status = 'approved'
+		select sum(l.balance_cents)::bigint as balance_cents
+		from ledger_balances l
+		where l.workspace_id = t.workspace_id and l.participant_id = t.id and l.currency = p.currency
 	) b on true
 	order by page.created_at desc, page.id desc`
 }

@@ -48,13 +48,12 @@ const rejectedAsReattributed = "reattributed"
 
 // ReattributeByHand gives a conversion to a participant of its mode: a decision
 // supersedes the one in force, what that one earned is rejected or clawed back,
-// what the new one earns is created, and the customer's binding and payments go along. Of any
-// number at a time each sees the outcome of the one before. decide is given the
-// conversion as it is stored and, of the inputs, the participant and the
-// customer, whose payments are those beside this conversion; it may be asked
-// more than once. Errors: NOT_FOUND for the conversion; VALIDATION_ERROR for a
-// participant who is unknown or has it already; PARTICIPANT_ERASED;
-// COMMISSION_TERMINAL when what it earned is paid.
+// what the new one earns is created and lowered by what was refunded, and the
+// customer's binding and payments go along. Of any number at a time each sees the
+// outcome of the one before. decide is given the conversion as it is stored and,
+// of the inputs, the participant and the customer, whose payments are those beside
+// this conversion; it may be asked more than once. Errors: NOT_FOUND for the conversion; VALIDATION_ERROR for a
+// participant who is unknown or has it already; PARTICIPANT_ERASED.
 func (s *Store) ReattributeByHand(
 	ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID, to affiliate.ParticipantID, reason string,
 	at time.Time, by affiliate.Actor,
@@ -81,24 +80,30 @@ func (s *Store) ReattributeByHand(
 		if after.Click != nil {
 			batch.Queue(forgetAwaited, scope.Workspace, scope.Mode, id, after.Click)
 		}
-		var changes []affiliate.CommissionChange
-		events := []affiliate.Event{after.Event(affiliate.EventConversionReattributed, d, at)}
+		changes, err := beginning(commission, after, by, &reason, at)
+		if err != nil {
+			return err
+		}
 		if earned := before.earned; earned != nil {
 			change, err := earned.takeAway(by, at, reason)
 			if err != nil {
 				return err
 			}
-			changes = append(changes, change)
+			changes = append([]affiliate.CommissionChange{change}, changes...)
 		}
 		if commission != nil {
 			queueCommission(batch, *commission)
-			changes = append(changes, affiliate.Created(*commission, by, &reason))
 		}
 		before.queueCustomer(batch, d)
 		queueDeltas(batch, append(before.takenBack(d.DecidedAt), broughtBy(after, d, commission)...)...)
+		if commission != nil {
+			commission = outcomeOf(changes)
+		}
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("reattribution: %w", err)
 		}
+		// Only now it has its new version.
+		events := []affiliate.Event{after.Event(affiliate.EventConversionReattributed, d, at)}
 		for _, change := range changes {
 			events = append(events, change.Events()...)
 		}
@@ -190,14 +195,19 @@ func lockAttribution(
 			a.earned = &earnedCommission{c}
 		}
 	}
+	batch = &pgx.Batch{}
+	queueRates(batch, a.Conversion, &a.found)
+	if a.CustomerRef != nil {
+		a.found.Customer = queueCustomer(batch, scope, *a.CustomerRef)
+		queuePaymentsBefore(batch, a.Conversion, a.found.Customer)
+	}
+	if batch.Len() > 0 {
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return nil, fmt.Errorf("customer and rates: %w", err)
+		}
+	}
 	if a.CustomerRef == nil {
 		return a, nil
-	}
-	batch = &pgx.Batch{}
-	a.found.Customer = queueCustomer(batch, scope, *a.CustomerRef)
-	queuePaymentsBefore(batch, a.Conversion, a.found.Customer)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("customer: %w", err)
 	}
 	if a.RecurringIndex != nil && a.Program != nil {
 		// Where it is, it keeps its number.
@@ -252,8 +262,8 @@ func (a *attribution) queueCustomer(batch *pgx.Batch, d affiliate.Decision) {
 	}
 }
 
-// takenBack is what the participant loses who had the conversion. What it earned
-// is counted by the commission's move.
+// takenBack is what the participant loses who had the conversion; refunds have
+// taken their part of the revenue before. What it earned is counted by the commission's move.
 func (a *attribution) takenBack(at time.Time) []affiliate.StatsDelta {
 	if !a.Attributed || a.Program == nil || a.Participant == nil {
 		return nil

@@ -29,9 +29,10 @@ var (
 var scoped = map[string]bool{
 	"api_keys": true, "programs": true, "participants": true, "participant_invites": true, "referral_codes": true, "links": true, "promo_codes": true,
 	"customers": true, "customer_payments": true, "clicks": true, "awaited_clicks": true, "conversions": true, "attribution_decisions": true,
-	"commissions": true, "events": true, "stats_deltas": true, "stats_hours": true,
+	"commissions": true, "commission_counts": true, "ledger_entries": true, "payouts": true, "payout_batches": true, "refunds": true,
+	"idempotency_keys": true, "fraud_events": true, "events": true, "stats_deltas": true, "stats_hours": true,
 	"members": false, "member_invites": false, "program_rules": false, "groups": false, "commission_history": false, "audit_log": false,
-	"participant_totals": false, "link_totals": false, "list_counts": false,
+	"ledger_balances": false, "payout_commissions": false, "participant_totals": false, "link_totals": false, "list_counts": false,
 }
 
 // TestEveryStatementNamesItsWorkspaceAndMode walks the source: a statement on a
@@ -144,6 +145,7 @@ func evaluate(e ast.Expr, local, all map[string]ast.Expr) string {
 
 // unscoped are the statements that may go without, and why.
 var unscoped = map[string]string{
+	"package.dropExpiredRefunds":    "upkeep, of all workspaces",
 	"ArrivedClicks.page":            "the sweep looks after everybody's",
 	"DropExpiredAwaited.drop":       "the sweep looks after everybody's",
 	"RequeueEvents.query":           "upkeep looks after everybody's",
@@ -157,7 +159,6 @@ var unscoped = map[string]string{
 	"RotateRefreshToken.spend":      "the token tells the session",
 	"hasWorkspace.query":            "a merchant's address belongs to one workspace, whichever",
 	"UpdatePartnerProfile.rename":   "a partner has one name in all workspaces",
-	"package.partnerBalances":       "a partner's own, of all workspaces, in one mode",
 	"package.countInGroup":          "the group is of a programme that was found in the mode",
 	"package.countInGroupAndStatus": "the group is of a programme that was found in the mode",
 	"package.countInGroups":         "the groups are of a programme that was found in the mode",

@@ -209,6 +209,7 @@ func TestRedemptionIsHeldToItsMaximum(t *testing.T) {
 // before there were any: one of them is the lookup that it does without.
 func TestConversionByClickTakesNoSignalRoundTrip(t *testing.T) {
 	s := newSales(t)
+	s.exec(`update programs set fraud_policy = 'off'`) // fraud rules take one of their own
 	click := s.click(salesDay.Add(-time.Hour))
 	counter := &batchCounter{}
 	store := s.store.Traced(t, s.url, counter)

@@ -62,6 +62,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	pc.ConnConfig.ConnectTimeout = 5 * time.Second
 	pc.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(statementTimeout.Milliseconds(), 10)
 	pc.ConnConfig.RuntimeParams["timezone"] = "UTC"
+	// Calls are short and many: starting workers would cost more than they save.
+	pc.ConnConfig.RuntimeParams["max_parallel_workers_per_gather"] = "0"
 	pc.ConnConfig.RuntimeParams["application_name"] = "tributary"
 	pc.AfterConnect = assumeAppRole
 	pool, err := pgxpool.NewWithConfig(ctx, pc)

@@ -142,7 +142,7 @@ func TestHTTP(t *testing.T) {
 			"/api/v1/programs":            "GET, HEAD, OPTIONS, POST",
 			"/api/v1/programs/1":          "GET, HEAD, OPTIONS, PATCH",
 			"/api/v1/programs/1/activate": "OPTIONS, POST",
-			"/api/v1/conversions":         "OPTIONS, POST",
+			"/api/v1/conversions":         "GET, HEAD, OPTIONS, POST",
 			"/api/v1/health":              "GET, HEAD, OPTIONS",
 		} {
 			got := nobody.do(t, http.MethodPut, path, object{}).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")

@@ -144,6 +144,39 @@ func TestWalkOverGRPC(t *testing.T) {
 	_, err = refusedExport.Recv()
 	wantStatus(t, err, codes.PermissionDenied, "FORBIDDEN")
 
+	ledger, payouts := affiliatev1.NewLedgerServiceClient(conn), affiliatev1.NewPayoutServiceClient(conn)
+	audit, fraud := affiliatev1.NewAttributionServiceClient(conn), affiliatev1.NewFraudServiceClient(conn)
+	bonus, err := ledger.CreateLedgerEntry(merchant, &affiliatev1.CreateLedgerEntryRequest{
+		ProgramId: id, ParticipantId: applied.GetId(), Type: affiliatev1.LedgerEntryType_LEDGER_ENTRY_TYPE_BONUS, AmountCents: 100, Reason: "Thanks",
+	})
+	ok(err)
+	preview, err := payouts.PreviewPayouts(merchant, &affiliatev1.PreviewPayoutsRequest{})
+	ok(err)
+	if bonus.GetCurrency() != "USD" || len(preview.GetData()) != 1 || preview.GetData()[0].GetAmountCents() != 2100 {
+		t.Errorf("bonus %v, preview %v", bonus, preview)
+	}
+	_, err = payouts.CreatePayoutBatch(merchant, &affiliatev1.CreatePayoutBatchRequest{})
+	wantStatus(t, err, codes.InvalidArgument, "IDEMPOTENCY_KEY_REQUIRED")
+	decision, err := audit.GetDecision(as(secret.GetSecretKey()), &affiliatev1.GetDecisionRequest{ConversionId: read.GetConversionId()})
+	ok(err)
+	if decision.GetCalculation().GetAmountCents() != 2000 {
+		t.Errorf("decision %v", decision)
+	}
+	_, err = audit.GetDecision(merchant, &affiliatev1.GetDecisionRequest{ConversionId: read.GetConversionId()})
+	wantStatus(t, err, codes.PermissionDenied, "FORBIDDEN")
+	policy, err := fraud.GetFraudPolicy(merchant, &affiliatev1.GetFraudPolicyRequest{ProgramId: id})
+	ok(err)
+	if policy.GetPolicy() != affiliatev1.FraudPolicy_FRAUD_POLICY_FLAG || len(policy.GetRules()) < 14 {
+		t.Errorf("policy %v", policy)
+	}
+	table, err := commissions.ExportCommissions(merchant, &affiliatev1.ExportCommissionsRequest{})
+	ok(err)
+	piece, err = table.Recv()
+	ok(err)
+	if !bytes.HasPrefix(piece.GetData(), []byte("id,createdAt,")) {
+		t.Errorf("the table begins %q", piece.GetData())
+	}
+
 	list, err := commissions.ListProgramCommissions(merchant, &affiliatev1.ListProgramCommissionsRequest{
 		ProgramId: id, Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED,
 	})

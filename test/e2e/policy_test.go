@@ -22,6 +22,7 @@ var (
 	ok           = outcome{status: http.StatusOK}
 	invalid      = outcome{http.StatusBadRequest, "VALIDATION_ERROR"}
 	unauthorized = outcome{http.StatusUnauthorized, "UNAUTHORIZED"}
+	badSecret    = outcome{http.StatusUnauthorized, "INVALID_SECRET_KEY"}
 	badKey       = outcome{http.StatusUnauthorized, "INVALID_API_KEY"}
 	forbidden    = outcome{http.StatusForbidden, "FORBIDDEN"}
 	notFound     = outcome{http.StatusNotFound, "NOT_FOUND"}
@@ -34,6 +35,8 @@ const (
 	merchants  = "merchant token"
 	partners   = "partner token"
 	secretKeys = "secret key"
+	// readers are secret keys and merchant tokens alike.
+	readers = "secret key or merchant token"
 )
 
 // Rows of the role matrix (DECISIONS.md section 11).
@@ -41,6 +44,7 @@ const (
 	readDashboards  = "read all dashboards"
 	runPrograms     = "programmes, partners, links, codes"
 	review          = "approve / reject / override / review"
+	managePayouts   = "payouts confirm, mark paid"
 	manageKeys      = "webhooks, API keys, processor"
 	manageWorkspace = "members, settings"
 	exportPersonal  = "exports of personal data, participant and buyer erasure"
@@ -53,6 +57,7 @@ var matrix = map[string][]string{
 	readDashboards:  allRoles,
 	runPrograms:     {"owner", "admin", "manager"},
 	review:          {"owner", "admin", "manager", "finance"},
+	managePayouts:   {"owner", "admin", "finance"},
 	manageKeys:      {"owner", "admin", "developer"},
 	manageWorkspace: {"owner", "admin"},
 	exportPersonal:  {"owner", "admin"},
@@ -69,12 +74,17 @@ type rule struct {
 	foreign outcome
 	// body is what gets such ids as far as being looked up; nil: none is needed.
 	body object
+	// refused answers a missing or bad credential where that is not UNAUTHORIZED.
+	refused outcome
 	// modeless things belong to both modes of their workspace.
 	modeless bool
 }
 
+// nowhere is an id of nothing.
+const nowhere = "00000000-0000-7000-8000-000000000000"
+
 // anyIDs is the body of a bulk request about things that are nowhere.
-var anyIDs = object{"participantIds": []string{"00000000-0000-7000-8000-000000000000"}}
+var anyIDs = object{"participantIds": []string{nowhere}}
 
 var contract = map[string]rule{
 	"CheckLiveness":  {who: anyone, admitted: ok},
@@ -145,7 +155,7 @@ var contract = map[string]rule{
 	"SetPayoutMethod":        {who: partners, admitted: invalid},
 
 	"ListLinks":         {who: merchants, action: readDashboards, admitted: notFound},
-	"CreateLink":        {who: merchants, action: runPrograms, admitted: invalid, body: object{"participantId": "00000000-0000-7000-8000-000000000000", "destinationUrl": "https://shop.example/"}},
+	"CreateLink":        {who: merchants, action: runPrograms, admitted: invalid, body: object{"participantId": nowhere, "destinationUrl": "https://shop.example/"}},
 	"GetLink":           {who: merchants, action: readDashboards, admitted: notFound},
 	"UpdateLink":        {who: merchants, action: runPrograms, admitted: notFound},
 	"DeleteLink":        {who: merchants, action: runPrograms, admitted: notFound},
@@ -155,20 +165,71 @@ var contract = map[string]rule{
 	"DeletePartnerLink": {who: partners, admitted: notFound},
 
 	"ListPromoCodes":        {who: merchants, action: readDashboards, admitted: notFound},
-	"CreatePromoCode":       {who: merchants, action: runPrograms, admitted: invalid, body: object{"participantId": "00000000-0000-7000-8000-000000000000", "code": "SAVE", "discountType": "percentage", "discountValue": 10}},
+	"CreatePromoCode":       {who: merchants, action: runPrograms, admitted: invalid, body: object{"participantId": nowhere, "code": "SAVE", "discountType": "percentage", "discountValue": 10}},
 	"GetPromoCode":          {who: merchants, action: readDashboards, admitted: notFound},
 	"UpdatePromoCode":       {who: merchants, action: runPrograms, admitted: notFound},
 	"DeletePromoCode":       {who: merchants, action: runPrograms, admitted: notFound},
 	"ListPartnerPromoCodes": {who: partners, admitted: ok},
 
-	"ReportConversion":      {who: secretKeys, admitted: invalid},
-	"ReattributeConversion": {who: merchants, action: review, admitted: invalid, body: object{"participantId": "00000000-0000-7000-8000-000000000000", "reason": "Mistaken"}},
+	"ReportConversion":      {who: secretKeys, admitted: invalid, refused: badKey},
+	"ReportConversions":     {who: secretKeys, admitted: invalid, refused: badKey},
+	"RefundConversion":      {who: secretKeys, admitted: invalid, refused: badKey},
+	"ListConversions":       {who: readers, action: readDashboards, admitted: ok, refused: badKey},
+	"GetConversion":         {who: readers, action: readDashboards, admitted: notFound, refused: badKey},
+	"ReattributeConversion": {who: merchants, action: review, admitted: invalid, body: object{"participantId": nowhere, "reason": "Mistaken"}},
 
-	"ListCommissions":        {who: merchants, action: readDashboards, admitted: ok},
-	"ListProgramCommissions": {who: merchants, action: readDashboards, admitted: notFound, foreign: forbidden},
-	"GetCommission":          {who: merchants, action: readDashboards, admitted: notFound},
-	"ApproveCommission":      {who: merchants, action: review, admitted: notFound},
-	"RejectCommission":       {who: merchants, action: review, admitted: notFound},
+	"GetDecision":              {who: secretKeys, admitted: notFound, refused: badSecret},
+	"FindDecision":             {who: secretKeys, admitted: invalid, refused: badSecret},
+	"GetAttributedClick":       {who: secretKeys, admitted: notFound, refused: badSecret},
+	"ListDecisions":            {who: secretKeys, admitted: ok, refused: badSecret},
+	"SimulateAttribution":      {who: secretKeys, admitted: invalid, refused: badSecret},
+	"GetConversionAttribution": {who: merchants, action: readDashboards, admitted: notFound},
+
+	"ListCommissions":           {who: merchants, action: readDashboards, admitted: ok},
+	"ListProgramCommissions":    {who: merchants, action: readDashboards, admitted: notFound, foreign: forbidden},
+	"GetCommissionStats":        {who: merchants, action: readDashboards, admitted: ok},
+	"GetProgramCommissionStats": {who: merchants, action: readDashboards, admitted: notFound, foreign: forbidden},
+	"ExportCommissions":         {who: merchants, action: readDashboards, admitted: ok},
+	"ExportProgramCommissions":  {who: merchants, action: readDashboards, admitted: notFound, foreign: forbidden},
+	"GetCommission":             {who: merchants, action: readDashboards, admitted: notFound},
+	"ApproveCommission":         {who: merchants, action: review, admitted: notFound},
+	"ApproveCommissionEarly":    {who: merchants, action: review, admitted: invalid, body: object{"reason": "Trusted"}},
+	"RejectCommission":          {who: merchants, action: review, admitted: notFound},
+	"ClearCommissionReview":     {who: merchants, action: review, admitted: notFound},
+	"BulkApproveCommissions":    {who: merchants, action: review, admitted: invalid, body: object{"commissionIds": []string{nowhere}}, foreign: allFailed},
+	"BulkRejectCommissions":     {who: merchants, action: review, admitted: invalid, body: object{"commissionIds": []string{nowhere}}, foreign: allFailed},
+
+	"ListLedger":        {who: merchants, action: readDashboards, admitted: notFound},
+	"CreateLedgerEntry": {who: merchants, action: managePayouts, admitted: invalid, body: object{"type": "bonus", "amountCents": 100, "reason": "Thanks"}},
+	"ListPartnerLedger": {who: partners, admitted: ok},
+
+	"PreviewPayouts":     {who: merchants, action: readDashboards, admitted: ok},
+	"CreatePayoutBatch":  {who: merchants, action: managePayouts, admitted: outcome{http.StatusBadRequest, "IDEMPOTENCY_KEY_REQUIRED"}},
+	"ListPayoutBatches":  {who: merchants, action: readDashboards, admitted: ok},
+	"GetPayoutBatch":     {who: merchants, action: readDashboards, admitted: notFound},
+	"ConfirmPayoutBatch": {who: merchants, action: managePayouts, admitted: notFound},
+	"CancelPayoutBatch":  {who: merchants, action: managePayouts, admitted: notFound},
+	"ExportPayoutBatch":  {who: merchants, action: managePayouts, admitted: notFound},
+	"ListPayouts":        {who: merchants, action: readDashboards, admitted: ok},
+	"GetPayout":          {who: merchants, action: readDashboards, admitted: notFound},
+	"MarkPayoutPaid":     {who: merchants, action: managePayouts, admitted: invalid, body: object{"reference": "tx-1"}},
+	"MarkPayoutFailed":   {who: merchants, action: managePayouts, admitted: invalid, body: object{"reason": "Bounced"}},
+	"RetryPayout":        {who: merchants, action: managePayouts, admitted: notFound},
+	"CancelPayout":       {who: merchants, action: managePayouts, admitted: notFound},
+	"ListPartnerPayouts": {who: partners, admitted: ok},
+
+	"GetFraudPolicy":    {who: merchants, action: readDashboards, admitted: notFound},
+	"PutFraudPolicy":    {who: merchants, action: runPrograms, admitted: invalid, body: object{"policy": "observe"}},
+	"ListFraudEvents":   {who: merchants, action: readDashboards, admitted: ok},
+	"ResolveFraudEvent": {who: merchants, action: review, admitted: invalid, body: object{"outcome": "dismissed"}},
+}
+
+// takes tells whether a good credential of a kind may call.
+func (r rule) takes(good string) bool {
+	if r.who == readers {
+		return good == secretKeys || good == merchants
+	}
+	return r.who == anyone || r.who == good
 }
 
 // sent is the body, as a request takes it.
@@ -181,8 +242,8 @@ func (r rule) sent() any {
 
 // refusal is what the route says to a caller whose credential is missing or bad.
 func (r rule) refusal() outcome {
-	if r.who == secretKeys {
-		return badKey
+	if r.refused != (outcome{}) {
+		return r.refused
 	}
 	return unauthorized
 }

@@ -58,6 +58,8 @@ func rulesOf(t *testing.T, rpc protoreflect.MethodDescriptor) []route {
 			one.verb, one.template = http.MethodPost, pattern.Post
 		case *annotations.HttpRule_Patch:
 			one.verb, one.template = http.MethodPatch, pattern.Patch
+		case *annotations.HttpRule_Put:
+			one.verb, one.template = http.MethodPut, pattern.Put
 		case *annotations.HttpRule_Delete:
 			one.verb, one.template = http.MethodDelete, pattern.Delete
 		default:
@@ -94,6 +96,10 @@ func unknownIDs() map[string]string {
 		"link_id":        affiliate.NewID[affiliate.Link](time.Now()).String(),
 		"promo_code_id":  affiliate.NewID[affiliate.PromoCode](time.Now()).String(),
 		"conversion_id":  affiliate.NewID[affiliate.Conversion](time.Now()).String(),
+		"click_id":       affiliate.NewID[affiliate.Click](time.Now()).String(),
+		"payout_id":      affiliate.NewID[affiliate.Payout](time.Now()).String(),
+		"batch_id":       affiliate.NewID[affiliate.Payout](time.Now()).String(),
+		"event_id":       affiliate.NewID[affiliate.Event](time.Now()).String(),
 	}
 }
 
@@ -103,8 +109,17 @@ func (w world) everyID(t *testing.T) map[string]string {
 	made := func(path string, body object) string {
 		return w.merchant.post(t, path, body).want(http.StatusCreated).text("id")
 	}
-	report := w.report(t, purchase(w.click(t))).want(http.StatusCreated)
+	click := w.click(t)
+	report := w.report(t, purchase(click)).want(http.StatusCreated)
+	suspicious := purchase(click)
+	suspicious["customer_email"] = w.partner.email
+	w.report(t, suspicious).want(http.StatusCreated)
+	batch := w.sendPayouts(t)
 	return map[string]string{
+		"click_id":       click,
+		"batch_id":       batch,
+		"payout_id":      w.merchant.get(t, "/api/v1/payouts?batchId="+batch).want(http.StatusOK).text("data.0.id"),
+		"event_id":       w.merchant.get(t, "/api/v1/fraud/events").want(http.StatusOK).text("data.0.id"),
 		"program_id":     w.program,
 		"participant_id": w.participant,
 		"conversion_id":  report.text("id"),
@@ -118,6 +133,29 @@ func (w world) everyID(t *testing.T) map[string]string {
 			"participantId": w.participant, "code": "ROUTES", "discountType": "percentage", "discountValue": 10,
 		}),
 	}
+}
+
+// callerFor is somebody of the world whom the rule admits, in a mode.
+func (w world) callerFor(t *testing.T, r rule, mode string) caller {
+	t.Helper()
+	switch {
+	case r.who == partners:
+		return w.partner.in(mode).caller
+	case r.takes(merchants):
+		return w.merchant.in(mode).caller
+	}
+	return w.sys.caller().as(w.merchant.in(mode).secretKey(t))
+}
+
+// sendPayouts pays the partner a bonus, as far as to the export of its batch.
+func (w world) sendPayouts(t *testing.T) (batch string) {
+	t.Helper()
+	w.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).want(http.StatusOK)
+	w.merchant.post(t, w.participantPath()+"/ledger", object{"type": "bonus", "amountCents": 500, "reason": "A good start"}).want(http.StatusCreated)
+	batch = w.merchant.with("Idempotency-Key", fresh("batch")).post(t, "/api/v1/payouts/batches", object{}).want(http.StatusCreated).text("id")
+	w.merchant.post(t, "/api/v1/payouts/batches/"+batch+"/confirm", nil).want(http.StatusOK)
+	w.merchant.get(t, "/api/v1/payouts/batches/"+batch+"/export").want(http.StatusOK)
+	return batch
 }
 
 // TestRoutes walks every route of the contract with every kind of caller.
@@ -152,7 +190,7 @@ func TestRoutes(t *testing.T) {
 					checkBadMode(t, from, r, c, want)
 				})
 			}
-			if r.hasIDs() && rule.who == merchants {
+			if r.hasIDs() && rule.takes(merchants) {
 				t.Run("ids of another workspace", func(t *testing.T) {
 					want := rule.foreign
 					if want == (outcome{}) {
@@ -163,28 +201,21 @@ func TestRoutes(t *testing.T) {
 			}
 			if r.hasIDs() && !rule.modeless {
 				t.Run("ids of the other mode", func(t *testing.T) {
-					own, want := w.merchant, notFound
-					if rule.who == partners {
-						own = w.partner
-					}
+					want := notFound
 					if rule.foreign == allFailed {
 						want = allFailed
 					}
-					own.in("live").do(t, r.verb, r.path(ids), rule.sent()).wantOutcome(want)
+					w.callerFor(t, rule, "live").do(t, r.verb, r.path(ids), rule.sent()).wantOutcome(want)
 				})
 			}
 			if r.hasIDs() {
 				t.Run("an id that is no UUID", func(t *testing.T) {
-					own := w.merchant
-					if rule.who == partners {
-						own = w.partner
-					}
 					none := map[string]string{}
 					for name := range ids {
 						none[name] = "x'--%00"
 					}
 					none["program_id"], none["commission_id"] = "1", "%C3%28"
-					own.do(t, r.verb, r.path(none), rule.sent()).wantOutcome(notFound)
+					w.callerFor(t, rule, "test").do(t, r.verb, r.path(none), rule.sent()).wantOutcome(notFound)
 				})
 			}
 		})
@@ -204,7 +235,7 @@ func (r route) zone(c credential, rule rule) string {
 		return ""
 	case strings.Contains(r.template, "/auth/"):
 		return `"auth"`
-	case rule.who == secretKeys && (c.good == secretKeys || c.good == "public key"):
+	case r.rpc == "ReportConversion" && (c.good == secretKeys || c.good == "public key"):
 		return `"conversions"`
 	}
 	return `"general"`
@@ -261,7 +292,7 @@ func (c credential) caller(sys *system) caller {
 
 func (c credential) expected(r rule) outcome {
 	switch {
-	case r.who == anyone || r.who == c.good:
+	case r.takes(c.good):
 		return r.admitted
 	case c.good != "":
 		return forbidden
@@ -325,7 +356,7 @@ func TestRoles(t *testing.T) {
 		owner.setRole(t, role)
 		for _, r := range routes(t) {
 			rule := contract[r.rpc]
-			if rule.who != merchants {
+			if !rule.takes(merchants) || rule.who == anyone {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%s", role, r), func(t *testing.T) {

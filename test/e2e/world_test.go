@@ -100,10 +100,11 @@ func rules(changes object) object {
 	return object{"commissionRules": all}
 }
 
-// program makes an active programme.
+// program makes an active programme. Its fraud rules only observe: tests click
+// and buy faster than people do.
 func (a account) program(t *testing.T, fields object) string {
 	t.Helper()
-	body := object{"name": fresh("Programme"), "websiteUrl": "https://shop.example"}
+	body := object{"name": fresh("Programme"), "websiteUrl": "https://shop.example", "fraudPolicy": "observe"}
 	for name, value := range fields {
 		body[name] = value
 	}

@@ -54,19 +54,6 @@ func measureLists(ctx context.Context, b *bench) error {
 	if err := execute(ctx, database.url, "vacuum analyze"); err != nil {
 		return err
 	}
-	get := func(p listed, path string) side {
-		return func(ctx context.Context) (sample, error) {
-			head := "GET /api/v1/programs/" + p.program + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + p.token + "\r\n\r\n"
-			got, err := traffic{
-				address: core.address, pid: core.pid, connections: listClients, measured: listRound, status: http.StatusOK,
-				request: func(dst []byte, _ int) []byte { return append(dst, head...) },
-			}.run(ctx)
-			if err != nil {
-				err = core.fail(err)
-			}
-			return got, err
-		}
-	}
 	yardstick := fmt.Sprintf("with %d rows", fewPartners*b.scale)
 	for _, row := range []struct{ what, path string }{
 		{"participants, page 1", "/partners"},
@@ -77,7 +64,7 @@ func measureLists(ctx context.Context, b *bench) error {
 		{"links, page 1", "/links"},
 		{"links, search by prefix of a code", "/links?search=code-000001"},
 	} {
-		got, err := b.takeTurns(ctx, row.what, get(large, row.path), get(small, row.path))
+		got, err := b.takeTurns(ctx, row.what, large.get(core, "/programs/"+large.program+row.path), small.get(core, "/programs/"+small.program+row.path))
 		if err != nil {
 			return err
 		}
@@ -89,6 +76,21 @@ func measureLists(ctx context.Context, b *bench) error {
 
 // listed is a merchant's programme whose lists are read.
 type listed struct{ token, program string }
+
+// get asks for a path again and again.
+func (p listed) get(core *process, path string) side {
+	head := "GET /api/v1" + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + p.token + "\r\n\r\n"
+	return func(ctx context.Context) (sample, error) {
+		got, err := traffic{
+			address: core.address, pid: core.pid, connections: listClients, measured: listRound, status: http.StatusOK,
+			request: func(dst []byte, _ int) []byte { return append(dst, head...) },
+		}.run(ctx)
+		if err != nil {
+			err = core.fail(err)
+		}
+		return got, err
+	}
+}
 
 func openProgram(ctx context.Context, address, name string) (listed, error) {
 	type object = map[string]any

@@ -3,7 +3,7 @@
 // yardstick does that carries the same weight and nothing else.
 //
 //	make bench                                 everything, some four minutes
-//	make bench PARTS='collector conversions'   some of collector, ingestion, conversions, gateway, lists
+//	make bench PARTS='collector conversions'   some of collector, ingestion, conversions, gateway, lists, commissions
 //
 // It needs a Postgres and a Redis of its own, both durable, in
 // TRIBUTARY_TEST_DATABASE_URL and TRIBUTARY_TEST_REDIS_URL, as tools/withservers
@@ -26,6 +26,10 @@
 //     net/http with encoding/json.
 //   - lists: a page or a search in a workspace with a hundred times as many
 //     participants and links as another has; the yardstick is the other.
+//   - commissions: page with total, and stats, in a workspace with eleven times as
+//     many commissions as another has, among a hundred workspaces (L1, L2); the
+//     yardstick is the other. The CSV of the large one, against psql's COPY of the
+//     same query (E1), and what it does to the memory of the core (E2).
 //
 // How to read it. A row's two sides take turns in short rounds and its ratio is
 // the median of the rounds' ratios, because a shared machine drifts by a quarter
@@ -76,6 +80,7 @@ var parts = []part{
 	{"conversions", measureConversions},
 	{"gateway", measureGateway},
 	{"lists", measureLists},
+	{"commissions", measureCommissions},
 }
 
 // bench is one run.

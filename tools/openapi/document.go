@@ -174,6 +174,10 @@ func (b *builder) operation(r contract.Route) (object, error) {
 		partly := append(object{{"description", "Some failed; results says which."}}, success[1:]...)
 		responses = append(responses, member{"207", partly})
 	}
+	if contract.MayBeAccepted(r.FullMethod) {
+		later := append(object{{"description", "Taken; it takes effect later."}}, success[1:]...)
+		responses = append(responses, member{"202", later})
+	}
 	set(&operation, "responses", append(responses, object{{"4XX", errorResponse}, {"5XX", errorResponse}}...))
 	return operation, nil
 }
@@ -209,7 +213,16 @@ func (b *builder) parameters(r contract.Route, key string) ([]any, error) {
 			}
 		}
 	}
-	if access(r) == bearer {
+	if needed, taken := contract.IdempotencyKey(r.FullMethod); taken {
+		parameters = append(parameters, object{
+			{"name", "Idempotency-Key"},
+			{"in", "header"},
+			{"required", needed},
+			{"description", "Names the request, so that it can be sent again: within 24 hours the same body gets the first answer with Idempotent-Replayed: true, another body 409 IDEMPOTENCY_KEY_REUSED."},
+			{"schema", object{{"type", "string"}, {"pattern", contract.IdempotencyKeyPattern}}},
+		})
+	}
+	if slices.Contains(access(r), bearer) {
 		parameters = append(parameters, object{{"$ref", "#/components/parameters/Mode"}})
 	}
 	return parameters, nil
@@ -218,28 +231,33 @@ func (b *builder) parameters(r contract.Route, key string) ([]any, error) {
 // What a route asks for. The core's policy decides; the document follows the
 // split of the paths in SPEC.md section 4.
 const (
-	public    = ""
 	bearer    = "bearerAuth"
 	secretKey = "secretKey"
 )
 
-func access(r contract.Route) string {
+func access(r contract.Route) []string {
 	under := func(prefix string) bool { return r.Template == prefix || strings.HasPrefix(r.Template, prefix+"/") }
+	ends := func(suffix string) bool { return strings.HasSuffix(r.Template, suffix) }
 	switch {
 	case r.RPC == nil || under("/api/v1/health") || under("/api/v1/auth"):
-		return public
-	case under("/api/v1/conversions") && !strings.HasSuffix(r.Template, "/reattribute"):
-		return secretKey
+		return nil
+	case under("/api/v1/attribution"):
+		return []string{secretKey}
+	case under("/api/v1/conversions") && r.Verb == http.MethodGet && !ends("/attribution"):
+		return []string{secretKey, bearer}
+	case under("/api/v1/conversions") && !ends("/attribution") && !ends("/reattribute"):
+		return []string{secretKey}
 	default:
-		return bearer
+		return []string{bearer}
 	}
 }
 
 func security(r contract.Route) []object {
-	if access(r) == public {
-		return []object{}
+	alternatives := []object{}
+	for _, scheme := range access(r) {
+		alternatives = append(alternatives, object{{scheme, []string{}}})
 	}
-	return []object{{{access(r), []string{}}}}
+	return alternatives
 }
 
 func tagOf(r contract.Route) string {

@@ -119,7 +119,8 @@ type Participant struct {
 	// Commissions in the programme's currency that were neither rejected nor
 	// refunded, minor units.
 	CommissionCents int64 `protobuf:"varint,26,opt,name=commission_cents,json=commissionCents,proto3" json:"commission_cents,omitempty"`
-	// Approved and not paid yet, in the programme's currency, minor units.
+	// What the ledger says is owed, in the programme's currency, minor units; may be
+	// negative.
 	BalanceCents  int64 `protobuf:"varint,27,opt,name=balance_cents,json=balanceCents,proto3" json:"balance_cents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

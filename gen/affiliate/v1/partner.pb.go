@@ -1172,7 +1172,7 @@ func (x *PartnerBalances) GetBalances() []*PartnerBalance {
 type PartnerBalance struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Currency string                 `protobuf:"bytes,1,opt,name=currency,proto3" json:"currency,omitempty"`
-	// Approved and not paid yet, minor units.
+	// What the ledger says is owed, minor units; may be negative.
 	BalanceCents int64 `protobuf:"varint,2,opt,name=balance_cents,json=balanceCents,proto3" json:"balance_cents,omitempty"`
 	// Pending, minor units.
 	PendingCents int64 `protobuf:"varint,3,opt,name=pending_cents,json=pendingCents,proto3" json:"pending_cents,omitempty"`

@@ -2701,10 +2701,10 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"!PAYOUT_EXCLUSION_NEGATIVE_BALANCE\x10\x042\x8b\x0e\n" +
 	"\rPayoutService\x12v\n" +
 	"\x0ePreviewPayouts\x12#.affiliate.v1.PreviewPayoutsRequest\x1a\x1b.affiliate.v1.PayoutPreview\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/api/v1/payouts/preview\x12z\n" +
-	"\x11CreatePayoutBatch\x12&.affiliate.v1.CreatePayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/api/v1/payouts/batches\x12\x85\x01\n" +
-	"\x11ListPayoutBatches\x12&.affiliate.v1.ListPayoutBatchesRequest\x1a'.affiliate.v1.ListPayoutBatchesResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v1/payouts/batches\x12k\n" +
+	"\x11CreatePayoutBatch\x12&.affiliate.v1.CreatePayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/api/v1/payouts/batches\x12k\n" +
 	"\vListPayouts\x12 .affiliate.v1.ListPayoutsRequest\x1a!.affiliate.v1.ListPayoutsResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/api/v1/payouts\x12l\n" +
-	"\tGetPayout\x12\x1e.affiliate.v1.GetPayoutRequest\x1a\x1a.affiliate.v1.PayoutDetail\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/api/v1/payouts/{payout_id}\x12|\n" +
+	"\tGetPayout\x12\x1e.affiliate.v1.GetPayoutRequest\x1a\x1a.affiliate.v1.PayoutDetail\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/api/v1/payouts/{payout_id}\x12\x85\x01\n" +
+	"\x11ListPayoutBatches\x12&.affiliate.v1.ListPayoutBatchesRequest\x1a'.affiliate.v1.ListPayoutBatchesResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v1/payouts/batches\x12|\n" +
 	"\x0eGetPayoutBatch\x12#.affiliate.v1.GetPayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"*\x82\xd3\xe4\x93\x02$\x12\"/api/v1/payouts/batches/{batch_id}\x12\x8f\x01\n" +
 	"\x12ConfirmPayoutBatch\x12'.affiliate.v1.ConfirmPayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"5\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/payouts/batches/{batch_id}/confirm\x12\x8c\x01\n" +
 	"\x11CancelPayoutBatch\x12&.affiliate.v1.CancelPayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"4\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/payouts/batches/{batch_id}/cancel\x12\x86\x01\n" +
@@ -2817,9 +2817,9 @@ var file_affiliate_v1_payout_proto_depIdxs = []int32{
 	30, // 48: affiliate.v1.PartnerPayout.created_at:type_name -> google.protobuf.Timestamp
 	4,  // 49: affiliate.v1.PayoutService.PreviewPayouts:input_type -> affiliate.v1.PreviewPayoutsRequest
 	8,  // 50: affiliate.v1.PayoutService.CreatePayoutBatch:input_type -> affiliate.v1.CreatePayoutBatchRequest
-	11, // 51: affiliate.v1.PayoutService.ListPayoutBatches:input_type -> affiliate.v1.ListPayoutBatchesRequest
-	17, // 52: affiliate.v1.PayoutService.ListPayouts:input_type -> affiliate.v1.ListPayoutsRequest
-	19, // 53: affiliate.v1.PayoutService.GetPayout:input_type -> affiliate.v1.GetPayoutRequest
+	17, // 51: affiliate.v1.PayoutService.ListPayouts:input_type -> affiliate.v1.ListPayoutsRequest
+	19, // 52: affiliate.v1.PayoutService.GetPayout:input_type -> affiliate.v1.GetPayoutRequest
+	11, // 53: affiliate.v1.PayoutService.ListPayoutBatches:input_type -> affiliate.v1.ListPayoutBatchesRequest
 	13, // 54: affiliate.v1.PayoutService.GetPayoutBatch:input_type -> affiliate.v1.GetPayoutBatchRequest
 	14, // 55: affiliate.v1.PayoutService.ConfirmPayoutBatch:input_type -> affiliate.v1.ConfirmPayoutBatchRequest
 	15, // 56: affiliate.v1.PayoutService.CancelPayoutBatch:input_type -> affiliate.v1.CancelPayoutBatchRequest
@@ -2831,9 +2831,9 @@ var file_affiliate_v1_payout_proto_depIdxs = []int32{
 	27, // 62: affiliate.v1.PayoutService.ListPartnerPayouts:input_type -> affiliate.v1.ListPartnerPayoutsRequest
 	5,  // 63: affiliate.v1.PayoutService.PreviewPayouts:output_type -> affiliate.v1.PayoutPreview
 	9,  // 64: affiliate.v1.PayoutService.CreatePayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	12, // 65: affiliate.v1.PayoutService.ListPayoutBatches:output_type -> affiliate.v1.ListPayoutBatchesResponse
-	18, // 66: affiliate.v1.PayoutService.ListPayouts:output_type -> affiliate.v1.ListPayoutsResponse
-	25, // 67: affiliate.v1.PayoutService.GetPayout:output_type -> affiliate.v1.PayoutDetail
+	18, // 65: affiliate.v1.PayoutService.ListPayouts:output_type -> affiliate.v1.ListPayoutsResponse
+	25, // 66: affiliate.v1.PayoutService.GetPayout:output_type -> affiliate.v1.PayoutDetail
+	12, // 67: affiliate.v1.PayoutService.ListPayoutBatches:output_type -> affiliate.v1.ListPayoutBatchesResponse
 	9,  // 68: affiliate.v1.PayoutService.GetPayoutBatch:output_type -> affiliate.v1.PayoutBatch
 	9,  // 69: affiliate.v1.PayoutService.ConfirmPayoutBatch:output_type -> affiliate.v1.PayoutBatch
 	9,  // 70: affiliate.v1.PayoutService.CancelPayoutBatch:output_type -> affiliate.v1.PayoutBatch

@@ -22,9 +22,9 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	PayoutService_PreviewPayouts_FullMethodName     = "/affiliate.v1.PayoutService/PreviewPayouts"
 	PayoutService_CreatePayoutBatch_FullMethodName  = "/affiliate.v1.PayoutService/CreatePayoutBatch"
-	PayoutService_ListPayoutBatches_FullMethodName  = "/affiliate.v1.PayoutService/ListPayoutBatches"
 	PayoutService_ListPayouts_FullMethodName        = "/affiliate.v1.PayoutService/ListPayouts"
 	PayoutService_GetPayout_FullMethodName          = "/affiliate.v1.PayoutService/GetPayout"
+	PayoutService_ListPayoutBatches_FullMethodName  = "/affiliate.v1.PayoutService/ListPayoutBatches"
 	PayoutService_GetPayoutBatch_FullMethodName     = "/affiliate.v1.PayoutService/GetPayoutBatch"
 	PayoutService_ConfirmPayoutBatch_FullMethodName = "/affiliate.v1.PayoutService/ConfirmPayoutBatch"
 	PayoutService_CancelPayoutBatch_FullMethodName  = "/affiliate.v1.PayoutService/CancelPayoutBatch"
@@ -61,12 +61,12 @@ type PayoutServiceClient interface {
 	// commission is in at most one open payout, whatever runs at a time. Errors:
 	// PAYOUT_STATE_INVALID when nothing is payable.
 	CreatePayoutBatch(ctx context.Context, in *CreatePayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
-	// ListPayoutBatches pages through the mode's batches, newest first.
-	ListPayoutBatches(ctx context.Context, in *ListPayoutBatchesRequest, opts ...grpc.CallOption) (*ListPayoutBatchesResponse, error)
 	// ListPayouts pages through the mode's payouts, newest first.
 	ListPayouts(ctx context.Context, in *ListPayoutsRequest, opts ...grpc.CallOption) (*ListPayoutsResponse, error)
 	// GetPayout reads one payout with its commissions.
 	GetPayout(ctx context.Context, in *GetPayoutRequest, opts ...grpc.CallOption) (*PayoutDetail, error)
+	// ListPayoutBatches pages through the mode's batches, newest first.
+	ListPayoutBatches(ctx context.Context, in *ListPayoutBatchesRequest, opts ...grpc.CallOption) (*ListPayoutBatchesResponse, error)
 	// GetPayoutBatch reads one batch.
 	GetPayoutBatch(ctx context.Context, in *GetPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
 	// ConfirmPayoutBatch releases a draft: its payouts become pending. What is no
@@ -125,16 +125,6 @@ func (c *payoutServiceClient) CreatePayoutBatch(ctx context.Context, in *CreateP
 	return out, nil
 }
 
-func (c *payoutServiceClient) ListPayoutBatches(ctx context.Context, in *ListPayoutBatchesRequest, opts ...grpc.CallOption) (*ListPayoutBatchesResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListPayoutBatchesResponse)
-	err := c.cc.Invoke(ctx, PayoutService_ListPayoutBatches_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *payoutServiceClient) ListPayouts(ctx context.Context, in *ListPayoutsRequest, opts ...grpc.CallOption) (*ListPayoutsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListPayoutsResponse)
@@ -149,6 +139,16 @@ func (c *payoutServiceClient) GetPayout(ctx context.Context, in *GetPayoutReques
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PayoutDetail)
 	err := c.cc.Invoke(ctx, PayoutService_GetPayout_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *payoutServiceClient) ListPayoutBatches(ctx context.Context, in *ListPayoutBatchesRequest, opts ...grpc.CallOption) (*ListPayoutBatchesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPayoutBatchesResponse)
+	err := c.cc.Invoke(ctx, PayoutService_ListPayoutBatches_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -279,12 +279,12 @@ type PayoutServiceServer interface {
 	// commission is in at most one open payout, whatever runs at a time. Errors:
 	// PAYOUT_STATE_INVALID when nothing is payable.
 	CreatePayoutBatch(context.Context, *CreatePayoutBatchRequest) (*PayoutBatch, error)
-	// ListPayoutBatches pages through the mode's batches, newest first.
-	ListPayoutBatches(context.Context, *ListPayoutBatchesRequest) (*ListPayoutBatchesResponse, error)
 	// ListPayouts pages through the mode's payouts, newest first.
 	ListPayouts(context.Context, *ListPayoutsRequest) (*ListPayoutsResponse, error)
 	// GetPayout reads one payout with its commissions.
 	GetPayout(context.Context, *GetPayoutRequest) (*PayoutDetail, error)
+	// ListPayoutBatches pages through the mode's batches, newest first.
+	ListPayoutBatches(context.Context, *ListPayoutBatchesRequest) (*ListPayoutBatchesResponse, error)
 	// GetPayoutBatch reads one batch.
 	GetPayoutBatch(context.Context, *GetPayoutBatchRequest) (*PayoutBatch, error)
 	// ConfirmPayoutBatch releases a draft: its payouts become pending. What is no
@@ -329,14 +329,14 @@ func (UnimplementedPayoutServiceServer) PreviewPayouts(context.Context, *Preview
 func (UnimplementedPayoutServiceServer) CreatePayoutBatch(context.Context, *CreatePayoutBatchRequest) (*PayoutBatch, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreatePayoutBatch not implemented")
 }
-func (UnimplementedPayoutServiceServer) ListPayoutBatches(context.Context, *ListPayoutBatchesRequest) (*ListPayoutBatchesResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListPayoutBatches not implemented")
-}
 func (UnimplementedPayoutServiceServer) ListPayouts(context.Context, *ListPayoutsRequest) (*ListPayoutsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPayouts not implemented")
 }
 func (UnimplementedPayoutServiceServer) GetPayout(context.Context, *GetPayoutRequest) (*PayoutDetail, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPayout not implemented")
+}
+func (UnimplementedPayoutServiceServer) ListPayoutBatches(context.Context, *ListPayoutBatchesRequest) (*ListPayoutBatchesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPayoutBatches not implemented")
 }
 func (UnimplementedPayoutServiceServer) GetPayoutBatch(context.Context, *GetPayoutBatchRequest) (*PayoutBatch, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPayoutBatch not implemented")
@@ -422,24 +422,6 @@ func _PayoutService_CreatePayoutBatch_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
-func _PayoutService_ListPayoutBatches_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListPayoutBatchesRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(PayoutServiceServer).ListPayoutBatches(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: PayoutService_ListPayoutBatches_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PayoutServiceServer).ListPayoutBatches(ctx, req.(*ListPayoutBatchesRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _PayoutService_ListPayouts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListPayoutsRequest)
 	if err := dec(in); err != nil {
@@ -472,6 +454,24 @@ func _PayoutService_GetPayout_Handler(srv interface{}, ctx context.Context, dec 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PayoutServiceServer).GetPayout(ctx, req.(*GetPayoutRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PayoutService_ListPayoutBatches_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPayoutBatchesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PayoutServiceServer).ListPayoutBatches(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PayoutService_ListPayoutBatches_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PayoutServiceServer).ListPayoutBatches(ctx, req.(*ListPayoutBatchesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -647,16 +647,16 @@ var PayoutService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _PayoutService_CreatePayoutBatch_Handler,
 		},
 		{
-			MethodName: "ListPayoutBatches",
-			Handler:    _PayoutService_ListPayoutBatches_Handler,
-		},
-		{
 			MethodName: "ListPayouts",
 			Handler:    _PayoutService_ListPayouts_Handler,
 		},
 		{
 			MethodName: "GetPayout",
 			Handler:    _PayoutService_GetPayout_Handler,
+		},
+		{
+			MethodName: "ListPayoutBatches",
+			Handler:    _PayoutService_ListPayoutBatches_Handler,
 		},
 		{
 			MethodName: "GetPayoutBatch",

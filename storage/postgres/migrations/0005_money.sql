@@ -210,12 +210,22 @@ create table user_origins (
 create index user_origins_by_age on user_origins (seen_at);
 
 -- What the rules count.
-create index conversions_by_participant_time on conversions (workspace_id, mode, participant_id, created_at desc) include (amount_cents, refunded_amount_cents);
+create index conversions_by_participant_time on conversions (workspace_id, mode, participant_id, created_at desc, id desc) include (amount_cents, refunded_amount_cents);
 drop index conversions_by_participant;
+create index conversions_refunded on conversions (workspace_id, mode, participant_id) where status = 'refunded';
 create index conversions_by_program on conversions (workspace_id, mode, program_id, created_at desc, id desc) where program_id is not null;
+create index conversions_by_attributed on conversions (workspace_id, mode, attributed, created_at desc, id desc);
+create index conversions_by_event_type on conversions (workspace_id, mode, event_type, created_at desc, id desc);
 create index conversions_by_click on conversions (workspace_id, click_id) where click_id is not null;
+-- With the programme, so that a customer's payments are never looked for in all of
+-- a programme's.
+drop index conversions_by_customer;
+create index conversions_by_customer on conversions (workspace_id, mode, customer_ref, program_id) where customer_ref is not null;
 create index clicks_by_address on clicks (workspace_id, ip_hash, clicked_at) where ip_hash is not null;
+create index conversions_by_email on conversions (workspace_id, mode, customer_email_hash) where customer_email_hash is not null;
 create index attribution_decisions_by_age on attribution_decisions (workspace_id, mode, decided_at desc, id desc);
+create index attribution_decisions_by_reason on attribution_decisions (workspace_id, mode, reason_code, decided_at desc, id desc);
+create index attribution_decisions_by_program on attribution_decisions (workspace_id, mode, (trace #>> '{program,id}'), decided_at desc, id desc);
 create index attribution_decisions_superseding on attribution_decisions (workspace_id, supersedes) where supersedes is not null;
 create index commissions_by_conversion on commissions (workspace_id, conversion_id);
 

@@ -1,0 +1,202 @@
+package affiliate_test
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commissiontest"
+)
+
+func names(events []affiliate.Event) []affiliate.EventName {
+	all := make([]affiliate.EventName, len(events))
+	for i, event := range events {
+		all[i] = event.Name
+	}
+	return all
+}
+
+// Whatever is tried with a commission: what is written down of its changes adds
+// up to what it is.
+func TestChangesAddUpOverEveryLife(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		life := commissiontest.Lives(40).Draw(t, "life")
+		c := life.Born
+		c.ID.UUID[15], c.Participant.UUID[15], c.Partner.UUID[15], c.Program.UUID[15] = 1, 2, 3, 4
+		c.Scope = affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: [16]byte{15: 5}}, Mode: affiliate.ModeTest}
+		birth := affiliate.Created(c, affiliate.System, nil)
+
+		var owed, earned int64
+		counted := map[affiliate.CommissionCount]int64{}
+		follow := func(change affiliate.CommissionChange, events []affiliate.EventName, kind affiliate.LedgerEntryType, cents int64) {
+			if told := change.Events(); !slices.Equal(names(told), events) {
+				t.Fatalf("%+v\ntells %v, want %v", change, names(told), events)
+			}
+			entry := change.LedgerEntry()
+			if (entry == nil) != (cents == 0) {
+				t.Fatalf("%+v\nadds %+v, want %s of %d", change, entry, kind, cents)
+			}
+			if entry != nil {
+				owed += entry.AmountCents
+				want := affiliate.LedgerEntry{
+					ID: entry.ID, Scope: c.Scope, Program: c.Program, Participant: c.Participant, Partner: c.Partner, Type: kind, AmountCents: cents,
+					Currency: c.Currency, Commission: &c.ID, CreatedBy: change.Transition.Actor.String(), CreatedAt: change.Transition.At,
+				}
+				if entry.ID.IsZero() || !reflect.DeepEqual(*entry, want) {
+					t.Fatalf("adds %+v, want %+v", *entry, want)
+				}
+			}
+			earned += change.EarnedCents()
+			if change.Before != nil {
+				counted[change.Before.Counted()]--
+			}
+			counted[change.After.Counted()]++
+			if owed != commissiontest.Owed(change.After) || earned != commissiontest.Earned(change.After) {
+				t.Fatalf("%+v\nsums: owed %d, earned %d", change.After, owed, earned)
+			}
+			if amount, original := change.After.AmountCents, change.After.OriginalAmountCents; amount < 0 || amount > original || change.After.ReversedCents() != original-amount {
+				t.Fatalf("earns %d of %d", amount, original)
+			}
+			maps.DeleteFunc(counted, func(_ affiliate.CommissionCount, n int64) bool { return n == 0 })
+			day := time.Date(c.CreatedAt.Year(), c.CreatedAt.Month(), c.CreatedAt.Day(), 0, 0, 0, 0, time.UTC)
+			want := map[affiliate.CommissionCount]int64{{
+				Scope: c.Scope, Program: c.Program, Status: change.After.Status, NeedsReview: change.After.NeedsReview, Currency: c.Currency, Day: day,
+			}: 1}
+			if !maps.Equal(counted, want) {
+				t.Fatalf("counted %v, want %v", counted, want)
+			}
+		}
+
+		born := commissiontest.Owed(c)
+		follow(birth, commissiontest.BirthEvents(c), affiliate.EntryCommissionApproved, born)
+		for _, step := range life.Steps {
+			want := commissiontest.Do(c, step)
+			after, refusal := step.Apply(c)
+			if (refusal == nil) != (want.Refused == "") || refusal != nil && refusal.Reason != want.Refused || !reflect.DeepEqual(after, want.After) {
+				t.Fatalf("%+v\nof %+v: %v\nleaves %+v\nwant %q\nand    %+v", step, c, refusal, after, want.Refused, want.After)
+			}
+			if refusal != nil {
+				continue
+			}
+			before := c
+			follow(affiliate.CommissionChange{Before: &before, After: after, Transition: step}, []affiliate.EventName{want.Event}, want.Entry, want.EntryCents)
+			c = after
+		}
+	})
+}
+
+func TestWhatTheHistorySaysOfAChange(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change affiliate.CommissionChange
+		want   *string
+	}{
+		"nothing":                      {affiliate.CommissionChange{}, nil},
+		"the reason":                   {affiliate.CommissionChange{Transition: affiliate.CommissionTransition{Reason: ptr("why")}}, ptr("why")},
+		"the note in its place":        {affiliate.CommissionChange{Transition: affiliate.CommissionTransition{Reason: ptr("why"), Note: ptr("words")}}, ptr("words")},
+		"what a person made it for":    {affiliate.Created(affiliate.Commission{}, affiliate.System, ptr("given")), ptr("given")},
+		"nothing of what made itself":  {affiliate.Created(affiliate.Commission{}, affiliate.System, nil), nil},
+		"an empty note is a note, too": {affiliate.CommissionChange{Transition: affiliate.CommissionTransition{Reason: ptr("why"), Note: ptr("")}}, ptr("")},
+	} {
+		if got := tc.change.Note(); !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// told is a commission whose ids can be read.
+func told() affiliate.Commission {
+	return affiliate.Commission{
+		ID: affiliate.CommissionID{UUID: [16]byte{15: 1}}, Status: affiliate.CommissionApproved, AmountCents: 450, OriginalAmountCents: 500, Currency: "EUR",
+		Scope:      affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: [16]byte{15: 2}}, Mode: affiliate.ModeTest},
+		Conversion: affiliate.ConversionID{UUID: [16]byte{15: 3}}, Participant: affiliate.ParticipantID{UUID: [16]byte{15: 4}},
+		HoldUntil: ptr(noon.Add(-time.Hour)), Version: 2,
+	}
+}
+
+func body(t *testing.T, event affiliate.Event) string {
+	t.Helper()
+	text, err := event.Body()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestCommissionEventHasThePublicKeysInTheirOrder(t *testing.T) {
+	after := told()
+	before := after
+	before.Status, before.NeedsReview, before.ReviewReasons = affiliate.CommissionPending, true, []string{"fx_rate_missing"}
+
+	event := affiliate.CommissionEvent(affiliate.EventCommissionApproved, noon, &before, after)
+	want := `{"id":"` + event.WireID() + `","type":"commission.approved","api_version":"v1",` +
+		`"timestamp":"2026-03-01T12:00:00.000Z","mode":"test","workspace_id":"00000000-0000-0000-0000-000000000002",` +
+		`"data":{"object":{"id":"00000000-0000-0000-0000-000000000001","status":"approved","amount_cents":450,` +
+		`"original_amount_cents":500,"currency":"EUR","conversion_id":"00000000-0000-0000-0000-000000000003",` +
+		`"participant_id":"00000000-0000-0000-0000-000000000004","hold_until":"2026-03-01T11:00:00.000Z",` +
+		`"needs_review":false,"review_reasons":[],"version":2},` +
+		`"previous_attributes":{"status":"pending","needs_review":true,"review_reasons":["fx_rate_missing"]}}}`
+	if got := body(t, event); got != want {
+		t.Errorf("body\n%s\nwant\n%s", got, want)
+	}
+
+	after.HoldUntil = nil
+	if event := affiliate.CommissionEvent(affiliate.EventCommissionCreated, noon, nil, after); event.Previous != nil || !strings.Contains(body(t, event), `"hold_until":null`) {
+		t.Errorf("something new has no previous attributes, and this no hold: %s", body(t, event))
+	}
+	if event := affiliate.CommissionEvent(affiliate.EventCommissionApproved, noon, &after, after); event.Previous != nil {
+		t.Errorf("nothing changed, and %v is told", event.Previous)
+	}
+}
+
+func TestRefundedEventTellsOfTheRefund(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status       affiliate.CommissionStatus
+		move         affiliate.CommissionTransition
+		object, prev string
+	}{
+		"partly, before it is paid": {
+			affiliate.CommissionApproved,
+			affiliate.CommissionTransition{Move: affiliate.MoveRefund, AmountCents: 300, Why: affiliate.RefundedSale},
+			`"version":3,"refund":{"type":"partial","amount_cents":150,"reason":"refund","clawback_cents":0}}`, `{"amount_cents":450}`,
+		},
+		"partly, after": {
+			affiliate.CommissionPaid,
+			affiliate.CommissionTransition{Move: affiliate.MoveRefund, AmountCents: 300, Why: affiliate.RefundedSale},
+			`"version":3,"refund":{"type":"partial","amount_cents":150,"reason":"refund","clawback_cents":150}}`, `{"amount_cents":450}`,
+		},
+		"in full, while pending": {
+			affiliate.CommissionPending,
+			affiliate.CommissionTransition{Move: affiliate.MoveRefund, Full: true, Why: affiliate.DisputedSale},
+			`"version":3,"refund":{"type":"full","amount_cents":450,"reason":"dispute_lost","clawback_cents":0}}`, `{"status":"pending","amount_cents":450}`,
+		},
+		"in full, after it is paid": {
+			affiliate.CommissionPaid,
+			affiliate.CommissionTransition{Move: affiliate.MoveRefund, Full: true, Why: affiliate.RefundedSale},
+			`"version":3,"refund":{"type":"full","amount_cents":450,"reason":"refund","clawback_cents":450}}`, `{"status":"paid","amount_cents":450}`,
+		},
+		"taken away": {
+			affiliate.CommissionPaid,
+			affiliate.CommissionTransition{Move: affiliate.MoveClawBack, Why: affiliate.ReassignedSale},
+			`"version":3,"refund":{"type":"full","amount_cents":450,"reason":"reattributed","clawback_cents":450}}`, `{"status":"paid","amount_cents":450}`,
+		},
+	} {
+		before := told()
+		before.Status, tc.move.At = tc.status, noon
+		after, refusal := tc.move.Apply(before)
+		if refusal != nil {
+			t.Fatal(name, refusal)
+		}
+		events := affiliate.CommissionChange{Before: &before, After: after, Transition: tc.move}.Events()
+		got := body(t, events[0])
+		if len(events) != 1 || !strings.Contains(got, `{"object":{"id":"00000000-0000-0000-0000-000000000001","status":"`+string(after.Status)+`"`) ||
+			!strings.Contains(got, tc.object) || !strings.HasSuffix(got, `"previous_attributes":`+tc.prev+`}}`) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package commissiontest
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Life is a commission as it begins and all that is tried with it, legal or not.
+// Ids and scope are the test's to give.
+type Life struct {
+	Born  affiliate.Commission
+	Steps []affiliate.CommissionTransition // in the order of their instants
+}
+
+// reviewReasons are few, so that the same ones come and go.
+var reviewReasons = []string{"fraud", "fx_rate_missing", "participant_suspended"}
+
+// Lives draws lives of up to so many steps. Days and months end in them, in UTC.
+func Lives(steps int) *rapid.Generator[Life] {
+	return rapid.Custom(func(t *rapid.T) Life {
+		now := time.Date(2026, 2, 28, 20, 0, 0, 0, time.UTC).Add(rapid.SampledFrom(minutes).Draw(t, "born"))
+		life := Life{Born: born(t, now)}
+		for range rapid.IntRange(0, steps).Draw(t, "steps") {
+			now = now.Add(rapid.SampledFrom(minutes).Draw(t, "time passes"))
+			life.Steps = append(life.Steps, step(t, now))
+		}
+		return life
+	})
+}
+
+// minutes are the spans between instants: some end a hold, or begin a month.
+var minutes = []time.Duration{0, time.Millisecond, time.Minute, time.Hour, 5 * time.Hour, 26 * time.Hour}
+
+func born(t *rapid.T, now time.Time) affiliate.Commission {
+	rate := int64(2000)
+	amount := rapid.SampledFrom([]int64{0, 1, 500, 99_999}).Draw(t, "amount")
+	c := affiliate.Commission{
+		Status: pending, Type: affiliate.Percentage, EventType: affiliate.Purchase, RateBps: &rate, AmountCents: amount,
+		OriginalAmountCents: amount, Currency: rapid.SampledFrom([]string{"EUR", "JPY"}).Draw(t, "currency"),
+		BaseAmountCents: 5 * amount, SaleAmountCents: 5 * amount, SaleCurrency: "EUR", ReviewReasons: []string{},
+		Dispute: affiliate.DisputeNone, Rule: affiliate.RuleSnapshot{Version: 1, Rules: affiliate.DefaultRules()},
+		Version: 1, CreatedAt: now, UpdatedAt: now,
+	}
+	due := now
+	if hold := rapid.SampledFrom([]time.Duration{0, time.Hour, 30 * time.Hour}).Draw(t, "hold"); hold > 0 {
+		due = now.Add(hold)
+		c.HoldUntil = &due
+	}
+	if rapid.IntRange(0, 3).Draw(t, "auto-approval") > 0 {
+		c.AutoApproveAt = &due
+	}
+	if rapid.IntRange(0, 2).Draw(t, "flagged") == 0 {
+		c.NeedsReview, c.ReviewReasons = true, reviewReasons[:rapid.IntRange(1, 2).Draw(t, "flags")]
+	}
+	if rapid.IntRange(0, 4).Draw(t, "disputed") == 0 {
+		c.Dispute = rapid.SampledFrom([]affiliate.DisputeStatus{affiliate.DisputeOpen, affiliate.DisputeWon, affiliate.DisputeLost}).Draw(t, "dispute")
+	}
+	if c.HoldUntil == nil && c.AutoApproveAt != nil && !c.NeedsReview && rapid.Bool().Draw(t, "approved at once") {
+		by := affiliate.System.String()
+		c.Status, c.ApprovedAt, c.ApprovedBy = approved, &now, &by
+	}
+	return c
+}
+
+func step(t *rapid.T, now time.Time) affiliate.CommissionTransition {
+	text := func(label string) *string {
+		return rapid.Ptr(rapid.SampledFrom([]string{"because", "=1+1"}), true).Draw(t, label)
+	}
+	s := affiliate.CommissionTransition{
+		Move: rapid.SampledFrom(Moves).Draw(t, "move"), Actor: affiliate.System, At: now, Note: text("note"), Standing: affiliate.ParticipantApproved,
+	}
+	switch s.Move {
+	case affiliate.MoveApprove, affiliate.MoveOverride, affiliate.MoveReject, affiliate.MoveClearReview:
+		user := affiliate.UserID{}
+		user.UUID[15] = byte(rapid.IntRange(1, 3).Draw(t, "person"))
+		s.Actor.User, s.Reason = &user, text("reason")
+		if s.Move == affiliate.MoveReject {
+			s.Code = rapid.Ptr(rapid.SampledFrom([]string{"fraud", "other"}), true).Draw(t, "code")
+		}
+	case affiliate.MoveAutoApprove:
+		s.Standing = rapid.SampledFrom([]affiliate.ParticipantStatus{
+			affiliate.ParticipantApproved, affiliate.ParticipantApproved, affiliate.ParticipantSuspended, affiliate.ParticipantPending, affiliate.ParticipantRejected,
+		}).Draw(t, "standing")
+		s.Erased = rapid.IntRange(0, 7).Draw(t, "erased") == 0
+	case affiliate.MoveRefund:
+		s.Full = rapid.IntRange(0, 3).Draw(t, "full") == 0
+		s.AmountCents = rapid.SampledFrom([]int64{-1, 0, 1, 250, 499, 500, 100_000}).Draw(t, "leaves")
+		s.Why = rapid.SampledFrom([]affiliate.RefundReason{affiliate.RefundedSale, affiliate.DisputedSale}).Draw(t, "why")
+	case affiliate.MoveClawBack:
+		s.Why = affiliate.ReassignedSale
+	case affiliate.MovePay:
+		payout := affiliate.PayoutID{}
+		payout.UUID[15] = byte(rapid.IntRange(1, 3).Draw(t, "payout"))
+		s.Payout, s.PaidAt = &payout, now.Add(-time.Hour)
+	default:
+	}
+	if s.Move == affiliate.MoveFlag || s.Move == affiliate.MoveClearReview {
+		s.ReviewReasons = rapid.SliceOfN(rapid.SampledFrom(reviewReasons), 0, 3).Draw(t, "review reasons")
+	}
+	return s
+}

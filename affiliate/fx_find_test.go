@@ -1,0 +1,258 @@
+package affiliate
+
+import (
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// days are rates of one date, written "EUR USD 1.08".
+func days(date string, pairs ...string) []FXRate {
+	day, _ := time.Parse(time.DateOnly, date)
+	var rates []FXRate
+	for _, pair := range pairs {
+		cells := strings.Fields(pair)
+		rates = append(rates, FXRate{Base: cells[0], Quote: cells[1], Date: day, Rate: cells[2]})
+	}
+	return rates
+}
+
+func TestFindRate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		loaded     []FXRate
+		rate, date string // empty: none
+	}{
+		"the pair itself":             {days("2026-03-10", "USD EUR 0.92000"), "0.92", "2026-03-10"},
+		"the oldest that counts":      {days("2026-03-03", "USD EUR 0.92"), "0.92", "2026-03-03"},
+		"a day older":                 {days("2026-03-02", "USD EUR 0.92"), "", ""},
+		"of the day after":            {days("2026-03-11", "USD EUR 0.92"), "", ""},
+		"the inverse":                 {days("2026-03-10", "EUR USD 1.08"), "0.9259259259", "2026-03-10"},
+		"an inverse with an end":      {days("2026-03-10", "EUR USD 1.6"), "0.625", "2026-03-10"},
+		"across a base":               {days("2026-03-10", "GBP USD 1.27", "GBP EUR 1.17"), "0.9212598425", "2026-03-10"},
+		"across a base, rounded up":   {days("2026-03-10", "GBP USD 3", "GBP EUR 2"), "0.6666666667", "2026-03-10"},
+		"across the first base":       {days("2026-03-10", "GBP USD 1", "GBP EUR 3", "CHF USD 1", "CHF EUR 2"), "2", "2026-03-10"},
+		"two bases, one each":         {days("2026-03-10", "GBP USD 1", "CHF EUR 2"), "", ""},
+		"across a base, of two dates": {append(days("2026-03-10", "GBP USD 1.27"), days("2026-03-09", "GBP EUR 1.17")...), "", ""},
+		"pair before inverse":         {days("2026-03-10", "EUR USD 2", "USD EUR 0.7"), "0.7", "2026-03-10"},
+		"inverse before cross":        {days("2026-03-10", "CHF USD 1", "CHF EUR 3", "EUR USD 2"), "0.5", "2026-03-10"},
+		"a later cross before a pair": {append(days("2026-03-09", "USD EUR 0.7"), days("2026-03-10", "CHF USD 1", "CHF EUR 3")...), "3", "2026-03-10"},
+		"very large":                  {days("2026-03-10", "EUR USD 0.000000000007"), "142857142900", "2026-03-10"},
+		"very small":                  {days("2026-03-10", "EUR USD 700000000000"), "0.000000000001428571429", "2026-03-10"},
+		"a power of ten":              {days("2026-03-10", "EUR USD 1000"), "0.001", "2026-03-10"},
+		"nines that round up":         {days("2026-03-10", "EUR USD 1.00000000001"), "1", "2026-03-10"},
+		"no rates":                    {nil, "", ""},
+		"no rates of these":           {days("2026-03-10", "USD GBP 0.92", "GBP JPY 190"), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := time.Date(2026, 3, 10, 23, 59, 59, 0, time.UTC)
+			got, ok := FindRate(tc.loaded, "USD", "EUR", FXDay(at))
+			if ok != (tc.rate != "") || ok && (got.Rate != tc.rate || got.Date.Format(time.DateOnly) != tc.date || got.Base != "USD" || got.Quote != "EUR") {
+				t.Errorf("%+v, %v", got, ok)
+			}
+		})
+	}
+}
+
+func TestFXDayIsTheUTCDay(t *testing.T) {
+	at := time.Date(2026, 3, 10, 23, 30, 0, 0, time.FixedZone("", -2*3600))
+	if got := FXDay(at).Format(time.DateTime); got != "2026-03-11 00:00:00" {
+		t.Error(got)
+	}
+}
+
+// What is written has at most ten digits, and is the rate to half of the last.
+func TestComputedRatesAreExactToTenDigits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		exact := big.NewRat(rapid.Int64Range(1, 1<<40).Draw(t, "numerator"), rapid.Int64Range(1, 1<<40).Draw(t, "denominator"))
+		written := significant(exact)
+		digits := strings.TrimLeft(strings.ReplaceAll(written, ".", ""), "0")
+		if strings.Contains(written, ".") && strings.HasSuffix(written, "0") {
+			t.Fatalf("%s ends with zeros", written)
+		}
+		if len(strings.TrimRight(digits, "0")) > 10 {
+			t.Fatalf("%s has %d digits", written, len(digits))
+		}
+		got, ok := new(big.Rat).SetString(written)
+		if !ok {
+			t.Fatal(written)
+		}
+		off := new(big.Rat).Sub(got, exact)
+		bound := new(big.Rat).Quo(exact, big.NewRat(2_000_000_000, 1))
+		if off.Abs(off).Cmp(bound) > 0 {
+			t.Fatalf("%s instead of %s", written, exact.FloatString(30))
+		}
+	})
+}
+
+func TestParseRate(t *testing.T) {
+	for in, want := range map[string]string{
+		"1.0800": "1.08", "0.92": "0.92", "190": "190", "007.5": "7.5", "100": "100", "0.000000000001": "0.000000000001", "999999999999": "999999999999",
+		"": "", "0": "", "0.000": "", "-1": "", "+1": "", "1e3": "", "1/3": "", ".5": "", "5.": "", "1,08": "", "1.2.3": "", "NaN": "", "Inf": "", " 1": "", "0x1": "", "1_000": "",
+		"1000000000000": "1000000000000x", "0.0000000000001": "x",
+	} {
+		got, ok := ParseRate(in)
+		if strings.HasSuffix(want, "x") {
+			want = ""
+		}
+		if got != want || ok != (want != "") {
+			t.Errorf("%q: %q, %v", in, got, ok)
+		}
+	}
+}
+
+func TestConversionAtOneIsNoConversion(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sale, rules := orders().Draw(t, "sale"), fullRules().Draw(t, "rules")
+		in := AttributionInputs{EventType: Purchase, Sale: sale, LineItems: lineItems().Draw(t, "lines"), OccurredAt: clickedAt}
+		e := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}
+		in.Sale.Paid.Currency = "EUR"
+		own := e.calculate(in, nil)
+		in.Sale.Paid.Currency = "USD"
+		in.Rates = map[string]FXRate{"EUR": {Base: "USD", Quote: "EUR", Date: FXDay(clickedAt), Rate: "1"}}
+		foreign := e.calculate(in, nil)
+		if own.AmountCents != foreign.AmountCents || own.Currency != foreign.Currency || own.CappedAtBase != foreign.CappedAtBase ||
+			own.CappedAtOrderCap != foreign.CappedAtOrderCap || !sameRate(Rate{own.RateBps, own.FlatCents}, Rate{foreign.RateBps, foreign.FlatCents}) {
+			t.Fatalf("%+v\nbut converted %+v", own, foreign)
+		}
+	})
+}
+
+func TestConvertedCommissionGrowsWithTheSaleAndStaysBelowIt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		from := rapid.SampledFrom([]string{"USD", "JPY", "KWD"}).Draw(t, "sale's currency")
+		to := rapid.SampledFrom([]string{"EUR", "ISK", "BHD"}).Draw(t, "programme's currency")
+		rate := fxRates(from, to).Draw(t, "rate")
+		e := Earner{Currency: to, Rule: RuleSnapshot{Rules: fullRules().Draw(t, "rules")}}
+		in := AttributionInputs{
+			EventType: Purchase, OccurredAt: clickedAt, LineItems: lineItems().Draw(t, "lines"), Rates: map[string]FXRate{to: rate},
+			Sale: Sale{Paid: Money{rapid.Int64Range(0, 1_000_000).Draw(t, "amount"), from}},
+		}
+		small := e.calculate(in, nil)
+		base, _ := rate.Convert(new(big.Rat).SetInt64(in.Sale.Paid.Cents))
+		if base > MaxAmountCents {
+			return
+		}
+		if small.Currency != to || small.AmountCents > base || small.AmountCents < 0 || len(small.ReviewReasons) > 0 {
+			t.Fatalf("of %d %s: %+v", base, to, small)
+		}
+		in.Sale.Paid.Cents += rapid.Int64Range(0, 1_000_000).Draw(t, "more")
+		if base, _ := rate.Convert(new(big.Rat).SetInt64(in.Sale.Paid.Cents)); base > MaxAmountCents {
+			return // for a person to look at
+		}
+		if large := e.calculate(in, nil); large.AmountCents < small.AmountCents {
+			t.Fatalf("%+v\nbut for more %+v", small, large)
+		}
+	})
+}
+
+func TestForeignSalesByExample(t *testing.T) {
+	rates := func(rate FXRate) map[string]FXRate { return map[string]FXRate{rate.Quote: rate} }
+	usd := rates(days("2026-03-09", "USD EUR 0.9259259259")[0])
+	yen := rates(days("2026-03-10", "JPY EUR 0.00621")[0])
+	dinar := rates(days("2026-03-10", "KWD JPY 489.57")[0])
+	percent := Rules{Type: Percentage, RateBps: ref[int64](3000), NetBasis: Gross, Products: []ProductRate{{"cup", flat(150)}}}
+	capped := percent
+	capped.CapCents = ref[int64](2_000)
+	net := percent
+	net.NetBasis = NetOfTax
+	fixed := Rules{Type: Flat, FlatCents: ref[int64](700), NetBasis: Gross}
+	for name, tc := range map[string]struct {
+		rules    Rules
+		sale     Sale
+		items    []LineItem
+		rates    map[string]FXRate
+		program  string
+		amount   int64
+		currency string
+		flagged  bool
+		orderCap bool
+		atBase   bool
+	}{
+		"dollars to euros":         {percent, Sale{Paid: Money{10_000, "USD"}}, nil, usd, "EUR", 2_778, "EUR", false, false, false}, // 3000 × 0.9259259259
+		"of the net base":          {net, Sale{Paid: Money{10_000, "USD"}, TaxCents: 1_000}, nil, usd, "EUR", 2_500, "EUR", false, false, false},
+		"rounded once":             {percent, Sale{Paid: Money{5, "USD"}}, nil, usd, "EUR", 1, "EUR", false, false, false}, // 1.39, not round(round(1.5) × 0.93) = 2
+		"above the cap":            {capped, Sale{Paid: Money{10_000, "USD"}}, nil, usd, "EUR", 2_000, "EUR", false, true, false},
+		"yen to cents":             {percent, Sale{Paid: Money{10_000, "JPY"}}, nil, yen, "EUR", 1_863, "EUR", false, false, false},        // 3000 × 0.00621 = 18.63
+		"mils to yen":              {percent, Sale{Paid: Money{10_000, "KWD"}}, nil, dinar, "JPY", 1_469, "JPY", false, false, false},      // 3 × 489.57
+		"flat below the base":      {fixed, Sale{Paid: Money{1_000, "USD"}}, nil, usd, "EUR", 700, "EUR", false, false, false},             // of 926
+		"flat above the base":      {fixed, Sale{Paid: Money{500, "USD"}}, nil, usd, "EUR", 463, "EUR", false, false, true},                // 462.96
+		"flat without a rate":      {fixed, Sale{Paid: Money{500, "USD"}}, nil, nil, "EUR", 700, "EUR", true, false, false},                //
+		"percentage without":       {capped, Sale{Paid: Money{10_000, "USD"}}, nil, yenOf("GBP"), "EUR", 3_000, "USD", true, false, false}, //
+		"beyond what can be told":  {percent, Sale{Paid: Money{MaxAmountCents, "KWD"}}, nil, rates(days("2026-03-10", "KWD VND 85000")[0]), "VND", 300_000_000_000, "KWD", true, false, false},
+		"flat and percentage":      {percent, Sale{Paid: Money{10_000, "USD"}}, []LineItem{{"cup", 2, 5_000}, {"other", 1, 5_000}}, usd, "EUR", 1_689, "EUR", false, false, false}, // 300 + 1500 × 0.93
+		"flat and percentage, far": {percent, Sale{Paid: Money{100, "USD"}}, []LineItem{{"cup", 2, 50}, {"other", 1, 50}}, usd, "EUR", 93, "EUR", false, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := AttributionInputs{EventType: Purchase, Sale: tc.sale, LineItems: tc.items, Rates: tc.rates}
+			calc := Earner{Currency: tc.program, Rule: RuleSnapshot{Rules: tc.rules}}.calculate(in, nil)
+			if calc.AmountCents != tc.amount || calc.Currency != tc.currency || (len(calc.ReviewReasons) > 0) != tc.flagged ||
+				calc.CappedAtOrderCap != tc.orderCap || calc.CappedAtBase != tc.atBase {
+				t.Errorf("%+v", calc)
+			}
+			for _, part := range calc.Parts {
+				if part.LeftOut {
+					t.Errorf("left out: %+v", part)
+				}
+			}
+		})
+	}
+}
+
+// yenOf is a rate that helps nobody here.
+func yenOf(to string) map[string]FXRate {
+	return map[string]FXRate{to: {Base: "USD", Quote: to, Rate: "190"}}
+}
+
+func TestCommissionKeepsTheRateOfItsCalculation(t *testing.T) {
+	in := matching()
+	in.FoundClick.Earner.Currency = "EUR"
+	in.Sale.Paid = Money{10_000, "USD"}
+	in.Rates = map[string]FXRate{"EUR": days("2026-03-09", "USD EUR 0.9259259259")[0]}
+	in.FoundClick.Earner.Rule.Rules = Rules{Type: Percentage, RateBps: ref[int64](3000), NetBasis: Gross}
+	d := Attribute(in)
+	c := NewCommission(NewID[Commission](clickedAt), Conversion{Sale: in.Sale}, d, clickedAt)
+	if c.AmountCents != 2_778 || c.Currency != "EUR" || c.SaleCurrency != "USD" || c.BaseAmountCents != 10_000 || c.NeedsReview ||
+		c.FXRate == nil || *c.FXRate != "0.9259259259" || c.FXDate == nil || c.FXDate.Format(time.RFC3339) != "2026-03-09T00:00:00Z" {
+		t.Errorf("%+v", c)
+	}
+	if calc := d.Calculation; *calc.FXRate != *c.FXRate || *calc.FXDate != "2026-03-09" {
+		t.Errorf("%+v", calc)
+	}
+	in.Rates = nil
+	if c = NewCommission(NewID[Commission](clickedAt), Conversion{Sale: in.Sale}, Attribute(in), clickedAt); c.FXRate != nil || c.FXDate != nil || !c.NeedsReview {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestMinimumOfAForeignOrder(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cents int64
+		rates map[string]FXRate
+		earns bool
+		says  string
+	}{
+		"large enough":   {5_400, map[string]FXRate{"EUR": days("2026-03-09", "USD EUR 0.9259259259")[0]}, true, "order 54.00 USD (50.00 EUR), minimum 50.00 EUR"},
+		"not quite":      {5_399, map[string]FXRate{"EUR": days("2026-03-09", "USD EUR 0.9259259259")[0]}, false, "order 53.99 USD (49.99 EUR), minimum 50.00 EUR"},
+		"nobody can say": {1, nil, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := matching()
+			in.FoundClick.Earner.Currency = "EUR"
+			in.FoundClick.Earner.Rule.Rules = Rules{Type: Percentage, RateBps: ref[int64](3000), NetBasis: Gross, MinOrderCents: ref[int64](5_000)}
+			in.Sale.Paid, in.Rates = Money{tc.cents, "USD"}, tc.rates
+			d := Attribute(in)
+			said := ""
+			for _, step := range d.Steps {
+				if step.Check == "rules.order_large_enough" {
+					said = step.Detail
+				}
+			}
+			if (d.Earns != nil) != tc.earns || said != tc.says {
+				t.Errorf("%q, %+v", said, d.Earns)
+			}
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package affiliate
+
+import "time"
+
+// PayoutBatchID identifies a batch of payouts.
+type PayoutBatchID = ID[PayoutBatch]
+
+// PayoutBatchStatus is where a batch stands. It follows from where its payouts
+// do.
+type PayoutBatchStatus string
+
+// The statuses (DECISIONS.md section 7).
+const (
+	BatchDraft           PayoutBatchStatus = "draft"
+	BatchConfirmed       PayoutBatchStatus = "confirmed"
+	BatchProcessing      PayoutBatchStatus = "processing"
+	BatchCompleted       PayoutBatchStatus = "completed"
+	BatchPartiallyFailed PayoutBatchStatus = "partially_failed"
+	BatchCanceled        PayoutBatchStatus = "canceled"
+)
+
+// PayoutBatch is payouts that were made at one time.
+type PayoutBatch struct {
+	ID          PayoutBatchID
+	Scope       Scope
+	Status      PayoutBatchStatus
+	Programs    []ProgramID // none: all of the mode
+	Cutoff      time.Time   // its commissions were payable by then
+	CreatedBy   UserID
+	ConfirmedBy *UserID
+	CreatedAt   time.Time
+	ConfirmedAt *time.Time
+	CompletedAt *time.Time // when the last of its payouts ended
+	Version     int        // one more with every change
+	Counts      PayoutCounts
+	Totals      []PayoutTotal // by currency, without canceled payouts
+}
+
+// PayoutTotal is the sum of payouts in one currency.
+type PayoutTotal struct {
+	Currency    string
+	Count       int64
+	AmountCents int64
+}
+
+// PayoutCounts is how many payouts stand where.
+type PayoutCounts map[PayoutStatus]int64
+
+// All is how many there are.
+func (n PayoutCounts) All() int64 {
+	var all int64
+	for _, count := range n {
+		all += count
+	}
+	return all
+}
+
+// Status is where a batch of these payouts stands.
+func (n PayoutCounts) Status() PayoutBatchStatus {
+	open := n[PayoutPending] + n[PayoutProcessing]
+	switch {
+	case n[PayoutDraft] > 0:
+		return BatchDraft
+	case open > 0 && n[PayoutProcessing]+n[PayoutPaid] > 0:
+		return BatchProcessing
+	case open > 0:
+		return BatchConfirmed
+	case n[PayoutFailed] > 0:
+		return BatchPartiallyFailed
+	case n[PayoutPaid] > 0:
+		return BatchCompleted
+	}
+	return BatchCanceled
+}
+
+// Ended reports whether nothing of the batch is left to do but to try again what
+// failed.
+func (s PayoutBatchStatus) Ended() bool {
+	return s == BatchCompleted || s == BatchPartiallyFailed || s == BatchCanceled
+}
+
+// Follow brings the batch to where its payouts stand.
+func (b PayoutBatch) Follow(counts PayoutCounts, at time.Time) PayoutBatch {
+	b.Status, b.Counts = counts.Status(), counts
+	switch {
+	case !b.Status.Ended():
+		b.CompletedAt = nil
+	case b.CompletedAt == nil:
+		b.CompletedAt = &at
+	}
+	return b
+}
+
+// Refuse says that the batch allows nothing of the kind where it stands.
+func (b PayoutBatch) Refuse() *Error {
+	return &Error{Reason: ReasonPayoutState, Metadata: map[string]string{"status": string(b.Status)}}
+}
+
+// PayoutSelection is what a batch is made of.
+type PayoutSelection struct {
+	Scope    Scope
+	Programs []ProgramID // none: all of the mode
+	Cutoff   time.Time
+}
+
+// NewPayoutBatch asks for a batch.
+type NewPayoutBatch struct {
+	PayoutSelection
+	By  Actor
+	At  time.Time
+	Key *IdempotencyKey
+	// Answer makes what is kept under the key.
+	Answer func(PayoutBatch) ([]byte, error)
+}

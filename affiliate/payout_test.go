@@ -1,0 +1,182 @@
+package affiliate
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var payoutTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// Random lives of a payout against a model that knows the drawing only, written
+// down a second time; after every step the ledger holds what was sent.
+func TestPayoutLivesFollowTheModel(t *testing.T) {
+	legal := map[PayoutStatus]map[PayoutMove]PayoutStatus{
+		PayoutDraft:      {MoveConfirm: PayoutPending, MoveCancel: PayoutCanceled},
+		PayoutPending:    {MoveSend: PayoutProcessing, MoveMarkPaid: PayoutPaid, MoveMarkFailed: PayoutFailed, MoveCancel: PayoutCanceled},
+		PayoutProcessing: {MoveMarkPaid: PayoutPaid, MoveMarkFailed: PayoutFailed},
+		PayoutFailed:     {MoveRetry: PayoutPending, MoveCancel: PayoutCanceled},
+		PayoutPaid:       {},
+		PayoutCanceled:   {},
+	}
+	events := map[PayoutStatus]EventName{
+		PayoutProcessing: EventPayoutProcessing, PayoutPaid: EventPayoutPaid, PayoutFailed: EventPayoutFailed, PayoutCanceled: EventPayoutCanceled,
+	}
+	moves := []PayoutMove{MoveConfirm, MoveSend, MoveMarkPaid, MoveMarkFailed, MoveRetry, MoveCancel}
+	rapid.Check(t, func(t *rapid.T) {
+		p := Payout{ID: NewID[Payout](payoutTime), AmountCents: rapid.Int64Range(1, 1000).Draw(t, "cents"), Currency: "EUR", Status: PayoutDraft, Version: 1}
+		var ledger int64
+		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+			reason, reference := "R", "T"
+			move := PayoutTransition{
+				Move: rapid.SampledFrom(moves).Draw(t, "move"), At: payoutTime, Reason: &reason, Reference: &reference, PaidAt: payoutTime.Add(-time.Hour),
+			}
+			change, refusal := move.Apply(p)
+			to, ok := legal[p.Status][move.Move]
+			if (refusal == nil) != ok {
+				t.Fatalf("%s of %s: %v", move.Move, p.Status, refusal)
+			}
+			if refusal != nil {
+				if refusal.Reason != ReasonPayoutState || refusal.Metadata["status"] != string(p.Status) {
+					t.Fatalf("%v", refusal)
+				}
+				continue
+			}
+			after := change.After
+			if after.Status != to || after.Version != p.Version+1 || !after.UpdatedAt.Equal(payoutTime) || change.Before != p {
+				t.Fatalf("%s of %+v: %+v", move.Move, p, after)
+			}
+			if (after.FailureReason != nil) != (to == PayoutFailed || p.Status == PayoutFailed && to == PayoutCanceled) || (after.PaidAt != nil) != (to == PayoutPaid) ||
+				(after.Reference != nil) != (to == PayoutPaid) || move.Move == MoveConfirm && after.InitiatedAt == nil {
+				t.Fatalf("%s leaves %+v", move.Move, after)
+			}
+			if event, told := change.Event(nil); told != (events[to] != "") || told && event.Name != events[to] {
+				t.Fatalf("%s tells %v", move.Move, event)
+			}
+			if entry := change.LedgerEntry(); entry != nil {
+				ledger += entry.AmountCents
+				if (entry.Type == EntryPayout) != (entry.AmountCents < 0) || *entry.Payout != p.ID {
+					t.Fatalf("%+v", entry)
+				}
+			}
+			p = after
+			want := int64(0)
+			if p.Status == PayoutProcessing || p.Status == PayoutPaid {
+				want = -p.AmountCents
+			}
+			if ledger != want {
+				t.Fatalf("%s: the ledger holds %d of %d", p.Status, ledger, p.AmountCents)
+			}
+		}
+	})
+}
+
+func TestExclusionIsTheFirstReason(t *testing.T) {
+	method := PayoutManual
+	due := PayoutDue{CommissionCents: 150, AdjustmentCents: -50, MinPayoutCents: 100, Method: &method, Standing: ParticipantApproved}
+	for want, spoil := range map[PayoutExclusion][]func(*PayoutDue){
+		"": {
+			func(*PayoutDue) {},
+			func(d *PayoutDue) { d.CommissionCents, d.AdjustmentCents = 0, 100 },
+			func(d *PayoutDue) { d.CommissionCents, d.MinPayoutCents = 51, 0 },
+		},
+		BelowMinimum: {
+			func(d *PayoutDue) { d.MinPayoutCents = 101 },
+			func(d *PayoutDue) { d.CommissionCents, d.MinPayoutCents = 50, 0 },
+		},
+		NegativeBalance:        {func(d *PayoutDue) { d.CommissionCents = 49 }},
+		NoPayoutMethod:         {func(d *PayoutDue) { d.Method, d.CommissionCents = nil, 0 }},
+		ParticipantNotApproved: {func(d *PayoutDue) { d.Standing, d.Method = ParticipantSuspended, nil }, func(d *PayoutDue) { d.Erased = true }},
+	} {
+		for i, spoil := range spoil {
+			d := due
+			spoil(&d)
+			if got := d.Excluded(); got != want {
+				t.Errorf("%q %d: %q", want, i, got)
+			}
+		}
+	}
+}
+
+func TestPayoutTakesItsCommissionsIn(t *testing.T) {
+	method := PayoutWise
+	first, last := payoutTime, payoutTime.Add(time.Hour)
+	d := PayoutDue{CommissionCount: 9, CommissionCents: 9, AdjustmentCents: 5, Method: &method}.WithCommissions([]HeldCommission{
+		{AmountCents: 10, ApprovedAt: last}, {AmountCents: 20, ApprovedAt: first}, {AmountCents: 30, ApprovedAt: first},
+	})
+	p := Payout{ID: NewID[Payout](payoutTime)}.Settles(d)
+	if p.AmountCents != 65 || p.AdjustmentCents != 5 || p.CommissionCount != 3 || !p.PeriodStart.Equal(first) || !p.PeriodEnd.Equal(last) || p.Method != PayoutWise {
+		t.Errorf("%+v", p)
+	}
+	if p = p.Settles(d.WithCommissions(nil)); p.AmountCents != 5 || p.CommissionCount != 0 || p.PeriodStart != nil || p.PeriodEnd != nil {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestBatchFollowsItsPayouts(t *testing.T) {
+	for _, c := range []struct {
+		counts PayoutCounts
+		want   PayoutBatchStatus
+	}{
+		{PayoutCounts{PayoutDraft: 1, PayoutCanceled: 1}, BatchDraft},
+		{PayoutCounts{PayoutPending: 2, PayoutCanceled: 1}, BatchConfirmed},
+		{PayoutCounts{PayoutPending: 1, PayoutFailed: 1}, BatchConfirmed},
+		{PayoutCounts{PayoutPending: 1, PayoutPaid: 1}, BatchProcessing},
+		{PayoutCounts{PayoutProcessing: 1}, BatchProcessing},
+		{PayoutCounts{PayoutPaid: 1, PayoutCanceled: 1}, BatchCompleted},
+		{PayoutCounts{PayoutPaid: 1, PayoutFailed: 1}, BatchPartiallyFailed},
+		{PayoutCounts{PayoutFailed: 1, PayoutCanceled: 1}, BatchPartiallyFailed},
+		{PayoutCounts{PayoutCanceled: 3}, BatchCanceled},
+	} {
+		before := PayoutBatch{Status: BatchConfirmed}
+		got := before.Follow(c.counts, payoutTime)
+		if got.Status != c.want || (got.CompletedAt != nil) != c.want.Ended() {
+			t.Errorf("%v: %s, ended %v; want %s", c.counts, got.Status, got.CompletedAt, c.want)
+		}
+		later := got.Follow(c.counts, payoutTime.Add(time.Hour))
+		if got.CompletedAt != nil && !later.CompletedAt.Equal(payoutTime) {
+			t.Errorf("%v: ended twice", c.counts)
+		}
+		if again := got.Follow(PayoutCounts{PayoutPending: 1}, payoutTime); again.CompletedAt != nil {
+			t.Errorf("%v: goes on and has ended", c.counts)
+		}
+	}
+}
+
+func TestPayoutEventHasThePublicKeysInTheirOrder(t *testing.T) {
+	id := func(n byte) (u PayoutID) { u.UUID[15] = n; return u }
+	p := Payout{
+		ID: id(1), Batch: PayoutBatchID(id(2)), Participant: ParticipantID(id(3)), AmountCents: 100, Currency: "EUR", Method: PayoutPayPal,
+		Status: PayoutDraft, CommissionCount: 201, Version: 1,
+	}
+	body, err := json.Marshal(p.Created(nil).Object)
+	want := `{"id":"00000000-0000-0000-0000-000000000001","batch_id":"00000000-0000-0000-0000-000000000002",` +
+		`"participant_id":"00000000-0000-0000-0000-000000000003","amount_cents":100,"currency":"EUR","method":"paypal","status":"draft",` +
+		`"commission_ids":[],"commission_count":201,"failure_reason":null,"version":1}`
+	if err != nil || string(body) != want {
+		t.Errorf("%s, %v; want\n%s", body, err, want)
+	}
+	object, _ := p.Created(slices.Repeat([]CommissionID{CommissionID(id(9))}, 201)).Object.(payoutObject)
+	if len(object.Commissions) != MaxEventCommissions {
+		t.Errorf("names %d commissions", len(object.Commissions))
+	}
+}
+
+func TestHandEntriesAreChecked(t *testing.T) {
+	for field, e := range map[string]HandEntry{
+		"":               {Type: EntryBonus, AmountCents: 1},
+		" ":              {Type: EntryAdjustment, AmountCents: -1, Currency: "JPY"},
+		"amount_cents":   {Type: EntryAdjustment},
+		"amount_cents ":  {Type: EntryBonus, AmountCents: -1},
+		"amount_cents  ": {Type: EntryBonus},
+		"currency":       {Type: EntryBonus, AmountCents: 1, Currency: "XXX"},
+	} {
+		got := e.Check()
+		if want := len(slices.DeleteFunc([]byte(field), func(b byte) bool { return b == ' ' })); (want == 0) != (got == nil) || want > 0 && got[0].Field != field[:want] {
+			t.Errorf("%q: %v", field, got)
+		}
+	}
+}

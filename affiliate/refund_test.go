@@ -1,0 +1,256 @@
+package affiliate
+
+import (
+	"errors"
+	"math/big"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func saleOf(paid int64) Conversion {
+	return Conversion{Sale: Sale{Paid: Money{Cents: paid, Currency: "EUR"}}, Status: ConversionRecorded, Version: 1}
+}
+
+// percentageOf is a commission of a rate on a base, as it begins.
+func percentageOf(base, bps int64) Commission {
+	c := Commission{
+		Type: Percentage, RateBps: &bps, BaseAmountCents: base, Currency: "EUR", SaleCurrency: "EUR", Status: CommissionPending, Version: 1,
+	}
+	c.AmountCents = Share(base, bps)
+	c.OriginalAmountCents = c.AmountCents
+	return c
+}
+
+func TestRefundsAddUp(t *testing.T) {
+	type step struct {
+		asked    *int64
+		gave     int64
+		total    int64
+		status   ConversionStatus
+		exceeded string // refundable_cents of the refusal; empty: it is not refused
+	}
+	for name, tc := range map[string]struct {
+		paid  int64
+		steps []step
+	}{
+		"in parts": {100, []step{
+			{ref[int64](30), 30, 30, ConversionPartiallyRefunded, ""},
+			{ref[int64](71), 0, 30, ConversionPartiallyRefunded, "70"},
+			{ref[int64](70), 70, 100, ConversionRefunded, ""},
+			{ref[int64](1), 0, 100, ConversionRefunded, "0"},
+			{nil, 0, 100, ConversionRefunded, "0"},
+		}},
+		"all that is left":  {100, []step{{ref[int64](40), 40, 40, ConversionPartiallyRefunded, ""}, {nil, 60, 100, ConversionRefunded, ""}}},
+		"all at once":       {100, []step{{nil, 100, 100, ConversionRefunded, ""}}},
+		"more than all":     {100, []step{{ref[int64](101), 0, 0, ConversionRecorded, "100"}}},
+		"without an amount": {0, []step{{ref[int64](1), 0, 0, ConversionRecorded, "0"}, {nil, 0, 0, ConversionRefunded, ""}, {nil, 0, 0, ConversionRefunded, "0"}}},
+	} {
+		c := saleOf(tc.paid)
+		for i, want := range tc.steps {
+			after, gave, refusal := c.Refund(want.asked)
+			if want.exceeded != "" {
+				if !errors.Is(refusal, Refuse(ReasonRefundExceedsAmount)) || refusal.Metadata["refundable_cents"] != want.exceeded || after.Version != c.Version {
+					t.Errorf("%s, %d: %v, version %d", name, i, refusal, after.Version)
+				}
+			} else if refusal != nil || after.Version != c.Version+1 {
+				t.Errorf("%s, %d: %v, version %d", name, i, refusal, after.Version)
+			}
+			if c = after; gave != want.gave || c.RefundedAmountCents != want.total || c.Status != want.status {
+				t.Errorf("%s, %d: gave %d of %+v", name, i, gave, c)
+			}
+		}
+	}
+}
+
+func TestParkedRefundsGiveBackWhatIsLeft(t *testing.T) {
+	c := saleOf(100)
+	for i, want := range []struct {
+		asked   *int64
+		gave    int64
+		version int
+	}{{ref[int64](80), 80, 2}, {ref[int64](30), 20, 3}, {ref[int64](10), 0, 3}, {nil, 0, 3}} {
+		after, gave := c.RefundParked(want.asked)
+		if c = after; gave != want.gave || c.Version != want.version {
+			t.Errorf("%d: gave %d, version %d", i, gave, c.Version)
+		}
+	}
+	if lead, gave := saleOf(0).RefundParked(ref[int64](10)); gave != 0 || lead.Status != ConversionRefunded {
+		t.Errorf("gave %d of %+v", gave, lead)
+	}
+}
+
+func TestCommissionAfterRefunds(t *testing.T) {
+	flat := Commission{Type: Flat, FlatCents: ref[int64](500), AmountCents: 500, OriginalAmountCents: 500}
+	capped := percentageOf(10_000, 3_000)
+	capped.Rule.Rules.CapCents = ref[int64](2_000)
+	capped.OriginalAmountCents = 2_000
+	// Two lines of different rates, rounded to one: the rate does not give the amount.
+	mixed := percentageOf(10_000, 1_667)
+	mixed.OriginalAmountCents = 1_700
+	// In the sale's currency, so that the cap of the programme's did not apply.
+	uncapped := percentageOf(10_000, 3_000)
+	uncapped.Rule.Rules.CapCents = ref[int64](2_000)
+	yen := percentageOf(1_000, 2_000)
+	yen.SaleCurrency, yen.FXRate, yen.OriginalAmountCents = "JPY", ref("0.0061"), 122
+	for name, tc := range map[string]struct {
+		commission           Commission
+		paid, refunded, want int64
+	}{
+		"nothing":                        {percentageOf(10_000, 3_000), 10_000, 0, 3_000},
+		"half":                           {percentageOf(10_000, 3_000), 10_000, 5_000, 1_500},
+		"half, rounded up":               {percentageOf(10_000, 3_000), 10_000, 4_995, 1_502},
+		"of the base without tax":        {percentageOf(8_000, 3_000), 10_000, 5_000, 1_200},
+		"a third":                        {percentageOf(100, 3_000), 100, 67, 10},
+		"all":                            {percentageOf(10_000, 3_000), 10_000, 10_000, 0},
+		"flat, a part":                   {flat, 10_000, 9_999, 500},
+		"flat, all":                      {flat, 10_000, 10_000, 0},
+		"flat without a price":           {flat, 0, 0, 500},
+		"still above the cap":            {capped, 10_000, 2_000, 2_000},
+		"below the cap":                  {capped, 10_000, 5_000, 1_500},
+		"mixed rates":                    {mixed, 10_000, 5_000, 850},
+		"a cap that did not apply":       {uncapped, 10_000, 5_000, 1_500},
+		"converted":                      {yen, 1_000, 500, 61},
+		"converted, rounded once":        {yen, 1_000, 3, 122}, // 199.4 yen are 121.634
+		"the largest amount there is":    {percentageOf(MaxAmountCents, WholeBps), MaxAmountCents, 1, MaxAmountCents - 1},
+		"the largest amount, all but 1":  {percentageOf(MaxAmountCents, WholeBps), MaxAmountCents, MaxAmountCents - 1, 1},
+		"nothing of nothing is refunded": {percentageOf(0, 3_000), 0, 0, 0},
+	} {
+		sale := saleOf(tc.paid)
+		sale.RefundedAmountCents = tc.refunded
+		if tc.refunded > 0 && tc.refunded == tc.paid {
+			sale.Status = ConversionRefunded
+		}
+		got, full := tc.commission.AfterRefunds(sale)
+		if got != tc.want || full != (sale.Status == ConversionRefunded) {
+			t.Errorf("%s: %d, full %v; want %d", name, got, full, tc.want)
+		}
+	}
+	lead := saleOf(0)
+	lead.Status = ConversionRefunded
+	if got, full := flat.AfterRefunds(lead); got != 0 || !full {
+		t.Errorf("a lead that was refunded earns %d, full %v", got, full)
+	}
+}
+
+// earnings draws commissions of a sale: of its whole price or less, capped or not,
+// in its currency or in another one, of one rate or of several.
+func earnings() *rapid.Generator[struct {
+	sale       Conversion
+	commission Commission
+}] {
+	return rapid.Custom(func(t *rapid.T) (drawn struct {
+		sale       Conversion
+		commission Commission
+	},
+	) {
+		paid := rapid.OneOf(rapid.Int64Range(1, 200), rapid.Int64Range(1, MaxAmountCents)).Draw(t, "paid")
+		bps := rapid.Int64Range(0, WholeBps).Draw(t, "bps")
+		c := percentageOf(rapid.Int64Range(0, paid).Draw(t, "base"), bps)
+		if rapid.Bool().Draw(t, "foreign") {
+			c.SaleCurrency = rapid.SampledFrom([]string{"USD", "JPY", "KWD"}).Draw(t, "currency")
+			c.FXRate = ref(rapid.SampledFrom([]string{"0.0061", "0.9137", "1", "2.71828"}).Draw(t, "rate"))
+			exact := new(big.Rat).SetFrac(big.NewInt(c.BaseAmountCents*bps), big.NewInt(WholeBps))
+			c.OriginalAmountCents, _ = FXRate{Base: c.SaleCurrency, Quote: "EUR", Rate: *c.FXRate}.Convert(exact)
+		}
+		if rapid.Bool().Draw(t, "capped") {
+			most := rapid.Int64Range(0, 100_000).Draw(t, "cap")
+			c.Rule.Rules.CapCents, c.OriginalAmountCents = &most, min(c.OriginalAmountCents, most)
+		}
+		if rapid.Bool().Draw(t, "mixed") {
+			c.OriginalAmountCents = rapid.Int64Range(0, c.OriginalAmountCents).Draw(t, "original")
+		}
+		c.AmountCents = c.OriginalAmountCents
+		drawn.sale, drawn.commission = saleOf(paid), c
+		return drawn
+	})
+}
+
+// Whatever order refunds come in and however they divide a total, what is earned
+// in the end is the same, and never more than before.
+func TestLawsOfRefunds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		drawn := earnings().Draw(t, "earning")
+		refund := func(parts []int64) Commission {
+			sale, c := drawn.sale, drawn.commission
+			for _, part := range parts {
+				after, gave, refusal := sale.Refund(&part)
+				if refusal != nil || gave != part {
+					t.Fatalf("%d of %d: %v", part, sale.Refundable(), refusal)
+				}
+				sale = after
+				move, moves := c.RefundMove(sale, RefundedSale, sale.OccurredAt)
+				if !moves {
+					continue
+				}
+				lowered, refused := move.Apply(c)
+				switch {
+				case refused != nil:
+					t.Fatal(refused)
+				case lowered.AmountCents < 0, lowered.AmountCents > c.AmountCents:
+					t.Fatalf("%d after %d", lowered.AmountCents, c.AmountCents)
+				case lowered.AmountCents == c.AmountCents && lowered.Status == c.Status:
+					t.Fatal("a move that changes nothing")
+				}
+				c = lowered
+			}
+			if full := sale.Refundable() == 0; full != (c.Status == CommissionRefunded) || full && c.AmountCents != 0 {
+				t.Fatalf("%d are left, and %s earns %d", sale.Refundable(), c.Status, c.AmountCents)
+			}
+			return c
+		}
+		var parts []int64
+		for left := rapid.Int64Range(1, drawn.sale.Sale.Paid.Cents).Draw(t, "total"); left > 0 && len(parts) < 8; {
+			part := rapid.Int64Range(1, left).Draw(t, "part")
+			if len(parts) == 7 {
+				part = left
+			}
+			parts, left = append(parts, part), left-part
+		}
+		var total int64
+		for _, part := range parts {
+			total += part
+		}
+		once, inOrder, shuffled := refund([]int64{total}), refund(parts), refund(rapid.Permutation(parts).Draw(t, "order"))
+		if once.AmountCents != inOrder.AmountCents || inOrder.AmountCents != shuffled.AmountCents {
+			t.Fatalf("%d at once, %d in parts, %d in another order", once.AmountCents, inOrder.AmountCents, shuffled.AmountCents)
+		}
+	})
+}
+
+// What has ended follows no refund, and what does not change makes no move.
+func TestCommissionsThatDoNotFollowARefund(t *testing.T) {
+	half, all := saleOf(10_000), saleOf(10_000)
+	half.RefundedAmountCents, half.Status = 5_000, ConversionPartiallyRefunded
+	all.RefundedAmountCents, all.Status = 10_000, ConversionRefunded
+	flat := Commission{Type: Flat, FlatCents: ref[int64](500), AmountCents: 500, OriginalAmountCents: 500, Status: CommissionPaid}
+	nothing := percentageOf(10_000, 0)
+	for name, tc := range map[string]struct {
+		commission Commission
+		sale       Conversion
+		moves      bool
+	}{
+		"pending":                   {withStatus(percentageOf(10_000, 3_000), CommissionPending), half, true},
+		"approved":                  {withStatus(percentageOf(10_000, 3_000), CommissionApproved), half, true},
+		"paid":                      {withStatus(percentageOf(10_000, 3_000), CommissionPaid), half, true},
+		"rejected":                  {withStatus(percentageOf(10_000, 3_000), CommissionRejected), all, false},
+		"refunded":                  {withStatus(percentageOf(10_000, 3_000), CommissionRefunded), all, false},
+		"flat, a part":              {flat, half, false},
+		"flat, all":                 {flat, all, true},
+		"nothing earned, a part":    {nothing, half, false},
+		"nothing earned, all":       {nothing, all, true},
+		"nothing has been refunded": {percentageOf(10_000, 3_000), saleOf(10_000), false},
+	} {
+		at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+		move, moves := tc.commission.RefundMove(tc.sale, RefundedSale, at)
+		if moves != tc.moves || moves && (move.Move != MoveRefund || move.Why != RefundedSale || !move.At.Equal(at) || move.Actor != System) {
+			t.Errorf("%s: %v, %+v", name, moves, move)
+		}
+	}
+}
+
+func withStatus(c Commission, status CommissionStatus) Commission {
+	c.Status = status
+	return c
+}

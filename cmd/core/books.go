@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/server/check"
+	"github.com/tributary-hq/tributary/server/fx"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// checkBooks makes the checks, however long they take, and prints what they
+// found.
+func checkBooks(ctx context.Context, out io.Writer) error {
+	store, err := openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	results, err := store.CheckBooks(ctx, time.Now)
+	if err != nil {
+		return err
+	}
+	if err := check.Print(out, results); err != nil {
+		return err
+	}
+	if n := check.Violated(results); n > 0 {
+		return fmt.Errorf("%d of %d checks are violated", n, len(results))
+	}
+	return nil
+}
+
+// loadRates reads all files before it loads the first, so that one fault keeps
+// all of them out.
+func loadRates(ctx context.Context, out io.Writer, paths []string) error {
+	files := make([][]affiliate.FXRate, len(paths))
+	for i, path := range paths {
+		var err error
+		if files[i], err = fx.Read(path); err != nil {
+			return err
+		}
+	}
+	store, err := openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	for i, rates := range files {
+		loaded, err := store.LoadRates(ctx, rates, time.Now().UTC().Truncate(time.Millisecond))
+		if err != nil {
+			return fmt.Errorf("%s: %w", paths[i], err)
+		}
+		if _, err := fmt.Fprintf(out, "%s: %d new, %d changed, %d as they were\n", paths[i], loaded.New, loaded.Changed, loaded.Same); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func openStore(ctx context.Context) (*postgres.Store, error) {
+	cfg, err := settings.Read[settings.Database]()
+	if err != nil {
+		return nil, err
+	}
+	return postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: 1})
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+func TestCheckFailsWhenTheBooksDisagree(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
+	var out bytes.Buffer
+	if err := checkBooks(t.Context(), &out); err != nil || strings.Contains(out.String(), "VIOLATED") || !strings.Contains(out.String(), "ok        balances: ") {
+		t.Errorf("%v:\n%s", err, &out)
+	}
+	f.Exec(`insert into ledger_balances values (gen_random_uuid(), gen_random_uuid(), 'EUR', 0, 5)`)
+	out.Reset()
+	if err := checkBooks(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "1 of 14 checks") || !strings.Contains(out.String(), "VIOLATED  balances: ") {
+		t.Errorf("%v:\n%s", err, &out)
+	}
+}
+
+func TestLoadTakesAllFilesOrNone(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
+	file := func(name, body string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := file("good.csv", "date,base,quote,rate\n2026-03-09,EUR,USD,1.08\n2026-03-09,EUR,JPY,160\n")
+	bad := file("bad.csv", "Date,USD\n2026-03-09,x\n")
+	var out bytes.Buffer
+	if err := loadRates(t.Context(), &out, []string{good, bad}); err == nil || !strings.Contains(err.Error(), bad+": line 2") || out.Len() > 0 {
+		t.Errorf("%v: %s", err, &out)
+	}
+	if n := f.Count(`select count(*) from fx_rates`); n != 0 {
+		t.Errorf("%d rates", n)
+	}
+	later := file("later.csv", "Date,USD\n2026-03-09,1.09\n2026-03-10,1.1\n")
+	if err := loadRates(t.Context(), &out, []string{good, later}); err != nil {
+		t.Fatal(err)
+	}
+	if want := good + ": 2 new, 0 changed, 0 as they were\n" + later + ": 1 new, 1 changed, 0 as they were\n"; out.String() != want {
+		t.Error(out.String())
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{nil, {"fx"}, {"fx", "load"}, {"fx", "unload", "file"}, {"nothing"}} {
+		if err := run(t.Context(), args); err == nil || err.Error() != usage {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}

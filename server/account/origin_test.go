@@ -1,0 +1,147 @@
+package account_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/account"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+type unlimited struct{}
+
+func (unlimited) Allow(context.Context, server.Zone, string) server.Allowance {
+	return server.Allowance{Allowed: true}
+}
+
+// behindTheFrame is the service as a gateway in the same process calls it.
+func (f *fixture) behindTheFrame(t *testing.T, store account.Store) affiliatev1.AccountServiceClient {
+	t.Helper()
+	clock := func() time.Time { return f.now }
+	keys, err := server.ParseTokenKeys("k:"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", ed25519.SeedSize))), clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame, err := server.New(server.Config{
+		Credentials: f.store, Tokens: keys, Limiter: unlimited{}, Log: slog.New(slog.DiscardHandler), Now: clock,
+	}, server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: account.New(store, keys, []byte("hash key"), clock)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return affiliatev1.NewAccountServiceClient(frame.Channel())
+}
+
+// from is a call of a client at an address with an agent.
+func from(t *testing.T, address, agent string) context.Context {
+	t.Helper()
+	md := metadata.Pairs("x-client-ip", address)
+	if agent != "" {
+		md.Set("x-user-agent", agent)
+	}
+	return metadata.NewOutgoingContext(t.Context(), md)
+}
+
+func (f *fixture) origins(t *testing.T) (rows []string) {
+	t.Helper()
+	found, err := f.conn.Query(t.Context(), `select ip_prefix, encode(ua_hash, 'hex'), seen_at from user_origins order by seen_at, ip_prefix`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var network, agent string
+		var at time.Time
+		if err := found.Scan(&network, &agent, &at); err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, fmt.Sprintf("%s %s %s", network, agent, at.UTC().Format(time.TimeOnly)))
+	}
+	return rows
+}
+
+func TestPartnersOriginsAreNoted(t *testing.T) {
+	f := newFixture(t)
+	client := f.behindTheFrame(t, f.store)
+	agent := func(name string) string {
+		return hex.EncodeToString(affiliate.AgentHash([]byte("hash key"), name, f.now))
+	}
+	credentials := &affiliatev1.LoginRequest{Email: "pat@example.com", Password: password}
+
+	registered, err := client.RegisterPartner(from(t, "203.0.113.9", "Browser/1"), &affiliatev1.RegisterPartnerRequest{
+		Email: credentials.Email, Password: password, Name: "Pat",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"203.0.113.0/24 " + agent("Browser/1") + " 07:08:09"}
+	if got := f.origins(t); !slices.Equal(got, want) {
+		t.Fatalf("registered: %q, want %q", got, want)
+	}
+
+	f.now = f.now.Add(time.Minute)
+	if _, err := client.LoginPartner(from(t, "2001:db8:1:2::3", ""), credentials); err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, "2001:db8:1::/48  07:09:09")
+	if got := f.origins(t); !slices.Equal(got, want) {
+		t.Fatalf("logged in: %q, want %q", got, want)
+	}
+
+	// Another address of the same network, with the same browser.
+	f.now = f.now.Add(time.Minute)
+	if _, err := client.RefreshSession(from(t, "203.0.113.200", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: registered.GetRefreshToken()}); err != nil {
+		t.Fatal(err)
+	}
+	want = []string{want[1], "203.0.113.0/24 " + agent("Browser/1") + " 07:10:09"}
+	if got := f.origins(t); !slices.Equal(got, want) {
+		t.Fatalf("refreshed: %q, want %q", got, want)
+	}
+
+	// Whom nobody let in is not noted, nor are merchants.
+	_, _ = client.LoginPartner(from(t, "198.51.100.1", "Browser/1"), &affiliatev1.LoginRequest{Email: credentials.Email, Password: "wrong horse battery"})
+	_, _ = client.RefreshSession(from(t, "198.51.100.1", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: registered.GetRefreshToken()})
+	if _, err := client.RegisterMerchant(from(t, "198.51.100.1", "Browser/1"), &affiliatev1.RegisterMerchantRequest{
+		Email: "mara@example.com", Password: password, Name: "Mara", WorkspaceName: "Shop",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.origins(t); !slices.Equal(got, want) {
+		t.Errorf("others: %q", got)
+	}
+	if n := f.count(t, `select count(*) from user_origins where position('203.0.113.9' in ip_prefix) + position('Browser' in encode(ua_hash, 'escape')) > 0`); n != 0 {
+		t.Error("an address or an agent is stored as it is")
+	}
+}
+
+// forgetful cannot note origins.
+type forgetful struct{ *postgres.Store }
+
+func (forgetful) NoteOrigin(context.Context, affiliate.Origin) error { return errors.New("disk full") }
+
+func TestANoteThatFailsCostsNoSession(t *testing.T) {
+	f := newFixture(t)
+	client := f.behindTheFrame(t, forgetful{f.store})
+	session, err := client.RegisterPartner(from(t, "203.0.113.9", "Browser/1"), &affiliatev1.RegisterPartnerRequest{
+		Email: "pat@example.com", Password: password, Name: "Pat",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.RefreshSession(from(t, "203.0.113.9", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: session.GetRefreshToken()}); err != nil {
+		t.Error(err)
+	}
+}

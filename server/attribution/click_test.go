@@ -1,0 +1,87 @@
+package attribution_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+func (w *world) see(click affiliate.ClickID) *affiliatev1.AttributedClick {
+	w.Helper()
+	c, err := w.service.GetAttributedClick(as(w.scope), &affiliatev1.GetAttributedClickRequest{ClickId: click.String()})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return c
+}
+
+func TestClickShowsEverythingButItsVisitor(t *testing.T) {
+	w := newWorld(t)
+	link := affiliate.NewID[affiliate.Link](w.now())
+	full := w.clickIn(w.scope, w.program, w.participant, pgtest.Row{
+		"link_id": link, "landing_url": "https://shop.example/a", "referrer_domain": "blog.example", "utm_source": "s", "utm_medium": "m",
+		"utm_campaign": "c", "utm_term": "t", "utm_content": "n", "sub_id": "sub", "language": "de", "is_bot": true, "bot_reason": "agent",
+	})
+	got := w.see(full)
+	received, _ := full.Time()
+	want := &affiliatev1.AttributedClick{
+		Id: full.String(), WorkspaceId: w.scope.Workspace.String(), ProgramId: w.program.String(), ParticipantId: w.participant.String(),
+		LinkId: ptr(link.String()), ReferralCode: "pat", Mode: affiliatev1.Mode_MODE_TEST, LandingUrl: ptr("https://shop.example/a"),
+		ReferrerDomain: ptr("blog.example"), UtmSource: ptr("s"), UtmMedium: ptr("m"), UtmCampaign: ptr("c"), UtmTerm: ptr("t"), UtmContent: ptr("n"),
+		SubId: ptr("sub"), Language: ptr("de"), IsBot: true, BotReason: ptr("agent"), Consent: "granted",
+		ReceivedAt: server.Timestamp(received), CreatedAt: server.Timestamp(received.Add(time.Second)),
+		ExpiresAt: server.Timestamp(affiliate.WindowEnd(received, 30)),
+	}
+	if !proto.Equal(got, want) {
+		t.Errorf("\n got %v\nwant %v", got, want)
+	}
+	text, err := protojson.Marshal(got)
+	if err != nil || strings.Contains(string(text), "203.0.113") {
+		t.Errorf("%s, %v", text, err)
+	}
+
+	bare := w.see(w.click())
+	if bare.LinkId != nil || bare.LandingUrl != nil || bare.ReferrerDomain != nil || bare.UtmSource != nil || bare.UtmMedium != nil || bare.UtmCampaign != nil ||
+		bare.UtmTerm != nil || bare.UtmContent != nil || bare.SubId != nil || bare.Language != nil || bare.BotReason != nil || bare.GetIsBot() {
+		t.Errorf("what is not known is not null: %v", bare)
+	}
+}
+
+func TestClickNamesItsConversionsOldestFirst(t *testing.T) {
+	w := newWorld(t)
+	click := w.click()
+	w.report(named("elsewhere", w.click()))
+	var wanted []*affiliatev1.ReportConversionResponse
+	for i := range affiliate.MaxClickConversions + 1 {
+		w.offset += time.Second
+		wanted = append(wanted, w.report(named(fmt.Sprint("order-", i), click)))
+	}
+	w.Exec(`update programs set status = 'paused'`)
+	got := w.see(click).GetConversions()
+	if len(got) != affiliate.MaxClickConversions {
+		t.Fatalf("%d conversions", len(got))
+	}
+	for i, c := range got {
+		if want := wanted[i]; c.GetId() != want.GetId() || c.GetExternalTransactionId() != want.GetExternalTransactionId() || !c.GetAttributed() ||
+			c.GetReasonCode() != "CLICK_MATCHED" || c.GetDecisionId() != want.GetAttribution().GetDecisionId() ||
+			!c.GetCreatedAt().AsTime().Equal(want.GetCreatedAt().AsTime()) {
+			t.Errorf("%d: %v", i, c)
+		}
+	}
+
+	// What a click says of a conversion is the decision in force.
+	expired := w.clickIn(w.scope, w.program, w.participant, pgtest.Row{"expires_at": w.now().Add(-time.Hour)})
+	r := w.report(named("late", expired))
+	if c := w.see(expired).GetConversions(); len(c) != 1 || c[0].GetAttributed() || c[0].GetReasonCode() != "CLICK_EXPIRED" || c[0].GetDecisionId() != r.GetAttribution().GetDecisionId() {
+		t.Errorf("%v", c)
+	}
+}

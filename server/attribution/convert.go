@@ -1,0 +1,214 @@
+package attribution
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// filterOf reads a list's query and says what is wrong with it.
+func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, affiliate.Violations) {
+	decided, wrong := affiliate.ParsePeriod(req.GetFrom(), req.GetTo(), "")
+	for i := range wrong {
+		// The parser knows the parameters by the names that other lists give them.
+		wrong[i].Field = strings.TrimPrefix(wrong[i].Field, "date_")
+		wrong[i].Message = strings.ReplaceAll(wrong[i].Message, "date_to", "to")
+	}
+	filter := affiliate.DecisionFilter{
+		Attributed: req.Attributed,
+		Reason:     affiliate.AttributionReason(req.GetReasonCode()),
+		Decided:    decided,
+	}
+	if filter.Reason != "" && !filter.Reason.OfDecision() {
+		wrong.Add("reason_code", "is no reason of a decision")
+	}
+	if text := req.GetProgramId(); text != "" {
+		id, ok := affiliate.ParseID[affiliate.Program](text)
+		if !ok {
+			wrong.Add("program_id", "must be a UUID")
+		}
+		filter.Program = &id
+	}
+	return filter, wrong
+}
+
+// reportOf is the report that a simulation is of: the two have the same fields
+// under the same numbers, which a test holds.
+func reportOf(req *affiliatev1.SimulateAttributionRequest) *affiliatev1.ReportConversionRequest {
+	report := &affiliatev1.ReportConversionRequest{}
+	to := report.ProtoReflect()
+	req.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		to.Set(to.Descriptor().Fields().ByNumber(field.Number()), value)
+		return true
+	})
+	return report
+}
+
+func toProto(d affiliate.DecisionRecord) (*affiliatev1.Decision, error) {
+	out := &affiliatev1.Decision{
+		Attributed:    d.Attributed,
+		Method:        text(d.Method),
+		ReasonCode:    string(d.Reason),
+		Explanation:   d.Explanation,
+		EngineVersion: d.EngineVersion,
+		DecidedAt:     server.Timestamp(d.DecidedAt),
+		Inputs: &affiliatev1.DecisionInputs{
+			Mode:          server.FromWord[affiliatev1.Mode](d.Inputs.Mode),
+			EventType:     server.FromWord[affiliatev1.EventType](d.Inputs.EventType),
+			OccurredAt:    server.Timestamp(d.Inputs.OccurredAt),
+			AmountCents:   d.Inputs.AmountCents,
+			Currency:      d.Inputs.Currency,
+			TaxCents:      d.Inputs.TaxCents,
+			ShippingCents: d.Inputs.ShippingCents,
+			FeeCents:      d.Inputs.FeeCents,
+			ClickId:       server.Optional(d.Inputs.Click),
+			PromoCode:     d.Inputs.PromoCode,
+		},
+		Candidates:   make([]*affiliatev1.DecisionCandidate, len(d.Candidates)),
+		Steps:        make([]*affiliatev1.DecisionStep, len(d.Steps)),
+		Calculation:  calculation(d.Calculation),
+		Fraud:        make([]*affiliatev1.FraudSignal, len(d.Fraud)),
+		Supersedes:   server.Optional(d.Supersedes),
+		SupersededBy: server.Optional(d.SupersededBy),
+	}
+	if !d.ID.IsZero() {
+		out.DecisionId, out.ConversionId = server.Optional(&d.ID), server.Optional(&d.Conversion)
+	}
+	if p := d.Trace.Program; p != nil {
+		out.Program = &affiliatev1.DecisionProgram{
+			Id:         p.ID.String(),
+			WindowDays: int32(p.WindowDays), // #nosec G115 -- at most 365
+			Model:      server.FromWord[affiliatev1.AttributionModel](p.Model),
+			Precedence: server.FromWord[affiliatev1.SignalPrecedence](p.Precedence),
+		}
+	}
+	for i, c := range d.Candidates {
+		out.Candidates[i] = &affiliatev1.DecisionCandidate{
+			Type:            string(c.Type),
+			ClickId:         server.Optional(c.Click),
+			PromoCode:       c.PromoCode,
+			ParticipantId:   server.Optional(c.Participant),
+			At:              server.OptionalTimestamp(c.At),
+			ExpiresAt:       server.OptionalTimestamp(c.ExpiresAt),
+			Eligible:        c.Eligible,
+			RejectedBecause: text(c.RejectedBecause),
+		}
+	}
+	for i, step := range d.Steps {
+		out.Steps[i] = &affiliatev1.DecisionStep{
+			Order: int32(step.Order), Check: step.Check, Outcome: string(step.Outcome), Detail: step.Detail, // #nosec G115 -- a few
+		}
+	}
+	for i, signal := range d.Fraud {
+		out.Fraud[i] = &affiliatev1.FraudSignal{
+			Rule: signal.Rule, Score: int32(signal.Score), Evidence: signal.Evidence, // #nosec G115 -- a score is at most 100
+		}
+	}
+	if d.RuleJSON != nil {
+		out.Rule = &structpb.Struct{}
+		if err := protojson.Unmarshal(d.RuleJSON, out.Rule); err != nil {
+			return nil, fmt.Errorf("rule of decision %s: %w", d.ID, err)
+		}
+	}
+	return out, nil
+}
+
+func calculation(c *affiliate.Calculation) *affiliatev1.DecisionCalculation {
+	if c == nil {
+		return nil
+	}
+	out := &affiliatev1.DecisionCalculation{
+		BaseAmountCents:  c.BaseAmountCents,
+		BaseCurrency:     c.BaseCurrency,
+		NetBasis:         string(c.NetBasis),
+		Source:           string(c.Source),
+		RateBps:          c.RateBps,
+		FlatAmountCents:  c.FlatCents,
+		Parts:            make([]*affiliatev1.DecisionCalculationPart, len(c.Parts)),
+		FxRate:           c.FXRate,
+		FxDate:           c.FXDate,
+		Rounding:         c.Rounding,
+		CappedAtOrderCap: c.CappedAtOrderCap,
+		CappedAtBase:     c.CappedAtBase,
+		AmountCents:      c.AmountCents,
+		Currency:         c.Currency,
+		ReviewReasons:    c.ReviewReasons,
+	}
+	for i, part := range c.Parts {
+		out.Parts[i] = &affiliatev1.DecisionCalculationPart{
+			ProductId:       part.ProductID,
+			AmountCents:     part.AmountCents,
+			Quantity:        part.Quantity,
+			RateBps:         part.RateBps,
+			FlatAmountCents: part.FlatCents,
+			Source:          string(part.Source),
+			LeftOut:         part.LeftOut,
+		}
+	}
+	return out
+}
+
+func clickToProto(c affiliate.AttributedClick) *affiliatev1.AttributedClick {
+	out := &affiliatev1.AttributedClick{
+		Id:             c.ID.String(),
+		WorkspaceId:    c.Scope.Workspace.String(),
+		ProgramId:      c.Program.String(),
+		ParticipantId:  c.Participant.String(),
+		ReferralCode:   c.ReferralCode,
+		Mode:           server.FromWord[affiliatev1.Mode](c.Scope.Mode),
+		LandingUrl:     present(c.LandingURL),
+		ReferrerDomain: present(c.ReferrerDomain),
+		UtmSource:      present(c.UTM.Source),
+		UtmMedium:      present(c.UTM.Medium),
+		UtmCampaign:    present(c.UTM.Campaign),
+		UtmTerm:        present(c.UTM.Term),
+		UtmContent:     present(c.UTM.Content),
+		SubId:          present(c.SubID),
+		Language:       present(c.Language),
+		IsBot:          c.IsBot,
+		BotReason:      present(c.BotReason),
+		Consent:        string(c.Consent),
+		ReceivedAt:     server.Timestamp(c.ReceivedAt),
+		CreatedAt:      server.Timestamp(c.CreatedAt),
+		ExpiresAt:      server.Timestamp(c.ExpiresAt),
+		Conversions:    make([]*affiliatev1.ClickConversion, len(c.Conversions)),
+	}
+	if !c.Link.IsZero() {
+		out.LinkId = server.Optional(&c.Link)
+	}
+	for i, conversion := range c.Conversions {
+		out.Conversions[i] = &affiliatev1.ClickConversion{
+			Id:                    conversion.ID.String(),
+			ExternalTransactionId: conversion.ExternalTransactionID,
+			Attributed:            conversion.Attributed,
+			ReasonCode:            string(conversion.Reason),
+			DecisionId:            conversion.Decision.String(),
+			CreatedAt:             server.Timestamp(conversion.CreatedAt),
+		}
+	}
+	return out
+}
+
+// text is a word that may be absent.
+func text[W ~string](word *W) *string {
+	if word == nil {
+		return nil
+	}
+	s := string(*word)
+	return &s
+}
+
+// present is nil for a text that is not there.
+func present(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

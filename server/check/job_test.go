@@ -1,0 +1,90 @@
+package check_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server/check"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// found is what a check has found.
+type found struct {
+	results []affiliate.CheckResult
+	err     error
+}
+
+func (f found) CheckBooks(context.Context, func() time.Time) ([]affiliate.CheckResult, error) {
+	return f.results, f.err
+}
+
+func run(t *testing.T, store check.Store) (log string, err error) {
+	t.Helper()
+	var b bytes.Buffer
+	err = check.New(store, slog.New(slog.NewTextHandler(&b, nil)), time.Now).Work(t.Context(), &river.Job[affiliate.CheckBooks]{})
+	return b.String(), err
+}
+
+var disagreeing = []affiliate.CheckResult{
+	{Name: "balances", Compares: "this and that", Compared: 7, Violated: 3, Violations: []string{"one is two", "two is one"}},
+	{Name: "refunds", Compares: "those and these", Compared: 5},
+	{Name: "clock", Compares: "clocks", Compared: 1, Violated: 1, Violations: []string{"late"}},
+}
+
+func TestEachViolatedCheckIsOneErrorLine(t *testing.T) {
+	log, err := run(t, found{results: disagreeing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	if len(lines) != 2 || strings.Count(log, "the books disagree") != 2 {
+		t.Fatal(log)
+	}
+	for _, says := range []string{"level=ERROR", "check=balances", "compared=7", "violated=3", `first="one is two"`} {
+		if !strings.Contains(lines[0], says) {
+			t.Errorf("%s does not say %s", lines[0], says)
+		}
+	}
+}
+
+func TestCleanBooksAreOneInfoLine(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	scope := affiliate.Scope{Workspace: f.NewWorkspace(), Mode: affiliate.ModeTest}
+	f.NewParticipant(scope, f.NewProgram(scope), f.NewPartner("Pat"))
+	log, err := run(t, f.Store)
+	if err != nil || strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=INFO") || !strings.Contains(log, "the books agree") {
+		t.Errorf("%v: %s", err, log)
+	}
+}
+
+func TestAFailingCheckFailsTheJob(t *testing.T) {
+	if log, err := run(t, found{err: errors.New("no database")}); err == nil || log != "" {
+		t.Errorf("%v: %s", err, log)
+	}
+}
+
+func TestPrint(t *testing.T) {
+	var b bytes.Buffer
+	if err := check.Print(&b, disagreeing); err != nil {
+		t.Fatal(err)
+	}
+	want := `VIOLATED  balances: this and that: 7 compared, 3 violated
+    one is two
+    two is one
+    and 1 more
+ok        refunds: those and these: 5 compared, 0 violated
+VIOLATED  clock: clocks: 1 compared, 1 violated
+    late
+`
+	if b.String() != want || check.Violated(disagreeing) != 2 {
+		t.Error(b.String())
+	}
+}

@@ -1,0 +1,34 @@
+package commission
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// Check finds what is wrong with dates and time zones, and numbers of enums
+// without a name, which only gRPC can carry.
+func (s *Service) Check(req proto.Message) affiliate.Violations {
+	var found affiliate.Violations
+	if list, ok := req.(filterRequest); ok {
+		_, found = affiliate.ParsePeriod(list.GetDateFrom(), list.GetDateTo(), list.GetTimezone())
+		checkWord("status", list.GetStatus(), &found)
+	}
+	if list, ok := req.(orderRequest); ok {
+		checkWord("sort_order", list.GetSortOrder(), &found)
+	}
+	if rejection, ok := req.(interface {
+		GetCode() affiliatev1.RejectionCode
+	}); ok {
+		checkWord("code", rejection.GetCode(), &found)
+	}
+	return found
+}
+
+func checkWord[E server.Enum](field string, value E, found *affiliate.Violations) {
+	if value != 0 && server.Word(value) == "" {
+		found.Add(field, "has no such value")
+	}
+}

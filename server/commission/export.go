@@ -1,0 +1,79 @@
+package commission
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/genproto/googleapis/api/httpbody"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/csv"
+)
+
+// ExportCommissions streams all programmes of the mode, or one of them, as CSV.
+func (s *Service) ExportCommissions(req *affiliatev1.ExportCommissionsRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return s.export(req, req.NeedsReview, ofWorkspace, stream)
+}
+
+// ExportProgramCommissions streams one programme as CSV.
+func (s *Service) ExportProgramCommissions(req *affiliatev1.ExportProgramCommissionsRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return s.export(req, req.NeedsReview, ofProgram, stream)
+}
+
+func (s *Service) export(req exportRequest, needsReview *bool, of reach, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	ctx := stream.Context()
+	filter, err := s.filter(ctx, req, needsReview, of)
+	if err != nil {
+		return err
+	}
+	scope := server.PrincipalFrom(ctx).Scope()
+	name := fmt.Sprintf(`attachment; filename="commissions-%s-%s.csv"`, scope.Mode, s.at().Format(time.DateOnly))
+	if err := stream.SetHeader(metadata.Pairs("content-disposition", name)); err != nil {
+		return err
+	}
+	w := csv.NewWriter(func(chunk []byte) error {
+		return stream.Send(&httpbody.HttpBody{ContentType: csv.ContentType, Data: chunk})
+	})
+	if err := w.Header("id", "createdAt", "status", "commissionType", "programName", "partnerName", "amountCents", "currency",
+		"saleAmountCents", "saleCurrency", "externalTransactionId", "promoCode", "needsReview", "holdUntil", "approvedAt",
+		"rejectedAt", "paidAt", "refundedAt", "payoutId"); err != nil {
+		return err
+	}
+	if err := s.store.ExportCommissions(ctx, scope, filter, orderOf(req), func(row *affiliate.CommissionRow) error {
+		writeRow(w, row)
+		return w.EndRow()
+	}); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+func writeRow(w *csv.Writer, row *affiliate.CommissionRow) {
+	w.Text(row.ID.String())
+	w.Time(row.CreatedAt)
+	w.Text(string(row.Status))
+	w.Text(string(row.Type))
+	w.Text(string(row.ProgramName))
+	w.Text(string(row.PartnerName))
+	w.Int(row.AmountCents)
+	w.Text(string(row.Currency))
+	w.Int(row.SaleAmountCents)
+	w.Text(string(row.SaleCurrency))
+	w.Text(string(row.ExternalTransactionID))
+	if row.PromoCode == nil {
+		w.Empty()
+	} else {
+		w.Text(string(row.PromoCode))
+	}
+	w.Bool(row.NeedsReview)
+	w.OptionalTime(row.HoldUntil)
+	w.OptionalTime(row.ApprovedAt)
+	w.OptionalTime(row.RejectedAt)
+	w.OptionalTime(row.PaidAt)
+	w.OptionalTime(row.RefundedAt)
+	w.OptionalText(server.Optional(row.Payout))
+}

@@ -1,0 +1,190 @@
+package commission
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// filterRequest is what lists, stats and exports have in common.
+type filterRequest interface {
+	GetProgramId() string
+	GetStatus() affiliatev1.CommissionStatus
+	GetDateFrom() string
+	GetDateTo() string
+	GetTimezone() string
+	GetSearch() string
+}
+
+// orderRequest is what lists and exports have in common.
+type orderRequest interface {
+	GetSortBy() string
+	GetSortOrder() affiliatev1.SortOrder
+}
+
+// listRequest is what the two lists have in common.
+type listRequest interface {
+	filterRequest
+	orderRequest
+	GetPage() int32
+	GetPageSize() int32
+}
+
+// exportRequest is what the two exports have in common.
+type exportRequest interface {
+	filterRequest
+	orderRequest
+}
+
+// reach is which commissions a route may reach.
+type reach bool
+
+const (
+	// ofWorkspace: of all programmes unless the request names one.
+	ofWorkspace reach = false
+	// ofProgram: of the programme in the path.
+	ofProgram reach = true
+)
+
+// filter reads what narrows a request. Errors: VALIDATION_ERROR, and those of
+// ownProgram.
+func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bool, of reach) (affiliate.CommissionFilter, error) {
+	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
+	if err := wrong.Err(); err != nil {
+		return affiliate.CommissionFilter{}, err
+	}
+	filter := affiliate.CommissionFilter{
+		Status:      affiliate.CommissionStatus(server.Word(req.GetStatus())),
+		NeedsReview: needsReview,
+		Created:     created,
+		Search:      req.GetSearch(),
+		HideEmails:  readerOf(ctx).masked,
+	}
+	if of == ofProgram || req.GetProgramId() != "" {
+		program, err := s.ownProgram(ctx, req.GetProgramId())
+		if err != nil {
+			return affiliate.CommissionFilter{}, err
+		}
+		filter.Program = &program
+	}
+	return filter, nil
+}
+
+// ownProgram is a programme that lists may be narrowed to: FORBIDDEN when it is
+// another workspace's, NOT_FOUND when there is none or it is of the other mode.
+func (s *Service) ownProgram(ctx context.Context, text string) (affiliate.ProgramID, error) {
+	id, err := server.PathID[affiliate.Program](text)
+	if err != nil {
+		return id, err
+	}
+	owner, err := s.store.ProgramScope(ctx, id)
+	if err != nil {
+		return id, err
+	}
+	switch scope := server.PrincipalFrom(ctx).Scope(); {
+	case owner.Workspace != scope.Workspace:
+		return id, affiliate.Refuse(affiliate.ReasonForbidden)
+	case owner.Mode != scope.Mode:
+		return id, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return id, nil
+}
+
+// orderOf is newest first unless the request says otherwise.
+func orderOf(req orderRequest) affiliate.CommissionOrder {
+	order := affiliate.CommissionOrder{
+		By:        affiliate.CommissionSort(req.GetSortBy()),
+		Ascending: req.GetSortOrder() == affiliatev1.SortOrder_SORT_ORDER_ASC,
+	}
+	if order.By == "" {
+		order.By = affiliate.SortCreatedAt
+	}
+	return order
+}
+
+// ListCommissions pages through all programmes of the mode, or one of them.
+func (s *Service) ListCommissions(ctx context.Context, req *affiliatev1.ListCommissionsRequest) (*affiliatev1.ListCommissionsResponse, error) {
+	return s.list(ctx, req, req.NeedsReview, ofWorkspace)
+}
+
+// ListProgramCommissions pages through one programme.
+func (s *Service) ListProgramCommissions(ctx context.Context, req *affiliatev1.ListProgramCommissionsRequest) (*affiliatev1.ListCommissionsResponse, error) {
+	return s.list(ctx, req, req.NeedsReview, ofProgram)
+}
+
+func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, of reach) (*affiliatev1.ListCommissionsResponse, error) {
+	filter, err := s.filter(ctx, req, needsReview, of)
+	if err != nil {
+		return nil, err
+	}
+	page := server.PageOf(req)
+	items, total, err := s.store.Commissions(ctx, server.PrincipalFrom(ctx).Scope(), filter, orderOf(req), page)
+	if err != nil {
+		return nil, err
+	}
+	reader, at := readerOf(ctx), s.at()
+	data := make([]*affiliatev1.CommissionListItem, len(items))
+	for i, item := range items {
+		data[i] = reader.item(item, at)
+	}
+	return &affiliatev1.ListCommissionsResponse{
+		Data:  data,
+		Total: total,
+		Page:  int32(page.Number), // came in as an int32
+		Limit: int32(page.Size),
+	}, nil
+}
+
+// GetCommissionStats sums all programmes of the mode, or one of them.
+func (s *Service) GetCommissionStats(ctx context.Context, req *affiliatev1.GetCommissionStatsRequest) (*affiliatev1.CommissionStats, error) {
+	return s.stats(ctx, req, req.NeedsReview, ofWorkspace)
+}
+
+// GetProgramCommissionStats sums one programme.
+func (s *Service) GetProgramCommissionStats(ctx context.Context, req *affiliatev1.GetProgramCommissionStatsRequest) (*affiliatev1.CommissionStats, error) {
+	return s.stats(ctx, req, req.NeedsReview, ofProgram)
+}
+
+func (s *Service) stats(ctx context.Context, req filterRequest, needsReview *bool, of reach) (*affiliatev1.CommissionStats, error) {
+	filter, err := s.filter(ctx, req, needsReview, of)
+	if err != nil {
+		return nil, err
+	}
+	stats, err := s.store.CommissionStats(ctx, server.PrincipalFrom(ctx).Scope(), filter)
+	if err != nil {
+		return nil, err
+	}
+	return statsToProto(stats), nil
+}
+
+func statsToProto(stats affiliate.CommissionStats) *affiliatev1.CommissionStats {
+	of := func(status affiliate.CommissionStatus) *affiliatev1.CommissionStatusStats {
+		sum := stats.ByStatus[status]
+		return &affiliatev1.CommissionStatusStats{Count: sum.Count, AmountCents: sum.AmountCents}
+	}
+	out := &affiliatev1.CommissionStats{
+		TotalCount:         stats.Count,
+		TotalAmountCents:   stats.InCurrency.AmountCents,
+		Currency:           stats.Currency,
+		AverageAmountCents: stats.AverageCents(),
+		NeedsReviewCount:   stats.NeedsReview,
+		ByStatus: &affiliatev1.CommissionStatsByStatus{
+			Pending:  of(affiliate.CommissionPending),
+			Approved: of(affiliate.CommissionApproved),
+			Rejected: of(affiliate.CommissionRejected),
+			Paid:     of(affiliate.CommissionPaid),
+			Refunded: of(affiliate.CommissionRefunded),
+		},
+	}
+	for _, currency := range slices.Sorted(maps.Keys(stats.ByCurrency)) {
+		sum := stats.ByCurrency[currency]
+		out.ByCurrency = append(out.ByCurrency, &affiliatev1.CommissionCurrencyStats{
+			Currency: currency, Count: sum.Count, AmountCents: sum.AmountCents,
+		})
+	}
+	return out
+}

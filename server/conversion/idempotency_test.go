@@ -1,0 +1,249 @@
+package conversion_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// call is a call with headers of its own, and those of its answer.
+type call struct {
+	grpc.ServerTransportStream
+	mu     sync.Mutex
+	answer metadata.MD
+}
+
+func (c *call) SetHeader(md metadata.MD) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer = metadata.Join(c.answer, md)
+	return nil
+}
+
+func (c *call) replayed() bool { return len(c.answer.Get("idempotent-replayed")) > 0 }
+
+// keyed is the context of a call with an Idempotency-Key.
+func keyed(ctx context.Context, key string) (context.Context, *call) {
+	c := &call{}
+	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("idempotency-key", key))
+	return grpc.NewContextWithServerTransportStream(ctx, c), c
+}
+
+func (w *world) reportKeyed(key string, req *affiliatev1.ReportConversionRequest) (*affiliatev1.ReportConversionResponse, bool, error) {
+	ctx, call := keyed(as(w.scope), key)
+	response, err := w.service.ReportConversion(ctx, req)
+	return response, call.replayed(), err
+}
+
+func TestKeyGivesTheFirstAnswerAgain(t *testing.T) {
+	w := newWorld(t)
+	click := w.store1(w.click())
+	first, replayed, err := w.reportKeyed("k-1", purchase("order-1", click.ID))
+	if err != nil || replayed {
+		t.Fatal(replayed, err)
+	}
+	// What has happened since does not show.
+	w.Exec(`update commissions set status = 'approved', version = version + 1`)
+	w.offset.Store(int64(23 * time.Hour))
+	looks := w.store.looks.Load()
+	again, replayed, err := w.reportKeyed("k-1", purchase("order-1", click.ID))
+	if err != nil || !replayed || !proto.Equal(first, again) {
+		t.Errorf("%v, %v, %v; want %v", again, replayed, err, first)
+	}
+	if w.store.looks.Load() != looks {
+		t.Error("a repeated report looks for its click")
+	}
+	w.wantCount(1, `conversions`)
+	w.wantCount(1, `idempotency_keys`)
+}
+
+func TestKeyBelongsToItsBodyMethodAndScope(t *testing.T) {
+	w := newWorld(t)
+	click := w.store1(w.click())
+	if _, _, err := w.reportKeyed("k-1", purchase("order-1", click.ID)); err != nil {
+		t.Fatal(err)
+	}
+	other := purchase("order-1", click.ID)
+	other.AmountCents = ptr(int64(9_999))
+	_, _, err := w.reportKeyed("k-1", other)
+	pgtest.Refused(t, err, affiliate.ReasonIdempotencyKeyReused)
+
+	if _, replayed, err := w.reportKeyed("k-2", purchase("order-2", click.ID)); err != nil || replayed {
+		t.Error(replayed, err)
+	}
+	ctx, call := keyed(as(w.scope), "k-1")
+	if _, err := w.service.ReportConversions(ctx, batchOf(purchase("order-3", click.ID))); err != nil || call.replayed() {
+		t.Error(call.replayed(), err)
+	}
+	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
+	for name, scope := range map[string]affiliate.Scope{"mode": live, "workspace": {Workspace: w.NewWorkspace(), Mode: w.scope.Mode}} {
+		ctx, call := keyed(as(scope), "k-1")
+		req := purchase("order-1", affiliate.NewID[affiliate.Click](time.Now().Add(-time.Hour)))
+		if _, err := w.service.ReportConversion(ctx, req); err != nil || call.replayed() {
+			t.Error(name, call.replayed(), err)
+		}
+	}
+}
+
+func TestKeyEndsAfterADay(t *testing.T) {
+	w := newWorld(t)
+	click := w.store1(w.click())
+	if _, _, err := w.reportKeyed("k-1", purchase("order-1", click.ID)); err != nil {
+		t.Fatal(err)
+	}
+	w.offset.Store(int64(24*time.Hour + time.Minute))
+	_, _, err := w.reportKeyed("k-1", purchase("order-1", click.ID))
+	pgtest.Refused(t, err, affiliate.ReasonConversionDuplicate)
+	if _, replayed, err := w.reportKeyed("k-1", purchase("order-2", click.ID)); err != nil || replayed {
+		t.Error(replayed, err)
+	}
+	if _, replayed, err := w.reportKeyed("k-1", purchase("order-2", click.ID)); err != nil || !replayed {
+		t.Error(replayed, err)
+	}
+}
+
+func TestRefusedReportLeavesItsKeyFree(t *testing.T) {
+	w := newWorld(t)
+	click := w.store1(w.click())
+	w.mustReport(purchase("order-1", click.ID))
+	_, _, err := w.reportKeyed("k-1", purchase("order-1", click.ID))
+	pgtest.Refused(t, err, affiliate.ReasonConversionDuplicate)
+	w.wantCount(0, `idempotency_keys`)
+	if _, replayed, err := w.reportKeyed("k-1", purchase("order-2", click.ID)); err != nil || replayed {
+		t.Error(replayed, err)
+	}
+}
+
+// A malformed key, then no signal, then the key's other body, then the mode, then
+// the duplicate.
+func TestKeyIsJudgedInItsPlace(t *testing.T) {
+	w := newWorld(t)
+	click := w.store1(w.click())
+	if _, _, err := w.reportKeyed("k-1", purchase("order-1", click.ID)); err != nil {
+		t.Fatal(err)
+	}
+	live := w.click()
+	live.Scope.Mode = affiliate.ModeLive
+	live.Program = w.newProgram(live.Scope)
+	live.Participant, _ = w.newParticipant(live.Scope, live.Program)
+	w.store1(live)
+	silent := purchase("order-1", click.ID)
+	silent.ClickId = nil
+
+	for name, tc := range map[string]struct {
+		key    string
+		req    *affiliatev1.ReportConversionRequest
+		reason affiliate.Reason
+		field  string
+	}{
+		"malformed, no signal":        {"k 1", silent, affiliate.ReasonValidation, "Idempotency-Key"},
+		"empty":                       {"", silent, affiliate.ReasonValidation, "Idempotency-Key"},
+		"too long":                    {strings.Repeat("k", 81), silent, affiliate.ReasonValidation, "Idempotency-Key"},
+		"no signal, reused":           {"k-1", silent, affiliate.ReasonNoAttributionSignal, ""},
+		"reused, other mode":          {"k-1", purchase("order-1", live.ID), affiliate.ReasonIdempotencyKeyReused, ""},
+		"other mode, duplicate":       {"k-2", purchase("order-1", live.ID), affiliate.ReasonModeMismatch, ""},
+		"duplicate under another key": {"k-2", purchase("order-1", click.ID), affiliate.ReasonConversionDuplicate, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := w.reportKeyed(tc.key, tc.req)
+			pgtest.Refused(t, err, tc.reason, tc.field)
+		})
+	}
+	w.wantCount(1, `conversions`)
+	w.wantCount(1, `idempotency_keys`)
+}
+
+func TestParallelTwinsGetOneAnswer(t *testing.T) {
+	w := newWorld(t)
+	click := w.store1(w.click())
+	const twins = 50
+	responses, errs := make([]*affiliatev1.ReportConversionResponse, twins), make([]error, twins)
+	replays := make([]bool, twins)
+	var group sync.WaitGroup
+	for i := range twins {
+		group.Go(func() { responses[i], replays[i], errs[i] = w.reportKeyed("k-1", purchase("order-1", click.ID)) })
+	}
+	group.Wait()
+	firsts := 0
+	for i := range twins {
+		if errs[i] != nil || !proto.Equal(responses[i], responses[0]) {
+			t.Errorf("%v, %v; want %v", responses[i], errs[i], responses[0])
+		}
+		if !replays[i] {
+			firsts++
+		}
+	}
+	if firsts != 1 {
+		t.Errorf("%d answers are no replays", firsts)
+	}
+	w.wantCount(1, `conversions`)
+	w.wantCount(1, `commissions`)
+	w.wantCount(1, `events where type = 'conversion.created'`)
+}
+
+func TestParallelReportsUnderOneKeyWithOtherBodiesGiveOneConversion(t *testing.T) {
+	w := newWorld(t)
+	click := w.store1(w.click())
+	const reports = 50
+	errs := make([]error, reports)
+	var group sync.WaitGroup
+	for i := range reports {
+		req := purchase("order-1", click.ID)
+		req.AmountCents = ptr(int64(100 + i))
+		group.Go(func() { _, _, errs[i] = w.reportKeyed("k-1", req) })
+	}
+	group.Wait()
+	var won int
+	for _, err := range errs {
+		switch {
+		case err == nil:
+			won++
+		case !refused(err, affiliate.ReasonIdempotencyKeyReused):
+			t.Error(err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d were recorded", won)
+	}
+	w.wantCount(1, `conversions`)
+}
+
+// A report that fails while its twin waits makes room for it.
+func TestTwinOfAFailedReportIsRecorded(t *testing.T) {
+	w := newWorld(t)
+	click := w.store1(w.click())
+	const twins = 20
+	w.store.failing.Store(twins / 2)
+	errs := make([]error, twins)
+	var group sync.WaitGroup
+	for i := range twins {
+		group.Go(func() { _, _, errs[i] = w.reportKeyed("k-1", purchase("order-1", click.ID)) })
+	}
+	group.Wait()
+	var won, failed int
+	for _, err := range errs {
+		switch {
+		case err == nil:
+			won++
+		case errors.Is(err, errAccident):
+			failed++
+		default:
+			t.Error(err)
+		}
+	}
+	if won != twins-failed || won < twins/2 {
+		t.Errorf("%d won, %d failed", won, failed)
+	}
+	w.wantCount(1, `conversions`)
+}

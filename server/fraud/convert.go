@@ -1,0 +1,85 @@
+package fraud
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+func settingsOf(req *affiliatev1.PutFraudPolicyRequest) affiliate.FraudSettings {
+	return affiliate.FraudSettings{
+		DisabledRules:    distinct(req.GetDisabledRules()),
+		BlockedCountries: distinct(req.GetBlockedCountries()),
+		CouponSites:      distinct(folded(req.GetCouponSites())),
+		BrandTerms:       distinct(folded(req.GetBrandTerms())),
+	}
+}
+
+func folded(words []string) []string {
+	out := make([]string, len(words))
+	for i, word := range words {
+		out[i] = strings.ToLower(strings.TrimSpace(word))
+	}
+	return out
+}
+
+// distinct gives each word once, in the order given.
+func distinct(words []string) []string {
+	kept := make([]string, 0, len(words))
+	for _, word := range words {
+		if !slices.Contains(kept, word) {
+			kept = append(kept, word)
+		}
+	}
+	return kept
+}
+
+func policyToProto(p affiliate.ProgramFraudPolicy) *affiliatev1.ProgramFraudPolicy {
+	out := &affiliatev1.ProgramFraudPolicy{
+		ProgramId:        p.Program.String(),
+		Policy:           server.FromWord[affiliatev1.FraudPolicy](p.Policy),
+		DisabledRules:    p.Settings.DisabledRules,
+		BlockedCountries: p.Settings.BlockedCountries,
+		CouponSites:      p.Settings.CouponSites,
+		BrandTerms:       p.Settings.BrandTerms,
+		UpdatedAt:        server.Timestamp(p.UpdatedAt),
+	}
+	for _, rule := range fraud.Rules() {
+		out.Rules = append(out.Rules, &affiliatev1.FraudRule{
+			Name: rule.Name, Score: int32(rule.Score), Description: rule.Description, // #nosec G115 -- a score is at most 100
+			Enabled: !slices.Contains(p.Settings.DisabledRules, rule.Name),
+		})
+	}
+	return out
+}
+
+func eventToProto(e affiliate.FraudEvent) *affiliatev1.FraudEvent {
+	out := &affiliatev1.FraudEvent{
+		Id:                    e.ID.String(),
+		Mode:                  server.FromWord[affiliatev1.Mode](e.Scope.Mode),
+		ProgramId:             e.Program.String(),
+		ProgramName:           e.ProgramName,
+		ParticipantId:         e.Participant.String(),
+		PartnerName:           e.PartnerName,
+		ConversionId:          e.Conversion.String(),
+		ExternalTransactionId: e.ExternalTransactionID,
+		CommissionId:          server.Optional(e.Commission),
+		Score:                 int32(e.Score), // #nosec G115 -- at most 100
+		Action:                server.FromWord[affiliatev1.FraudAction](e.Action),
+		Status:                server.FromWord[affiliatev1.FraudEventStatus](e.Status),
+		Note:                  e.Note,
+		ResolvedBy:            server.Optional(e.ResolvedBy),
+		ResolvedAt:            server.OptionalTimestamp(e.ResolvedAt),
+		CreatedAt:             server.Timestamp(e.CreatedAt),
+	}
+	for _, signal := range e.Signals {
+		out.Signals = append(out.Signals, &affiliatev1.FraudEventSignal{
+			Rule: signal.Rule, Score: int32(signal.Score), Evidence: signal.Evidence, // #nosec G115 -- at most 100
+		})
+	}
+	return out
+}

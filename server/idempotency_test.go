@@ -1,0 +1,46 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+func TestIdempotencyKeyHasItsForm(t *testing.T) {
+	for value, want := range map[string]bool{
+		"a": true, "A-z_0": true, strings.Repeat("x", 80): true,
+		"": false, strings.Repeat("x", 81): false, "a b": false, "a,b": false, "ä": false, "a\n": false,
+	} {
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("Idempotency-Key", value))
+		if key, ok, present := IdempotencyKeyFrom(ctx); ok != want || !present || key != value {
+			t.Errorf("%q: %q, %v, %v", value, key, ok, present)
+		}
+	}
+	twice := metadata.NewIncomingContext(t.Context(), metadata.Pairs("idempotency-key", "a", "idempotency-key", "b"))
+	if _, ok, present := IdempotencyKeyFrom(twice); ok || !present {
+		t.Error("two keys are taken for one")
+	}
+	for _, ctx := range []context.Context{t.Context(), metadata.NewIncomingContext(t.Context(), metadata.MD{})} {
+		if _, ok, present := IdempotencyKeyFrom(ctx); ok || present {
+			t.Error("no key is taken for one")
+		}
+	}
+}
+
+func TestFingerprintsTellRequestsApart(t *testing.T) {
+	a := Fingerprint(&affiliatev1.CreatePayoutBatchRequest{ProgramIds: []string{"x", "y"}})
+	if !bytes.Equal(a, Fingerprint(&affiliatev1.CreatePayoutBatchRequest{ProgramIds: []string{"x", "y"}})) || len(a) != 32 {
+		t.Error("equal requests differ")
+	}
+	for _, other := range []*affiliatev1.CreatePayoutBatchRequest{{}, {ProgramIds: []string{"y", "x"}}, {ProgramIds: []string{"x", "y"}, Cutoff: proto.String("")}} {
+		if bytes.Equal(a, Fingerprint(other)) {
+			t.Errorf("%v is taken for another", other)
+		}
+	}
+}

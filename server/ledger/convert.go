@@ -1,0 +1,51 @@
+package ledger
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+func toProto(e affiliate.LedgerEntry) *affiliatev1.LedgerEntry {
+	return &affiliatev1.LedgerEntry{
+		Id:            e.ID.String(),
+		ProgramId:     e.Program.String(),
+		ParticipantId: e.Participant.String(),
+		Mode:          server.FromWord[affiliatev1.Mode](e.Scope.Mode),
+		Type:          server.FromWord[affiliatev1.LedgerEntryType](e.Type),
+		AmountCents:   e.AmountCents,
+		Currency:      e.Currency,
+		CommissionId:  server.Optional(e.Commission),
+		PayoutId:      server.Optional(e.Payout),
+		Reason:        e.Reason,
+		CreatedBy:     e.CreatedBy,
+		CreatedAt:     server.Timestamp(e.CreatedAt),
+	}
+}
+
+// toPartner is an entry as its partner sees it: not who of the merchant's people
+// made it.
+func toPartner(e affiliate.PartnerLedgerEntry) *affiliatev1.PartnerLedgerEntry {
+	return &affiliatev1.PartnerLedgerEntry{
+		Id:            e.ID.String(),
+		ProgramId:     e.Program.String(),
+		ProgramName:   e.ProgramName,
+		ParticipantId: e.Participant.String(),
+		Mode:          server.FromWord[affiliatev1.Mode](e.Scope.Mode),
+		Type:          server.FromWord[affiliatev1.LedgerEntryType](e.Type),
+		AmountCents:   e.AmountCents,
+		Currency:      e.Currency,
+		CommissionId:  server.Optional(e.Commission),
+		PayoutId:      server.Optional(e.Payout),
+		Reason:        e.Reason,
+		CreatedAt:     server.Timestamp(e.CreatedAt),
+	}
+}
+
+func toBalances(balances []affiliate.LedgerBalance) []*affiliatev1.LedgerBalance {
+	out := make([]*affiliatev1.LedgerBalance, len(balances))
+	for i, b := range balances {
+		out[i] = &affiliatev1.LedgerBalance{Currency: b.Currency, BalanceCents: b.BalanceCents}
+	}
+	return out
+}

@@ -1,0 +1,83 @@
+package payout
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// Check reports what is wrong with a request by itself.
+func (s *Service) Check(req proto.Message) affiliate.Violations {
+	var found affiliate.Violations
+	switch req := req.(type) {
+	case *affiliatev1.PreviewPayoutsRequest:
+		_, found = cutoffOf(req.Cutoff, s.at())
+	case *affiliatev1.CreatePayoutBatchRequest:
+		_, found = cutoffOf(req.Cutoff, s.at())
+	case *affiliatev1.ListPayoutBatchesRequest:
+		checkWord("status", req.GetStatus(), &found)
+	case *affiliatev1.ListPayoutsRequest:
+		checkWord("status", req.GetStatus(), &found)
+	case *affiliatev1.ListPartnerPayoutsRequest:
+		checkWord("status", req.GetStatus(), &found)
+	case *affiliatev1.ExportPayoutBatchRequest:
+		checkWord("format", req.GetFormat(), &found)
+	case *affiliatev1.MarkPayoutPaidRequest:
+		switch at := req.GetPaidAt(); {
+		case at == nil:
+		case at.CheckValid() != nil:
+			found.Add("paid_at", "is no instant")
+		case at.AsTime().After(s.now()):
+			found.Add("paid_at", "must not be in the future")
+		}
+	}
+	return found
+}
+
+// checkWord notes a number without a name, which only gRPC can carry.
+func checkWord[E server.Enum](field string, value E, found *affiliate.Violations) {
+	if value != 0 && server.Word(value) == "" {
+		found.Add(field, "has no such value")
+	}
+}
+
+// selection is what a batch of a request would be made of, which Check has
+// looked at.
+func selection(scope affiliate.Scope, req interface {
+	GetProgramIds() []string
+	GetCutoff() string
+}, at time.Time,
+) affiliate.PayoutSelection {
+	cutoff := req.GetCutoff()
+	of := affiliate.PayoutSelection{Scope: scope}
+	of.Cutoff, _ = cutoffOf(&cutoff, at)
+	for _, text := range req.GetProgramIds() {
+		if id, ok := affiliate.ParseID[affiliate.Program](text); ok && !slices.Contains(of.Programs, id) {
+			of.Programs = append(of.Programs, id)
+		}
+	}
+	return of
+}
+
+// cutoffOf reads the last instant of a cutoff, which is at most at: a day of
+// today means as much of it as is over.
+func cutoffOf(text *string, at time.Time) (time.Time, affiliate.Violations) {
+	if text == nil || *text == "" {
+		return at, nil
+	}
+	period, wrong := affiliate.ParsePeriod("", *text, "")
+	if wrong != nil {
+		var found affiliate.Violations
+		found.Add("cutoff", wrong[0].Message)
+		return at, found
+	}
+	if last := period.Before.Add(-time.Millisecond); last.Before(at) {
+		return last, nil
+	}
+	return at, nil
+}

@@ -1,0 +1,154 @@
+package payout
+
+import (
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// noTaxForm is what stands for the tax forms that are not kept here.
+const noTaxForm = "none"
+
+func previewLine(d affiliate.PayoutDue) *affiliatev1.PayoutPreviewLine {
+	line := &affiliatev1.PayoutPreviewLine{
+		ProgramId:       d.Program.String(),
+		ProgramName:     d.ProgramName,
+		ParticipantId:   d.Participant.String(),
+		PartnerName:     d.PartnerName,
+		Currency:        d.Currency,
+		CommissionCount: d.CommissionCount,
+		CommissionCents: d.CommissionCents,
+		AdjustmentCents: d.AdjustmentCents,
+		AmountCents:     d.AmountCents(),
+		ExcludedBecause: server.FromWord[affiliatev1.PayoutExclusion](d.Excluded()),
+	}
+	if d.Method != nil {
+		line.Method = server.FromWord[affiliatev1.PayoutMethod](*d.Method)
+	}
+	return line
+}
+
+// previewTotals sum what would be paid.
+func previewTotals(due []affiliate.PayoutDue) []affiliate.PayoutTotal {
+	sums := map[string]affiliate.PayoutTotal{}
+	for _, d := range due {
+		if d.Excluded() == "" {
+			sum := sums[d.Currency]
+			sums[d.Currency] = affiliate.PayoutTotal{Currency: d.Currency, Count: sum.Count + 1, AmountCents: sum.AmountCents + d.AmountCents()}
+		}
+	}
+	totals := make([]affiliate.PayoutTotal, 0, len(sums))
+	for _, currency := range slices.Sorted(maps.Keys(sums)) {
+		totals = append(totals, sums[currency])
+	}
+	return totals
+}
+
+func toTotals(totals []affiliate.PayoutTotal) []*affiliatev1.PayoutTotal {
+	out := make([]*affiliatev1.PayoutTotal, len(totals))
+	for i, t := range totals {
+		out[i] = &affiliatev1.PayoutTotal{Currency: t.Currency, PayoutCount: t.Count, AmountCents: t.AmountCents}
+	}
+	return out
+}
+
+func toBatch(b affiliate.PayoutBatch) *affiliatev1.PayoutBatch {
+	return &affiliatev1.PayoutBatch{
+		Id:          b.ID.String(),
+		Mode:        server.FromWord[affiliatev1.Mode](b.Scope.Mode),
+		Status:      server.FromWord[affiliatev1.PayoutBatchStatus](b.Status),
+		Cutoff:      server.Timestamp(b.Cutoff),
+		PayoutCount: b.Counts.All(),
+		Totals:      toTotals(b.Totals),
+		ByStatus: &affiliatev1.PayoutCounts{
+			Draft:      b.Counts[affiliate.PayoutDraft],
+			Pending:    b.Counts[affiliate.PayoutPending],
+			Processing: b.Counts[affiliate.PayoutProcessing],
+			Paid:       b.Counts[affiliate.PayoutPaid],
+			Failed:     b.Counts[affiliate.PayoutFailed],
+			Canceled:   b.Counts[affiliate.PayoutCanceled],
+		},
+		CreatedBy:   b.CreatedBy.String(),
+		ConfirmedBy: server.Optional(b.ConfirmedBy),
+		CreatedAt:   server.Timestamp(b.CreatedAt),
+		ConfirmedAt: server.OptionalTimestamp(b.ConfirmedAt),
+		CompletedAt: server.OptionalTimestamp(b.CompletedAt),
+	}
+}
+
+func toProto(p affiliate.PayoutItem) *affiliatev1.Payout {
+	return &affiliatev1.Payout{
+		Id:              p.ID.String(),
+		BatchId:         p.Batch.String(),
+		ProgramId:       p.Program.String(),
+		ProgramName:     p.ProgramName,
+		ParticipantId:   p.Participant.String(),
+		PartnerName:     p.PartnerName,
+		Mode:            server.FromWord[affiliatev1.Mode](p.Scope.Mode),
+		AmountCents:     p.AmountCents,
+		Currency:        p.Currency,
+		Status:          server.FromWord[affiliatev1.PayoutStatus](p.Status),
+		Method:          server.FromWord[affiliatev1.PayoutMethod](p.Method),
+		Reference:       p.Reference,
+		PeriodStart:     server.OptionalTimestamp(p.PeriodStart),
+		PeriodEnd:       server.OptionalTimestamp(p.PeriodEnd),
+		CommissionCount: p.CommissionCount,
+		AdjustmentCents: p.AdjustmentCents,
+		FailureReason:   p.FailureReason,
+		TaxFormStatus:   noTaxForm,
+		InitiatedAt:     server.OptionalTimestamp(p.InitiatedAt),
+		PaidAt:          server.OptionalTimestamp(p.PaidAt),
+		CreatedAt:       server.Timestamp(p.CreatedAt),
+		UpdatedAt:       server.Timestamp(p.UpdatedAt),
+	}
+}
+
+// toDetail is the payout, whose fields the detail repeats number for number, and
+// what it consists of.
+func toDetail(p affiliate.PayoutDetail) (*affiliatev1.PayoutDetail, error) {
+	var out affiliatev1.PayoutDetail
+	wire, err := proto.Marshal(toProto(p.PayoutItem))
+	if err != nil {
+		return nil, err
+	}
+	if err := proto.Unmarshal(wire, &out); err != nil {
+		return nil, err
+	}
+	out.AccountHint = p.AccountHint
+	for _, c := range p.Commissions {
+		out.Commissions = append(out.Commissions, &affiliatev1.PayoutCommission{
+			CommissionId: c.Commission.String(), AmountCents: c.AmountCents, ExternalTransactionId: c.ExternalTransactionID,
+			ApprovedAt: server.OptionalTimestamp(c.ApprovedAt),
+		})
+	}
+	return &out, nil
+}
+
+// toPartner is the payout as its partner sees it.
+func toPartner(p affiliate.PayoutItem) *affiliatev1.PartnerPayout {
+	return &affiliatev1.PartnerPayout{
+		Id:              p.ID.String(),
+		ProgramId:       p.Program.String(),
+		ProgramName:     p.ProgramName,
+		ParticipantId:   p.Participant.String(),
+		Mode:            server.FromWord[affiliatev1.Mode](p.Scope.Mode),
+		AmountCents:     p.AmountCents,
+		Currency:        p.Currency,
+		Status:          server.FromWord[affiliatev1.PayoutStatus](p.Status),
+		Method:          server.FromWord[affiliatev1.PayoutMethod](p.Method),
+		Reference:       p.Reference,
+		PeriodStart:     server.OptionalTimestamp(p.PeriodStart),
+		PeriodEnd:       server.OptionalTimestamp(p.PeriodEnd),
+		CommissionCount: p.CommissionCount,
+		AdjustmentCents: p.AdjustmentCents,
+		FailureReason:   p.FailureReason,
+		InitiatedAt:     server.OptionalTimestamp(p.InitiatedAt),
+		PaidAt:          server.OptionalTimestamp(p.PaidAt),
+		CreatedAt:       server.Timestamp(p.CreatedAt),
+	}
+}

@@ -1,0 +1,153 @@
+package payout
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/api/httpbody"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/csv"
+)
+
+// format is a way to write payouts for whoever sends the money.
+type format struct {
+	// method is the only one that the reader can pay by; nil: all.
+	method *affiliate.PayoutMethod
+	header []string
+	write  func(w *csv.Writer, p affiliate.SentPayout, account affiliate.PayoutAccount)
+}
+
+var payPal, wise = affiliate.PayoutPayPal, affiliate.PayoutWise
+
+// formats by word. The columns of the last two are their readers' own: PayPal's
+// mass payment file and Wise's batch of recipients that are known by e-mail.
+var formats = map[affiliatev1.PayoutExportFormat]format{
+	affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_GENERIC: {
+		header: []string{
+			"payoutId", "programName", "participantId", "partnerName", "amountCents", "amount", "currency", "method", "account",
+			"accountHolder", "commissionCount", "adjustmentCents", "periodStart", "periodEnd",
+		},
+		write: func(w *csv.Writer, p affiliate.SentPayout, account affiliate.PayoutAccount) {
+			w.Text(p.ID.String())
+			w.Text(p.ProgramName)
+			w.Text(p.Participant.String())
+			w.Text(p.PartnerName)
+			w.Int(p.AmountCents)
+			w.Text(decimal(p.AmountCents, p.Currency))
+			w.Text(p.Currency)
+			w.Text(string(p.Method))
+			w.Text(account.Account)
+			w.Text(account.Holder)
+			w.Int(p.CommissionCount)
+			w.Int(p.AdjustmentCents)
+			w.OptionalTime(p.PeriodStart)
+			w.OptionalTime(p.PeriodEnd)
+		},
+	},
+	affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_PAYPAL: {
+		method: &payPal,
+		header: []string{"Recipient", "Amount", "Currency", "Customer ID", "Note", "Recipient wallet"},
+		write: func(w *csv.Writer, p affiliate.SentPayout, account affiliate.PayoutAccount) {
+			w.Text(account.Account)
+			w.Text(decimal(p.AmountCents, p.Currency))
+			w.Text(p.Currency)
+			w.Text(strings.ReplaceAll(p.ID.String(), "-", "")[:payPalReference])
+			w.Text(p.ProgramName)
+			w.Text("PAYPAL")
+		},
+	},
+	affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_WISE: {
+		method: &wise,
+		header: []string{"name", "recipientEmail", "paymentReference", "amount", "amountCurrency", "sourceCurrency", "targetCurrency", "type"},
+		write: func(w *csv.Writer, p affiliate.SentPayout, account affiliate.PayoutAccount) {
+			name := account.Holder
+			if name == "" {
+				name = p.PartnerName
+			}
+			w.Text(name)
+			w.Text(account.Account)
+			w.Text(p.ID.String())
+			w.Text(decimal(p.AmountCents, p.Currency))
+			w.Text("target")
+			w.Text(p.Currency)
+			w.Text(p.Currency)
+			w.Text("EMAIL")
+		},
+	},
+}
+
+// payPalReference is how long PayPal lets an id be.
+const payPalReference = 30
+
+// ExportPayoutBatch moves the pending payouts of a batch on their way and streams
+// those that are.
+func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	id, err := server.PathID[affiliate.PayoutBatch](req.GetBatchId())
+	if err != nil {
+		return err
+	}
+	as, ok := formats[req.GetFormat()]
+	if !ok {
+		as = formats[affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_GENERIC]
+	}
+	ctx := stream.Context()
+	scope, at := server.PrincipalFrom(ctx).Scope(), s.at()
+	if err := s.store.SendPayouts(ctx, scope, id, as.method, at, server.ActorFrom(ctx)); err != nil {
+		return err
+	}
+	name := fmt.Sprintf(`attachment; filename="payouts-%s-%s.csv"`, scope.Mode, at.Format(time.DateOnly))
+	if err := stream.SetHeader(metadata.Pairs("content-disposition", name)); err != nil {
+		return err
+	}
+	w := csv.NewWriter(func(chunk []byte) error {
+		return stream.Send(&httpbody.HttpBody{ContentType: csv.ContentType, Data: chunk})
+	})
+	if err := w.Header(as.header...); err != nil {
+		return err
+	}
+	if err := s.store.ExportPayouts(ctx, scope, id, as.method, func(p affiliate.SentPayout) error {
+		account, err := s.open(p)
+		if err != nil {
+			return fmt.Errorf("payout %s: account: %w", p.ID, err)
+		}
+		as.write(w, p, account)
+		return w.EndRow()
+	}); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// open decrypts where a payout goes; a method without an account has none.
+func (s *Service) open(p affiliate.SentPayout) (affiliate.PayoutAccount, error) {
+	account := affiliate.PayoutAccount{Method: p.Method}
+	if p.Account == nil {
+		return account, nil
+	}
+	plain, err := s.seal.Open(p.Account, []byte(p.Partner.String()))
+	if err != nil {
+		return account, err
+	}
+	err = json.Unmarshal(plain, &account)
+	return account, err
+}
+
+// decimal writes an amount above 0 in major units, with a point.
+func decimal(cents int64, currency string) string {
+	digits, exponent := strconv.FormatInt(cents, 10), affiliate.CurrencyExponent(currency)
+	if exponent == 0 {
+		return digits
+	}
+	if missing := exponent + 1 - len(digits); missing > 0 {
+		digits = strings.Repeat("0", missing) + digits
+	}
+	return digits[:len(digits)-exponent] + "." + digits[len(digits)-exponent:]
+}

@@ -1,0 +1,151 @@
+package payout_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+func TestListsAreFilteredAndNewestFirst(t *testing.T) {
+	w := newWorld(t)
+	m := w.merchant()
+	anna, berta := m.partner("Anna"), m.partner("Berta")
+	var batches []*affiliatev1.PayoutBatch
+	for range 3 {
+		w.pass(time.Minute)
+		m.commission(anna, 100)
+		m.commission(berta, 200)
+		batches = append(batches, m.mustBatch())
+	}
+	m.confirm(batches[0])
+	draft := affiliatev1.PayoutStatus_PAYOUT_STATUS_DRAFT
+	for name, c := range map[string]struct {
+		req  *affiliatev1.ListPayoutsRequest
+		want int64
+	}{
+		"all":           {&affiliatev1.ListPayoutsRequest{}, 6},
+		"a status":      {&affiliatev1.ListPayoutsRequest{Status: draft}, 4},
+		"a participant": {&affiliatev1.ListPayoutsRequest{ParticipantId: proto.String(anna.ID.String())}, 3},
+		"both":          {&affiliatev1.ListPayoutsRequest{ParticipantId: proto.String(anna.ID.String()), Status: draft}, 2},
+		"a batch":       {&affiliatev1.ListPayoutsRequest{BatchId: &batches[1].Id}, 2},
+		"a programme":   {&affiliatev1.ListPayoutsRequest{ProgramId: proto.String(m.program.String())}, 6},
+		"another one":   {&affiliatev1.ListPayoutsRequest{ProgramId: proto.String(batches[0].Id)}, 0},
+	} {
+		got, err := w.service.ListPayouts(m.call(), c.req)
+		if err != nil || got.Total != c.want || int64(len(got.Data)) != c.want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	page, err := w.service.ListPayouts(m.call(), &affiliatev1.ListPayoutsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)})
+	if err != nil || page.Total != 6 || len(page.Data) != 2 || page.Data[0].BatchId != batches[1].Id || page.Page != 2 || page.Limit != 2 {
+		t.Errorf("%v, %v", page, err)
+	}
+	all, err := w.service.ListPayoutBatches(m.call(), &affiliatev1.ListPayoutBatchesRequest{PageSize: proto.Int32(2)})
+	if err != nil || all.Total != 3 || len(all.Data) != 2 || all.Data[0].Id != batches[2].Id || all.Data[0].PayoutCount != 2 || all.Data[0].Totals[0].AmountCents != 300 {
+		t.Errorf("%v, %v", all, err)
+	}
+	if all, err = w.service.ListPayoutBatches(m.call(), &affiliatev1.ListPayoutBatchesRequest{
+		Status: affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED,
+	}); err != nil || all.Total != 1 || !proto.Equal(all.Data[0], m.get(batches[0].Id)) {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+func (m *merchant) get(batch string) *affiliatev1.PayoutBatch {
+	m.w.t.Helper()
+	b, err := m.w.service.GetPayoutBatch(m.call(), &affiliatev1.GetPayoutBatchRequest{BatchId: batch})
+	if err != nil {
+		m.w.t.Fatal(err)
+	}
+	return b
+}
+
+func TestPartnersSeeTheirConfirmedPayouts(t *testing.T) {
+	w := newWorld(t)
+	m, other := w.merchant(pgtest.Row{"name": "Alpha"}), w.merchant(pgtest.Row{"name": "Beta"})
+	anna, berta := m.partner("Anna"), m.partner("Berta")
+	also := w.NewParticipant(other.scope, other.program, anna.Partner)
+	m.commission(anna, 100)
+	m.commission(berta, 200)
+	w.pass(time.Minute)
+	other.commission(also, 300)
+	hidden := m.mustBatch()
+	m.must(m.payouts(hidden)[0].Id, "cancel")
+	m.must(m.payouts(hidden)[1].Id, "cancel")
+	mine, others := m.mustBatch(), other.mustBatch()
+	call := func(mode affiliate.Mode) context.Context {
+		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.PartnerToken, User: anna.Partner, Mode: mode})
+	}
+	list := func(mode affiliate.Mode, req *affiliatev1.ListPartnerPayoutsRequest) string {
+		t.Helper()
+		got, err := w.service.ListPartnerPayouts(call(mode), req)
+		if err != nil || got.Total != int64(len(got.Data)) {
+			t.Fatalf("%v, %v", got, err)
+		}
+		var all []string
+		for _, p := range got.Data {
+			all = append(all, fmt.Sprint(p.ProgramName, " ", p.AmountCents))
+		}
+		if text := protojson.Format(got); strings.Contains(text, berta.ID.String()) {
+			t.Errorf("shows another's: %s", text)
+		}
+		return strings.Join(all, ", ")
+	}
+	if got := list("live", &affiliatev1.ListPartnerPayoutsRequest{}); got != "" {
+		t.Errorf("drafts are shown: %s", got)
+	}
+	m.confirm(mine)
+	w.pass(time.Minute)
+	other.confirm(others)
+	for name, c := range map[string]struct {
+		mode affiliate.Mode
+		req  *affiliatev1.ListPartnerPayoutsRequest
+		want []string
+	}{
+		"all":         {"live", &affiliatev1.ListPartnerPayoutsRequest{}, []string{"Alpha 100, Beta 300", "Beta 300, Alpha 100"}}, // made in one millisecond
+		"a programme": {"live", &affiliatev1.ListPartnerPayoutsRequest{ProgramId: proto.String(m.program.String())}, []string{"Alpha 100"}},
+		"a status":    {"live", &affiliatev1.ListPartnerPayoutsRequest{Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PAID}, []string{""}},
+		"test mode":   {"test", &affiliatev1.ListPartnerPayoutsRequest{}, []string{""}},
+	} {
+		got := list(c.mode, c.req)
+		if got != c.want[0] && got != c.want[len(c.want)-1] {
+			t.Errorf("%s: %s, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestRequestsAreChecked(t *testing.T) {
+	w := newWorld(t)
+	for field, req := range map[string]proto.Message{
+		"status":   &affiliatev1.ListPayoutsRequest{Status: 99},
+		"status ":  &affiliatev1.ListPayoutBatchesRequest{Status: 99},
+		"status  ": &affiliatev1.ListPartnerPayoutsRequest{Status: 99},
+		"format":   &affiliatev1.ExportPayoutBatchRequest{Format: 99},
+		"paid_at":  &affiliatev1.MarkPayoutPaidRequest{PaidAt: timestamppb.New(w.now().Add(time.Millisecond))},
+		"paid_at ": &affiliatev1.MarkPayoutPaidRequest{PaidAt: &timestamppb.Timestamp{Nanos: -1}},
+		"cutoff":   &affiliatev1.PreviewPayoutsRequest{Cutoff: proto.String("2026-02-30")},
+	} {
+		if found := w.service.Check(req); len(found) != 1 || found[0].Field != strings.TrimSpace(field) {
+			t.Errorf("%s: %v", field, found)
+		}
+	}
+	for _, req := range []proto.Message{
+		&affiliatev1.MarkPayoutPaidRequest{PaidAt: timestamppb.New(w.now())}, &affiliatev1.MarkPayoutPaidRequest{},
+		&affiliatev1.ListPayoutsRequest{}, &affiliatev1.PreviewPayoutsRequest{Cutoff: proto.String("2026-02-28")},
+	} {
+		if found := w.service.Check(req); found != nil {
+			t.Errorf("%v: %v", req, found)
+		}
+	}
+}

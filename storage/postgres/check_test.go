@@ -1,0 +1,474 @@
+package postgres_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// books is a workspace in which everything has happened that the checks look at:
+//
+//	approved    a commission in a payout that is a draft
+//	free        an approved commission in no payout
+//	paid        a commission whose payout was paid
+//	rejected    a commission that was taken back after its approval
+//	flagged     a pending commission in dollars, for want of a rate
+//	unearned    a conversion that belongs to nobody
+type books struct {
+	*testing.T
+	*pgtest.Fixture
+	scope       affiliate.Scope
+	program     affiliate.ProgramID
+	participant pgtest.Participant
+	click       affiliate.ClickID
+
+	approved, free, paid, rejected, flagged affiliate.Commission
+	unearned                                affiliate.ConversionID
+	draft, settled                          affiliate.PayoutID
+}
+
+func newBooks(t *testing.T) *books {
+	t.Helper()
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	b := &books{T: t, Fixture: pgtest.Open(t, func() time.Time { return now })}
+	b.scope = affiliate.Scope{Workspace: b.NewWorkspace(), Mode: affiliate.ModeLive}
+	b.program = b.NewProgram(b.scope, pgtest.Row{
+		"rules": `{"commission_type":"percentage","rate_bps":1000,"hold_period_days":0,"auto_approval":true,"net_basis":"gross"}`,
+	})
+	b.participant = b.NewParticipant(b.scope, b.program, b.NewPartner("Pat"))
+	b.click = affiliate.NewID[affiliate.Click](now)
+	clickedAt, _ := b.click.Time()
+	b.Insert("clicks", pgtest.Row{
+		"workspace_id": b.scope.Workspace, "id": b.click, "clicked_at": clickedAt, "mode": b.scope.Mode, "program_id": b.program,
+		"participant_id": b.participant.ID, "referral_code": "pat", "received_at": now, "expires_at": now.AddDate(0, 0, 30), "created_at": now,
+		"consent": "unknown", "is_bot": false,
+	})
+	b.Insert("promo_codes", pgtest.Row{
+		"workspace_id": b.scope.Workspace, "id": affiliate.NewID[affiliate.PromoCode](now), "program_id": b.program,
+		"participant_id": b.participant.ID, "mode": b.scope.Mode, "code": "pat10", "discount_type": "percentage", "discount_value": 1000,
+		"active": true, "sync_to_processor": false, "sync_status": "none", "created_at": now, "updated_at": now,
+	})
+	b.Insert("list_counts", pgtest.Row{"workspace_id": b.scope.Workspace, "program_id": b.program, "what": "promo_codes", "slot": 3, "n": 1})
+
+	b.approved, b.free, b.paid = b.sale("approved", 1_000, "EUR"), b.sale("free", 2_000, "EUR"), b.sale("paid", 3_000, "EUR")
+	b.rejected, b.flagged = b.sale("rejected", 4_000, "EUR"), b.sale("flagged", 5_000, "USD")
+	b.unearned = b.record("unearned", affiliate.NewID[affiliate.Click](now), 6_000, "EUR").Conversion.ID
+
+	b.draft, b.settled = b.payout("draft", b.approved, 0), b.payout("paid", b.paid, -50)
+	b.move(b.paid, affiliate.CommissionTransition{Move: affiliate.MovePay, PaidAt: now, Payout: &b.settled})
+	b.move(b.rejected, affiliate.CommissionTransition{Move: affiliate.MoveReject})
+	b.entry(b.settled, "payout", b.paid.AmountCents-50, -1)
+	b.entry(affiliate.PayoutID{}, "bonus", 25, 1)
+
+	b.Insert("refunds", pgtest.Row{
+		"workspace_id": b.scope.Workspace, "id": affiliate.NewID[affiliate.Refund](now), "mode": b.scope.Mode, "external_refund_id": "r",
+		"external_transaction_id": "rejected", "conversion_id": b.rejected.Conversion, "amount_cents": 100, "created_at": now, "expires_at": now,
+	})
+	b.Exec(`update conversions set refunded_amount_cents = 100, status = 'partially_refunded' where id = $1`, b.rejected.Conversion)
+	return b
+}
+
+func (b *books) record(external string, click affiliate.ClickID, cents int64, currency string) affiliate.Recorded {
+	b.Helper()
+	now := b.Now()
+	found, err := b.Store.FindClick(b.Context(), b.scope.Workspace, click)
+	if err != nil {
+		b.Fatal(err)
+	}
+	c := affiliate.Conversion{
+		ID: affiliate.NewID[affiliate.Conversion](now), Scope: b.scope, ExternalTransactionID: external, EventType: affiliate.Purchase,
+		Sale: affiliate.Sale{Paid: affiliate.Money{Cents: cents, Currency: currency}}, OccurredAt: now, CreatedAt: now,
+		Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, Click: &click, Version: 1,
+	}
+	recorded, err := b.Store.RecordConversion(b.Context(), affiliate.Report{
+		Conversion: c,
+		Inputs: affiliate.AttributionInputs{
+			Mode: b.scope.Mode, EventType: c.EventType, OccurredAt: now, Sale: c.Sale, Click: c.Click, FoundClick: found,
+		},
+		Decide: func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+			d := affiliate.Attribute(in)
+			d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.Decision](now), c.ID, now
+			if d.Earns == nil {
+				return d, nil, nil
+			}
+			commission := affiliate.NewCommission(affiliate.NewID[affiliate.Commission](now), c, d, now)
+			return d, &commission, nil
+		},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return recorded
+}
+
+func (b *books) sale(external string, cents int64, currency string) affiliate.Commission {
+	b.Helper()
+	return *b.record(external, b.click, cents, currency).Commission
+}
+
+func (b *books) move(c affiliate.Commission, t affiliate.CommissionTransition) {
+	b.Helper()
+	t.Scope, t.Program, t.Commission, t.Actor, t.At = c.Scope, c.Program, c.ID, affiliate.System, b.Now()
+	if err := b.Store.MoveTogether(b.Context(), t); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// payout makes one of a single commission.
+func (b *books) payout(status string, c affiliate.Commission, adjustment int64) affiliate.PayoutID {
+	b.Helper()
+	now := b.Now()
+	batch, id := affiliate.NewID[affiliate.PayoutBatch](now), affiliate.NewID[affiliate.Payout](now)
+	b.Insert("payout_batches", pgtest.Row{
+		"workspace_id": c.Scope.Workspace, "id": batch, "mode": c.Scope.Mode, "status": "draft", "program_ids": []string{}, "cutoff": now,
+		"created_by": c.Partner, "created_at": now,
+	})
+	b.Insert("payouts", pgtest.Row{
+		"workspace_id": c.Scope.Workspace, "id": id, "batch_id": batch, "mode": c.Scope.Mode, "program_id": c.Program, "participant_id": c.Participant,
+		"partner_id": c.Partner, "amount_cents": c.AmountCents + adjustment, "currency": c.Currency, "commission_count": 1,
+		"adjustment_cents": adjustment, "status": status, "method": "manual", "created_at": now, "updated_at": now,
+	})
+	b.Insert("payout_commissions", pgtest.Row{
+		"workspace_id": c.Scope.Workspace, "payout_id": id, "commission_id": c.ID, "amount_cents": c.AmountCents,
+	})
+	b.Exec(`update commissions set payout_id = $1 where id = $2`, id, c.ID)
+	return id
+}
+
+// entry adds one to the ledger, and to the balance.
+func (b *books) entry(payout affiliate.PayoutID, kind string, cents, sign int64) {
+	b.Helper()
+	row := pgtest.Row{
+		"workspace_id": b.scope.Workspace, "id": affiliate.NewID[affiliate.LedgerEntry](b.Now()), "mode": b.scope.Mode, "program_id": b.program,
+		"participant_id": b.participant.ID, "partner_id": b.participant.Partner, "type": kind, "amount_cents": sign * cents, "currency": "EUR",
+		"created_by": "system", "created_at": b.Now(),
+	}
+	if !payout.IsZero() {
+		row["payout_id"] = payout
+	}
+	b.Insert("ledger_entries", row)
+	b.Insert("ledger_balances", pgtest.Row{
+		"workspace_id": b.scope.Workspace, "participant_id": b.participant.ID, "currency": "EUR", "slot": 20 + sign, "balance_cents": sign * cents,
+	})
+}
+
+func (b *books) check(now func() time.Time) map[string]affiliate.CheckResult {
+	b.Helper()
+	results, err := b.Store.CheckBooks(b.Context(), now)
+	if err != nil {
+		b.Fatal(err)
+	}
+	named := map[string]affiliate.CheckResult{}
+	for _, r := range results {
+		named[r.Name] = r
+	}
+	return named
+}
+
+func TestBooksAgree(t *testing.T) {
+	b := newBooks(t)
+	for _, folded := range []bool{false, true} {
+		if folded {
+			if n, err := b.Store.FoldStats(t.Context(), 1_000); err != nil || n == 0 {
+				t.Fatal(n, err)
+			}
+		}
+		for name, r := range b.check(time.Now) {
+			if r.Violated > 0 || len(r.Violations) > 0 {
+				t.Errorf("%+v", r)
+			}
+			if r.Compared == 0 {
+				t.Errorf("%s compares nothing", name)
+			}
+		}
+	}
+}
+
+// Each corruption breaks one thing, and is found by the one check of it.
+func TestEachDisagreementIsFound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		check   string
+		corrupt []string // {name} is an id of the world
+		says    []string
+	}{
+		"entries of commissions": {
+			"commission_ledger",
+			[]string{
+				`update ledger_entries set amount_cents = amount_cents + 1 where commission_id = '{approved}'`,
+				`update ledger_entries set amount_cents = amount_cents - 1 where commission_id = '{free}'`,
+			},
+			[]string{"commission {approved}: the ledger has 101 EUR for participant {participant}, 100 are owed", "commission {free}: the ledger has 199 EUR"},
+		},
+		"an entry of no commission": {
+			"commission_ledger",
+			[]string{`update ledger_entries set commission_id = '{unearned}' where type = 'bonus'`},
+			[]string{"commission {unearned}: the ledger has 25 EUR for participant {participant}, and there is no such commission of theirs"},
+		},
+		"entries of a pending commission": {
+			"commission_ledger",
+			[]string{
+				`update ledger_entries set commission_id = '{flagged}', currency = 'USD' where type = 'bonus'`,
+				`update ledger_balances set currency = 'USD' where slot = 21`,
+			},
+			[]string{"commission {flagged}: the ledger has 25 USD for participant {participant}, 0 are owed"},
+		},
+		"a balance": {
+			"balances",
+			[]string{`update ledger_balances set balance_cents = balance_cents + 7 where slot = 21`},
+			[]string{"workspace {workspace}, live: participant {participant}: the balance is 382 EUR, the entries come to 375"},
+		},
+		"a balance without entries": {
+			"balances",
+			[]string{`insert into ledger_balances values ('{workspace}', '{participant}', 'JPY', 0, 5)`},
+			[]string{"participant {participant}: the balance is 5 JPY, the entries come to 0"},
+		},
+		"entries of a payout": {
+			"payout_ledger",
+			[]string{
+				`update ledger_entries set amount_cents = amount_cents - 1 where type = 'payout'`,
+				`update ledger_entries set amount_cents = amount_cents + 1 where type = 'bonus'`,
+			},
+			[]string{"payout {settled}: the ledger has -251 EUR for participant {participant}, not -250"},
+		},
+		"an entry of a draft": {
+			"payout_ledger",
+			[]string{`update ledger_entries set payout_id = '{draft}' where type = 'bonus'`},
+			[]string{"payout {draft}: the ledger has 25 EUR for participant {participant}, not 0"},
+		},
+		"a pending commission in a payout": {
+			"commission_payout",
+			[]string{`update commissions set payout_id = '{draft}' where id = '{flagged}'`},
+			[]string{"commission {flagged} names payout {draft}, which its participant does not have in its currency"},
+		},
+		"paid by nothing": {
+			"commission_payout",
+			[]string{`update commissions set payout_id = null where id = '{paid}'`},
+			[]string{"commission {paid} is paid by no payout"},
+		},
+		"approved in a paid payout": {
+			"commission_payout",
+			[]string{`update commissions set payout_id = '{settled}' where id = '{free}'`},
+			[]string{"commission {free} is approved and names payout {settled}, which is paid"},
+		},
+		"approved in a canceled payout": {
+			"commission_payout",
+			[]string{`update payouts set status = 'canceled' where id = '{draft}'`},
+			[]string{"commission {approved} is approved and names payout {draft}, which is canceled"},
+		},
+		"in a payout that does not know": {
+			"commission_payout",
+			[]string{`update commissions set payout_id = '{draft}' where id = '{free}'`},
+			[]string{"commission {free} names payout {draft}, which does not list it"},
+		},
+		"listed, and free": {
+			"payout_commission",
+			[]string{`update commissions set payout_id = null where id = '{approved}'`},
+			[]string{"payout {draft} is draft and lists the approved commission {approved}, which names none"},
+		},
+		"a payout's amount": {
+			"payout_amount",
+			[]string{`update payouts set adjustment_cents = 1 where id = '{draft}'`},
+			[]string{"payout {draft} is of 100 EUR for 1 commissions; it lists 1 of 100, with an adjustment of 1"},
+		},
+		"a payout's length": {
+			"payout_amount",
+			[]string{`update payouts set commission_count = 2 where id = '{settled}'`},
+			[]string{"payout {settled} is of 250 EUR for 2 commissions; it lists 1 of 300, with an adjustment of -50"},
+		},
+		"a counter": {
+			"commission_counts",
+			[]string{`update commission_counts set n = n + 1 where ctid = (select ctid from commission_counts where grain = 'month' and status = 'paid')`},
+			[]string{"programme {program}, month from {month}-01, paid: counted are 2 commissions of 300 EUR, there are 1 of 300"},
+		},
+		"an amount counted": {
+			"commission_counts",
+			[]string{`update commission_counts set amount_cents = amount_cents + 1 where ctid = (select ctid from commission_counts where grain = 'day' and needs_review)`},
+			[]string{"pending in review: counted are 1 commissions of 501 USD, there are 1 of 500"},
+		},
+		"what is not counted": {
+			"commission_counts",
+			[]string{`delete from commission_counts where grain = 'ever' and status = 'paid'`},
+			[]string{"programme {program}, ever from 0001-01-01, paid: counted are 0 commissions of 0 EUR, there are 1 of 300"},
+		},
+		"the last line of a history": {
+			"commission_history",
+			[]string{`update commission_history set amount_cents = 299 where commission_id = '{paid}' and seq = 2`},
+			[]string{"commission {paid} is paid with 300 EUR in version 2, its history ends with paid and 299 in version 2"},
+		},
+		"a version without a line": {
+			"commission_history",
+			[]string{`update commissions set version = 3 where id = '{paid}'`},
+			[]string{"commission {paid} is paid with 300 EUR in version 3, its history ends with paid and 300 in version 2"},
+		},
+		"no history": {
+			"commission_history",
+			[]string{`delete from commission_history where commission_id = '{free}'`},
+			[]string{"commission {free} is approved with 200 EUR in version 1, and has no history"},
+		},
+		"a commission of an old decision": {
+			"commission_decision",
+			[]string{`update commissions set decision_id = gen_random_uuid() where id = '{free}'`},
+			[]string{"commission {free} is approved by decision "},
+		},
+		"a conversion without its decision": {
+			"conversion_decision",
+			[]string{`update conversions set decision_id = gen_random_uuid() where id = '{unearned}'`},
+			[]string{"conversion {unearned} names decision ", "which it does not have"},
+		},
+		"a superseded decision": {
+			"conversion_decision",
+			[]string{`
+				insert into attribution_decisions (workspace_id, id, conversion_id, mode, attributed, reason_code, explanation, engine_version, trace, supersedes, decided_at)
+				select workspace_id, gen_random_uuid(), id, mode, false, 'CLICK_UNKNOWN', '', '2', '{}', decision_id, created_at from conversions where id = '{unearned}'`},
+			[]string{"conversion {unearned} names decision ", "which was superseded"},
+		},
+		"another word than its decision's": {
+			"conversion_decision",
+			[]string{`update conversions set reason_code = 'CLICK_EXPIRED' where id = '{unearned}'`},
+			[]string{"conversion {unearned} is CLICK_EXPIRED of nobody, its decision ", " says CLICK_UNKNOWN of nobody"},
+		},
+		"refunds": {
+			"refunds",
+			[]string{`update refunds set amount_cents = 101`},
+			[]string{": 100 are refunded, its refunds come to 101"},
+		},
+		"more refunded than was paid": {
+			"refunds",
+			[]string{`update refunds set amount_cents = 4001`, `update conversions set refunded_amount_cents = 4001 where refunded_amount_cents > 0`},
+			[]string{": 4001 are refunded of 4000"},
+		},
+		"a total of conversions": {
+			"participant_totals",
+			[]string{`update participant_totals set conversions = conversions + 1`},
+			[]string{"participant {participant}: totalled are 6 conversions and 600 EUR, there are 5 and 600"},
+		},
+		"a total of commissions": {
+			"participant_totals",
+			[]string{`update stats_deltas set commission_cents = commission_cents + 3 where id = (select id from stats_deltas where currency = 'EUR' limit 1)`},
+			[]string{"participant {participant}: totalled are 5 conversions and 603 EUR, there are 5 and 600"},
+		},
+		"the length of a list": {
+			"list_counts",
+			[]string{`update list_counts set n = n + 1 where what = 'promo_codes'`},
+			[]string{"workspace {workspace}, live: programme {program}: counted are 2 promo_codes, there are 1"},
+		},
+		"a list that is not counted": {
+			"list_counts",
+			[]string{`update participants set status = 'suspended'`},
+			[]string{"counted are 1 participants.approved, there are 0", "counted are 0 participants.suspended, there are 1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			ids := strings.NewReplacer(
+				"{approved}", b.approved.ID.String(), "{free}", b.free.ID.String(), "{paid}", b.paid.ID.String(), "{flagged}", b.flagged.ID.String(),
+				"{unearned}", b.unearned.String(), "{draft}", b.draft.String(), "{settled}", b.settled.String(), "{workspace}", b.scope.Workspace.String(),
+				"{participant}", b.participant.ID.String(), "{program}", b.program.String(), "{month}", b.Now().Format("2006-01"))
+			for _, sql := range tc.corrupt {
+				b.Exec(ids.Replace(sql))
+			}
+			for name, r := range b.check(time.Now) {
+				if (r.Violated > 0) != (name == tc.check) || int(r.Violated) != len(r.Violations) {
+					t.Errorf("%+v", r)
+				}
+				if name != tc.check {
+					continue
+				}
+				for _, says := range tc.says {
+					if !strings.Contains(strings.Join(r.Violations, "\n"), ids.Replace(says)) {
+						t.Errorf("%q does not say %q", r.Violations, ids.Replace(says))
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestClocksApartAreFound(t *testing.T) {
+	b := newBooks(t)
+	for name, skew := range map[string]time.Duration{"behind": -2 * time.Second, "ahead": 2 * time.Second} {
+		for check, r := range b.check(func() time.Time { return time.Now().Add(skew) }) {
+			if (r.Violated > 0) != (check == "clock") {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+	}
+}
+
+func TestChecksShowTwentyAndCountTheRest(t *testing.T) {
+	b := newBooks(t)
+	for range 25 {
+		b.Insert("list_counts", pgtest.Row{
+			"workspace_id": b.scope.Workspace, "program_id": affiliate.NewID[affiliate.Program](b.Now()), "what": "links", "slot": 0, "n": 1,
+		})
+	}
+	if r := b.check(time.Now)["list_counts"]; r.Violated != 25 || len(r.Violations) != 20 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The checks wait for no writer and see nothing of what it has not committed.
+func TestChecksPassWriters(t *testing.T) {
+	b := newBooks(t)
+	tx, err := b.SQL.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	for _, sql := range []string{
+		`update commissions set amount_cents = 0`, `update ledger_balances set balance_cents = 0`, `delete from commission_counts`, `lock payouts in exclusive mode`,
+	} {
+		if _, err := tx.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range b.check(time.Now) {
+		if r.Violated > 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// Whatever is committed while they run, the checks see all of it or nothing, and
+// what is committed under their snapshot does not wait for its end.
+func TestChecksSeeOneMoment(t *testing.T) {
+	b := newBooks(t)
+	done, sold := make(chan struct{}), make(chan int)
+	go func() {
+		n := 0
+		defer func() { sold <- n }()
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				c := b.sale(fmt.Sprint("order ", n), 1_000, "EUR")
+				b.move(c, affiliate.CommissionTransition{Move: affiliate.MoveReject})
+				n++
+			}
+		}
+	}()
+	asked := 0
+	now := func() time.Time {
+		if asked++; asked == 1 {
+			b.sale("under the snapshot", 1_000, "EUR")
+		}
+		return time.Now()
+	}
+	for range 5 {
+		for _, r := range b.check(now) {
+			if r.Violated > 0 {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+	close(done)
+	if n := <-sold; n == 0 || asked == 0 {
+		t.Errorf("%d sales, the clock was asked %d times", n, asked)
+	}
+}

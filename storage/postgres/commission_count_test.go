@@ -1,0 +1,288 @@
+package postgres_test
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// somePeriod has bounds around the world's present: instants, midnights, firsts of
+// a month, or none.
+func somePeriod(r *rand.Rand, around time.Time, days int) affiliate.Period {
+	bound := func() *time.Time {
+		at := around.Add(-time.Duration(r.Int64N(int64(days) * 24 * int64(time.Hour)))).Truncate(time.Millisecond)
+		switch r.IntN(5) {
+		case 0:
+			return nil
+		case 1:
+			at = time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC)
+		case 2:
+			at = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+		case 3:
+			at = time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, int(time.Millisecond)*(1-2*r.IntN(2)), time.UTC)
+		}
+		return &at
+	}
+	p := affiliate.Period{From: bound(), Before: bound()}
+	if p.From != nil && p.Before != nil && p.From.After(*p.Before) && r.IntN(10) > 0 {
+		p.From, p.Before = p.Before, p.From
+	}
+	return p
+}
+
+// The spans of a period follow each other from its one end to the other, begin and
+// end where their grain does, and leave less than a day at each end to rows.
+func TestSpansArePeriodsTakenApart(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	equal := func(a, b *time.Time) bool { return a == nil && b == nil || a != nil && b != nil && a.Equal(*b) }
+	isDay := func(at *time.Time) bool { return at == nil || at.Equal(at.Truncate(24*time.Hour)) }
+	isMonth := func(at *time.Time) bool { return at == nil || isDay(at) && at.Day() == 1 }
+	for range 20_000 {
+		p := somePeriod(r, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), 1+r.IntN(800))
+		spans := postgres.SpansOf(p)
+		describe := func() string { return fmt.Sprintf("%v – %v as %+v", p.From, p.Before, spans) }
+		if p.From != nil && p.Before != nil && !p.From.Before(*p.Before) {
+			if len(spans) != 0 {
+				t.Fatalf("nothing: %s", describe())
+			}
+			continue
+		}
+		if len(spans) == 0 || !equal(spans[0].Period.From, p.From) || !equal(spans[len(spans)-1].Period.Before, p.Before) {
+			t.Fatalf("the ends: %s", describe())
+		}
+		days := 0
+		for i, s := range spans {
+			if i > 0 && (s.Period.From == nil || !equal(s.Period.From, spans[i-1].Period.Before)) {
+				t.Fatalf("a gap: %s", describe())
+			}
+			length := time.Duration(1 << 62)
+			if s.Period.From != nil && s.Period.Before != nil {
+				length = s.Period.Before.Sub(*s.Period.From)
+			}
+			if length <= 0 {
+				t.Fatalf("an empty span: %s", describe())
+			}
+			var fits bool
+			switch s.Grain {
+			case "":
+				fits = length < 24*time.Hour && (i == 0 || i == len(spans)-1 || len(spans) == 2) ||
+					length < 48*time.Hour && len(spans) == 1
+			case "day":
+				days += int(length / (24 * time.Hour))
+				fits = isDay(s.Period.From) && isDay(s.Period.Before) && days <= 60
+			case "month":
+				fits = isMonth(s.Period.From) && isMonth(s.Period.Before)
+			case "ever":
+				fits = len(spans) == 1 && p == affiliate.Period{}
+			}
+			if !fits {
+				t.Fatalf("%+v does not fit its grain: %s", s, describe())
+			}
+		}
+	}
+}
+
+// variety stores n commissions of all kinds over the last 100 days, with ties,
+// and some that belong to the other mode.
+func (w *commissionWorld) variety(r *rand.Rand, n int) (mine []affiliate.Commission, second affiliate.ProgramID) {
+	w.t.Helper()
+	second = affiliate.NewID[affiliate.Program](w.now)
+	w.exec(`
+		insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
+			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
+		select workspace_id, $2, mode, 'Second', 'second', status, allowed_domains, 'USD', attribution_window_days,
+			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at
+		from programs where id = $1`, w.program, second)
+	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	pick := func(words ...string) string { return words[r.IntN(len(words))] }
+	for range n {
+		c := w.commission(participant, partner, func(c *affiliate.Commission) {
+			at := w.now.Add(-time.Duration(r.Int64N(int64(100 * 24 * time.Hour)))).Truncate(time.Millisecond)
+			switch r.IntN(4) {
+			case 0:
+				at = at.Truncate(24 * time.Hour) // ties, and the seams of days
+			case 1:
+				at = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(r.IntN(3)-1) * time.Millisecond)
+			}
+			c.CreatedAt = at
+			c.Status = affiliate.CommissionStatus(pick("pending", "pending", "approved", "rejected", "paid", "refunded"))
+			c.NeedsReview = r.IntN(4) == 0
+			c.Currency = pick("EUR", "EUR", "USD", "JPY")
+			c.AmountCents = r.Int64N(200)
+			if r.IntN(3) == 0 {
+				c.Program = second
+			}
+			if r.IntN(8) == 0 {
+				c.Scope.Mode = affiliate.ModeTest
+			}
+		})
+		if c.Scope == w.scope {
+			mine = append(mine, c)
+		}
+	}
+	return mine, second
+}
+
+func leaves(f affiliate.CommissionFilter, c affiliate.Commission) bool {
+	return (f.Program == nil || *f.Program == c.Program) && (f.Status == "" || f.Status == c.Status) &&
+		(f.NeedsReview == nil || *f.NeedsReview == c.NeedsReview) && f.Created.Contains(c.CreatedAt)
+}
+
+// Every page, total, sum and exported row is what a look at all rows would say.
+func TestListsStatsAndExportsEqualBruteForce(t *testing.T) {
+	w := newCommissionWorld(t)
+	r := rand.New(rand.NewPCG(3, 4))
+	all, second := w.variety(r, 250)
+	for range 80 {
+		filter := affiliate.CommissionFilter{Created: somePeriod(r, w.now, 100)}
+		if r.IntN(3) == 0 {
+			filter.Program = []*affiliate.ProgramID{&w.program, &second}[r.IntN(2)]
+		}
+		if r.IntN(3) == 0 {
+			filter.Status = affiliate.CommissionPending
+		}
+		if r.IntN(3) == 0 {
+			flagged := r.IntN(2) == 0
+			filter.NeedsReview = &flagged
+		}
+		order := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: r.IntN(2) == 0}
+		if r.IntN(4) == 0 {
+			order.By = affiliate.SortAmountCents
+		}
+		var want []affiliate.Commission
+		for _, c := range all {
+			if leaves(filter, c) {
+				want = append(want, c)
+			}
+		}
+		slices.SortFunc(want, func(a, b affiliate.Commission) int {
+			key := a.CreatedAt.Compare(b.CreatedAt)
+			if order.By == affiliate.SortAmountCents {
+				key = cmp.Compare(a.AmountCents, b.AmountCents)
+			}
+			if !order.Ascending {
+				key = -key
+			}
+			return cmp.Or(key, b.CreatedAt.Compare(a.CreatedAt), bytes.Compare(b.ID.UUID[:], a.ID.UUID[:]))
+		})
+		what := fmt.Sprintf("%+v %+v", filter, order)
+
+		size := 1 + r.IntN(40)
+		for number := 1; number <= len(want)/size+2; number++ {
+			items, total, err := w.store.Commissions(t.Context(), w.scope, filter, order, affiliate.Page{Number: number, Size: size})
+			if err != nil || total != int64(len(want)) {
+				t.Fatalf("%s: total %d, want %d, %v", what, total, len(want), err)
+			}
+			from := min((number-1)*size, len(want))
+			expected := want[from:min(from+size, len(want))]
+			if !slices.EqualFunc(items, expected, func(a affiliate.CommissionItem, b affiliate.Commission) bool { return a.ID == b.ID }) {
+				t.Fatalf("%s: page %d of %d differs", what, number, size)
+			}
+		}
+		w.checkStats(what, filter, want)
+		w.checkExport(what, filter, order, want)
+	}
+}
+
+func (w *commissionWorld) checkStats(what string, filter affiliate.CommissionFilter, rows []affiliate.Commission) {
+	w.t.Helper()
+	want := affiliate.CommissionStats{
+		Currency: "EUR", ByStatus: map[affiliate.CommissionStatus]affiliate.CommissionSum{}, ByCurrency: map[string]affiliate.CommissionSum{},
+	}
+	if filter.Program != nil && *filter.Program != w.program {
+		want.Currency = "USD"
+	}
+	for _, c := range rows {
+		want.Count++
+		if c.NeedsReview {
+			want.NeedsReview++
+		}
+		currency, status := want.ByCurrency[c.Currency], want.ByStatus[c.Status]
+		want.ByCurrency[c.Currency] = affiliate.CommissionSum{Count: currency.Count + 1, AmountCents: currency.AmountCents + c.AmountCents}
+		status.Count++
+		if c.Currency == want.Currency {
+			status.AmountCents += c.AmountCents
+		}
+		want.ByStatus[c.Status] = status
+	}
+	want.InCurrency = want.ByCurrency[want.Currency]
+	if got, err := w.store.CommissionStats(w.t.Context(), w.scope, filter); err != nil || !reflect.DeepEqual(got, want) {
+		w.t.Fatalf("%s: stats %+v, want %+v, %v", what, got, want, err)
+	}
+}
+
+func (w *commissionWorld) checkExport(what string, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, rows []affiliate.Commission) {
+	w.t.Helper()
+	n := 0
+	err := w.store.ExportCommissions(w.t.Context(), w.scope, filter, order, func(row *affiliate.CommissionRow) error {
+		if n == len(rows) || row.ID != rows[n].ID || !row.CreatedAt.Equal(rows[n].CreatedAt) || string(row.Status) != string(rows[n].Status) ||
+			row.AmountCents != rows[n].AmountCents || string(row.Currency) != rows[n].Currency || row.PromoCode != nil || row.Payout != nil {
+			return fmt.Errorf("row %d is %+v", n, row)
+		}
+		n++
+		return nil
+	})
+	if err != nil || n != len(rows) {
+		w.t.Fatalf("%s: %d of %d rows exported, %v", what, n, len(rows), err)
+	}
+}
+
+func TestStatsOfASearchStopCounting(t *testing.T) {
+	w := newCommissionWorld(t)
+	r := rand.New(rand.NewPCG(5, 6))
+	all, _ := w.variety(r, 40)
+	for _, c := range []struct {
+		search string
+		want   []affiliate.Commission
+	}{{all[7].ExternalTransactionID, all[7:8]}, {"paula", all}, {"nobody", nil}} {
+		w.checkStats(c.search, affiliate.CommissionFilter{Search: c.search}, c.want)
+	}
+	unknown := affiliate.NewID[affiliate.Program](w.now)
+	if _, err := w.store.CommissionStats(t.Context(), w.scope, affiliate.CommissionFilter{Program: &unknown}); !isRefusal(err, affiliate.ReasonNotFound) {
+		t.Errorf("an unknown programme: %v", err)
+	}
+}
+
+// While commissions come into being a page holds as many rows as its total says.
+func TestAPageAndItsTotalAreOfOneInstant(t *testing.T) {
+	w := newCommissionWorld(t)
+	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	for range 15 {
+		w.commission(participant, partner, nil)
+	}
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	for i := range 3 {
+		readers.Go(func() {
+			r := rand.New(rand.NewPCG(7, uint64(i)))
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				page := affiliate.Page{Number: 1 + r.IntN(6), Size: 10}
+				order := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: r.IntN(2) == 0}
+				items, total, err := w.store.Commissions(t.Context(), w.scope, affiliate.CommissionFilter{}, order, page)
+				if want := min(max(total-page.Offset(), 0), int64(page.Size)); err != nil || int64(len(items)) != want {
+					t.Errorf("page %d has %d rows of %d, %v", page.Number, len(items), total, err)
+					return
+				}
+			}
+		})
+	}
+	for range 40 {
+		w.commission(participant, partner, nil)
+	}
+	close(done)
+	readers.Wait()
+}

@@ -1,0 +1,391 @@
+package postgres_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commissiontest"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// lives are commissions in a database of their own beside what the model
+// (package commissiontest) says of them.
+type lives struct {
+	*pgtest.Fixture
+	t       *testing.T
+	scope   affiliate.Scope
+	program affiliate.ProgramID
+	now     time.Time
+	all     map[affiliate.CommissionID]*life
+}
+
+// life is what the model says of one commission and of all that follows from it.
+type life struct {
+	affiliate.Commission
+	history []string // version: from → to, amount, actor, reason
+	entries []string // type and cents
+	events  []string // version: name
+	audited []string // verbs
+	earned  int64    // since it began
+}
+
+func newLives(t *testing.T) *lives {
+	t.Helper()
+	l := &lives{t: t, now: time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC), all: map[affiliate.CommissionID]*life{}}
+	l.Fixture = pgtest.Open(t, func() time.Time { return l.now })
+	l.scope = affiliate.Scope{Workspace: l.NewWorkspace(), Mode: affiliate.ModeLive}
+	l.program = l.NewProgram(l.scope)
+	return l
+}
+
+func (l *lives) participant() pgtest.Participant {
+	l.t.Helper()
+	return l.NewParticipant(l.scope, l.program, l.NewPartner("Jane"))
+}
+
+// bear stores a commission of a conversion of its own.
+func (l *lives) bear(c affiliate.Commission, of pgtest.Participant) *life {
+	l.t.Helper()
+	c.ID, c.Conversion = affiliate.NewID[affiliate.Commission](c.CreatedAt), affiliate.NewID[affiliate.Conversion](c.CreatedAt)
+	c.Decision, c.ExternalTransactionID = affiliate.NewID[affiliate.Decision](c.CreatedAt), c.ID.String()
+	c.Scope, c.Program, c.Participant, c.Partner = l.scope, l.program, of.ID, of.Partner
+	l.Insert("conversions", pgtest.Row{
+		"workspace_id": l.scope.Workspace, "id": c.Conversion, "mode": l.scope.Mode, "external_transaction_id": c.ExternalTransactionID,
+		"event_type": "purchase", "amount_cents": c.SaleAmountCents, "currency": c.SaleCurrency, "tax_cents": 0, "shipping_cents": 0, "fee_cents": 0,
+		"discount_cents": 0, "occurred_at": c.CreatedAt, "created_at": c.CreatedAt, "source": "api", "status": "recorded", "attributed": true,
+		"reason_code": "CLICK_MATCHED", "decision_id": c.Decision, "product_ids": []string{}, "is_recurring": false, "fraud_score": 0,
+		"fraud_signals": "[]", "version": 1,
+	})
+	l.Insert("attribution_decisions", pgtest.Row{
+		"workspace_id": l.scope.Workspace, "id": c.Decision, "conversion_id": c.Conversion, "mode": l.scope.Mode, "attributed": true,
+		"method": "click", "reason_code": "CLICK_MATCHED", "explanation": "A click.", "engine_version": "1", "trace": "{}", "decided_at": c.CreatedAt,
+	})
+	if err := l.Store.Bear(l.t.Context(), c); err != nil {
+		l.t.Fatal(err)
+	}
+	born := &life{Commission: c}
+	born.history = append(born.history, fmt.Sprintf("1: → %s, %d, system, ", c.Status, c.AmountCents))
+	if cents := commissiontest.Owed(c); cents != 0 {
+		born.entries = append(born.entries, fmt.Sprintf("commission_approved %d", cents))
+	}
+	for _, name := range commissiontest.BirthEvents(c) {
+		born.events = append(born.events, fmt.Sprintf("1: %s", name))
+	}
+	l.all[c.ID] = born
+	return born
+}
+
+// transition is a step of the life.
+func (c *life) transition(step affiliate.CommissionTransition) affiliate.CommissionTransition {
+	step.Scope, step.Program, step.Commission = c.Scope, c.Program, c.ID
+	return step
+}
+
+// follow does in the model what the store did, and says why it may not.
+func (c *life) follow(step affiliate.CommissionTransition) affiliate.Reason {
+	out := commissiontest.Do(c.Commission, step)
+	if out.Refused != "" {
+		return out.Refused
+	}
+	c.earned += commissiontest.Earned(out.After) - commissiontest.Earned(c.Commission)
+	why := ""
+	if note := cmp.Or(step.Note, step.Reason); note != nil {
+		why = *note
+	}
+	c.history = append(c.history, fmt.Sprintf("%d: %s → %s, %d, %s, %s", out.After.Version, c.Status, out.After.Status, out.After.AmountCents, step.Actor, why))
+	c.events = append(c.events, fmt.Sprintf("%d: %s", out.After.Version, out.Event))
+	if out.EntryCents != 0 {
+		c.entries = append(c.entries, fmt.Sprintf("%s %d", out.Entry, out.EntryCents))
+	}
+	if step.Actor != affiliate.System {
+		c.audited = append(c.audited, "commission."+string(step.Move))
+	}
+	c.Commission = out.After
+	return ""
+}
+
+// check holds everything that the database says against the model.
+func (l *lives) check() {
+	l.t.Helper()
+	balances, deltas := map[string]int64{}, map[string]int64{}
+	counts := map[string][2]int64{}
+	for _, c := range l.all {
+		l.checkOne(c)
+		account := c.Participant.String() + " " + c.Currency
+		balances[account] += commissiontest.Owed(c.Commission)
+		deltas[account] += c.earned
+		for grain, starts := range map[string]string{"ever": "0001-01-01", "month": c.CreatedAt.Format("2006-01") + "-01", "day": c.CreatedAt.Format(time.DateOnly)} {
+			group := fmt.Sprintf("%s %s %s %v %s", grain, starts, c.Status, c.NeedsReview, c.Currency)
+			counts[group] = [2]int64{counts[group][0] + 1, counts[group][1] + c.AmountCents}
+		}
+	}
+	same(l, "balances", lines(balances), l.Texts(`
+		select participant_id || ' ' || currency || ': ' || sum(balance_cents) from ledger_balances
+		where workspace_id = $1 group by participant_id, currency having sum(balance_cents) <> 0`, l.scope.Workspace))
+	same(l, "earnings", lines(deltas), l.Texts(`
+		select participant_id || ' ' || currency || ': ' || sum(commission_cents) from stats_deltas
+		where workspace_id = $1 and mode = $2 group by participant_id, currency having sum(commission_cents) <> 0`, l.scope.Workspace, l.scope.Mode))
+	same(l, "counts", lines(counts), l.Texts(`
+		select grain || ' ' || starts || ' ' || status || ' ' || needs_review || ' ' || currency || ': [' || sum(n) || ' ' || sum(amount_cents) || ']'
+		from commission_counts where workspace_id = $1 and mode = $2 and program_id = $3
+		group by grain, starts, status, needs_review, currency having sum(n) <> 0 or sum(amount_cents) <> 0`, l.scope.Workspace, l.scope.Mode, l.program))
+	if n := l.Count(`select count(*) from events e where not exists (select from river.river_job j where j.args -> 'events' ? e.id::text)`); n != 0 {
+		l.t.Errorf("nobody takes %d events on", n)
+	}
+}
+
+func (l *lives) checkOne(c *life) {
+	l.t.Helper()
+	stored, err := l.Store.Commission(l.t.Context(), c.Scope, c.Program, c.ID)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	want, got := reflect.ValueOf(inUTC(c.Commission)), reflect.ValueOf(inUTC(stored.Commission))
+	for i := range want.NumField() {
+		if !reflect.DeepEqual(want.Field(i).Interface(), got.Field(i).Interface()) {
+			l.t.Errorf("%s: %s is %+v, want %+v", c.ID, want.Type().Field(i).Name, got.Field(i).Interface(), want.Field(i).Interface())
+		}
+	}
+	same(l, "history", c.history, l.Texts(`
+		select seq || ': ' || coalesce(from_status || ' ', '') || '→ ' || to_status || ', ' || amount_cents || ', ' || actor || ', ' || coalesce(reason, '')
+		from commission_history where workspace_id = $1 and commission_id = $2`, c.Scope.Workspace, c.ID))
+	same(l, "ledger", c.entries, l.Texts(`
+		select type || ' ' || amount_cents from ledger_entries
+		where workspace_id = $1 and commission_id = $2 and mode = $3 and participant_id = $4 and partner_id = $5 and currency = $6 and program_id = $7`,
+		c.Scope.Workspace, c.ID, c.Scope.Mode, c.Participant, c.Partner, c.Currency, c.Program))
+	same(l, "events", c.events, l.Texts(`
+		select (b.body #>> '{data,object,version}') || ': ' || type
+		from events e, lateral (select convert_from(e.body, 'utf8')::jsonb as body) b
+		where workspace_id = $1 and mode = $2 and b.body #>> '{data,object,id}' = $3`, c.Scope.Workspace, c.Scope.Mode, c.ID.String()))
+	same(l, "audit log", c.audited, l.Actions("commission", c.ID.String()))
+}
+
+// same compares what has no order.
+func same(l *lives, what string, want, got []string) {
+	l.t.Helper()
+	want, got = slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))
+	if !slices.Equal(want, got) {
+		l.t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func lines[V comparable](of map[string]V) []string {
+	var nothing V
+	var all []string
+	for key, value := range of {
+		if value != nothing {
+			all = append(all, fmt.Sprintf("%s: %v", key, value))
+		}
+	}
+	return all
+}
+
+// inUTC is the commission with all its instants in UTC, as the model has them.
+func inUTC(c affiliate.Commission) affiliate.Commission {
+	v := reflect.ValueOf(&c).Elem()
+	for i := range v.NumField() {
+		switch at := v.Field(i).Interface().(type) {
+		case time.Time:
+			v.Field(i).Set(reflect.ValueOf(at.UTC()))
+		case *time.Time:
+			if at != nil {
+				utc := at.UTC()
+				v.Field(i).Set(reflect.ValueOf(&utc))
+			}
+		}
+	}
+	if c.ReviewReasons == nil {
+		c.ReviewReasons = []string{}
+	}
+	return c
+}
+
+// Random lives, one move a transaction: each is answered, refused and written
+// down as the model says.
+func TestStoredLivesFollowTheModel(t *testing.T) {
+	l := newLives(t)
+	participants := []pgtest.Participant{l.participant(), l.participant()}
+	seed := rand.IntN(1 << 30)
+	t.Logf("seed %d", seed)
+	refused := map[affiliate.Reason]int{}
+	for n := range 40 {
+		drawn := commissiontest.Lives(25).Example(seed + n)
+		of := participants[n%2]
+		c := l.bear(drawn.Born, of)
+		for _, step := range drawn.Steps {
+			if step.Move == affiliate.MoveAutoApprove {
+				l.Exec(`update participants set status = $2, erased_at = case when $3 then $4::timestamptz end where id = $1`, of.ID, step.Standing, step.Erased, l.now)
+			}
+			detail, err := l.Store.MoveCommission(t.Context(), c.transition(step))
+			want := c.follow(step)
+			refused[want]++
+			if reason := pgtest.ReasonOf(t, err); reason != want {
+				t.Fatalf("life %d: %+v\nof %+v: %q, want %q", n, step, c.Commission, reason, want)
+			}
+			if err == nil && !reflect.DeepEqual(inUTC(detail.Commission), inUTC(c.Commission)) {
+				t.Fatalf("life %d: %+v\nanswers %+v\nwant    %+v", n, step, detail.Commission, c.Commission)
+			}
+		}
+	}
+	l.check()
+	if refused[""] == 0 || len(refused) < 6 {
+		t.Errorf("too little happened: %v", refused)
+	}
+}
+
+// Several moves in one transaction, of several commissions and more than one of
+// the same: what follows from them is that of the moves one by one. One that may
+// not be made takes all back.
+func TestMovesOfOneTransactionFollowTheModel(t *testing.T) {
+	l := newLives(t)
+	participants := []pgtest.Participant{l.participant(), l.participant()}
+	seed := rand.IntN(1 << 30)
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // a test's dice
+	made, undone := 0, 0
+	for n := range 30 {
+		var group []*life
+		var steps [][]affiliate.CommissionTransition
+		for i := range 3 {
+			drawn := commissiontest.Lives(8).Example(seed + 3*n + i)
+			group, steps = append(group, l.bear(drawn.Born, participants[i%2])), append(steps, drawn.Steps)
+		}
+		for round := range 8 {
+			var moves []affiliate.CommissionTransition
+			after := map[affiliate.CommissionID]life{}
+			refused := affiliate.Reason("")
+			for i, c := range group {
+				if round >= len(steps[i]) {
+					continue
+				}
+				step := steps[i][round]
+				step.Standing, step.Erased = affiliate.ParticipantApproved, false
+				moves = append(moves, c.transition(step))
+				if again := commissiontest.Lives(1).Example(random.IntN(1 << 30)).Steps; len(again) > 0 {
+					again[0].At, again[0].Standing, again[0].Erased = step.At, affiliate.ParticipantApproved, false
+					moves = append(moves, c.transition(again[0]))
+				}
+			}
+			random.Shuffle(len(moves), func(i, j int) { moves[i], moves[j] = moves[j], moves[i] })
+			// Of most transactions nothing is refused, so that something happens.
+			legal := moves[:0:0]
+			for _, move := range moves {
+				c, ok := after[move.Commission]
+				if !ok {
+					c = clipped(*l.all[move.Commission])
+				}
+				reason := c.follow(move)
+				if reason != "" && random.IntN(8) > 0 {
+					continue
+				}
+				legal = append(legal, move)
+				if refused = reason; refused != "" {
+					break
+				}
+				after[move.Commission] = c
+			}
+			if len(legal) == 0 {
+				continue
+			}
+			err := l.Store.MoveTogether(t.Context(), legal...)
+			if reason := pgtest.ReasonOf(t, err); reason != refused {
+				t.Fatalf("%+v: %q, want %q", legal, reason, refused)
+			}
+			if refused != "" {
+				undone++
+				continue
+			}
+			made += len(legal)
+			for id, c := range after {
+				*l.all[id] = c
+			}
+		}
+	}
+	l.check()
+	if made < 50 || undone == 0 {
+		t.Errorf("too little happened: %d moves, %d transactions taken back", made, undone)
+	}
+}
+
+// clipped is a life that can go on without writing into what it is a copy of.
+func clipped(c life) life {
+	c.history, c.entries, c.events, c.audited = slices.Clip(c.history), slices.Clip(c.entries), slices.Clip(c.events), slices.Clip(c.audited)
+	return c
+}
+
+func TestHistoryAndLedgerAreOnlyAddedTo(t *testing.T) {
+	l := newLives(t)
+	born := commissiontest.Lives(0).Example(1).Born
+	c := l.bear(born, l.participant())
+	for table, key := range map[string]string{"commission_history": "commission_id", "ledger_entries": "commission_id", "audit_log": "resource_id"} {
+		for _, sql := range []string{"update " + table + " set " + key + " = " + key, "delete from " + table} {
+			err := pgx.BeginFunc(t.Context(), l.SQL, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(t.Context(), "set local role tributary_app"); err != nil {
+					t.Fatal(err)
+				}
+				_, err := tx.Exec(t.Context(), sql+" where "+key+" = $1", c.ID)
+				return err
+			})
+			if err == nil || !strings.Contains(err.Error(), "permission denied") {
+				t.Errorf("%s: %v", sql, err)
+			}
+		}
+	}
+}
+
+// A read that waits between the commission and its history would show one as it
+// was before a move and the other as it was after.
+func TestACommissionAndItsHistoryAreOfOneInstant(t *testing.T) {
+	l := newLives(t)
+	c := l.bear(affiliate.Commission{
+		Status: affiliate.CommissionPending, Type: affiliate.Flat, FlatCents: new(int64), EventType: affiliate.Purchase, Currency: "EUR", SaleCurrency: "EUR",
+		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, Version: 1, CreatedAt: l.now, UpdatedAt: l.now,
+	}, l.participant())
+	// One connection, whose statements are prepared before the table is locked.
+	store := l.Store.Traced(t, l.URL, nil)
+	if _, err := store.Commission(t.Context(), c.Scope, c.Program, c.ID); err != nil {
+		t.Fatal(err)
+	}
+	type read struct {
+		detail affiliate.CommissionDetail
+		err    error
+	}
+	answer := make(chan read, 1)
+	err := pgx.BeginFunc(t.Context(), l.SQL, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), `lock table commission_history in access exclusive mode`); err != nil {
+			return err
+		}
+		go func() {
+			detail, err := store.Commission(t.Context(), c.Scope, c.Program, c.ID)
+			answer <- read{detail, err}
+		}()
+		for l.Count(`select count(*) from pg_locks where database = (select oid from pg_database where datname = current_database()) and not granted`) == 0 {
+		}
+		if _, err := tx.Exec(t.Context(), `update commissions set status = 'rejected', version = 2 where id = $1`, c.ID); err != nil {
+			return err
+		}
+		_, err := tx.Exec(t.Context(), `
+			insert into commission_history (workspace_id, commission_id, seq, at, actor, from_status, to_status, amount_cents)
+			values ($1, $2, 2, $3, 'system', 'pending', 'rejected', 0)`, c.Scope.Workspace, c.ID, l.now)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := <-answer
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	if last := got.detail.History[len(got.detail.History)-1]; last.To != got.detail.Status || len(got.detail.History) != got.detail.Version {
+		t.Errorf("%s at version %d, and its history ends with %s after %d lines", got.detail.Status, got.detail.Version, last.To, len(got.detail.History))
+	}
+}

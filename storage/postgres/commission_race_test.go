@@ -1,0 +1,254 @@
+package postgres_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+func isRefusal(err error, reason affiliate.Reason) bool {
+	var refusal *affiliate.Error
+	return errors.As(err, &refusal) && refusal.Reason == reason
+}
+
+// checkBooks compares what is kept beside the commissions with the commissions.
+func (w *commissionWorld) checkBooks() {
+	w.t.Helper()
+	const counts = `
+		with kept as (
+			select workspace_id, mode, grain, starts, program_id, status, needs_review, currency, sum(n) as n, sum(amount_cents) as cents
+			from commission_counts
+			group by 1, 2, 3, 4, 5, 6, 7, 8 having sum(n) <> 0 or sum(amount_cents) <> 0
+		), real as (
+			select workspace_id, mode, grain, starts, program_id, status, needs_review, currency, count(*)::numeric as n, sum(amount_cents) as cents
+			from commissions c
+			cross join lateral (values
+				('ever', date '0001-01-01'),
+				('month', date_trunc('month', c.created_at at time zone 'UTC')::date),
+				('day', (c.created_at at time zone 'UTC')::date)) as g (grain, starts)
+			group by 1, 2, 3, 4, 5, 6, 7, 8
+		)
+		select count(*) from ((table kept except table real) union all (table real except table kept)) d`
+	if n := w.count(counts); n != 0 {
+		w.t.Errorf("%d groups are not counted as they are", n)
+	}
+	const ledger = `
+		with owed as (
+			select participant_id, currency, sum(amount_cents) as cents from commissions
+			where status in ('approved', 'paid') group by 1, 2 having sum(amount_cents) <> 0
+		), entries as (
+			select participant_id, currency, sum(amount_cents) as cents from ledger_entries group by 1, 2 having sum(amount_cents) <> 0
+		), balances as (
+			select participant_id, currency, sum(balance_cents) as cents from ledger_balances group by 1, 2 having sum(balance_cents) <> 0
+		)
+		select count(*) from (
+			(table owed except table entries) union all (table entries except table owed)
+			union all (table entries except table balances) union all (table balances except table entries)) d`
+	if n := w.count(ledger); n != 0 {
+		w.t.Errorf("%d balances are not what is owed", n)
+	}
+	const each = `
+		select count(*) from commissions c
+		where (case when status in ('approved', 'paid') then amount_cents else 0 end) <>
+			(select coalesce(sum(amount_cents), 0) from ledger_entries e where e.workspace_id = c.workspace_id and e.commission_id = c.id)`
+	if n := w.count(each); n != 0 {
+		w.t.Errorf("%d commissions do not have their entries", n)
+	}
+}
+
+func (w *commissionWorld) move(c affiliate.Commission, t affiliate.CommissionTransition) error {
+	by := affiliate.NewID[affiliate.User](w.now)
+	t.Scope, t.Program, t.Commission, t.At, t.Actor = c.Scope, c.Program, c.ID, w.now, affiliate.Actor{User: &by}
+	_, err := w.store.MoveCommission(w.t.Context(), t)
+	return err
+}
+
+// race makes n of each attempt at once and tells how many of each succeeded; the
+// others have to be refused for one of the reasons.
+func (w *commissionWorld) race(n int, reasons []affiliate.Reason, attempts ...func() error) []int {
+	w.t.Helper()
+	start, won := make(chan struct{}), make([]int, len(attempts))
+	var lock sync.Mutex
+	var group sync.WaitGroup
+	for i, attempt := range attempts {
+		for range n {
+			group.Go(func() {
+				<-start
+				err := attempt()
+				lock.Lock()
+				defer lock.Unlock()
+				if err == nil {
+					won[i]++
+					return
+				}
+				for _, reason := range reasons {
+					if isRefusal(err, reason) {
+						return
+					}
+				}
+				w.t.Error(err)
+			})
+		}
+	}
+	close(start)
+	group.Wait()
+	return won
+}
+
+// checkTrace holds a commission to a number of moves: as many lines of history,
+// events and jobs, whoever made them.
+func (w *commissionWorld) checkTrace(c affiliate.Commission, moves int) {
+	w.t.Helper()
+	for what, n := range map[string]int{
+		"lines of history": w.count(`select count(*) from commission_history where commission_id = $1 and seq > 1`, c.ID),
+		"events":           w.count(`select count(*) from events where convert_from(body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text`, c.ID.String()),
+		"versions":         w.count(`select version - 1 from commissions where id = $1`, c.ID),
+	} {
+		if n != moves {
+			w.t.Errorf("%d moves, %d %s", moves, n, what)
+		}
+	}
+}
+
+func TestMovesThatRaceHaveOneWinner(t *testing.T) {
+	w := newCommissionWorld(t)
+	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	later, reason := w.now.Add(time.Hour), "trusted"
+	held := func(c *affiliate.Commission) { c.HoldUntil, c.AutoApproveAt = &later, &later }
+	over := []affiliate.Reason{affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal}
+	approve := affiliate.CommissionTransition{Move: affiliate.MoveApprove}
+	override := affiliate.CommissionTransition{Move: affiliate.MoveOverride, Reason: &reason}
+	reject := affiliate.CommissionTransition{Move: affiliate.MoveReject}
+	clearFlag := affiliate.CommissionTransition{Move: affiliate.MoveClearReview}
+
+	for _, c := range []struct {
+		name   string
+		n      int
+		change func(*affiliate.Commission)
+		first  affiliate.CommissionTransition
+	}{
+		{"approve and reject", 50, nil, approve},
+		{"override and reject", 25, held, override},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			commission := w.commission(participant, partner, c.change)
+			won := w.race(c.n, over,
+				func() error { return w.move(commission, c.first) },
+				func() error { return w.move(commission, reject) })
+			// What is approved may still be rejected, so a reject wins in the end.
+			if won[0] > 1 || won[1] != 1 {
+				t.Errorf("%v succeeded", won)
+			}
+			w.checkTrace(commission, won[0]+won[1])
+		})
+	}
+	t.Run("approve and approve", func(t *testing.T) {
+		commission := w.commission(participant, partner, nil)
+		if won := w.race(50, over, func() error { return w.move(commission, approve) }); won[0] != 1 {
+			t.Errorf("%v succeeded", won)
+		}
+		w.checkTrace(commission, 1)
+		if n := w.count(`select count(*) from ledger_entries where commission_id = $1 and amount_cents = 200`, commission.ID); n != 1 {
+			t.Errorf("%d entries", n)
+		}
+	})
+	t.Run("approve and sweep", func(t *testing.T) {
+		for range 10 {
+			commission := w.commission(participant, partner, nil)
+			w.race(3, over,
+				func() error { return w.move(commission, approve) },
+				func() error {
+					sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now, 10)
+					return errors.Join(err, sweep.FirstFailure)
+				})
+			w.checkTrace(commission, 1)
+		}
+	})
+	t.Run("clear the flag and approve", func(t *testing.T) {
+		commission := w.commission(participant, partner, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"x"} })
+		won := w.race(10, append(over, affiliate.ReasonCommissionNotFlagged),
+			func() error { return w.move(commission, clearFlag) },
+			func() error { return w.move(commission, approve) })
+		if won[0] > 1 || won[1] != 1 {
+			t.Errorf("%v succeeded", won)
+		}
+		events := w.count(`select count(*) from events where convert_from(body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text and type in ('commission.updated', 'commission.approved')`, commission.ID.String())
+		if events != won[0]+won[1] {
+			t.Errorf("%d events of %v moves", events, won)
+		}
+	})
+	w.checkBooks()
+}
+
+// Whatever is done with commissions, in whatever order and by however many at a
+// time, the counts are counts and the balances are what is owed.
+func TestCountsAndBalancesFollowRandomMoves(t *testing.T) {
+	w := newCommissionWorld(t)
+	r := rand.New(rand.NewPCG(11, 12))
+	later := w.now.Add(time.Hour)
+	var all []affiliate.Commission
+	for range 3 {
+		participant, partner := w.participant(affiliate.ParticipantApproved, false)
+		for range 12 {
+			all = append(all, w.commission(participant, partner, func(c *affiliate.Commission) {
+				c.CreatedAt = w.now.Add(-time.Duration(r.Int64N(int64(60 * 24 * time.Hour))))
+				c.Currency = []string{"EUR", "USD"}[r.IntN(2)]
+				if r.IntN(2) == 0 {
+					c.HoldUntil = &later
+				}
+				if r.IntN(4) == 0 {
+					c.Status = affiliate.CommissionApproved
+				}
+			}))
+		}
+	}
+	reason := "because"
+	moves := []affiliate.CommissionMove{
+		affiliate.MoveApprove, affiliate.MoveOverride, affiliate.MoveAutoApprove, affiliate.MoveReject, affiliate.MoveFlag,
+		affiliate.MoveClearReview, affiliate.MoveRefund, affiliate.MoveRefund, affiliate.MovePay, affiliate.MovePay, affiliate.MoveClawBack,
+	}
+	made := map[affiliate.CommissionMove]int{}
+	var lock sync.Mutex
+	var group sync.WaitGroup
+	for i := range 5 {
+		group.Go(func() {
+			r := rand.New(rand.NewPCG(13, uint64(i)))
+			for range 120 {
+				move := affiliate.CommissionTransition{
+					Move: moves[r.IntN(len(moves))], Reason: &reason, ReviewReasons: []string{[]string{"a", "b"}[r.IntN(2)]},
+					AmountCents: r.Int64N(200), Full: r.IntN(4) == 0, Why: affiliate.RefundedSale, PaidAt: w.now, Payout: payoutRef(w.now),
+				}
+				err := w.move(all[r.IntN(len(all))], move)
+				var refusal *affiliate.Error
+				switch {
+				case err == nil:
+					lock.Lock()
+					made[move.Move]++
+					lock.Unlock()
+				case !errors.As(err, &refusal):
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	for _, move := range moves {
+		if made[move] == 0 {
+			t.Errorf("%s was never made", move)
+		}
+	}
+	w.checkBooks()
+	var now []affiliate.Commission
+	for _, c := range all {
+		detail, err := w.store.Commission(t.Context(), w.scope, w.program, c.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = append(now, detail.Commission)
+	}
+	w.checkStats("after all", affiliate.CommissionFilter{}, now)
+}

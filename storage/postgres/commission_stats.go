@@ -1,0 +1,67 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// CommissionStats counts and sums what a filter leaves, as one instant has it;
+// with a search up to affiliate.MaxSearchTotal of them. Errors: NOT_FOUND for the
+// filter's programme.
+func (s *Store) CommissionStats(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter) (stats affiliate.CommissionStats, err error) {
+	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		currency, err := currencyOf(ctx, tx, scope, filter.Program)
+		if err != nil {
+			return fmt.Errorf("currency: %w", err)
+		}
+		groups, err := commissionGroups(ctx, tx, scope, filter)
+		if err != nil {
+			return fmt.Errorf("commission stats: %w", err)
+		}
+		stats = affiliate.NewCommissionStats(currency, groups)
+		return nil
+	})
+	return stats, err
+}
+
+// currencyOf is the programme's currency; without one the workspace's.
+func currencyOf(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, program *affiliate.ProgramID) (string, error) {
+	const (
+		ofProgram   = `select currency from programs where workspace_id = $1 and mode = $2 and id = $3`
+		ofWorkspace = `select currency from workspaces where id = $1`
+	)
+	type row struct{ Currency string }
+	if program != nil {
+		found, err := oneRow[row](tx.Query(ctx, ofProgram, scope.Workspace, scope.Mode, *program))
+		return found.Currency, err
+	}
+	found, err := oneRow[row](tx.Query(ctx, ofWorkspace, scope.Workspace))
+	return found.Currency, err
+}
+
+func commissionGroups(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter) ([]affiliate.CommissionGroup, error) {
+	var sql string
+	var args []any
+	if filter.Search != "" {
+		where, err := commissionConditions(ctx, tx, scope, filter)
+		if err != nil {
+			return nil, err
+		}
+		sql, args = searchGroupsSQL(where)
+	} else {
+		spans := spansOf(filter.Created)
+		if len(spans) == 0 {
+			return nil, nil
+		}
+		sql, args = groupsSQL(countedConditions(scope, filter), spans)
+	}
+	rows, err := tx.Query(ctx, sql, append([]any{planned}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.CommissionGroup])
+}

@@ -1,0 +1,255 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Lists of conversions, newest first. Each condition has an index that it leads
+// and that has the order of the list; several of them meet in one of these. What
+// lies before a page is skipped in the index alone, so that a page costs its
+// offset there and its size in rows, which are looked up by their keys. The total
+// is counted in the same index and stops at affiliate.MaxSearchTotal.
+//
+// A page and its total are two statements: a conversion that is recorded in
+// between is in one of them only.
+const (
+	whereConversions = `
+		from conversions c
+		where c.workspace_id = @workspace and c.mode = @mode`
+	conversionsFrom       = ` and c.created_at >= @from`
+	conversionsBefore     = ` and c.created_at < @before`
+	conversionsAttributed = ` and c.attributed = @attributed`
+	conversionsOfEvent    = ` and c.event_type = @event`
+	conversionsByExternal = ` and c.external_transaction_id = @external`
+	conversionsOfProgram  = ` and c.program_id = @program`
+	conversionsOfPartner  = ` and c.participant_id = @participant`
+	newestConversions     = `
+		order by c.created_at desc, c.id desc
+		limit @limit offset @offset`
+)
+
+// conversionItemColumns are a conversionItemRow, from conversions c with
+// conversionOutcome.
+const conversionItemColumns = `
+	c.id, c.external_transaction_id, c.event_type, c.amount_cents, coalesce(c.currency, '') as currency,
+	c.tax_cents, c.shipping_cents, c.fee_cents, c.discount_cents, c.occurred_at, c.created_at, c.source, c.status,
+	c.refunded_amount_cents, c.click_id as click, c.promo_code, c.customer_ref, c.subscription_id, c.product_ids, c.line_items,
+	c.is_recurring, c.sub_id, c.version, c.fraud_score, c.fraud_signals,
+	c.decision_id, c.attributed, c.reason_code, c.program_id, c.participant_id, c.link_id, c.recurring_index,
+	d.method, d.explanation, d.clicked_at, d.expires_at,
+	m.id as commission_id, m.status as commission_status, m.amount_cents as commission_cents, m.currency as commission_currency,
+	m.hold_until, m.needs_review`
+
+// conversionOutcome is the decision in force and what is earned by it.
+const conversionOutcome = `
+	join attribution_decisions d on d.workspace_id = c.workspace_id and d.id = c.decision_id
+	left join commissions m on m.workspace_id = c.workspace_id and m.decision_id = c.decision_id`
+
+const conversionPage = `
+	join conversions c on c.workspace_id = @workspace and c.mode = @mode and c.id = k.id` + conversionOutcome + `
+	order by c.created_at desc, c.id desc`
+
+// conversionListSQL are the statements for a page and for the total.
+func conversionListSQL(filter affiliate.ConversionFilter) (page, count string) {
+	var where strings.Builder
+	where.WriteString(whereConversions)
+	for _, term := range []struct {
+		given bool
+		sql   string
+	}{
+		{filter.Created.From != nil, conversionsFrom},
+		{filter.Created.Before != nil, conversionsBefore},
+		{filter.Attributed != nil, conversionsAttributed},
+		{filter.EventType != "", conversionsOfEvent},
+		{filter.ExternalTransactionID != "", conversionsByExternal},
+		{filter.Program != nil, conversionsOfProgram},
+		{filter.Participant != nil, conversionsOfPartner},
+	} {
+		if term.given {
+			where.WriteString(term.sql)
+		}
+	}
+	page = `select ` + conversionItemColumns + ` from (select c.id` + where.String() + newestConversions + `) k` + conversionPage
+	return page, `select count(*) from (select` + where.String() + ` limit @most) c`
+}
+
+func conversionListArgs(scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "from": filter.Created.From, "before": filter.Created.Before,
+		"attributed": filter.Attributed, "event": filter.EventType, "external": filter.ExternalTransactionID,
+		"program": filter.Program, "participant": filter.Participant,
+		"limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxSearchTotal,
+	}
+}
+
+// Conversions reads one page of a mode's conversions, newest first, and counts
+// all pages up to affiliate.MaxSearchTotal rows. Errors: NOT_FOUND for the
+// filter's programme and participant.
+func (s *Store) Conversions(
+	ctx context.Context, scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page,
+) ([]affiliate.ConversionItem, int64, error) {
+	if err := s.checkConversionFilter(ctx, scope, filter); err != nil {
+		return nil, 0, err
+	}
+	list, count := conversionListSQL(filter)
+	args := conversionListArgs(scope, filter, page)
+	rows, err := s.pool.Query(ctx, list, planned, args)
+	items, err := allRows(rows, err, func(r conversionItemRow) affiliate.ConversionItem { return r.item(scope) })
+	if err != nil {
+		return nil, 0, fmt.Errorf("conversions: %w", err)
+	}
+	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
+		// The list ends on this page.
+		return items, min(page.Offset()+n, affiliate.MaxSearchTotal), nil
+	}
+	var total int64
+	if err := s.pool.QueryRow(ctx, count, planned, args).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("count conversions: %w", err)
+	}
+	return items, total, nil
+}
+
+// checkConversionFilter tells a programme or a participant without conversions
+// from one that the mode does not have.
+func (s *Store) checkConversionFilter(ctx context.Context, scope affiliate.Scope, filter affiliate.ConversionFilter) error {
+	if filter.Program == nil && filter.Participant == nil {
+		return nil
+	}
+	const known = `
+		select
+			($3::uuid is null or exists (select from programs where workspace_id = $1 and mode = $2 and id = $3))
+			and ($4::uuid is null or exists (select from participants where workspace_id = $1 and mode = $2 and id = $4))`
+	var found bool
+	if err := s.pool.QueryRow(ctx, known, scope.Workspace, scope.Mode, filter.Program, filter.Participant).Scan(&found); err != nil {
+		return fmt.Errorf("filter of conversions: %w", err)
+	}
+	if !found {
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return nil
+}
+
+// Conversion reads one conversion with its refunds, all of one instant. Errors:
+// NOT_FOUND.
+func (s *Store) Conversion(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.ConversionDetail, error) {
+	const read = `
+		select ` + conversionItemColumns + `, c.metadata,
+			(select jsonb_agg(jsonb_build_object(
+					'id', r.id, 'external_refund_id', r.external_refund_id, 'amount_cents', r.amount_cents,
+					'reason', r.reason, 'created_at', r.created_at) order by r.created_at, r.id)
+				from refunds r
+				where r.workspace_id = c.workspace_id and r.mode = c.mode and r.conversion_id = c.id) as refunds
+		from conversions c` + conversionOutcome + `
+		where c.workspace_id = $1 and c.mode = $2 and c.id = $3`
+	type detailRow struct {
+		conversionItemRow
+		Metadata json.RawMessage
+		Refunds  []struct {
+			ID               affiliate.RefundID `json:"id"`
+			ExternalRefundID string             `json:"external_refund_id"`
+			AmountCents      int64              `json:"amount_cents"`
+			Reason           *string            `json:"reason"`
+			CreatedAt        time.Time          `json:"created_at"`
+		}
+	}
+	rows, err := s.pool.Query(ctx, read, scope.Workspace, scope.Mode, id)
+	found, err := oneRow[detailRow](rows, err)
+	if err != nil {
+		return affiliate.ConversionDetail{}, err
+	}
+	detail := affiliate.ConversionDetail{ConversionItem: found.item(scope)}
+	detail.Conversion.Metadata = found.Metadata
+	for _, r := range found.Refunds {
+		detail.Refunds = append(detail.Refunds, affiliate.Refund{
+			ID: r.ID, Scope: scope, ExternalRefundID: r.ExternalRefundID, ExternalTransactionID: found.ExternalTransactionID, Conversion: &id,
+			AmountCents: &r.AmountCents, Reason: r.Reason, CreatedAt: r.CreatedAt.UTC(),
+		})
+	}
+	return detail, nil
+}
+
+type conversionItemRow struct {
+	ID                    affiliate.ConversionID
+	ExternalTransactionID string
+	EventType             affiliate.EventType
+	AmountCents           int64
+	Currency              string
+	TaxCents              int64
+	ShippingCents         int64
+	FeeCents              int64
+	DiscountCents         int64
+	OccurredAt            time.Time
+	CreatedAt             time.Time
+	Source                affiliate.ConversionSource
+	Status                affiliate.ConversionStatus
+	RefundedAmountCents   int64
+	Click                 *affiliate.ClickID
+	PromoCode             *string
+	CustomerRef           *string
+	SubscriptionID        *string
+	ProductIDs            []string `db:"product_ids"`
+	LineItems             []affiliate.LineItem
+	IsRecurring           bool
+	SubID                 *string
+	Version               int
+	FraudScore            int
+	FraudSignals          []affiliate.FraudSignal
+
+	DecisionID     affiliate.DecisionID
+	Attributed     bool
+	ReasonCode     affiliate.AttributionReason
+	ProgramID      *affiliate.ProgramID
+	ParticipantID  *affiliate.ParticipantID
+	LinkID         *affiliate.LinkID
+	RecurringIndex *int
+	Method         *affiliate.Method
+	Explanation    string
+	ClickedAt      *time.Time
+	ExpiresAt      *time.Time
+
+	// Nil, all of them, where nothing is earned.
+	CommissionID       *affiliate.CommissionID
+	CommissionStatus   *affiliate.CommissionStatus
+	CommissionCents    *int64
+	CommissionCurrency *string
+	HoldUntil          *time.Time // also nil without a hold
+	NeedsReview        *bool
+}
+
+func (r conversionItemRow) item(scope affiliate.Scope) affiliate.ConversionItem {
+	item := affiliate.ConversionItem{
+		Conversion: affiliate.Conversion{
+			ID: r.ID, Scope: scope, ExternalTransactionID: r.ExternalTransactionID, EventType: r.EventType,
+			Sale: affiliate.Sale{
+				Paid:     affiliate.Money{Cents: r.AmountCents, Currency: r.Currency},
+				TaxCents: r.TaxCents, ShippingCents: r.ShippingCents, FeeCents: r.FeeCents,
+			},
+			DiscountCents: r.DiscountCents, OccurredAt: r.OccurredAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
+			Source: r.Source, Status: r.Status, RefundedAmountCents: r.RefundedAmountCents,
+			Click: r.Click, PromoCode: r.PromoCode, CustomerRef: r.CustomerRef, SubscriptionID: r.SubscriptionID,
+			ProductIDs: r.ProductIDs, LineItems: r.LineItems, IsRecurring: r.IsRecurring, SubID: r.SubID, Version: r.Version,
+		},
+		Decision: affiliate.Decision{
+			ID: r.DecisionID, Conversion: r.ID, Attributed: r.Attributed, Method: r.Method, Reason: r.ReasonCode, Explanation: r.Explanation,
+			Program: r.ProgramID, Participant: r.ParticipantID, Link: r.LinkID, RecurringIndex: r.RecurringIndex,
+			ClickedAt: optionalUTC(r.ClickedAt), ExpiresAt: optionalUTC(r.ExpiresAt),
+		},
+		FraudScore: r.FraudScore,
+	}
+	item.Decision.Fraud = r.FraudSignals
+	if r.CommissionID != nil {
+		item.Commission = &affiliate.Commission{
+			ID: *r.CommissionID, Scope: scope, Conversion: r.ID, Decision: r.DecisionID, Status: *r.CommissionStatus,
+			AmountCents: *r.CommissionCents, Currency: *r.CommissionCurrency, HoldUntil: optionalUTC(r.HoldUntil), NeedsReview: *r.NeedsReview,
+		}
+	}
+	return item
+}

@@ -1,0 +1,16 @@
+package postgres
+
+import (
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// DropExpiredKeysSQL is a statement whose plan is asserted.
+const DropExpiredKeysSQL = dropExpiredKeys
+
+// ConversionListSQL are the statements of a list, with the arguments of both.
+func ConversionListSQL(scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page) (list, count string, args pgx.NamedArgs) {
+	list, count = conversionListSQL(filter)
+	return list, count, conversionListArgs(scope, filter, page)
+}

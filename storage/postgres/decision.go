@@ -1,0 +1,240 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// decisionColumns are a decisionRow, from attribution_decisions d. Whatever else
+// a decision has stands in its trace.
+const decisionColumns = `
+	d.id, d.conversion_id, d.attributed, d.method, d.reason_code, d.explanation, d.engine_version, d.trace,
+	d.supersedes, d.decided_at,
+	(
+		select s.id from attribution_decisions s
+		where s.workspace_id = d.workspace_id and s.mode = d.mode and s.supersedes = d.id limit 1
+	) as superseded_by`
+
+type decisionRow struct {
+	ID            affiliate.DecisionID
+	ConversionID  affiliate.ConversionID
+	Attributed    bool
+	Method        *affiliate.Method
+	ReasonCode    affiliate.AttributionReason
+	Explanation   string
+	EngineVersion string
+	Trace         storedTrace
+	Supersedes    *affiliate.DecisionID
+	DecidedAt     time.Time
+	SupersededBy  *affiliate.DecisionID
+}
+
+// storedTrace keeps the rules beside the trace as they stand there.
+type storedTrace struct {
+	affiliate.Trace
+	rule json.RawMessage
+}
+
+// UnmarshalJSON reads a trace.
+func (t *storedTrace) UnmarshalJSON(stored []byte) error {
+	// A pointer stays nil for null, where a RawMessage would hold the word.
+	var raw struct {
+		Rule *json.RawMessage `json:"rule"`
+	}
+	if err := json.Unmarshal(stored, &raw); err != nil {
+		return err
+	}
+	if raw.Rule != nil {
+		t.rule = *raw.Rule
+	}
+	return json.Unmarshal(stored, &t.Trace)
+}
+
+func (r decisionRow) record() affiliate.DecisionRecord {
+	return affiliate.DecisionRecord{
+		Decision: affiliate.Decision{
+			ID: r.ID, Conversion: r.ConversionID, Attributed: r.Attributed, Method: r.Method, Reason: r.ReasonCode,
+			Explanation: r.Explanation, EngineVersion: r.EngineVersion, DecidedAt: r.DecidedAt.UTC(),
+			Supersedes: r.Supersedes, Trace: r.Trace.Trace,
+		},
+		RuleJSON: r.Trace.rule, SupersededBy: r.SupersededBy,
+	}
+}
+
+const decisionOf = `
+	select ` + decisionColumns + `
+	from conversions c
+	join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
+	where c.workspace_id = $1 and c.mode = $2 and c.id = $3`
+
+// Decision reads the decision in force about a conversion. Errors: NOT_FOUND.
+func (s *Store) Decision(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.DecisionRecord, error) {
+	return readDecision(s.pool.Query(ctx, decisionOf, scope.Workspace, scope.Mode, id))
+}
+
+const decisionOfExternal = `
+	select ` + decisionColumns + `
+	from conversions c
+	join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
+	where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
+
+// DecisionOfExternal is Decision by the merchant's own id. Errors: NOT_FOUND.
+func (s *Store) DecisionOfExternal(ctx context.Context, scope affiliate.Scope, external string) (affiliate.DecisionRecord, error) {
+	return readDecision(s.pool.Query(ctx, decisionOfExternal, scope.Workspace, scope.Mode, external))
+}
+
+func readDecision(rows pgx.Rows, err error) (affiliate.DecisionRecord, error) {
+	row, err := oneRow[decisionRow](rows, err)
+	return row.record(), err
+}
+
+// Decisions reads one page, newest first, superseded ones too, and counts all
+// pages up to affiliate.MaxDecisionTotal. The two are two statements: a decision
+// that is made in between is in one of them only.
+func (s *Store) Decisions(
+	ctx context.Context, scope affiliate.Scope, filter affiliate.DecisionFilter, page affiliate.Page,
+) ([]affiliate.DecisionRecord, int64, error) {
+	where := decisionConditions(scope, filter)
+	pageSQL, countSQL := decisionListSQL(where)
+	args := append([]any{planned}, where.args...)
+	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
+	decisions, err := allRows(rows, err, decisionRow.record)
+	if err != nil {
+		return nil, 0, fmt.Errorf("decisions: %w", err)
+	}
+	if n := int64(len(decisions)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
+		// The list ends on this page.
+		return decisions, min(page.Offset()+n, affiliate.MaxDecisionTotal), nil
+	}
+	var total int64
+	if err := s.pool.QueryRow(ctx, countSQL, args...).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("count decisions: %w", err)
+	}
+	return decisions, total, nil
+}
+
+// decisionConditions say which rows of d the filter leaves. The programme's
+// column is set for what is attributed alone, the trace names it wherever a
+// signal led to one.
+func decisionConditions(scope affiliate.Scope, filter affiliate.DecisionFilter) conditions {
+	var where conditions
+	where.add("d.workspace_id = ?", scope.Workspace)
+	where.add("d.mode = ?", scope.Mode)
+	if filter.Attributed != nil {
+		where.add("d.attributed = ?", *filter.Attributed)
+	}
+	if filter.Reason != "" {
+		where.add("d.reason_code = ?", filter.Reason)
+	}
+	if filter.Program != nil {
+		where.add("d.trace #>> '{program,id}' = ?", filter.Program.String())
+	}
+	if filter.Decided.From != nil {
+		where.add("d.decided_at >= ?", *filter.Decided.From)
+	}
+	if filter.Decided.Before != nil {
+		where.add("d.decided_at < ?", *filter.Decided.Before)
+	}
+	return where
+}
+
+// decisionListSQL are the statements for a page, whose last two arguments are
+// its size and offset, and for the total.
+func decisionListSQL(where conditions) (page, count string) {
+	const newest = ` order by d.decided_at desc, d.id desc`
+	page = `select ` + decisionColumns + ` from (
+			select d.* from attribution_decisions d where ` + where.sql() + newest + `
+			limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `
+		) d` + newest
+	count = fmt.Sprintf(`select count(*) from (select from attribution_decisions d where %s limit %d) d`,
+		where.sql(), affiliate.MaxDecisionTotal)
+	return page, count
+}
+
+// seeClick reads one partition: clicked_at is the time inside the id. What
+// identifies the visitor is not read.
+const seeClick = `
+	select x.program_id, x.participant_id, x.link_id, x.referral_code, x.received_at, x.expires_at, x.created_at,
+		coalesce(x.landing_url, '') as landing_url, coalesce(x.referrer_domain, '') as referrer_domain,
+		coalesce(x.utm_source, '') as utm_source, coalesce(x.utm_medium, '') as utm_medium,
+		coalesce(x.utm_campaign, '') as utm_campaign, coalesce(x.utm_term, '') as utm_term,
+		coalesce(x.utm_content, '') as utm_content, coalesce(x.sub_id, '') as sub_id,
+		coalesce(x.language, '') as language, x.consent, x.is_bot, coalesce(x.bot_reason, '') as bot_reason
+	from clicks x
+	where x.workspace_id = $1 and x.mode = $2 and x.id = $3 and x.clicked_at = $4`
+
+const conversionsOfClick = `
+	select id, external_transaction_id, attributed, reason_code as reason, decision_id as decision, created_at
+	from conversions
+	where workspace_id = $1 and mode = $2 and click_id = $3
+	order by created_at, id
+	limit $4`
+
+// AttributedClick reads a stored click of the mode and the conversions that name
+// it. Errors: NOT_FOUND.
+func (s *Store) AttributedClick(ctx context.Context, scope affiliate.Scope, id affiliate.ClickID) (affiliate.AttributedClick, error) {
+	clickedAt, ok := id.Time()
+	if !ok {
+		// Ids of other versions are never given out.
+		return affiliate.AttributedClick{}, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	click := affiliate.AttributedClick{Click: affiliate.Click{ID: id, Scope: scope, ClickedAt: clickedAt}}
+	batch := &pgx.Batch{}
+	batch.Queue(seeClick, scope.Workspace, scope.Mode, id, clickedAt).Query(func(rows pgx.Rows) error {
+		return collectClick(rows, &click.Click)
+	})
+	batch.Queue(conversionsOfClick, scope.Workspace, scope.Mode, id, affiliate.MaxClickConversions).Query(func(rows pgx.Rows) (err error) {
+		click.Conversions, err = allRows(rows, nil, func(c affiliate.ClickConversion) affiliate.ClickConversion {
+			c.CreatedAt = c.CreatedAt.UTC()
+			return c
+		})
+		return err
+	})
+	err := s.pool.SendBatch(ctx, batch).Close()
+	return click, err
+}
+
+func collectClick(rows pgx.Rows, click *affiliate.Click) error {
+	type clickRow struct {
+		ProgramID      affiliate.ProgramID
+		ParticipantID  affiliate.ParticipantID
+		LinkID         *affiliate.LinkID
+		ReferralCode   string
+		ReceivedAt     time.Time
+		ExpiresAt      time.Time
+		CreatedAt      time.Time
+		LandingURL     string
+		ReferrerDomain string
+		UTMSource      string
+		UTMMedium      string
+		UTMCampaign    string
+		UTMTerm        string
+		UTMContent     string
+		SubID          string
+		Language       string
+		Consent        affiliate.Consent
+		IsBot          bool
+		BotReason      string
+	}
+	r, err := oneRow[clickRow](rows, nil)
+	if err != nil {
+		return err
+	}
+	click.Program, click.Participant, click.ReferralCode = r.ProgramID, r.ParticipantID, r.ReferralCode
+	if r.LinkID != nil {
+		click.Link = *r.LinkID
+	}
+	click.ReceivedAt, click.ExpiresAt, click.CreatedAt = r.ReceivedAt.UTC(), r.ExpiresAt.UTC(), r.CreatedAt.UTC()
+	click.LandingURL, click.ReferrerDomain, click.SubID, click.Language = r.LandingURL, r.ReferrerDomain, r.SubID, r.Language
+	click.UTM = affiliate.UTM{
+		Source: r.UTMSource, Medium: r.UTMMedium, Campaign: r.UTMCampaign, Term: r.UTMTerm, Content: r.UTMContent,
+	}
+	click.Consent, click.IsBot, click.BotReason = r.Consent, r.IsBot, r.BotReason
+	return nil
+}

@@ -1,0 +1,187 @@
+package postgres_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// manyDecisions gives the world's workspace more decisions than a total counts,
+// one in a minute, one in fifty of the other programme and of a rare reason, one
+// in ten superseded; as many to the other mode, and more to another workspace.
+func (s *sales) manyDecisions(other affiliate.ProgramID) {
+	s.Helper()
+	owner := s.asOwner()
+	run := func(sql string, args ...any) {
+		s.Helper()
+		if _, err := owner.Exec(s.Context(), sql, args...); err != nil {
+			s.Fatal(err)
+		}
+	}
+	run(`set session_replication_role = replica`) // conversions have no customers here
+	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
+		run(`
+			with made as (
+				insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents,
+					fee_cents, discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, program_id, click_id,
+					product_ids, is_recurring, fraud_score, fraud_signals, version)
+				select $1, gen_random_uuid(), $2, 'order-' || n, 'purchase', 100, 'EUR', 0, 0, 0, 0, at, at, 'api', 'recorded', n % 50 > 0,
+					case when n % 50 = 0 then 'CLICK_EXPIRED' else 'CLICK_MATCHED' end, gen_random_uuid(),
+					case when n % 50 > 0 then $3::uuid end, gen_random_uuid(), '{}', false, 0, '[]', 1
+				from generate_series(1, 12000) n cross join lateral (select $4::timestamptz - n * interval '1 minute' as at) as instant
+				returning *)
+			insert into attribution_decisions (workspace_id, id, conversion_id, mode, attributed, method, reason_code, explanation, engine_version,
+				program_id, trace, decided_at)
+			select workspace_id, decision_id, id, mode, attributed, 'click', reason_code, 'E', '2', program_id,
+				jsonb_build_object('program', jsonb_build_object('id', case when attributed then $3::uuid else $5::uuid end)), created_at
+			from made`, s.scope.Workspace, mode, s.program, salesDay, other)
+	}
+	run(`
+		insert into attribution_decisions (workspace_id, id, conversion_id, mode, attributed, method, reason_code, explanation, engine_version,
+			program_id, trace, supersedes, decided_at)
+		select workspace_id, gen_random_uuid(), conversion_id, mode, true, 'manual', 'MANUALLY_REASSIGNED', 'E', '2', program_id, trace, id,
+			decided_at + interval '1 second'
+		from attribution_decisions where extract(minute from decided_at)::integer % 10 = 0`)
+	run(`
+		insert into attribution_decisions (workspace_id, id, conversion_id, mode, attributed, reason_code, explanation, engine_version, trace, decided_at)
+		select $1, gen_random_uuid(), gen_random_uuid(), mode, attributed, reason_code, explanation, engine_version, trace, decided_at
+		from attribution_decisions, generate_series(1, 4)`, affiliate.NewID[affiliate.Workspace](salesDay))
+	run(`
+		update conversions c set decision_id = d.id
+		from attribution_decisions d where d.conversion_id = c.id and d.supersedes is not null`)
+	run(`vacuum analyze attribution_decisions, conversions`)
+}
+
+func (s *sales) planOf(sql string, args ...any) string {
+	s.Helper()
+	rows, _ := s.sql.Query(s.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		s.Fatalf("explain %s: %v", sql, err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func checkDecisionPlan(t *testing.T, what, plan string, has ...string) {
+	t.Helper()
+	flat := inOneLine(plan)
+	for _, part := range has {
+		if !strings.Contains(flat, part) {
+			t.Errorf("%s: no %q in\n%s", what, part, plan)
+		}
+	}
+	for _, part := range []string{"Seq Scan on attribution_decisions", "Seq Scan on conversions", "Hash Join", "Merge Join"} {
+		if strings.Contains(flat, part) {
+			t.Errorf("%s: %q in\n%s", what, part, plan)
+		}
+	}
+}
+
+func TestDecisionPlansAndTotals(t *testing.T) {
+	s := newSales(t)
+	other := affiliate.NewID[affiliate.Program](salesDay)
+	s.manyDecisions(other)
+	const (
+		inOrder = "Limit -> Index Scan using attribution_decisions_by_"
+		// So few rows may as well be sorted.
+		byIndex = "attribution_decisions_by_"
+	)
+	yes, from, before := true, salesDay.Add(-3*time.Hour), salesDay.Add(-time.Hour)
+	for name, tc := range map[string]struct {
+		filter affiliate.DecisionFilter
+		total  int64 // -1: counted
+		plan   string
+	}{
+		"all":         {affiliate.DecisionFilter{}, affiliate.MaxDecisionTotal, inOrder},
+		"attributed":  {affiliate.DecisionFilter{Attributed: &yes}, affiliate.MaxDecisionTotal, inOrder},
+		"a reason":    {affiliate.DecisionFilter{Reason: affiliate.WhyClickExpired}, 240, inOrder},
+		"a programme": {affiliate.DecisionFilter{Program: &other}, -1, byIndex},
+		"a few hours": {affiliate.DecisionFilter{Decided: affiliate.Period{From: &from, Before: &before}}, -1, inOrder},
+		"all together": {
+			affiliate.DecisionFilter{Attributed: &yes, Reason: affiliate.WhyReassigned, Program: &s.program, Decided: affiliate.Period{From: &from}}, -1, byIndex,
+		},
+	} {
+		pageSQL, pageArgs, countSQL, countArgs := postgres.DecisionListSQL(s.scope, tc.filter)
+		checkDecisionPlan(t, name, s.planOf(pageSQL, pageArgs...), tc.plan, "Index Scan using attribution_decisions_superseding on attribution_decisions s")
+		checkDecisionPlan(t, name+", total", s.planOf(countSQL, countArgs...), byIndex)
+
+		page, total, err := s.store.Decisions(t.Context(), s.scope, tc.filter, affiliate.Page{Number: 1, Size: 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := tc.total
+		if want < 0 {
+			if err := s.sql.QueryRow(t.Context(), strings.Replace(countSQL, "limit 10000", "", 1), countArgs...).Scan(&want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if total != want || len(page) != int(min(want, 20)) || want == 0 {
+			t.Errorf("%s: %d of %d, want %d", name, len(page), total, want)
+		}
+		for i := 1; i < len(page); i++ {
+			if page[i].DecidedAt.After(page[i-1].DecidedAt) {
+				t.Errorf("%s: %s comes after %s", name, page[i].DecidedAt, page[i-1].DecidedAt)
+			}
+		}
+	}
+	none, total, err := s.store.Decisions(t.Context(), s.scope, affiliate.DecisionFilter{}, affiliate.Page{Number: 1000, Size: 100})
+	if err != nil || len(none) != 0 || total != affiliate.MaxDecisionTotal {
+		t.Errorf("beyond the end: %d of %d, %v", len(none), total, err)
+	}
+
+	var conversion affiliate.ConversionID
+	var click affiliate.ClickID
+	var external string
+	err = s.sql.QueryRow(t.Context(), `select id, click_id, external_transaction_id from conversions where mode = 'test' limit 1`).Scan(&conversion, &click, &external)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkDecisionPlan(t, "one", s.planOf(postgres.DecisionOfSQL, s.scope.Workspace, s.scope.Mode, conversion),
+		"conversions_pkey", "attribution_decisions_pkey", "attribution_decisions_superseding")
+	checkDecisionPlan(t, "by the merchant's id", s.planOf(postgres.DecisionOfExternalSQL, s.scope.Workspace, s.scope.Mode, external),
+		"Index Scan using conversions_", "attribution_decisions_pkey", "attribution_decisions_superseding")
+	checkDecisionPlan(t, "conversions of a click", s.planOf(postgres.ConversionsOfClickSQL, s.scope.Workspace, s.scope.Mode, click, 100), "conversions_by_click")
+}
+
+// A click is looked for in the partition of its id's time alone.
+func TestClickIsSeenInOnePartition(t *testing.T) {
+	s := newSales(t)
+	click := s.click(salesDay)
+	s.exec(`prepare click as ` + postgres.SeeClickSQL)
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		s.exec(`set plan_cache_mode = ` + mode)
+		plan := strings.Join(s.explain(fmt.Sprintf("click('%s', 'test', '%s', '%s')", s.scope.Workspace, click, salesDay.Format(time.RFC3339Nano))), "\n")
+		for _, line := range strings.Split(plan, "\n") {
+			if strings.Contains(line, " on clicks_") && !strings.Contains(line, "never executed") && !strings.Contains(line, "clicks_20260310") {
+				t.Errorf("%s reads another partition:\n%s", mode, plan)
+			}
+		}
+		if !strings.Contains(plan, "clicks_20260310") {
+			t.Errorf("%s:\n%s", mode, plan)
+		}
+	}
+}
+
+// A simulation reads a code as a report does, and locks nothing.
+func TestPromoCodeIsSeenByItsKey(t *testing.T) {
+	s := newSales(t)
+	s.manySignals()
+	if _, err := s.asOwner().Exec(t.Context(), `analyze`); err != nil {
+		t.Fatal(err)
+	}
+	var code string
+	if err := s.sql.QueryRow(t.Context(), `select code from promo_codes limit 1`).Scan(&code); err != nil {
+		t.Fatal(err)
+	}
+	plan := s.planOf(postgres.SeePromoCodeSQL, s.scope.Workspace, s.scope.Mode, code)
+	checkDecisionPlan(t, "code", plan, "promo_codes_code", "participants_pkey")
+	if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "LockRows") {
+		t.Errorf("code:\n%s", plan)
+	}
+}

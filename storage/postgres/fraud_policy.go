@@ -1,0 +1,96 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// selectFraudPolicy: a policy is as old as its programme until it is put.
+const selectFraudPolicy = `
+	select p.fraud_policy, p.fraud_settings, coalesce(p.fraud_updated_at, p.created_at) as updated_at
+	from programs p
+	where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
+
+const updateFraudPolicy = `
+	update programs
+	set fraud_policy = $4, fraud_settings = $5, fraud_updated_at = $6, version = version + 1, updated_at = $6
+	where workspace_id = $1 and mode = $2 and id = $3`
+
+// FraudPolicy reads a programme's policy. Errors: NOT_FOUND.
+func (s *Store) FraudPolicy(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID) (affiliate.ProgramFraudPolicy, error) {
+	return readFraudPolicy(ctx, s.pool, scope, program)
+}
+
+func readFraudPolicy(ctx context.Context, db queryer, scope affiliate.Scope, program affiliate.ProgramID) (affiliate.ProgramFraudPolicy, error) {
+	type policyRow struct {
+		FraudPolicy   affiliate.FraudPolicy
+		FraudSettings affiliate.FraudSettings
+		UpdatedAt     time.Time
+	}
+	row, err := oneRow[policyRow](db.Query(ctx, selectFraudPolicy, scope.Workspace, scope.Mode, program))
+	return affiliate.ProgramFraudPolicy{
+		Program: program, Policy: row.FraudPolicy, Settings: row.FraudSettings, UpdatedAt: row.UpdatedAt.UTC(),
+	}, err
+}
+
+// auditedFraudPolicy is what putting a policy can change.
+type auditedFraudPolicy struct {
+	Policy           affiliate.FraudPolicy `json:"fraud_policy"`
+	DisabledRules    []string              `json:"disabled_rules"`
+	BlockedCountries []string              `json:"blocked_countries"`
+	CouponSites      []string              `json:"coupon_sites"`
+	BrandTerms       []string              `json:"brand_terms"`
+}
+
+func auditedPolicy(p affiliate.ProgramFraudPolicy) auditedFraudPolicy {
+	return auditedFraudPolicy{
+		Policy: p.Policy, DisabledRules: nonNil(p.Settings.DisabledRules), BlockedCountries: nonNil(p.Settings.BlockedCountries),
+		CouponSites: nonNil(p.Settings.CouponSites), BrandTerms: nonNil(p.Settings.BrandTerms),
+	}
+}
+
+// PutFraudPolicy replaces a programme's policy; one that is there already leaves
+// no trace. Errors: NOT_FOUND.
+func (s *Store) PutFraudPolicy(
+	ctx context.Context, scope affiliate.Scope, policy affiliate.ProgramFraudPolicy, by affiliate.Actor,
+) (affiliate.ProgramFraudPolicy, error) {
+	after := policy
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		program, err := readProgram(ctx, tx, selectProgram+` for no key update`, scope, policy.Program)
+		if err != nil {
+			return err
+		}
+		before, err := readFraudPolicy(ctx, tx, scope, policy.Program)
+		if err != nil {
+			return err
+		}
+		was, is, err := affiliate.Changed(auditedPolicy(before), auditedPolicy(policy))
+		if err != nil {
+			return err
+		}
+		if was == nil {
+			after = before
+			return nil
+		}
+		if _, err := tx.Exec(ctx, updateFraudPolicy, scope.Workspace, scope.Mode, policy.Program,
+			policy.Policy, policy.Settings, policy.UpdatedAt); err != nil {
+			return err
+		}
+		changed := program
+		changed.FraudPolicy, changed.Version, changed.UpdatedAt = policy.Policy, program.Version+1, policy.UpdatedAt
+		// Receivers see the policy's word; its lists are between merchant and service.
+		var previous any
+		if program.FraudPolicy != changed.FraudPolicy {
+			previous = map[string]affiliate.FraudPolicy{"fraud_policy": program.FraudPolicy}
+		}
+		if err := record(ctx, tx, programAudit(changed, "program.put_fraud_policy", policy.UpdatedAt, by, was, is)); err != nil {
+			return err
+		}
+		return s.publish(ctx, tx, affiliate.NewEvent(scope, affiliate.EventProgramUpdated, policy.UpdatedAt, changed.Object(), previous))
+	})
+	return after, err
+}

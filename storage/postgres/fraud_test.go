@@ -1,0 +1,219 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// manyFacts gives the planner a reason to choose: buyers and origins of all
+// participants, of one participant more than the rules count, and clicks of
+// several days from few addresses.
+func (s *sales) manyFacts() {
+	s.Helper()
+	s.manySignals()
+	owner := s.asOwner()
+	run := func(sql string, args ...any) {
+		s.Helper()
+		if _, err := owner.Exec(s.Context(), sql, args...); err != nil {
+			s.Fatal(err)
+		}
+	}
+	run(`update conversions set customer_email_hash = sha256(id::text::bytea)`)
+	run(`
+		insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents, fee_cents,
+			discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, program_id, participant_id, customer_ref,
+			customer_email_hash, product_ids, is_recurring, fraud_score, fraud_signals, version)
+		select $1, gen_random_uuid(), $2, 'many-' || n, 'purchase', 100, 'EUR', 0, 0, 0, 0, at, at, 'api', 'recorded', true, 'CLICK_MATCHED',
+			gen_random_uuid(), $3, $4, 'many-' || n, sha256(n::text::bytea), '{}', false, 0, '[]', 1
+		from generate_series(1, 5000) n cross join lateral (select $5::timestamptz - n * interval '1 minute' as at) as instant`,
+		s.scope.Workspace, s.scope.Mode, s.program, s.participant, salesDay)
+	run(`
+		insert into user_origins (user_id, ip_prefix, ua_hash, seen_at)
+		select id, '10.' || n || '.0.0/24', decode(md5(n::text), 'hex'), $1 from users, generate_series(1, 5) n`, salesDay)
+	for day := range 5 {
+		run(`
+			insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot, ip_hash)
+			select $1, gen_random_uuid(), $2::timestamptz + n * interval '1 second', 'test', $3, $4, 'pat', $2, $2, $2, 'unknown', false, decode(md5((n % 200)::text), 'hex')
+			from generate_series(1, 4000) as n`, s.scope.Workspace, salesDay.AddDate(0, 0, day-2), s.program, s.participant)
+	}
+	run(`vacuum analyze`)
+}
+
+// What a decision has to know is read by keys, whatever there is, with the values
+// known to the planner and without.
+func TestFraudFactsAreReadByIndex(t *testing.T) {
+	s := newSales(t)
+	s.manyFacts()
+	at := salesDay.Format(time.RFC3339Nano)
+	s.exec(`prepare facts as ` + postgres.FindFraudFactsSQL)
+	s.exec(`prepare clicks as ` + postgres.CountFromAddressSQL)
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		s.exec(`set plan_cache_mode = ` + mode)
+		plan := strings.Join(s.explain(fmt.Sprintf(
+			`facts('%s', 'test', '{%s}', '{%s}', '{%s}', '%s', '{10.1.0.0/24}', '{10.1.0.0/24}', array['\xab'::bytea], 'many-1', '\xab', '%s', '%s', '%s', 11, 20)`,
+			s.scope.Workspace, s.participant, s.program, s.participant, at, at, at, at)), "\n")
+		for _, index := range []string{
+			"conversions_by_participant_time", "conversions_by_customer", "conversions_by_email", "user_origins_pkey",
+		} {
+			if !strings.Contains(plan, index) {
+				t.Errorf("%s: no %s in\n%s", mode, index, plan)
+			}
+		}
+		if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Sort") {
+			t.Errorf("%s:\n%s", mode, plan)
+		}
+
+		lines := s.explain(fmt.Sprintf(`clicks('%s', 'test', '\x%x', '%s', '%s', 101)`, s.scope.Workspace,
+			[]byte("0123456789abcdef"), salesDay.Add(-time.Hour).Format(time.RFC3339Nano), at))
+		var scans []string
+		for _, line := range lines {
+			if strings.Contains(line, " on clicks") && !strings.Contains(line, "never executed") {
+				scans = append(scans, line)
+			}
+		}
+		if len(scans) != 1 || !regexp.MustCompile(`Index (Only )?Scan using clicks_20260310_workspace_id_ip_hash\w* on clicks_20260310`).MatchString(scans[0]) {
+			t.Errorf("%s:\n%s", mode, strings.Join(lines, "\n"))
+		}
+	}
+
+	s.exec(`set plan_cache_mode = auto`)
+	plan := s.planOf(postgres.DropOldOriginsSQL, salesDay.AddDate(0, 0, -30), 1000)
+	if !strings.Contains(plan, "user_origins_by_age") || !strings.Contains(plan, "user_origins_pkey") || strings.Contains(plan, "Seq Scan") {
+		t.Errorf("old origins:\n%s", plan)
+	}
+}
+
+// statements notes what a connection is asked.
+type statements struct{ texts []string }
+
+func (n *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	n.texts = append(n.texts, data.SQL)
+	return ctx
+}
+
+func (n *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (n *statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (n *statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
+	n.texts = append(n.texts, data.SQL)
+}
+
+func (n *statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+func (n *statements) has(sql string) bool {
+	for _, text := range n.texts {
+		if text == sql {
+			return true
+		}
+	}
+	return false
+}
+
+func TestFactsAreReadOnlyWhereRulesWillAsk(t *testing.T) {
+	s := newSales(t)
+	for i, tc := range []struct {
+		policy affiliate.FraudPolicy
+		hash   []byte
+		facts  bool
+		clicks bool
+	}{
+		{affiliate.FraudOff, []byte("hash"), false, false},
+		{affiliate.FraudObserve, nil, true, false},
+		{affiliate.FraudFlag, []byte("hash"), true, true},
+	} {
+		s.exec(`update programs set fraud_policy = $1`, tc.policy)
+		click := s.click(salesDay.Add(-time.Hour))
+		s.exec(`update clicks set ip_hash = $2 where id = $1`, click, tc.hash)
+		asked := &statements{}
+		traced := *s
+		traced.store = s.store.Traced(t, s.url, asked)
+		if err := traced.record(fmt.Sprintf("order-%d", i), click); err != nil {
+			t.Fatal(err)
+		}
+		if got := asked.has(postgres.FindFraudFactsSQL); got != tc.facts {
+			t.Errorf("%s: facts were read: %v", tc.policy, got)
+		}
+		if got := asked.has(postgres.CountFromAddressSQL); got != tc.clicks {
+			t.Errorf("%s: clicks were counted: %v", tc.policy, got)
+		}
+	}
+}
+
+func TestOriginsAreKeptForThirtyDays(t *testing.T) {
+	s := newSales(t)
+	var partner affiliate.UserID
+	if err := s.sql.QueryRow(t.Context(), `select id from users`).Scan(&partner); err != nil {
+		t.Fatal(err)
+	}
+	note := func(network string, agent []byte, at time.Time) {
+		t.Helper()
+		if err := s.store.NoteOrigin(t.Context(), affiliate.Origin{User: partner, IPPrefix: network, AgentHash: agent, SeenAt: at}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := salesDay
+	note("203.0.113.0/24", nil, now.AddDate(0, 0, -31))
+	note("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -31))
+	note("198.51.100.0/24", []byte("agent"), now.AddDate(0, 0, -31))
+	note("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -30))
+	note("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -40)) // a clock that is behind
+	if n := s.count(`user_origins`); n != 3 {
+		t.Fatalf("%d origins", n)
+	}
+	for _, want := range []int64{1, 1, 0} {
+		if got, err := s.store.DropOldOrigins(t.Context(), now, 1); err != nil || got != want {
+			t.Fatalf("%d dropped, %v", got, err)
+		}
+	}
+	if n := s.count(`user_origins where ip_prefix = '203.0.113.0/24' and ua_hash = 'agent' and seen_at = $1`, now.AddDate(0, 0, -30)); n != 1 || s.count(`user_origins`) != 1 {
+		t.Error("the wrong origins were dropped")
+	}
+}
+
+func TestFraudEventListsUseTheirIndexes(t *testing.T) {
+	s := newSales(t)
+	owner := s.asOwner()
+	run := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := owner.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(`set session_replication_role = replica`) // the conversions do not matter, nor do their keys
+	run(`
+		insert into fraud_events (workspace_id, id, mode, program_id, participant_id, conversion_id, score, signals, action, status, created_at)
+		select case when n % 3 = 0 then gen_random_uuid() else $1 end, gen_random_uuid(), case when n % 3 = 1 then 'live' else 'test' end,
+			case when n % 30 = 2 then $2 else gen_random_uuid() end, $3, gen_random_uuid(), 60, '[]', 'flagged',
+			case when n % 60 = 2 then 'open' else 'dismissed' end, $4::timestamptz - n * interval '1 minute'
+		from generate_series(1, 45000) n`, s.scope.Workspace, s.program, s.participant, salesDay)
+	run(`vacuum analyze`)
+	for name, tc := range map[string]struct {
+		filter affiliate.FraudEventFilter
+		index  string
+	}{
+		"all":       {affiliate.FraudEventFilter{}, "fraud_events_by_age"},
+		"open":      {affiliate.FraudEventFilter{Status: affiliate.FraudEventOpen}, "fraud_events_by_status"},
+		"programme": {affiliate.FraudEventFilter{Program: &s.program}, "fraud_events_by_program"},
+	} {
+		page, count, args := postgres.FraudEventListSQL(s.scope, tc.filter)
+		plan := s.planOf(page, args)
+		if !strings.Contains(inOneLine(plan), "Limit -> Index Scan using "+tc.index) || strings.Contains(plan, "Seq Scan on fraud_events") {
+			t.Errorf("%s:\n%s", name, plan)
+		}
+		if plan := s.planOf(count, args); !strings.Contains(plan, "Index Only Scan using fraud_events_by_") {
+			t.Errorf("%s, total:\n%s", name, plan)
+		}
+	}
+}

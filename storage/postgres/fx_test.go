@@ -1,0 +1,125 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+func rate(base, quote, date, rate string) affiliate.FXRate {
+	day, _ := time.Parse(time.DateOnly, date)
+	return affiliate.FXRate{Base: base, Quote: quote, Date: day, Rate: rate}
+}
+
+func TestRatesAreLoadedWholeOrNotAtAll(t *testing.T) {
+	b := newBooks(t)
+	at := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	load := func(want affiliate.FXLoad, rates ...affiliate.FXRate) {
+		t.Helper()
+		got, err := b.Store.LoadRates(t.Context(), rates, at)
+		if err != nil || got != want {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	first, second := rate("EUR", "USD", "2026-03-09", "1.0800"), rate("EUR", "JPY", "2026-03-09", "160")
+	load(affiliate.FXLoad{New: 2}, first, second)
+	load(affiliate.FXLoad{Same: 2}, rate("EUR", "USD", "2026-03-09", "1.08"), second)
+	load(affiliate.FXLoad{New: 1, Changed: 1, Same: 1}, rate("EUR", "USD", "2026-03-10", "1.08"), rate("EUR", "USD", "2026-03-09", "1.09"), second)
+	load(affiliate.FXLoad{})
+	if n := b.Count(`select count(*) from fx_rates where loaded_at = $1`, at); n != 3 {
+		t.Errorf("%d rates", n)
+	}
+	// Enough for several statements; the last of them fails.
+	many := make([]affiliate.FXRate, 0, 25_000)
+	for i := range 24_999 {
+		many = append(many, rate("EUR", "GBP", first.Date.AddDate(0, 0, -i).Format(time.DateOnly), "0.85"))
+	}
+	if _, err := b.Store.LoadRates(t.Context(), append(many, rate("USD", "EUR", "2026-03-09", "0")), at); err == nil {
+		t.Error("a rate of 0 was taken")
+	}
+	if n := b.Count(`select count(*) from fx_rates`); n != 3 {
+		t.Errorf("%d rates", n)
+	}
+	load(affiliate.FXLoad{New: 24_999}, many...)
+}
+
+func TestForeignSalesAreConvertedByTheirDay(t *testing.T) {
+	b := newBooks(t)
+	day := affiliate.FXDay(b.Now())
+	before := func(days int) string { return day.AddDate(0, 0, -days).Format(time.DateOnly) }
+	if _, err := b.Store.LoadRates(t.Context(), []affiliate.FXRate{
+		rate("EUR", "USD", before(7), "1.25"), rate("EUR", "GBP", before(8), "0.8"), rate("EUR", "JPY", before(-1), "160"),
+	}, b.Now()); err != nil {
+		t.Fatal(err)
+	}
+	found, err := b.Store.FindEarner(t.Context(), b.scope, b.program, b.participant.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := affiliate.AttributionInputs{
+		FoundClick: &affiliate.FoundClick{Earner: *found}, FoundPromoCode: &affiliate.FoundPromoCode{Earner: *found}, Assigned: found,
+		Customer: &affiliate.FoundCustomer{Binding: &affiliate.Binding{Earner: affiliate.Earner{Currency: "KWD"}}},
+	}
+	for currency, want := range map[string]struct {
+		rate       string
+		statements int
+	}{
+		"USD": {"0.8", 1}, "GBP": {"", 1}, "JPY": {"", 1}, "EUR": {"", 1}, "KWD": {"", 1}, "": {"", 0},
+	} {
+		c := affiliate.Conversion{OccurredAt: b.Now(), Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 100, Currency: currency}}}
+		rates, statements, err := b.Store.ForeignRates(t.Context(), c, in)
+		if err != nil || statements != want.statements || rates["EUR"].Rate != want.rate || (want.rate == "") != (len(rates) == 0) {
+			t.Errorf("%s: %+v in %d statements, %v", currency, rates, statements, err)
+		}
+	}
+	in.Customer = nil
+	for name, in := range map[string]affiliate.AttributionInputs{"of one currency": in, "nobody": {}} {
+		c := affiliate.Conversion{OccurredAt: b.Now(), Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}}}
+		if _, statements, err := b.Store.ForeignRates(t.Context(), c, in); err != nil || statements != 0 {
+			t.Errorf("%s: %d statements, %v", name, statements, err)
+		}
+	}
+
+	c := b.sale("converted", 10_000, "USD")
+	if c.AmountCents != 800 || c.Currency != "EUR" || c.NeedsReview {
+		t.Errorf("%+v", c)
+	}
+	if n := b.Count(`select count(*) from commissions where id = $1 and fx_rate = '0.8' and fx_date = $2::date and status = 'approved'
+		and base_amount_cents = 10000 and sale_currency = 'USD'`, c.ID, before(7)); n != 1 {
+		t.Error("the rate was not stored")
+	}
+	if n := b.Count(`select count(*) from attribution_decisions where trace #>> '{calculation,fx_rate}' = '0.8' and trace #>> '{calculation,fx_date}' = $1`, before(7)); n != 1 {
+		t.Error("the rate is not in the trace")
+	}
+}
+
+// However many rates are kept, a look-up reads ranges of the key.
+func TestRatesAreReadByKey(t *testing.T) {
+	b := newBooks(t)
+	b.Exec(`insert into fx_rates select 'EUR', q, d, 1.5, d from unnest(array['USD', 'GBP', 'JPY', 'CHF', 'SEK', 'NOK', 'PLN', 'CZK']) q,
+		generate_series(timestamptz '2010-01-01', '2026-03-10', '1 day') d`)
+	b.Exec(`analyze fx_rates`)
+	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
+	rows, err := b.SQL.Query(t.Context(), "explain "+strings.NewReplacer(
+		"$1", "array['USD', 'GBP']", "$2", "date '2026-03-03'", "$3", "date '"+day.Format(time.DateOnly)+"'").Replace(postgres.FindRatesSQL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan strings.Builder
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		plan.WriteString(line + "\n")
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(plan.String(), "Seq Scan") || strings.Count(plan.String(), "Index") < 3 {
+		t.Error(plan.String())
+	}
+}

@@ -1,0 +1,157 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// A page of the ledger is read from an index in the order of age, of the
+// participant or of the partner; a type or a currency is a filter over its
+// entries. Balances are kept (ledger_balances).
+
+const ledgerColumns = `
+	l.id, l.mode, l.program_id as program, l.participant_id as participant, l.partner_id as partner, l.type, l.amount_cents,
+	l.currency, l.commission_id as commission, l.payout_id as payout, l.reason, l.created_by, l.created_at`
+
+// ledgerRow is an entry as its columns name it; the workspace is the caller's to
+// know, and a partner's to not see.
+type ledgerRow struct {
+	affiliate.PartnerLedgerEntry
+	Mode affiliate.Mode
+}
+
+func (r ledgerRow) entry() affiliate.PartnerLedgerEntry {
+	r.Scope.Mode, r.CreatedAt = r.Mode, r.CreatedAt.UTC()
+	return r.PartnerLedgerEntry
+}
+
+// ledgerConditions add what a filter demands of l.
+func ledgerConditions(where *conditions, filter affiliate.LedgerFilter) {
+	if filter.Type != "" {
+		where.add("l.type = ?", filter.Type)
+	}
+	if filter.Currency != "" {
+		where.add("l.currency = ?", filter.Currency)
+	}
+}
+
+// ledgerListSQL are the statements for a page, whose last two arguments are its
+// size and offset, and for the total.
+func ledgerListSQL(where conditions) (page, count string) {
+	const newest = ` order by l.created_at desc, l.id desc`
+	page = `
+		select ` + ledgerColumns + `, p.name as program_name
+		from (select l.* from ledger_entries l where ` + where.sql() + newest +
+		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) l
+		join programs p on p.workspace_id = l.workspace_id and p.id = l.program_id` + newest
+	return page, `select count(*) from ledger_entries l where ` + where.sql()
+}
+
+func (s *Store) ledgerPage(ctx context.Context, where conditions, page affiliate.Page) ([]affiliate.PartnerLedgerEntry, int64, error) {
+	pageSQL, countSQL := ledgerListSQL(where)
+	args := append([]any{planned}, where.args...)
+	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
+	if err != nil {
+		return nil, 0, fmt.Errorf("ledger: %w", err)
+	}
+	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PartnerLedgerEntry, error) {
+		r, err := pgx.RowToStructByNameLax[ledgerRow](row)
+		return r.entry(), err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("ledger: %w", err)
+	}
+	if n := int64(len(entries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
+		// The list ends on this page.
+		return entries, page.Offset() + n, nil
+	}
+	var total int64
+	if err := s.pool.QueryRow(ctx, countSQL, args...).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("count ledger: %w", err)
+	}
+	return entries, total, nil
+}
+
+// Ledger reads one page of a participant's entries, newest first, counts all
+// pages, and reads the balances by currency, whatever the filter. Errors:
+// NOT_FOUND.
+func (s *Store) Ledger(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID,
+	filter affiliate.LedgerFilter, page affiliate.Page,
+) ([]affiliate.LedgerEntry, int64, []affiliate.LedgerBalance, error) {
+	const known = `
+		select from participants where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4`
+	const balances = `
+		select b.currency, sum(b.balance_cents)::bigint as balance_cents
+		from ledger_balances b
+		join participants t on t.workspace_id = b.workspace_id and t.id = b.participant_id
+		where b.workspace_id = $1 and t.mode = $2 and b.participant_id = $3
+		group by b.currency
+		order by b.currency`
+	err := s.pool.QueryRow(ctx, known, scope.Workspace, scope.Mode, program, participant).Scan()
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, 0, nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	if err != nil {
+		return nil, 0, nil, fmt.Errorf("participant: %w", err)
+	}
+	var where conditions
+	where.add("l.workspace_id = ?", scope.Workspace)
+	where.add("l.mode = ?", scope.Mode)
+	where.add("l.participant_id = ?", participant)
+	ledgerConditions(&where, filter)
+	found, total, err := s.ledgerPage(ctx, where, page)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	entries := make([]affiliate.LedgerEntry, len(found))
+	for i, e := range found {
+		entries[i] = e.LedgerEntry
+	}
+	rows, _ := s.pool.Query(ctx, balances, scope.Workspace, scope.Mode, participant)
+	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.LedgerBalance])
+	if err != nil {
+		return nil, 0, nil, fmt.Errorf("balances: %w", err)
+	}
+	return entries, total, sums, nil
+}
+
+// partnerLedgerBalances are a partner's balances in the mode: of one programme,
+// or of all when $3 is null.
+const partnerLedgerBalances = `
+	select b.currency, sum(b.balance_cents)::bigint as balance_cents
+	from participants t
+	join ledger_balances b on b.workspace_id = t.workspace_id and b.participant_id = t.id
+	where t.partner_id = $1 and t.mode = $2 and ($3::uuid is null or t.program_id = $3)
+	group by b.currency
+	order by b.currency`
+
+// PartnerLedger reads one page of a partner's entries in the mode, newest first,
+// counts all pages, and reads the balances over the programmes that the filter
+// leaves.
+func (s *Store) PartnerLedger(
+	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.LedgerFilter, page affiliate.Page,
+) ([]affiliate.PartnerLedgerEntry, int64, []affiliate.LedgerBalance, error) {
+	var where conditions
+	where.add("l.partner_id = ?", partner)
+	where.add("l.mode = ?", mode)
+	if filter.Program != nil {
+		where.add("l.program_id = ?", *filter.Program)
+	}
+	ledgerConditions(&where, filter)
+	entries, total, err := s.ledgerPage(ctx, where, page)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	rows, _ := s.pool.Query(ctx, partnerLedgerBalances, planned, partner, mode, filter.Program)
+	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.LedgerBalance])
+	if err != nil {
+		return nil, 0, nil, fmt.Errorf("balances: %w", err)
+	}
+	return entries, total, sums, nil
+}

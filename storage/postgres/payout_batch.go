@@ -1,0 +1,383 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Whatever happens to payouts happens under the lock of their batch's row. A
+// transaction locks the batch, its payouts, their participants and their
+// commissions, in this order.
+
+const batchColumns = `
+	b.id, b.status, b.program_ids as programs, b.cutoff, b.created_by, b.confirmed_by, b.created_at, b.confirmed_at,
+	b.completed_at, b.version`
+
+// CreatePayoutBatch makes drafts of what is due, or reads the answer that was
+// given under the key before (replay). A batch that is made at the same time has
+// its participants first or last: each commission is in one of them. Errors:
+// NOT_FOUND for a programme, IDEMPOTENCY_KEY_REUSED, PAYOUT_STATE_INVALID when
+// nothing is due.
+func (s *Store) CreatePayoutBatch(ctx context.Context, n affiliate.NewPayoutBatch) (batch affiliate.PayoutBatch, replay []byte, err error) {
+	const insert = `
+		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at, version)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+		if replay, err = claimKey(ctx, tx, n.Scope, n.Key); err != nil || replay != nil {
+			return err
+		}
+		if err := knownPrograms(ctx, tx, n.PayoutSelection); err != nil {
+			return err
+		}
+		batch = affiliate.PayoutBatch{
+			ID: affiliate.NewID[affiliate.PayoutBatch](n.At), Scope: n.Scope, Status: affiliate.BatchDraft, Programs: n.Programs,
+			Cutoff: n.Cutoff, CreatedBy: *n.By.User, CreatedAt: n.At, Version: 1,
+		}
+		payouts, held, err := draftPayouts(ctx, tx, n, batch.ID)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, insert, n.Scope.Workspace, batch.ID, n.Scope.Mode, batch.Status, append([]affiliate.ProgramID{}, n.Programs...),
+			n.Cutoff, batch.CreatedBy, n.At, batch.Version)
+		if err != nil {
+			return fmt.Errorf("payout batch: %w", err)
+		}
+		if err := insertPayouts(ctx, tx, batch, payouts); err != nil {
+			return err
+		}
+		if err := hold(ctx, tx, n.Scope, held, n.At); err != nil {
+			return err
+		}
+		batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch)
+		if err != nil {
+			return err
+		}
+		named := map[affiliate.PayoutID][]affiliate.CommissionID{}
+		for _, c := range held { // in the order of their ids
+			named[*c.Payout] = append(named[*c.Payout], c.ID)
+		}
+		events := make([]affiliate.Event, len(payouts))
+		for i, p := range payouts {
+			events[i] = p.Created(named[p.ID])
+		}
+		if err := s.publishInBlocks(ctx, tx, events); err != nil {
+			return err
+		}
+		err = recordBatch(ctx, tx, batch, "create", n.At, n.By, nil, map[string]any{
+			"program_ids": append([]affiliate.ProgramID{}, n.Programs...), "cutoff": affiliate.FormatTime(n.Cutoff), "payout_count": len(payouts),
+		})
+		if err != nil {
+			return err
+		}
+		answer, err := n.Answer(batch)
+		if err != nil {
+			return err
+		}
+		kept := &pgx.Batch{}
+		queueAnswer(kept, n.Scope, n.Key, answer)
+		return tx.SendBatch(ctx, kept).Close()
+	})
+	return batch, replay, err
+}
+
+// draftPayouts decides what a batch consists of, under locks of the participants
+// and of the commissions that it takes in.
+func draftPayouts(
+	ctx context.Context, tx pgx.Tx, n affiliate.NewPayoutBatch, batch affiliate.PayoutBatchID,
+) ([]affiliate.Payout, []affiliate.HeldCommission, error) {
+	// Without locks first, to find whom to lock.
+	candidates, err := payoutsDue(ctx, tx, n.PayoutSelection, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	participants := []affiliate.ParticipantID{}
+	for _, d := range candidates {
+		if d.Excluded() == "" {
+			participants = append(participants, d.Participant)
+		}
+	}
+	if err := lockParticipants(ctx, tx, n.Scope, participants); err != nil {
+		return nil, nil, err
+	}
+	due, err := dueByAccount(ctx, tx, n.Scope, n.Cutoff, participants)
+	if err != nil {
+		return nil, nil, err
+	}
+	free, err := lockForPayout(ctx, tx, lockFree, pgx.NamedArgs{
+		"workspace": n.Scope.Workspace, "mode": n.Scope.Mode, "participants": participants, "cutoff": n.Cutoff,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	byAccount := map[account][]affiliate.HeldCommission{}
+	for _, c := range free {
+		of := account{c.Participant, c.Currency}
+		byAccount[of] = append(byAccount[of], c)
+	}
+	var payouts []affiliate.Payout
+	into := map[account]*affiliate.PayoutID{}
+	for of, d := range due {
+		if d = d.WithCommissions(byAccount[of]); d.Excluded() != "" {
+			continue
+		}
+		p := affiliate.Payout{
+			ID: affiliate.NewID[affiliate.Payout](n.At), Scope: n.Scope, Batch: batch, Program: d.Program, Participant: d.Participant,
+			Partner: d.Partner, Currency: d.Currency, Status: affiliate.PayoutDraft, Version: 1, CreatedAt: n.At, UpdatedAt: n.At,
+		}.Settles(d)
+		payouts, into[of] = append(payouts, p), &p.ID
+	}
+	if len(payouts) == 0 {
+		nothing := affiliate.Refuse(affiliate.ReasonPayoutState)
+		nothing.Message = "Nothing is payable."
+		return nil, nil, nothing
+	}
+	var held []affiliate.HeldCommission
+	for _, c := range free {
+		if c.Payout = into[account{c.Participant, c.Currency}]; c.Payout != nil {
+			held = append(held, c)
+		}
+	}
+	return payouts, held, nil
+}
+
+// lockBatch locks a batch, which guards all its payouts. Errors: NOT_FOUND.
+func lockBatch(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
+	const lock = `
+		select ` + batchColumns + `
+		from payout_batches b
+		where b.workspace_id = $1 and b.mode = $2 and b.id = $3
+		for no key update`
+	rows, _ := tx.Query(ctx, lock, scope.Workspace, scope.Mode, id)
+	return collectBatch(rows, scope)
+}
+
+func collectBatch(rows pgx.Rows, scope affiliate.Scope) (affiliate.PayoutBatch, error) {
+	batch, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[affiliate.PayoutBatch])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return batch, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	if err != nil {
+		return batch, fmt.Errorf("payout batch: %w", err)
+	}
+	return inUTC(batch, scope), nil
+}
+
+func inUTC(b affiliate.PayoutBatch, scope affiliate.Scope) affiliate.PayoutBatch {
+	b.Scope = scope
+	b.Cutoff, b.CreatedAt = b.Cutoff.UTC(), b.CreatedAt.UTC()
+	b.ConfirmedAt, b.CompletedAt = optionalUTC(b.ConfirmedAt), optionalUTC(b.CompletedAt)
+	return b
+}
+
+// followPayouts brings a locked batch to where its payouts stand.
+func followPayouts(ctx context.Context, tx pgx.Tx, batch affiliate.PayoutBatch, at time.Time) (affiliate.PayoutBatch, error) {
+	const update = `
+		update payout_batches set status = $4, confirmed_by = $5, confirmed_at = $6, completed_at = $7, version = $8
+		where workspace_id = $1 and mode = $2 and id = $3`
+	counts, totals, err := countPayouts(ctx, tx, batch)
+	if err != nil {
+		return batch, err
+	}
+	batch = batch.Follow(counts, at)
+	batch.Totals = totals
+	batch.Version++
+	_, err = tx.Exec(ctx, update, batch.Scope.Workspace, batch.Scope.Mode, batch.ID, batch.Status,
+		batch.ConfirmedBy, batch.ConfirmedAt, batch.CompletedAt, batch.Version)
+	if err != nil {
+		return batch, fmt.Errorf("payout batch: %w", err)
+	}
+	return batch, nil
+}
+
+// countPayouts counts and sums a batch's payouts.
+func countPayouts(ctx context.Context, db queryer, batch affiliate.PayoutBatch) (affiliate.PayoutCounts, []affiliate.PayoutTotal, error) {
+	batches := []affiliate.PayoutBatch{batch}
+	err := countEach(ctx, db, batch.Scope, batches)
+	return batches[0].Counts, batches[0].Totals, err
+}
+
+// sumBatches counts the payouts of batches by status and currency.
+const sumBatches = `
+	select p.batch_id as batch, p.status, p.currency, count(*) as n, sum(p.amount_cents)::bigint as amount_cents
+	from payouts p
+	where p.workspace_id = $1 and p.mode = $2 and p.batch_id = any($3)
+	group by p.batch_id, p.status, p.currency
+	order by p.batch_id, p.currency`
+
+// countEach fills in the counts and totals of batches.
+func countEach(ctx context.Context, db queryer, scope affiliate.Scope, batches []affiliate.PayoutBatch) error {
+	type sum struct {
+		Batch       affiliate.PayoutBatchID
+		Status      affiliate.PayoutStatus
+		Currency    string
+		N           int64
+		AmountCents int64
+	}
+	ids := make([]affiliate.PayoutBatchID, len(batches))
+	at := map[affiliate.PayoutBatchID]int{}
+	for i := range batches {
+		ids[i], at[batches[i].ID] = batches[i].ID, i
+		batches[i].Counts, batches[i].Totals = affiliate.PayoutCounts{}, nil
+	}
+	rows, _ := db.Query(ctx, sumBatches, scope.Workspace, scope.Mode, ids)
+	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[sum])
+	if err != nil {
+		return fmt.Errorf("count payouts: %w", err)
+	}
+	for _, sum := range sums {
+		b := &batches[at[sum.Batch]]
+		b.Counts[sum.Status] += sum.N
+		if sum.Status == affiliate.PayoutCanceled {
+			continue
+		}
+		if n := len(b.Totals); n == 0 || b.Totals[n-1].Currency != sum.Currency {
+			b.Totals = append(b.Totals, affiliate.PayoutTotal{Currency: sum.Currency})
+		}
+		total := &b.Totals[len(b.Totals)-1]
+		total.Count += sum.N
+		total.AmountCents += sum.AmountCents
+	}
+	return nil
+}
+
+// ConfirmPayoutBatch releases a draft. What has ceased to be payable leaves its
+// payout first, amounts and adjustments are made anew, and a payout that comes to
+// nothing that could be paid is canceled. Errors: NOT_FOUND,
+// PAYOUT_STATE_INVALID.
+func (s *Store) ConfirmPayoutBatch(
+	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
+) (affiliate.PayoutBatch, error) {
+	var batch affiliate.PayoutBatch
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+		if batch, err = lockBatch(ctx, tx, scope, id); err != nil {
+			return err
+		}
+		if batch.Status != affiliate.BatchDraft {
+			return batch.Refuse()
+		}
+		drafts, err := lockPayouts(ctx, tx, batch, affiliate.PayoutDraft)
+		if err != nil {
+			return err
+		}
+		changes, err := confirmPayouts(ctx, tx, batch, drafts, at, by)
+		if err != nil {
+			return err
+		}
+		batch.ConfirmedBy, batch.ConfirmedAt = by.User, &at
+		if batch, err = s.movePayouts(ctx, tx, batch, at, changes...); err != nil {
+			return err
+		}
+		return recordBatch(ctx, tx, batch, "confirm", at, by, map[string]any{"status": affiliate.BatchDraft}, map[string]any{
+			"status": batch.Status, "payouts": batch.Counts,
+		})
+	})
+	return batch, err
+}
+
+// confirmPayouts judges drafts once more, under locks of their participants and
+// commissions, and gives back what they cannot keep.
+func confirmPayouts(
+	ctx context.Context, tx pgx.Tx, batch affiliate.PayoutBatch, drafts []affiliate.Payout, at time.Time, by affiliate.Actor,
+) ([]affiliate.PayoutChange, error) {
+	participants, payouts := make([]affiliate.ParticipantID, len(drafts)), make([]affiliate.PayoutID, len(drafts))
+	for i, p := range drafts {
+		participants[i], payouts[i] = p.Participant, p.ID
+	}
+	if err := lockParticipants(ctx, tx, batch.Scope, participants); err != nil {
+		return nil, err
+	}
+	held, err := lockForPayout(ctx, tx, lockHeld, heldArgs(batch.Scope, payouts, batch.Cutoff))
+	if err != nil {
+		return nil, err
+	}
+	due, err := dueByAccount(ctx, tx, batch.Scope, batch.Cutoff, participants)
+	if err != nil {
+		return nil, err
+	}
+	stillPayable := map[affiliate.PayoutID][]affiliate.HeldCommission{}
+	for _, c := range held {
+		if c.Payable {
+			stillPayable[*c.Payout] = append(stillPayable[*c.Payout], c)
+		}
+	}
+	var changes []affiliate.PayoutChange
+	var confirmed []affiliate.PayoutID
+	canceled := map[affiliate.PayoutID]bool{}
+	for _, p := range drafts {
+		d := due[account{p.Participant, p.Currency}].WithCommissions(stillPayable[p.ID])
+		d.AdjustmentCents += p.AdjustmentCents // it is an open payout itself
+		t := affiliate.PayoutTransition{Move: affiliate.MoveConfirm, Actor: by, At: at}
+		if d.Excluded() != "" {
+			t.Move, canceled[p.ID] = affiliate.MoveCancel, true
+		} else {
+			confirmed = append(confirmed, p.ID)
+		}
+		change, refusal := t.Apply(p)
+		if refusal != nil {
+			return nil, refusal
+		}
+		if !canceled[p.ID] {
+			change.After = change.After.Settles(d)
+		}
+		changes = append(changes, change)
+	}
+	var kept, left []affiliate.HeldCommission
+	for _, c := range held {
+		if c.Payable && !canceled[*c.Payout] {
+			kept = append(kept, c)
+		} else {
+			left = append(left, c)
+		}
+	}
+	if err := release(ctx, tx, batch.Scope, left, at); err != nil {
+		return nil, err
+	}
+	// What a canceled payout consisted of stays on record, like its amount.
+	if err := dropHeld(ctx, tx, batch.Scope, confirmed, kept); err != nil {
+		return nil, err
+	}
+	return changes, noteHeld(ctx, tx, batch.Scope, kept)
+}
+
+// CancelPayoutBatch cancels the drafts and pending payouts of a batch none of
+// which is processing or paid. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
+func (s *Store) CancelPayoutBatch(
+	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
+) (affiliate.PayoutBatch, error) {
+	var batch affiliate.PayoutBatch
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+		if batch, err = lockBatch(ctx, tx, scope, id); err != nil {
+			return err
+		}
+		was := batch.Status
+		if was != affiliate.BatchDraft && was != affiliate.BatchConfirmed {
+			return batch.Refuse()
+		}
+		open, err := lockPayouts(ctx, tx, batch, affiliate.PayoutDraft, affiliate.PayoutPending)
+		if err != nil {
+			return err
+		}
+		changes, payouts := make([]affiliate.PayoutChange, len(open)), make([]affiliate.PayoutID, len(open))
+		for i, p := range open {
+			change, refusal := affiliate.PayoutTransition{Move: affiliate.MoveCancel, Actor: by, At: at}.Apply(p)
+			if refusal != nil {
+				return refusal
+			}
+			changes[i], payouts[i] = change, p.ID
+		}
+		if err := releaseAll(ctx, tx, scope, payouts, at); err != nil {
+			return err
+		}
+		if batch, err = s.movePayouts(ctx, tx, batch, at, changes...); err != nil {
+			return err
+		}
+		return recordBatch(ctx, tx, batch, "cancel", at, by, map[string]any{"status": was}, map[string]any{"status": batch.Status})
+	})
+	return batch, err
+}

@@ -1,0 +1,178 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// What is due to participants is two things: payable commissions, and the rest of
+// the ledger that no open payout settles yet. The rest is
+//
+//	balance + processing payouts − approved commissions − adjustments of open payouts
+//
+// so bonuses and debts that nothing has settled: the ledger holds a commission
+// from its approval on and a payout from its sending on, so approved commissions,
+// and what is on its way with them, are taken out. It does not change when a
+// commission is approved, rejected, or paid as much as it is worth.
+
+// payable says that nothing speaks against paying an approved commission c of a
+// programme p but the payout that may hold it.
+const payable = `(
+	not c.needs_review and c.dispute_status in ('none', 'won') and (c.hold_until is null or c.hold_until <= @cutoff)
+	and c.approved_at <= @cutoff::timestamptz - p.payout_term_days * interval '24 hours')`
+
+// selectPayoutsDue is one statement, so that one snapshot sees all of it: of
+// programmes, and of participants, where the arguments name any. Who has nothing
+// is left out unless @settled. The sums over commissions come from indexes alone
+// (commissions_payable, commissions_unpaid). They are made first and once, and
+// joined by constants, so that no estimate can make Postgres go over them again
+// for each participant.
+const selectPayoutsDue = `
+	with parts as (
+		select b.participant_id, b.currency, b.balance_cents as adjustment_cents, 0 as commission_count, 0 as commission_cents,
+			null::timestamptz as approved_at
+		from ledger_balances b
+		where b.workspace_id = @workspace and (@participants::uuid[] is null or b.participant_id = any(@participants))
+		union all
+		select c.participant_id, c.currency, -c.amount_cents, 0, 0, null
+		from commissions c
+		where c.workspace_id = @workspace and c.status = 'approved'
+			and (@participants::uuid[] is null or c.participant_id = any(@participants))
+		union all
+		select o.participant_id, o.currency, case o.status when 'processing' then o.amount_cents else 0 end - o.adjustment_cents, 0, 0, null
+		from payouts o
+		where o.workspace_id = @workspace and o.mode = @mode and o.status in ('draft', 'pending', 'processing')
+			and (@participants::uuid[] is null or o.participant_id = any(@participants))
+		union all
+		select c.participant_id, c.currency, 0, 1, c.amount_cents, c.approved_at
+		from commissions c
+		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
+		where c.workspace_id = @workspace and c.mode = @mode and c.status = 'approved' and c.payout_id is null and ` + payable + `
+			and (@participants::uuid[] is null or c.participant_id = any(@participants))
+	), sums as materialized (
+		select participant_id, currency, sum(adjustment_cents)::bigint as adjustment_cents, sum(commission_count)::bigint as commission_count,
+			sum(commission_cents)::bigint as commission_cents, min(approved_at) as period_start, max(approved_at) as period_end
+		from parts
+		group by participant_id, currency
+	)
+	select t.program_id as program, p.name as program_name, t.id as participant, t.partner_id as partner, t.partner_name, s.currency,
+		s.commission_count, s.commission_cents, s.adjustment_cents, s.period_start, s.period_end,
+		case when s.currency = p.currency then p.min_payout_cents else 0 end as min_payout_cents,
+		m.method, t.status as standing, t.erased_at is not null as erased
+	from sums s
+	join participants t on t.workspace_id = @workspace and t.mode = @mode and t.id = s.participant_id
+	join programs p on p.workspace_id = @workspace and p.id = t.program_id
+	left join payout_methods m on m.user_id = t.partner_id
+	where (@programs::uuid[] is null or t.program_id = any(@programs))
+		and (@settled or s.commission_cents <> 0 or s.adjustment_cents <> 0)`
+
+// dueArgs are the arguments of selectPayoutsDue; participants nil: all.
+func dueArgs(of affiliate.PayoutSelection, participants []affiliate.ParticipantID) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"workspace": of.Scope.Workspace, "mode": of.Scope.Mode, "programs": nilIfEmpty(of.Programs), "cutoff": of.Cutoff,
+		"participants": participants, "settled": participants != nil,
+	}
+}
+
+func nilIfEmpty[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// payoutsDue reads what is due: of the named participants all there is, of all
+// participants what is not nothing.
+func payoutsDue(ctx context.Context, db queryer, of affiliate.PayoutSelection, participants []affiliate.ParticipantID) ([]affiliate.PayoutDue, error) {
+	rows, _ := db.Query(ctx, selectPayoutsDue, planned, dueArgs(of, participants))
+	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutDue])
+	if err != nil {
+		return nil, fmt.Errorf("payouts due: %w", err)
+	}
+	return due, nil
+}
+
+// dueByAccount reads what is due to participants that the caller has locked.
+func dueByAccount(
+	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, cutoff time.Time, participants []affiliate.ParticipantID,
+) (map[account]affiliate.PayoutDue, error) {
+	due, err := payoutsDue(ctx, tx, affiliate.PayoutSelection{Scope: scope, Cutoff: cutoff}, participants)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[account]affiliate.PayoutDue, len(due))
+	for _, d := range due {
+		found[account{d.Participant, d.Currency}] = d
+	}
+	return found, nil
+}
+
+// lockParticipants holds participants as they are until the transaction ends, so
+// that nobody else makes payouts of theirs meanwhile.
+func lockParticipants(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, ids []affiliate.ParticipantID) error {
+	const lock = `
+		select t.id from participants t
+		where t.workspace_id = $1 and t.mode = $2 and t.id = any($3)
+		order by t.id
+		for no key update`
+	if _, err := tx.Exec(ctx, lock, scope.Workspace, scope.Mode, ids); err != nil {
+		return fmt.Errorf("lock participants: %w", err)
+	}
+	return nil
+}
+
+// PayoutsDue reads what a batch of now would consist of, and what would be left
+// out of it: what would be paid first, each by the partner's name. Errors:
+// NOT_FOUND for a programme.
+func (s *Store) PayoutsDue(ctx context.Context, of affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
+	if err := knownPrograms(ctx, s.pool, of); err != nil {
+		return nil, err
+	}
+	due, err := payoutsDue(ctx, s.pool, of, nil)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(due, func(a, b affiliate.PayoutDue) int {
+		if paidA, paidB := a.Excluded() == "", b.Excluded() == ""; paidA != paidB {
+			if paidA {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(
+			cmp.Compare(strings.ToLower(a.PartnerName), strings.ToLower(b.PartnerName)),
+			cmp.Compare(a.Participant.String(), b.Participant.String()), cmp.Compare(a.Currency, b.Currency))
+	})
+	return due, nil
+}
+
+// knownPrograms refuses a programme that is not the mode's: NOT_FOUND.
+func knownPrograms(ctx context.Context, db queryer, of affiliate.PayoutSelection) error {
+	const unknown = `
+		select exists (
+			select from unnest($3::uuid[]) as t (id)
+			where not exists (select from programs p where p.workspace_id = $1 and p.mode = $2 and p.id = t.id))`
+	if len(of.Programs) == 0 {
+		return nil
+	}
+	rows, err := db.Query(ctx, unknown, of.Scope.Workspace, of.Scope.Mode, of.Programs)
+	if err != nil {
+		return fmt.Errorf("programmes: %w", err)
+	}
+	missing, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
+	if err != nil {
+		return fmt.Errorf("programmes: %w", err)
+	}
+	if missing {
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return nil
+}

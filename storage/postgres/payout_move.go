@@ -1,0 +1,258 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// MovePayout marks a payout as paid or failed, tries it again, or cancels it, and
+// returns it as the move left it. Of moves that race, each sees the outcome of the
+// one before. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
+func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID, t affiliate.PayoutTransition) (affiliate.PayoutItem, error) {
+	var item affiliate.PayoutItem
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		batch, p, err := lockPayout(ctx, tx, scope, id)
+		if err != nil {
+			return err
+		}
+		change, refusal := t.Apply(p)
+		if refusal != nil {
+			return refusal
+		}
+		var paid []affiliate.CommissionChange
+		switch t.Move {
+		case affiliate.MoveMarkPaid:
+			paid, err = payCommissions(ctx, tx, p, t)
+		case affiliate.MoveRetry:
+			change, err = retryPayout(ctx, tx, change)
+		default:
+			err = releaseAll(ctx, tx, scope, []affiliate.PayoutID{id}, t.At)
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := s.movePayouts(ctx, tx, batch, t.At, change); err != nil {
+			return err
+		}
+		if err := recordPayout(ctx, tx, change); err != nil {
+			return err
+		}
+		var events []affiliate.Event
+		for _, c := range paid {
+			events = append(events, c.Events()...)
+		}
+		if err := s.publishInBlocks(ctx, tx, events); err != nil {
+			return err
+		}
+		if item, err = readPayout(ctx, tx, scope, id); err != nil {
+			return err
+		}
+		return settle(ctx, tx, paid...)
+	})
+	return item, err
+}
+
+// lockPayout locks a payout, behind its batch. Errors: NOT_FOUND.
+func lockPayout(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutBatch, affiliate.Payout, error) {
+	const batchOf = `select p.batch_id from payouts p where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
+	const lock = `
+		select ` + payoutColumns + `
+		from payouts p
+		where p.workspace_id = $1 and p.mode = $2 and p.id = $3
+		for no key update`
+	var in affiliate.PayoutBatchID
+	err := tx.QueryRow(ctx, batchOf, scope.Workspace, scope.Mode, id).Scan(&in)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	if err != nil {
+		return affiliate.PayoutBatch{}, affiliate.Payout{}, err
+	}
+	batch, err := lockBatch(ctx, tx, scope, in)
+	if err != nil {
+		return batch, affiliate.Payout{}, err
+	}
+	rows, _ := tx.Query(ctx, lock, scope.Workspace, scope.Mode, id)
+	found, err := collectPayouts(rows, scope.Workspace)
+	if err != nil {
+		return batch, affiliate.Payout{}, err
+	}
+	return batch, found[0], nil
+}
+
+// payCommissions locks what a payout holds and pays it in memory. What was
+// rejected or refunded meanwhile stays as it is: its own entry in the ledger has
+// made a debt of it, which the next payout nets.
+func payCommissions(ctx context.Context, tx pgx.Tx, p affiliate.Payout, t affiliate.PayoutTransition) ([]affiliate.CommissionChange, error) {
+	const held = `
+		select c.id from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3`
+	rows, _ := tx.Query(ctx, held, p.Scope.Workspace, p.Scope.Mode, p.ID)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
+	if err != nil {
+		return nil, fmt.Errorf("commissions of a payout: %w", err)
+	}
+	locked, err := lockCommissions(ctx, tx, p.Scope, ids, waitForRows)
+	if err != nil {
+		return nil, err
+	}
+	var paid []affiliate.CommissionChange
+	for _, c := range locked {
+		if c.Status != affiliate.CommissionApproved {
+			continue
+		}
+		change, err := c.move(affiliate.CommissionTransition{
+			Scope: p.Scope, Program: c.Program, Commission: c.ID, Move: affiliate.MovePay, Actor: t.Actor, At: t.At,
+			PaidAt: t.PaidAt, Payout: &p.ID,
+		})
+		if err != nil {
+			return nil, err
+		}
+		paid = append(paid, change)
+	}
+	return paid, nil
+}
+
+// retryPayout fills a failed payout with those of its commissions that nobody
+// else has paid, as they are now, and with what else is due now.
+func retryPayout(ctx context.Context, tx pgx.Tx, change affiliate.PayoutChange) (affiliate.PayoutChange, error) {
+	p, at := change.After, change.Transition.At
+	participants := []affiliate.ParticipantID{p.Participant}
+	if err := lockParticipants(ctx, tx, p.Scope, participants); err != nil {
+		return change, err
+	}
+	free, err := lockForPayout(ctx, tx, lockLost, heldArgs(p.Scope, []affiliate.PayoutID{p.ID}, at))
+	if err != nil {
+		return change, err
+	}
+	due, err := dueByAccount(ctx, tx, p.Scope, at, participants)
+	if err != nil {
+		return change, err
+	}
+	d := due[account{p.Participant, p.Currency}].WithCommissions(free)
+	if d.Excluded() != "" {
+		return change, change.Before.Refuse()
+	}
+	for i := range free {
+		free[i].Payout = &p.ID
+	}
+	if err := dropHeld(ctx, tx, p.Scope, []affiliate.PayoutID{p.ID}, free); err != nil {
+		return change, err
+	}
+	change.After = p.Settles(d)
+	return change, hold(ctx, tx, p.Scope, free, at)
+}
+
+// SendPayouts moves the pending payouts of a batch to processing: all, or those
+// of one method. Each goes where its partner wants it now. Errors: NOT_FOUND,
+// PAYOUT_STATE_INVALID for a batch that is not confirmed, or at its end.
+func (s *Store) SendPayouts(
+	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, at time.Time, by affiliate.Actor,
+) error {
+	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		batch, err := lockBatch(ctx, tx, scope, id)
+		if err != nil {
+			return err
+		}
+		if batch.Status != affiliate.BatchConfirmed && batch.Status != affiliate.BatchProcessing {
+			return batch.Refuse()
+		}
+		pending, err := lockPayouts(ctx, tx, batch, affiliate.PayoutPending)
+		if err != nil {
+			return err
+		}
+		if err := chooseMethods(ctx, tx, pending); err != nil {
+			return err
+		}
+		var changes []affiliate.PayoutChange
+		for _, p := range pending {
+			if method != nil && p.Method != *method {
+				continue
+			}
+			change, refusal := affiliate.PayoutTransition{Move: affiliate.MoveSend, Actor: by, At: at}.Apply(p)
+			if refusal != nil {
+				return refusal
+			}
+			changes = append(changes, change)
+		}
+		if len(changes) > 0 {
+			if batch, err = s.movePayouts(ctx, tx, batch, at, changes...); err != nil {
+				return err
+			}
+		}
+		return recordBatch(ctx, tx, batch, "export", at, by, nil, map[string]any{
+			"status": batch.Status, "method": method, "sent_count": len(changes),
+		})
+	})
+}
+
+// chooseMethods sets the methods that the partners have chosen by now.
+func chooseMethods(ctx context.Context, tx pgx.Tx, payouts []affiliate.Payout) error {
+	const read = `select m.user_id, m.method from payout_methods m where m.user_id = any($1)`
+	partners := make([]affiliate.UserID, len(payouts))
+	for i, p := range payouts {
+		partners[i] = p.Partner
+	}
+	methods := map[affiliate.UserID]affiliate.PayoutMethod{}
+	rows, _ := tx.Query(ctx, read, partners)
+	var partner affiliate.UserID
+	var method affiliate.PayoutMethod
+	_, err := pgx.ForEachRow(rows, []any{&partner, &method}, func() error {
+		methods[partner] = method
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("payout methods: %w", err)
+	}
+	for i, p := range payouts {
+		if method, ok := methods[p.Partner]; ok {
+			payouts[i].Method = method
+		}
+	}
+	return nil
+}
+
+// ExportPayouts hands on the processing payouts of a batch, or those of one
+// method, with their sealed accounts: by currency, then by the partner's name. It
+// ends at the first error of do. Errors: SERVICE_UNAVAILABLE.
+func (s *Store) ExportPayouts(
+	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, do func(affiliate.SentPayout) error,
+) error {
+	const read = `
+		select ` + payoutColumns + `, g.name as program_name, t.partner_name, m.account
+		from payouts p
+		join programs g on g.workspace_id = p.workspace_id and g.id = p.program_id
+		join participants t on t.workspace_id = p.workspace_id and t.id = p.participant_id
+		left join payout_methods m on m.user_id = p.partner_id and m.method = p.method
+		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = 'processing' and ($4::text is null or p.method = $4)
+		order by p.currency, lower(t.partner_name), p.id`
+	type row struct {
+		payoutRow
+		ProgramName string
+		PartnerName string
+		Account     []byte
+	}
+	return s.inExport(ctx, scope.Workspace, func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, read, scope.Workspace, scope.Mode, id, method)
+		if err != nil {
+			return fmt.Errorf("export payouts: %w", err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			r, err := pgx.RowToStructByNameLax[row](rows)
+			if err != nil {
+				return fmt.Errorf("export payouts: %w", err)
+			}
+			item := affiliate.PayoutItem{Payout: r.payout(scope.Workspace), ProgramName: r.ProgramName, PartnerName: r.PartnerName}
+			if err := do(affiliate.SentPayout{PayoutItem: item, Account: r.Account}); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+}

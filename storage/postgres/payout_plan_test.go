@@ -1,0 +1,240 @@
+package postgres_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// payoutWorld is a workspace among others, with partners whose commissions are
+// approved.
+type payoutWorld struct {
+	*pgtest.Fixture
+	t       *testing.T
+	scope   affiliate.Scope
+	program affiliate.ProgramID
+	user    affiliate.UserID
+	now     time.Time
+}
+
+// newPayoutWorld fills in so many participants with so many approved and so many
+// paid commissions each.
+func newPayoutWorld(t *testing.T, participants, commissions, paid int) *payoutWorld {
+	t.Helper()
+	w := &payoutWorld{t: t, now: time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)}
+	w.Fixture = pgtest.Open(t, func() time.Time { return w.now })
+	w.user = affiliate.NewID[affiliate.User](w.now)
+	w.scope, w.program = w.fill(participants, commissions, paid)
+	return w
+}
+
+func (w *payoutWorld) fill(participants, commissions, paid int) (affiliate.Scope, affiliate.ProgramID) {
+	w.t.Helper()
+	scope := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeLive}
+	program := w.NewProgram(scope)
+	tx, err := w.SQL.Begin(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	exec := func(sql string, args ...any) {
+		w.t.Helper()
+		if _, err := tx.Exec(w.t.Context(), sql, args...); err != nil {
+			w.t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	// The rows of other aggregates do not matter here, nor do their keys.
+	exec(`set local session_replication_role = replica`)
+	exec(`
+		with u as (
+			insert into users (id, kind, email, password_hash, name, created_at)
+			select gen_random_uuid(), 'partner', gen_random_uuid() || '@example.com', 'x', 'Partner ' || n, $4 from generate_series(1, $5::integer) n
+			returning id, name, email
+		), m as (
+			insert into payout_methods (user_id, method, updated_at) select id, 'manual', $4 from u
+		)
+		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
+			application_answers, applied_at, created_at, updated_at)
+		select $1, gen_random_uuid(), $2, $3, id, name, email, 'approved', id::text, '{}', $4, $4, $4 from u`,
+		scope.Workspace, program, scope.Mode, w.now, participants)
+	exec(`
+		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
+			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents,
+			currency, base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status,
+			approved_at, rule_snapshot, version, created_at, updated_at)
+		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
+			'o', case when n > $3 then 'paid' else 'approved' end, 'percentage', 'purchase', 2000, n, n, 'EUR', n, n, 'EUR', false, '{}', 'none',
+			$2::timestamptz - n * interval '1 minute', '{}', 1, $2::timestamptz - n * interval '1 minute', $2
+		from participants t, generate_series(1, $3::integer + $4::integer) n where t.workspace_id = $1`, scope.Workspace, w.now, commissions, paid)
+	exec(`
+		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, commission_id, created_by, created_at)
+		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, partner_id, 'commission_approved', amount_cents, currency, id, 'system', approved_at
+		from commissions where workspace_id = $1 and status = 'approved'`, scope.Workspace)
+	exec(`
+		insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
+		select workspace_id, participant_id, currency, 0, sum(amount_cents) from ledger_entries where workspace_id = $1 group by 1, 2, 3`, scope.Workspace)
+	if err := tx.Commit(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	return scope, program
+}
+
+// batch makes a batch of all that is due.
+func (w *payoutWorld) batch() affiliate.PayoutBatch {
+	w.t.Helper()
+	b, _, err := w.Store.CreatePayoutBatch(w.t.Context(), affiliate.NewPayoutBatch{
+		PayoutSelection: affiliate.PayoutSelection{Scope: w.scope, Cutoff: w.now}, By: affiliate.Actor{User: &w.user}, At: w.now,
+		Answer: func(affiliate.PayoutBatch) ([]byte, error) { return nil, nil },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b
+}
+
+func (w *payoutWorld) plan(sql string, args ...any) string {
+	w.t.Helper()
+	rows, _ := w.SQL.Query(w.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		w.t.Fatalf("explain %s: %v", sql, err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestPayoutStatementsUseTheirIndexes(t *testing.T) {
+	w := newPayoutWorld(t, 300, 4, 40)
+	for range 2 {
+		w.fill(600, 4, 40)
+	}
+	var one affiliate.ParticipantID
+	var partner affiliate.UserID
+	if err := w.SQL.QueryRow(t.Context(), `select id, partner_id from participants where workspace_id = $1 limit 1`, w.scope.Workspace).Scan(&one, &partner); err != nil {
+		t.Fatal(err)
+	}
+	b := w.batch()
+	// Batches of long ago, that others made.
+	w.Exec(`set session_replication_role = replica`)
+	for range 4 {
+		w.Exec(`
+			insert into payouts (workspace_id, id, batch_id, mode, program_id, participant_id, partner_id, amount_cents, currency, commission_count,
+				adjustment_cents, status, method, initiated_at, created_at, updated_at)
+			select workspace_id, gen_random_uuid(), gen_random_uuid(), mode, program_id, id, partner_id, 1, 'EUR', 0, 0, 'paid', 'manual', $1,
+				$1::timestamptz - random() * interval '100 days', $1
+			from participants, generate_series(1, 4)`, w.now)
+	}
+	w.Exec(`
+		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at)
+		select id, gen_random_uuid(), 'live', 'completed', '{}', $1, gen_random_uuid(), $1::timestamptz - n * interval '1 hour' from workspaces, generate_series(1, 2000) n`, w.now)
+	w.Exec(`vacuum analyze`)
+	payouts := []affiliate.PayoutID{}
+	if err := w.SQL.QueryRow(t.Context(), `select array_agg(id) from (select id from payouts where batch_id = $1 limit 3) p`, b.ID).Scan(&payouts); err != nil {
+		t.Fatal(err)
+	}
+
+	of := affiliate.PayoutSelection{Scope: w.scope, Cutoff: w.now}
+	walks := []string{"Seq Scan on commissions", "Seq Scan on payouts", "Seq Scan on ledger_entries", "Seq Scan on payout_commissions"}
+	check := func(what, explained string, wanted ...string) {
+		t.Helper()
+		flat := inOneLine(explained)
+		for _, part := range wanted {
+			if !strings.Contains(flat, part) {
+				t.Errorf("%s: no %q in\n%s", what, part, explained)
+			}
+		}
+		for _, part := range walks {
+			if strings.Contains(flat, part) {
+				t.Errorf("%s: %q in\n%s", what, part, explained)
+			}
+		}
+	}
+	check("what is due to all", w.plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, nil)),
+		"commissions_payable", "commissions_unpaid", "payouts_by_status")
+	check("what is due to one", w.plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, []affiliate.ParticipantID{one})),
+		"commissions_payable", "commissions_unpaid", "ledger_balances_pkey")
+	check("free commissions", w.plan(postgres.LockFreeSQL, postgres.FreeArgs(w.scope, []affiliate.ParticipantID{one}, w.now)), "commissions_unpaid")
+	check("held commissions", w.plan(postgres.LockHeldSQL, postgres.HeldArgs(w.scope, payouts[:1], w.now)), "commissions_by_payout")
+	check("lost commissions", w.plan(postgres.LockLostSQL, postgres.HeldArgs(w.scope, payouts[:1], w.now)), "payout_commissions_pkey", "commissions_pkey")
+	check("counts of batches", w.plan(postgres.SumBatchesSQL, w.scope.Workspace, w.scope.Mode, []affiliate.PayoutBatchID{affiliate.NewID[affiliate.PayoutBatch](w.now)}), "payouts_by_batch")
+	check("batches", w.plan(postgres.SelectBatchesSQL, w.scope.Workspace, w.scope.Mode, "", 20, 0), "Limit -> Index Scan using payout_batches_by_age")
+	check("a partner's balances", w.plan(postgres.PartnerLedgerBalancesSQL, partner, w.scope.Mode, nil), "participants_by_partner", "ledger_balances_pkey")
+	check("a partner's sums", w.plan(postgres.PartnerBalancesSQL, partner, w.scope.Mode), "participants_by_partner", "ledger_balances_pkey", "commissions_by_partner_status")
+
+	for what, c := range map[string]struct {
+		partner affiliate.UserID
+		filter  affiliate.PayoutFilter
+		index   string
+	}{
+		"payouts":          {index: "payouts_by_age"},
+		"of a status":      {filter: affiliate.PayoutFilter{Status: affiliate.PayoutDraft}, index: "payouts_by_status"},
+		"of a programme":   {filter: affiliate.PayoutFilter{Program: &w.program}, index: "payouts_by_"},
+		"of a participant": {filter: affiliate.PayoutFilter{Participant: &one}, index: "payouts_by_participant"},
+		"of a batch":       {filter: affiliate.PayoutFilter{Batch: &affiliate.PayoutBatchID{}}, index: "payouts_by_batch"},
+		"of a partner":     {partner: partner, index: "payouts_by_partner"},
+	} {
+		page, count, args := postgres.PayoutListSQL(w.scope, c.partner, c.filter)
+		check(what, w.plan(page, append(args, 20, 0)...), "Limit", c.index)
+		check(what+", total", w.plan(count, args...))
+	}
+	page, count, args := postgres.LedgerListSQL(w.scope, one, affiliate.UserID{})
+	check("a participant's ledger", w.plan(page, append(args, 20, 0)...), "Limit", "ledger_entries_by_participant")
+	check("a participant's ledger, total", w.plan(count, args...), "ledger_entries_by_participant")
+	page, count, args = postgres.LedgerListSQL(w.scope, one, partner)
+	check("a partner's ledger", w.plan(page, append(args, 20, 0)...), "Limit", "ledger_entries_by_partner")
+	check("a partner's ledger, total", w.plan(count, args...), "ledger_entries_by_partner")
+}
+
+// A batch of more than one block of each kind is made, confirmed and sent as any
+// other.
+func TestLargeBatchesAreWhole(t *testing.T) {
+	w := newPayoutWorld(t, 600, 18, 0)
+	b := w.batch()
+	by := affiliate.Actor{User: &w.user}
+	b, err := w.Store.ConfirmPayoutBatch(t.Context(), w.scope, b.ID, w.now, by)
+	if err != nil || b.Counts[affiliate.PayoutPending] != 600 || b.Totals[0].AmountCents != 600*18*19/2 {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	if err := w.Store.SendPayouts(t.Context(), w.scope, b.ID, nil, w.now, by); err != nil {
+		t.Fatal(err)
+	}
+	for what, sql := range map[string]string{
+		"held commissions":   `select count(*) / 18 from commissions c join payout_commissions h on h.commission_id = c.id and h.payout_id = c.payout_id`,
+		"entries":            `select count(*) from ledger_entries where type = 'payout'`,
+		"settled balances":   `select count(*) from (select 1 from ledger_balances group by participant_id having sum(balance_cents) = 0) b`,
+		"created events":     `select count(*) from events where type = 'payout.created'`,
+		"processing events":  `select count(*) from events where type = 'payout.processing'`,
+		"events with a job":  `select sum(jsonb_array_length(args -> 'events')) / 2 from river.river_job where kind = 'dispatch_events'`,
+		"processing payouts": `select count(*) from payouts where status = 'processing' and commission_count = 18 and version = 3`,
+	} {
+		if n := w.Count(sql); n != 600 {
+			t.Errorf("%s: %d", what, n)
+		}
+	}
+}
+
+// Nobody who speaks for the service can change what is in the ledger.
+func TestLedgerEntriesStayAsTheyAre(t *testing.T) {
+	w := newPayoutWorld(t, 1, 1, 0)
+	conn, err := pgx.Connect(t.Context(), w.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if _, err := conn.Exec(t.Context(), `set role tributary_app`); err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{`update ledger_entries set amount_cents = 0`, `delete from ledger_entries`, `truncate ledger_entries`} {
+		_, err := conn.Exec(t.Context(), sql)
+		var pgErr *pgconn.PgError
+		if !errors.As(err, &pgErr) || pgErr.Code != "42501" {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+}

@@ -1,0 +1,399 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// A refund is always stored as a parked one and applied by a transaction that
+// holds its conversion: at once where the conversion is there, else by the one
+// that records the conversion. The two may miss each other, since neither sees
+// what the other has not committed; the sweep finds what they missed.
+
+// parkedBatch bounds how many parked refunds one transaction applies; the sweep
+// applies the others.
+const parkedBatch = 100
+
+// insertRefund inserts nothing when the refund's id is taken: the one place where
+// a duplicate is decided, parked ones included.
+const insertRefund = `
+	insert into refunds (workspace_id, id, mode, external_refund_id, external_transaction_id, asked_cents, reason, created_at, expires_at)
+	values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+	on conflict (workspace_id, mode, external_refund_id) do nothing`
+
+const lockSale = `
+	select ` + conversionColumns + `
+	from conversions c
+	where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3
+	for no key update`
+
+// lockParkedSQL locks the refunds that wait for a sale, but for one.
+const lockParkedSQL = `
+	select id, external_refund_id, external_transaction_id, asked_cents, reason, created_at, expires_at
+	from refunds
+	where workspace_id = $1 and mode = $2 and external_transaction_id = $3 and conversion_id is null and id <> $4
+	order by created_at, id
+	limit $5
+	for update`
+
+const applyRefund = `
+	update refunds set conversion_id = $4, amount_cents = $5, applied_at = $6
+	where workspace_id = $1 and mode = $2 and id = $3 and conversion_id is null`
+
+const updateRefunded = `
+	update conversions set refunded_amount_cents = $4, status = $5, version = $6
+	where workspace_id = $1 and mode = $2 and id = $3`
+
+// errRefundsWait says that refunds wait for a conversion that was to be recorded
+// without them.
+var errRefundsWait = errors.New("refunds wait for the conversion")
+
+const refundsWait = `
+	select exists (
+		select from refunds
+		where workspace_id = $1 and mode = $2 and external_transaction_id = $3 and conversion_id is null)`
+
+// queueRefundsWait fails with errRefundsWait when refunds wait for the conversion.
+func queueRefundsWait(batch *pgx.Batch, c affiliate.Conversion) {
+	batch.Queue(refundsWait, c.Scope.Workspace, c.Scope.Mode, c.ExternalTransactionID).QueryRow(func(row pgx.Row) error {
+		var wait bool
+		if err := row.Scan(&wait); err != nil {
+			return err
+		}
+		if wait {
+			return errRefundsWait
+		}
+		return nil
+	})
+}
+
+// RefundConversion records a refund and applies it, or parks it when its
+// conversion is not there. Refunds of one conversion are applied one after the
+// other, those that were parked first. Errors: REFUND_DUPLICATE,
+// REFUND_EXCEEDS_AMOUNT; nothing is stored then.
+func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (affiliate.RefundOutcome, error) {
+	var outcome affiliate.RefundOutcome
+	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		outcome = affiliate.RefundOutcome{Refund: refund}
+		sale, err := lockRefundedSale(ctx, tx, refund.Scope, refund.ExternalTransactionID, &refund)
+		if err != nil || sale == nil {
+			return err
+		}
+		refunds := sale.refunding(refund.CreatedAt)
+		for _, parked := range sale.parked {
+			refunds.applyParked(parked)
+		}
+		if outcome.Refund, err = refunds.apply(refund); err != nil {
+			return err
+		}
+		outcome.Commission, err = s.writeRefunds(ctx, tx, sale, refunds)
+		outcome.Conversion = &refunds.sale
+		return err
+	})
+	return outcome, err
+}
+
+// ApplyParkedRefunds applies refunds that wait for a sale, if it is there by now.
+// Any number of calls at a time apply each refund once.
+func (s *Store) ApplyParkedRefunds(ctx context.Context, waiting affiliate.ParkedSale, at time.Time) error {
+	scope := affiliate.Scope{Workspace: waiting.Workspace, Mode: waiting.Mode}
+	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		sale, err := lockRefundedSale(ctx, tx, scope, waiting.ExternalTransactionID, nil)
+		if err != nil || sale == nil || len(sale.parked) == 0 {
+			return err
+		}
+		refunds := sale.refunding(at)
+		for _, parked := range sale.parked {
+			refunds.applyParked(parked)
+		}
+		_, err = s.writeRefunds(ctx, tx, sale, refunds)
+		return err
+	})
+}
+
+// refundedSale is a conversion that refunds are applied to, with the refunds that
+// wait for it; all of it is locked.
+type refundedSale struct {
+	storedConversion
+	decision affiliate.Decision // in force: what events tell of it
+	parked   []affiliate.Refund // oldest first
+	earned   *lockedCommission  // by that decision, whatever its status
+}
+
+// lockRefundedSale locks a sale, if it is there, and stores a new refund between
+// the sale and the refunds that wait for it: REFUND_DUPLICATE. Two round trips.
+func lockRefundedSale(
+	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, external string, refund *affiliate.Refund,
+) (*refundedSale, error) {
+	var sale *refundedSale
+	var parked []affiliate.Refund
+	var decisions []decisionTold
+	var earned []affiliate.CommissionID
+	var except affiliate.RefundID
+	batch := &pgx.Batch{}
+	batch.Queue(lockSale, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) error {
+		stored, err := pgx.CollectExactlyOneRow(rows, scanConversion)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		sale = &refundedSale{storedConversion: stored}
+		return err
+	})
+	if refund != nil {
+		except = refund.ID
+		batch.Queue(insertRefund, scope.Workspace, refund.ID, scope.Mode, refund.ExternalRefundID, external,
+			refund.AskedCents, refund.Reason, refund.CreatedAt, refund.ExpiresAt).
+			Exec(func(tag pgconn.CommandTag) error { return unlessNone(tag, nil, affiliate.ReasonRefundDuplicate) })
+	}
+	queueParked(batch, scope, external, except, &parked)
+	const inForce = `
+		select d.id, d.method, d.reason_code as reason, d.explanation, d.clicked_at, d.expires_at
+		from conversions c
+		join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
+		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
+	batch.Queue(inForce, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
+		decisions, err = pgx.CollectRows(rows, pgx.RowToStructByName[decisionTold])
+		return err
+	})
+	const earnedByIt = `
+		select m.id
+		from conversions c
+		join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id
+		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
+	batch.Queue(earnedByIt, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
+		earned, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
+		return err
+	})
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, fmt.Errorf("refund: %w", err)
+	}
+	if sale == nil {
+		return nil, nil
+	}
+	if len(decisions) != 1 {
+		return nil, fmt.Errorf("conversion %s has %d decisions in force", sale.ID, len(decisions))
+	}
+	sale.decision, sale.parked = decisions[0].decision(sale.storedConversion), parked
+	locked, err := lockCommissions(ctx, tx, scope, earned, waitForRows)
+	if err != nil {
+		return nil, err
+	}
+	if len(locked) > 0 {
+		sale.earned = &locked[0]
+	}
+	return sale, nil
+}
+
+// decisionTold is what events tell of a decision.
+type decisionTold struct {
+	ID          affiliate.DecisionID
+	Method      *affiliate.Method
+	Reason      affiliate.AttributionReason
+	Explanation string
+	ClickedAt   *time.Time
+	ExpiresAt   *time.Time
+}
+
+func (r decisionTold) decision(of storedConversion) affiliate.Decision {
+	return affiliate.Decision{
+		ID: r.ID, Conversion: of.ID, Attributed: of.Attributed, Method: r.Method, Reason: r.Reason, Explanation: r.Explanation,
+		Program: of.Program, Participant: of.Participant, Link: of.Link, ClickedAt: r.ClickedAt, ExpiresAt: r.ExpiresAt,
+	}
+}
+
+// queueParked locks refunds that wait for a sale, oldest first.
+func queueParked(batch *pgx.Batch, scope affiliate.Scope, external string, except affiliate.RefundID, parked *[]affiliate.Refund) {
+	batch.Queue(lockParkedSQL, scope.Workspace, scope.Mode, external, except, parkedBatch).Query(func(rows pgx.Rows) (err error) {
+		*parked, err = pgx.CollectRows(rows, pgx.RowToStructByNameLax[affiliate.Refund])
+		for i := range *parked {
+			(*parked)[i].Scope = scope
+		}
+		return err
+	})
+}
+
+// lockParked is queueParked in a round trip of its own.
+func lockParked(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, external string) (parked []affiliate.Refund, err error) {
+	batch := &pgx.Batch{}
+	queueParked(batch, scope, external, affiliate.RefundID{}, &parked)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, fmt.Errorf("parked refunds: %w", err)
+	}
+	return parked, nil
+}
+
+// refunding is a conversion to which refunds are being applied in memory, with
+// what follows but for its commission, which follows the total of them all.
+type refunding struct {
+	sale     affiliate.Conversion // as the refunds leave it
+	decision affiliate.Decision   // in force
+	at       time.Time
+
+	applied []affiliate.Refund
+	deltas  []affiliate.StatsDelta
+	events  []affiliate.Event
+}
+
+func (s *refundedSale) refunding(at time.Time) *refunding {
+	return &refunding{sale: s.Conversion, decision: s.decision, at: at}
+}
+
+// apply refuses a refund that exceeds what is left: REFUND_EXCEEDS_AMOUNT.
+func (r *refunding) apply(refund affiliate.Refund) (affiliate.Refund, error) {
+	after, gave, refusal := r.sale.Refund(refund.AskedCents)
+	if refusal != nil {
+		return refund, refusal
+	}
+	return r.take(refund, after, gave), nil
+}
+
+// applyParked gives back what is left at most.
+func (r *refunding) applyParked(refund affiliate.Refund) {
+	after, gave := r.sale.RefundParked(refund.AskedCents)
+	r.take(refund, after, gave)
+}
+
+// take notes what a refund has done. What the merchant gave back of its revenue
+// leaves the counts in this hour; the conversion stays counted.
+func (r *refunding) take(refund affiliate.Refund, after affiliate.Conversion, gave int64) affiliate.Refund {
+	before := r.sale
+	r.sale = after
+	refund.Conversion, refund.AmountCents, refund.AppliedAt = &after.ID, &gave, &r.at
+	r.applied = append(r.applied, refund)
+	if after.Version == before.Version {
+		return refund
+	}
+	r.events = append(r.events, after.RefundedEvent(before, r.decision, r.at))
+	if d := r.decision; d.Attributed && after.EventType.Priced() && gave > 0 {
+		r.deltas = append(r.deltas, affiliate.StatsDelta{
+			Scope: after.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: r.at,
+			Currency: after.Sale.Paid.Currency, RevenueCents: -gave,
+		})
+	}
+	return refund
+}
+
+// queue writes the conversion, the refunds and the counts.
+func (r *refunding) queue(batch *pgx.Batch) {
+	if len(r.applied) == 0 {
+		return
+	}
+	c := r.sale
+	batch.Queue(updateRefunded, c.Scope.Workspace, c.Scope.Mode, c.ID, c.RefundedAmountCents, c.Status, c.Version)
+	for _, refund := range r.applied {
+		batch.Queue(applyRefund, c.Scope.Workspace, c.Scope.Mode, refund.ID, c.ID, refund.AmountCents, refund.AppliedAt).
+			Exec(func(tag pgconn.CommandTag) error {
+				if tag.RowsAffected() == 0 {
+					return fmt.Errorf("refund %s changed under its lock", refund.ID)
+				}
+				return nil
+			})
+	}
+	queueDeltas(batch, r.deltas...)
+}
+
+// follow is what the refunds of its sale do to a commission: one change, or none.
+func (c lockedCommission) follow(sale affiliate.Conversion, at time.Time) ([]affiliate.CommissionChange, error) {
+	t, moves := c.RefundMove(sale, affiliate.RefundedSale, at)
+	if !moves {
+		return nil, nil
+	}
+	change, err := c.move(t)
+	return []affiliate.CommissionChange{change}, err
+}
+
+// writeRefunds stores applied refunds and all that follows, tells the world, and
+// gives the commission as they leave it.
+func (s *Store) writeRefunds(ctx context.Context, tx pgx.Tx, sale *refundedSale, refunds *refunding) (*affiliate.Commission, error) {
+	var changes []affiliate.CommissionChange
+	var commission *affiliate.Commission
+	if sale.earned != nil {
+		var err error
+		if changes, err = sale.earned.follow(refunds.sale, refunds.at); err != nil {
+			return nil, err
+		}
+		commission = &sale.earned.Commission
+	}
+	batch := &pgx.Batch{}
+	refunds.queue(batch)
+	queueSettlement(batch, changes...)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, fmt.Errorf("refund: %w", err)
+	}
+	events := refunds.events
+	for _, change := range changes {
+		events, commission = append(events, change.Events()...), &change.After
+	}
+	return commission, s.publish(ctx, tx, events...)
+}
+
+// pageParked reads sales that refunds wait for, of all workspaces, and whether
+// they are there by now: one probe each, which the limited lateral keeps the
+// planner from turning into a walk through all conversions.
+const pageParked = `
+	select p.workspace_id as workspace, p.mode, p.external_transaction_id, c.known is not null as known
+	from (
+		select distinct workspace_id, mode, external_transaction_id
+		from refunds
+		where conversion_id is null and (workspace_id, mode, external_transaction_id) > ($1, $2, $3)
+		order by workspace_id, mode, external_transaction_id
+		limit $4
+	) as p
+	left join lateral (
+		select true as known
+		from conversions c
+		where c.workspace_id = p.workspace_id and c.mode = p.mode and c.external_transaction_id = p.external_transaction_id
+		limit 1
+	) as c on true
+	order by p.workspace_id, p.mode, p.external_transaction_id`
+
+// KnownParkedSales looks through up to limit sales of the whole deployment that
+// follow after and that refunds wait for, and gives those that are recorded by
+// now. next is where the following call goes on; zero means that the end was
+// reached.
+func (s *Store) KnownParkedSales(
+	ctx context.Context, after affiliate.ParkedSale, limit int,
+) (known []affiliate.ParkedSale, next affiliate.ParkedSale, err error) {
+	type parkedRow struct {
+		affiliate.ParkedSale
+		Known bool
+	}
+	rows, err := s.pool.Query(ctx, pageParked, after.Workspace, after.Mode, after.ExternalTransactionID, limit)
+	page, err := allRows(rows, err, func(r parkedRow) parkedRow { return r })
+	if err != nil {
+		return nil, next, fmt.Errorf("parked refunds: %w", err)
+	}
+	for _, row := range page {
+		if row.Known {
+			known = append(known, row.ParkedSale)
+		}
+	}
+	if len(page) == limit {
+		next = page[limit-1].ParkedSale
+	}
+	return known, next, nil
+}
+
+const dropExpiredRefunds = `
+	delete from refunds r
+	using (
+		select workspace_id, id from refunds
+		where conversion_id is null and expires_at <= $1
+		order by expires_at
+		limit $2
+		for update skip locked) as expired
+	where r.workspace_id = expired.workspace_id and r.id = expired.id`
+
+// DropExpiredRefunds gives up on up to limit parked refunds of the whole
+// deployment whose time is over, and tells how many it was.
+func (s *Store) DropExpiredRefunds(ctx context.Context, now time.Time, limit int) (int64, error) {
+	tag, err := s.pool.Exec(ctx, dropExpiredRefunds, now, limit)
+	return tag.RowsAffected(), err
+}

@@ -1,0 +1,178 @@
+package postgres_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// refundOf is a parked refund of all of a sale.
+func (s *sales) refundOf(external, id string) affiliate.Refund {
+	return affiliate.Refund{
+		ID: affiliate.NewID[affiliate.Refund](salesDay), Scope: s.scope, ExternalRefundID: id, ExternalTransactionID: external,
+		CreatedAt: salesDay, ExpiresAt: salesDay.Add(affiliate.RefundParkedFor),
+	}
+}
+
+// manyRefunds fills the table: of the world's workspace and of another one, one in
+// ten parked.
+func (s *sales) manyRefunds(n int) {
+	s.Helper()
+	for _, workspace := range []affiliate.WorkspaceID{s.scope.Workspace, affiliate.NewID[affiliate.Workspace](salesDay)} {
+		s.exec(`
+			insert into refunds (workspace_id, id, mode, external_refund_id, external_transaction_id, conversion_id, amount_cents, created_at, applied_at, expires_at)
+			select $1, gen_random_uuid(), $2, 'refund-' || n, 'order-' || n, case when n % 10 > 0 then gen_random_uuid() end, case when n % 10 > 0 then n end,
+				$3, case when n % 10 > 0 then $3::timestamptz end, $3::timestamptz + n * interval '1 minute'
+			from generate_series(1, $4::integer) n`, workspace, s.scope.Mode, salesDay, n)
+	}
+}
+
+func TestRefundStatementsUseTheirIndexes(t *testing.T) {
+	s := newSales(t)
+	s.manyRefunds(20_000)
+	// The decisions of these do not matter here.
+	s.exec(`
+		insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents,
+			fee_cents, discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, product_ids, is_recurring,
+			fraud_score, fraud_signals, version)
+		select $1, gen_random_uuid(), $2, 'order-' || n, 'purchase', n, 'EUR', 0, 0, 0, 0, $3, $3, 'api', 'recorded', false, 'CLICK_UNKNOWN',
+			gen_random_uuid(), '{}', false, 0, '[]', 1
+		from generate_series(1, 20000) n`, s.scope.Workspace, s.scope.Mode, salesDay)
+	if _, err := s.asOwner().Exec(t.Context(), `analyze`); err != nil {
+		t.Fatal(err)
+	}
+	key := fmt.Sprintf("'%s', 'test', ", s.scope.Workspace)
+	at := salesDay.Add(time.Hour).Format(time.RFC3339)
+	for name, tc := range map[string]struct {
+		sql, args string
+		want      []string
+	}{
+		"wait":    {postgres.RefundsWaitSQL, key + `'order-10'`, []string{`Index Only Scan using refunds_parked on refunds`}},
+		"lock":    {postgres.LockParkedSQL, key + `'order-10', '00000000-0000-0000-0000-000000000000', 100`, []string{`Index Scan using refunds_parked on refunds`}},
+		"sale":    {postgres.LockSaleSQL, key + `'order-10'`, []string{`Index Scan using conversions_external on conversions`}},
+		"page":    {postgres.PageParkedSQL, key + `'order-3', 100`, []string{`Index Only Scan using refunds_parked on refunds`, `using conversions_external on conversions`}},
+		"expired": {postgres.DropExpiredRefundsSQL, `'` + at + `', 100`, []string{`Index Scan using refunds_parked_by_expiry on refunds`, `Index Scan using refunds_pkey on refunds`}},
+	} {
+		s.exec(`prepare "` + name + `" as ` + tc.sql)
+		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			s.exec(`set plan_cache_mode = ` + mode)
+			plan := strings.Join(s.explain(fmt.Sprintf(`"%s"(%s)`, name, tc.args)), "\n")
+			for _, want := range tc.want {
+				if !strings.Contains(plan, want) {
+					t.Errorf("%s, %s: no %s:\n%s", name, mode, want, plan)
+				}
+			}
+			if regexp.MustCompile(`Seq Scan on (refunds|conversions)`).MatchString(plan) {
+				t.Errorf("%s, %s:\n%s", name, mode, plan)
+			}
+		}
+	}
+}
+
+func TestKnownParkedSalesWalksThroughAllPages(t *testing.T) {
+	s := newSales(t)
+	for i := range 25 {
+		for j := range 2 {
+			if _, err := s.store.RefundConversion(t.Context(), s.refundOf(fmt.Sprint("order-", i), fmt.Sprint("refund-", i, "-", j))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// Every fifth is there: recorded behind the back of its refunds.
+	s.exec(`update refunds set external_transaction_id = 'hidden-' || external_transaction_id`)
+	for i := 0; i < 25; i += 5 {
+		if err := s.record(fmt.Sprint("order-", i), s.click(salesDay.Add(-time.Hour))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.exec(`update refunds set external_transaction_id = substr(external_transaction_id, 8)`)
+	found := map[string]int{}
+	var cursor affiliate.ParkedSale
+	for pages := 1; ; pages++ {
+		known, next, err := s.store.KnownParkedSales(t.Context(), cursor, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sale := range known {
+			if sale.Workspace != s.scope.Workspace || sale.Mode != s.scope.Mode {
+				t.Errorf("%+v", sale)
+			}
+			found[sale.ExternalTransactionID]++
+		}
+		if cursor = next; cursor == (affiliate.ParkedSale{}) {
+			if pages != 3 {
+				t.Errorf("%d pages", pages)
+			}
+			break
+		}
+	}
+	for i := 0; i < 25; i += 5 {
+		if found[fmt.Sprint("order-", i)] != 1 {
+			t.Errorf("%v", found)
+		}
+	}
+	if len(found) != 5 {
+		t.Errorf("%v", found)
+	}
+}
+
+func TestDropExpiredRefundsIsBounded(t *testing.T) {
+	s := newSales(t)
+	for i := range 5 {
+		if _, err := s.store.RefundConversion(t.Context(), s.refundOf("order-1", fmt.Sprint("refund-", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := salesDay.Add(affiliate.RefundParkedFor)
+	for _, step := range []struct {
+		at      time.Time
+		dropped int64
+	}{{end.Add(-time.Millisecond), 0}, {end, 3}, {end, 2}} {
+		if n, err := s.store.DropExpiredRefunds(t.Context(), step.at, 3); err != nil || n != step.dropped {
+			t.Errorf("%d dropped, %v; want %d", n, err, step.dropped)
+		}
+	}
+}
+
+// One transaction applies so many refunds at most; the sweep comes back for the
+// others.
+func TestParkedRefundsAreAppliedInBatches(t *testing.T) {
+	s := newSales(t)
+	one := int64(1)
+	for i := range 120 {
+		refund := s.refundOf("order-1", fmt.Sprint("refund-", i))
+		refund.AskedCents, refund.CreatedAt = &one, salesDay.Add(time.Duration(i)*time.Millisecond)
+		if i == 119 {
+			refund.AskedCents = nil
+		}
+		if _, err := s.store.RefundConversion(t.Context(), refund); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.record("order-1", s.click(salesDay.Add(-time.Hour))); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count(`refunds where conversion_id is null`); n != 20 {
+		t.Errorf("%d are left", n)
+	}
+	sale := affiliate.ParkedSale{Workspace: s.scope.Workspace, Mode: s.scope.Mode, ExternalTransactionID: "order-1"}
+	for range 2 {
+		if err := s.store.ApplyParkedRefunds(t.Context(), sale, salesDay); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.count(`refunds where conversion_id is not null`); n != 120 {
+		t.Errorf("%d are applied", n)
+	}
+	if n := s.count(`conversions where refunded_amount_cents = 100 and status = 'refunded' and version = 101`); n != 1 {
+		t.Error("the sale is not refunded")
+	}
+	if n := s.count(`events where type = 'conversion.refunded'`); n != 100 {
+		t.Errorf("%d events", n)
+	}
+}

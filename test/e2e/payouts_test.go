@@ -1,0 +1,160 @@
+package e2e_test
+
+import (
+	"encoding/csv"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const batchesPath = "/api/v1/payouts/batches"
+
+func (w world) batch(t testing.TB, body object) answer {
+	t.Helper()
+	return w.merchant.with("Idempotency-Key", fresh("batch")).post(t, batchesPath, body)
+}
+
+func (w world) balance(t *testing.T) int64 {
+	t.Helper()
+	got := w.merchant.get(t, w.participantPath()+"/ledger").want(http.StatusOK)
+	if got.length("balances") == 0 {
+		return 0
+	}
+	return got.number("balances.0.balanceCents")
+}
+
+// TestPayouts: from what is owed to what was paid, and back.
+func TestPayouts(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "live", rules(object{"holdPeriodDays": 0}))
+	click := w.click(t)
+	first := w.sell(t, click, nil)
+	id := first.text("commission.id")
+	line := func(field string, value any) object { return object{"total": 1, "data.0." + field: value} }
+	preview := func(t *testing.T) answer {
+		return w.merchant.post(t, "/api/v1/payouts/preview", object{}).want(http.StatusOK)
+	}
+
+	preview(t).wantFields(line("excludedBecause", "no_payout_method"))
+	w.batch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+	w.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).want(http.StatusOK)
+	w.merchant.patch(t, w.programPath(), object{"minPayoutCents": 2001}).want(http.StatusOK)
+	preview(t).wantFields(line("excludedBecause", "below_minimum"))
+	w.merchant.patch(t, w.programPath(), object{"minPayoutCents": 2000, "payoutTermDays": 1}).want(http.StatusOK)
+	preview(t).wantFields(object{"total": 0, "data": []any{}, "totals": []any{}})
+	w.merchant.patch(t, w.programPath(), object{"payoutTermDays": 0}).want(http.StatusOK)
+	preview(t).wantFields(object{
+		"total": 1, "totals": []any{object{"currency": "USD", "payoutCount": 1, "amountCents": 2000}}, "data.0.excludedBecause": nil, "data.0.method": "paypal",
+		"data.0.participantId": w.participant, "data.0.commissionCount": 1, "data.0.commissionCents": 2000, "data.0.adjustmentCents": 0, "data.0.amountCents": 2000,
+	})
+
+	t.Run("keys", func(t *testing.T) {
+		for _, key := range []string{"", "has space", strings.Repeat("x", 81), "ü"} {
+			w.merchant.with("Idempotency-Key", key).post(t, batchesPath, object{}).wantError(http.StatusBadRequest, "IDEMPOTENCY_KEY_REQUIRED")
+		}
+		w.batch(t, object{"cutoff": "tomorrow"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "cutoff")
+		w.batch(t, object{"programIds": []string{"x"}}).wantOutcome(invalid)
+	})
+
+	keyed := w.merchant.with("Idempotency-Key", "october")
+	batch := keyed.post(t, batchesPath, object{}).want(http.StatusCreated).wantFields(object{
+		"status": "draft", "payoutCount": 1, "totals": []any{object{"currency": "USD", "payoutCount": 1, "amountCents": 2000}}, "byStatus.draft": 1, "createdBy": w.merchant.id,
+	})
+	path := batchesPath + "/" + batch.text("id")
+	payout := "/api/v1/payouts/" + w.merchant.get(t, "/api/v1/payouts?batchId="+batch.text("id")).want(http.StatusOK).text("data.0.id")
+	t.Run("the same key gives the same answer", func(t *testing.T) {
+		again := keyed.post(t, batchesPath, object{}).want(http.StatusCreated)
+		if again.body != batch.body || again.header.Get("Idempotent-Replayed") != "true" || batch.header.Get("Idempotent-Replayed") != "" {
+			t.Errorf("%s\n%s %v", batch.body, again.body, again.header)
+		}
+		keyed.post(t, batchesPath, object{"programIds": []string{w.program}}).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
+	})
+	t.Run("a commission is in one open payout", func(t *testing.T) {
+		preview(t).wantFields(object{"total": 0})
+		w.batch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		w.merchant.get(t, w.commissionPath(id)).wantFields(object{"status": "approved", "payoutId": strings.TrimPrefix(payout, "/api/v1/payouts/")})
+	})
+	t.Run("a draft is not sent", func(t *testing.T) {
+		w.merchant.get(t, path+"/export").wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		w.merchant.patch(t, payout+"/mark-paid", object{"reference": "x"}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		w.partner.get(t, "/api/v1/partner/payouts").want(http.StatusOK).wantFields(object{"total": 0})
+	})
+	t.Run("confirmed, exported, failed, tried again, paid", func(t *testing.T) {
+		w.merchant.post(t, path+"/confirm", nil).want(http.StatusOK).wantFields(object{"status": "confirmed", "confirmedBy": w.merchant.id, "byStatus.pending": 1})
+		w.merchant.post(t, path+"/confirm", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		if cents := w.balance(t); cents != 2000 {
+			t.Errorf("before it is sent: %d", cents)
+		}
+		for _, format := range []string{"", "?format=generic", "?format=paypal", "?format=wise"} {
+			got := w.merchant.get(t, path+"/export"+format).want(http.StatusOK)
+			rows, err := csv.NewReader(strings.NewReader(got.body)).ReadAll()
+			if err != nil || len(rows) < 1 || format != "?format=wise" && (len(rows) != 2 || !strings.Contains(got.body, "pia@example.com") || !strings.Contains(got.body, "20.00")) {
+				t.Errorf("%s: %v %s", format, err, got.body)
+			}
+		}
+		w.merchant.get(t, path+"/export?format=excel").wantOutcome(invalid)
+		w.merchant.get(t, payout).want(http.StatusOK).wantFields(object{"status": "processing", "commissions.0.commissionId": id, "commissions.0.amountCents": 2000, "accountHint": "p***@example.com"})
+		if cents := w.balance(t); cents != 0 {
+			t.Errorf("while it is on its way: %d", cents)
+		}
+		w.merchant.patch(t, payout+"/mark-failed", object{"reason": "Account closed"}).want(http.StatusOK).wantFields(object{"status": "failed", "failureReason": "Account closed"})
+		w.merchant.get(t, w.commissionPath(id)).wantFields(object{"status": "approved", "payoutId": nil})
+		w.merchant.get(t, path).wantFields(object{"status": "partially_failed"})
+		if cents := w.balance(t); cents != 2000 {
+			t.Errorf("when it came back: %d", cents)
+		}
+		w.merchant.patch(t, payout+"/retry", nil).want(http.StatusOK).wantFields(object{"status": "pending", "amountCents": 2000})
+		w.merchant.patch(t, payout+"/mark-paid", object{"reference": "tx-1"}).want(http.StatusOK).wantFields(object{"status": "paid", "reference": "tx-1"}).instant("paidAt")
+		w.merchant.get(t, w.commissionPath(id)).wantFields(object{"status": "paid", "history.1.to": "paid"}).instant("paidAt")
+		w.merchant.get(t, path).wantFields(object{"status": "completed", "byStatus.paid": 1})
+		w.partner.get(t, "/api/v1/partner/payouts").want(http.StatusOK).wantFields(object{"total": 1, "data.0.status": "paid", "data.0.amountCents": 2000, "data.0.reference": "tx-1"})
+		w.partner.get(t, "/api/v1/partner/balances").want(http.StatusOK).wantFields(object{"balances.0.balanceCents": 0, "balances.0.paidCents": 2000})
+		for _, move := range []string{"/retry", "/cancel"} {
+			w.merchant.patch(t, payout+move, nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		}
+	})
+	t.Run("a refund after payment is netted by the next payout", func(t *testing.T) {
+		w.refund(t, first.text("external_transaction_id"), nil).want(http.StatusCreated).wantFields(object{"commission.status": "refunded"})
+		w.merchant.get(t, w.commissionPath(id)).wantFields(object{"status": "refunded", "payoutId": strings.TrimPrefix(payout, "/api/v1/payouts/")}).instant("paidAt")
+		w.merchant.get(t, w.participantPath()+"/ledger").wantFields(object{"data.0.type": "clawback", "data.0.amountCents": -2000, "balances.0.balanceCents": -2000})
+		w.sell(t, click, nil)
+		w.merchant.patch(t, w.programPath(), object{"minPayoutCents": 0}).want(http.StatusOK)
+		preview(t).wantFields(line("excludedBecause", "below_minimum"))
+		w.merchant.post(t, w.participantPath()+"/ledger", object{"type": "bonus", "amountCents": 500, "reason": "For the trouble"}).want(http.StatusCreated).
+			wantFields(object{"type": "bonus", "amountCents": 500, "currency": "USD", "createdBy": w.merchant.id, "commissionId": nil})
+		preview(t).wantFields(object{"data.0.commissionCents": 2000, "data.0.adjustmentCents": -1500, "data.0.amountCents": 500})
+		made := w.batch(t, object{"programIds": []string{w.program}}).want(http.StatusCreated).wantFields(object{"totals.0.amountCents": 500})
+		w.merchant.post(t, batchesPath+"/"+made.text("id")+"/confirm", nil).want(http.StatusOK)
+		next := w.merchant.get(t, "/api/v1/payouts?status=pending").want(http.StatusOK).wantFields(object{"total": 1, "data.0.adjustmentCents": -1500})
+		w.merchant.patch(t, "/api/v1/payouts/"+next.text("data.0.id")+"/mark-paid", object{"reference": "tx-2"}).want(http.StatusOK)
+		if cents := w.balance(t); cents != 0 {
+			t.Errorf("balance %d", cents)
+		}
+		w.partner.get(t, "/api/v1/partner/ledger?type=bonus").want(http.StatusOK).wantFields(object{"total": 1, "data.0.reason": "For the trouble"})
+	})
+	t.Run("entries by hand", func(t *testing.T) {
+		entry := func(body object) answer { return w.merchant.post(t, w.participantPath()+"/ledger", body) }
+		entry(object{"type": "adjustment", "amountCents": -70, "currency": "eur", "reason": "Fee"}).want(http.StatusCreated).wantFields(object{"amountCents": -70, "currency": "EUR"})
+		entry(object{"type": "bonus", "amountCents": -1, "reason": "x"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amountCents")
+		entry(object{"type": "adjustment", "amountCents": 0, "reason": "x"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amountCents")
+		entry(object{"type": "payout", "amountCents": 5, "reason": "x"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "type")
+		entry(object{"type": "bonus", "amountCents": 5, "currency": "XXX", "reason": " "}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "currency", "reason")
+	})
+	t.Run("canceled", func(t *testing.T) {
+		w.sell(t, click, nil)
+		made := w.batch(t, object{}).want(http.StatusCreated).text("id")
+		w.merchant.post(t, batchesPath+"/"+made+"/cancel", nil).want(http.StatusOK).wantFields(object{"status": "canceled", "byStatus.canceled": 1})
+		w.merchant.post(t, batchesPath+"/"+made+"/cancel", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		w.merchant.get(t, batchesPath+"?status=canceled").want(http.StatusOK).wantFields(object{"total": 1, "data.0.id": made})
+		preview(t).wantFields(object{"data.0.amountCents": 2000, "data.1.excludedBecause": "negative_balance", "data.1.currency": "EUR"})
+	})
+	t.Run("parallel batches share nothing", func(t *testing.T) {
+		answers := atOnce(8, func(int) answer { return w.batch(t, object{}) })
+		if got := statuses(answers); got["201"] != 1 || got["409 PAYOUT_STATE_INVALID"] != 7 {
+			t.Errorf("%v", got)
+		}
+	})
+	sys.wantDenied(t, "set role tributary_app; update ledger_entries set amount_cents = 0")
+	sys.wantDenied(t, "set role tributary_app; delete from ledger_entries")
+}

@@ -1,0 +1,219 @@
+package e2e_test
+
+import (
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// byHand pays 20 percent and leaves approval to a person.
+func byHand() object { return rules(object{"holdPeriodDays": 0, "autoApproval": false}) }
+
+// sell reports a sale of the world's click with changed fields, and returns the
+// answer.
+func (w world) sell(t testing.TB, click string, changes object) answer {
+	t.Helper()
+	sale := purchase(click)
+	for field, value := range changes {
+		sale[field] = value
+	}
+	return w.report(t, sale).want(http.StatusCreated)
+}
+
+// TestReviewOfCommissions: everything that a merchant does with a commission.
+func TestReviewOfCommissions(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	held := sys.world(t, "test", rules(nil))
+	free := sys.worldOf(t, held.merchant, held.partner, byHand())
+	flagged := func(t *testing.T, w world) string {
+		return w.sell(t, w.click(t), object{"currency": "EUR"}).text("commission.id")
+	}
+
+	t.Run("a hold is overridden with a reason that no partner sees", func(t *testing.T) {
+		id := held.earn(t)
+		path := held.commissionPath(id) + "/approve-override"
+		for _, reason := range []any{nil, "", "   ", strings.Repeat("ü", 501)} {
+			held.merchant.patch(t, path, object{"reason": reason}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "reason")
+		}
+		held.merchant.patch(t, path, object{"reason": " An old friend. "}).want(http.StatusOK).wantFields(object{
+			"status": "approved", "overrideReason": "An old friend.", "overrideBy": held.merchant.id, "holdActive": true,
+			"history.1.reason": "An old friend.", "history.1.actor": held.merchant.id,
+		})
+		if shown := held.partner.get(t, "/api/v1/partner/commissions").want(http.StatusOK).body; strings.Contains(shown, "old friend") {
+			t.Errorf("the partner reads %s", shown)
+		}
+		held.merchant.patch(t, path, object{"reason": "Again"}).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
+	})
+	t.Run("its three refusals come in their order", func(t *testing.T) {
+		override := func(w world, id string) answer {
+			return w.merchant.patch(t, w.commissionPath(id)+"/approve-override", object{"reason": "Because"})
+		}
+		// Rejected, flagged and without a hold; flagged and without a hold; without a hold.
+		rejected := flagged(t, free)
+		free.merchant.patch(t, free.commissionPath(rejected)+"/reject", nil).want(http.StatusOK)
+		override(free, rejected).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
+		override(free, flagged(t, free)).wantError(http.StatusConflict, "COMMISSION_NEEDS_REVIEW")
+		override(free, free.earn(t)).wantError(http.StatusConflict, "COMMISSION_HOLD_NOT_ACTIVE")
+		override(held, flagged(t, held)).wantError(http.StatusConflict, "COMMISSION_NEEDS_REVIEW")
+	})
+	t.Run("a review flag is cleared with a note", func(t *testing.T) {
+		id := flagged(t, free)
+		path := free.commissionPath(id) + "/clear-review"
+		free.merchant.patch(t, path, object{"note": "Looked at it."}).want(http.StatusOK).wantFields(object{
+			"status": "pending", "needsReview": false, "reviewReasons": []any{},
+			"history.1.from": "pending", "history.1.to": "pending", "history.1.reason": "Looked at it.",
+		})
+		free.merchant.patch(t, path, nil).wantError(http.StatusConflict, "COMMISSION_NOT_FLAGGED")
+	})
+	t.Run("many at once, each on its own", func(t *testing.T) {
+		first, second, waiting := free.earn(t), free.earn(t), held.earn(t)
+		bulk := func(w world, verb string, ids ...string) answer {
+			return w.merchant.patch(t, w.programPath()+"/commissions/bulk-"+verb, object{"commissionIds": ids})
+		}
+		bulk(free, "approve", second, first, second).want(http.StatusOK).wantFields(object{
+			"summary": object{"total": 2, "succeeded": 2, "failed": 0}, "results.0.commissionId": second, "results.1.commissionId": first,
+			"results.0.success": true, "results.0.statusCode": 200, "results.0.status": "approved", "results.0.code": nil, "results.0.message": nil,
+		})
+		third := free.earn(t)
+		bulk(free, "approve", first, third, nowhere, waiting).want(http.StatusMultiStatus).wantFields(object{
+			"summary":              object{"total": 4, "succeeded": 1, "failed": 3},
+			"results.0.statusCode": 409, "results.0.code": "COMMISSION_NOT_PENDING", "results.0.status": "approved",
+			"results.1.statusCode": 200, "results.2.statusCode": 404, "results.2.code": "NOT_FOUND", "results.2.status": nil,
+			// Another programme's is as unknown as one that is not there.
+			"results.3.statusCode": 404, "results.3.code": "NOT_FOUND",
+		})
+		// A hold is never overridden.
+		bulk(held, "approve", waiting).wantError(http.StatusUnprocessableEntity, "BULK_ALL_FAILED").wantFields(object{
+			"summary": object{"total": 1, "succeeded": 0, "failed": 1}, "results.0.code": "COMMISSION_HOLD_ACTIVE", "results.0.status": "pending",
+		})
+		held.merchant.patch(t, held.programPath()+"/commissions/bulk-reject", object{
+			"commissionIds": []string{waiting}, "reason": "A test order", "code": "test_order",
+		}).want(http.StatusOK).wantFields(object{"results.0.status": "rejected"})
+		held.merchant.get(t, held.commissionPath(waiting)).wantFields(object{"rejectionReason": "A test order", "rejectionCode": "test_order"})
+
+		for name, ids := range map[string]any{
+			"none": []string{}, "no UUID": []string{"1"}, "no list": first, "absent": nil,
+			"too many": slices.Repeat([]string{first}, 101),
+		} {
+			t.Run(name, func(t *testing.T) {
+				free.merchant.patch(t, free.programPath()+"/commissions/bulk-approve", object{"commissionIds": ids}).wantOutcome(invalid)
+			})
+		}
+	})
+	t.Run("of approvals and rejections that race one wins", func(t *testing.T) {
+		id := free.earn(t)
+		answers := atOnce(40, func(i int) answer {
+			verb := "/approve"
+			if i%2 == 1 {
+				verb = "/reject"
+			}
+			return free.merchant.patch(t, free.commissionPath(id)+verb, nil)
+		})
+		got := free.merchant.get(t, free.commissionPath(id)).want(http.StatusOK)
+		counts := statuses(answers)
+		// An approval may be followed by one rejection.
+		moves := got.length("history") - 1
+		if counts["200"] != moves || moves < 1 || moves > 2 || counts["200"]+counts["409 COMMISSION_NOT_PENDING"]+counts["409 COMMISSION_TERMINAL"] != 40 {
+			t.Errorf("%v; %s", counts, got.body)
+		}
+	})
+}
+
+// TestCommissionStats: counts and sums agree with the list under every filter.
+func TestCommissionStats(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "live", byHand())
+	other := sys.worldOf(t, w.merchant, sys.partner(t).in("live"), byHand())
+	empty := object{"count": 0, "amountCents": 0}
+	w.merchant.get(t, "/api/v1/commissions/stats").want(http.StatusOK).wantFields(object{
+		"totalCount": 0, "totalAmountCents": 0, "currency": "USD", "averageAmountCents": 0, "needsReviewCount": 0, "byCurrency": []any{},
+		"byStatus": object{"pending": empty, "approved": empty, "rejected": empty, "paid": empty, "refunded": empty},
+	})
+	click := w.click(t)
+	approved := w.sell(t, click, object{"amount_cents": 1005}).text("commission.id")
+	w.sell(t, click, object{"amount_cents": 9000})
+	w.sell(t, click, object{"amount_cents": 5000, "currency": "EUR"})
+	elsewhere := other.sell(t, other.click(t), object{"amount_cents": 4000})
+	w.merchant.patch(t, w.commissionPath(approved)+"/approve", nil).want(http.StatusOK)
+
+	all := object{
+		"totalCount": 4, "totalAmountCents": 201 + 1800 + 800, "averageAmountCents": 934, "needsReviewCount": 1,
+		"byStatus.approved": object{"count": 1, "amountCents": 201}, "byStatus.pending": object{"count": 3, "amountCents": 2600},
+		"byCurrency": []any{object{"currency": "EUR", "count": 1, "amountCents": 1000}, object{"currency": "USD", "count": 3, "amountCents": 2801}},
+	}
+	today := sys.clock.now().UTC().Format(time.DateOnly)
+	for _, query := range []string{"", "?dateFrom=" + today, "?dateTo=" + today + "&timezone=UTC", "?dateFrom=2020-01-15T12:00:00Z"} {
+		w.merchant.get(t, "/api/v1/commissions/stats"+query).want(http.StatusOK).wantFields(all)
+	}
+	for _, path := range []string{w.programPath() + "/commissions/stats?", "/api/v1/commissions/stats?programId=" + w.program + "&"} {
+		for query, count := range map[string]int{
+			"": 3, "status=approved": 1, "status=pending": 2, "status=paid": 0, "needsReview=true": 1, "needsReview=false": 2,
+			"dateTo=2020-01-01": 0, "search=" + elsewhere.text("external_transaction_id"): 0, "search=order-": 3, "status=pending&needsReview=true&dateFrom=" + today: 1,
+		} {
+			stats := w.merchant.get(t, path+query).want(http.StatusOK).wantFields(object{"totalCount": count})
+			list := strings.Replace(path, "/stats", "", 1) + query
+			if total := w.merchant.get(t, list).want(http.StatusOK).number("total"); total != int64(count) {
+				t.Errorf("%s: %d in the list, %s", query, total, stats.body)
+			}
+		}
+	}
+	for _, query := range []string{"page=1", "sortBy=createdAt", "status=lost", "dateFrom=yesterday", "timezone=Mars/Olympus", "needsReview=maybe", "programId=1", "dateFrom=2026-02-01&dateTo=2026-01-01"} {
+		w.merchant.get(t, "/api/v1/commissions/stats?"+query).wantOutcome(invalid)
+	}
+	w.merchant.get(t, "/api/v1/commissions/stats?programId="+nowhere).wantOutcome(notFound)
+	w.merchant.get(t, "/api/v1/commissions/export?programId="+nowhere).wantOutcome(notFound)
+	sys.merchant(t).get(t, "/api/v1/commissions/stats?programId="+w.program).wantOutcome(forbidden)
+	sys.merchant(t).get(t, "/api/v1/commissions/export?programId="+w.program).wantOutcome(forbidden)
+}
+
+// TestCommissionExport: the CSV holds what the list holds, in its order, and
+// opens in a spreadsheet without running anything.
+func TestCommissionExport(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "test", byHand())
+	click := w.click(t)
+	for _, id := range []string{"=HYPERLINK(\"http://evil\")", " +1", "\"@x", "a,\"b\"\nc"} {
+		w.sell(t, click, object{"external_transaction_id": id})
+	}
+	id := w.sell(t, click, object{"amount_cents": 777}).text("commission.id")
+	w.merchant.patch(t, w.commissionPath(id)+"/approve", nil).want(http.StatusOK)
+
+	got := w.merchant.get(t, "/api/v1/commissions/export?sortBy=amountCents&sortOrder=asc").want(http.StatusOK)
+	name := fmt.Sprintf("commissions-test-%s.csv", sys.clock.now().UTC().Format(time.DateOnly))
+	if got.header.Get("Content-Type") != "text/csv; charset=utf-8" || !strings.Contains(got.header.Get("Content-Disposition"), name) {
+		t.Errorf("%v", got.header)
+	}
+	rows, err := csv.NewReader(strings.NewReader(got.body)).ReadAll()
+	if err != nil || len(rows) != 6 {
+		t.Fatalf("%d rows, %v: %s", len(rows), err, got.body)
+	}
+	want := "id,createdAt,status,commissionType,programName,partnerName,amountCents,currency,saleAmountCents,saleCurrency," +
+		"externalTransactionId,promoCode,needsReview,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt,payoutId"
+	if header := strings.Join(rows[0], ","); header != want {
+		t.Errorf("header %s", header)
+	}
+	list := w.merchant.get(t, "/api/v1/commissions?sortBy=amountCents&sortOrder=asc").want(http.StatusOK)
+	for i, row := range rows[1:] {
+		at := func(field string) string { return list.text(fmt.Sprintf("data.%d.%s", i, field)) }
+		if row[0] != at("id") || row[1] != at("createdAt") || row[2] != at("status") || row[6] != strconv.FormatInt(list.number(fmt.Sprintf("data.%d.amountCents", i)), 10) || row[7] != "USD" {
+			t.Errorf("row %d: %q beside %s", i, row, at("id"))
+		}
+		external := at("externalTransactionId")
+		if strings.TrimPrefix(row[10], "'") != external || (strings.TrimLeft(external, " \"")[0] != 'a' && strings.TrimLeft(external, " \"")[0] != 'o') != strings.HasPrefix(row[10], "'") {
+			t.Errorf("%q is exported as %q", external, row[10])
+		}
+	}
+	filtered, err := csv.NewReader(strings.NewReader(w.merchant.get(t, w.programPath()+"/commissions/export?status=approved").want(http.StatusOK).body)).ReadAll()
+	if err != nil || len(filtered) != 2 || filtered[1][0] != id || filtered[1][14] == "" {
+		t.Errorf("%q, %v", filtered, err)
+	}
+	w.merchant.get(t, "/api/v1/commissions/export?page=1").wantOutcome(invalid)
+}

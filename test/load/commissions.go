@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// The commissions of the large workspace, of the one it is compared with, and
+	// of all others together, times SCALE: a tenth of what row L1 speaks of.
+	largeCommissions  = 100_000
+	smallCommissions  = 9_100
+	othersCommissions = 890_900
+	otherWorkspaces   = 98
+	// commissionDays is over how many days they are spread.
+	commissionDays = 365
+)
+
+// measureCommissions makes the rows L1, L2, E1 and E2.
+func measureCommissions(ctx context.Context, b *bench) error {
+	database, err := b.newDatabase(ctx, "commissions", "")
+	if err != nil {
+		return err
+	}
+	defer database.drop()
+	core, err := b.startCore(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer core.stop()
+	large, err := openProgram(ctx, core.address, "large")
+	if err != nil {
+		return core.fail(err)
+	}
+	small, err := openProgram(ctx, core.address, "small")
+	if err != nil {
+		return core.fail(err)
+	}
+	b.say("commissions: making %d", (largeCommissions+smallCommissions+othersCommissions)*b.scale)
+	if err := fillCommissions(ctx, database, b.scale, large, small); err != nil {
+		return err
+	}
+	yardstick := fmt.Sprintf("with %d", smallCommissions*b.scale)
+	since := time.Now().UTC().AddDate(0, 0, -100).Format(time.DateOnly)
+	until := time.Now().UTC().AddDate(0, 0, -10).Format("2006-01-02T15:04:05Z")
+	for _, row := range []struct{ what, path string }{
+		{"default view", "/commissions"},
+		{"one status", "/commissions?status=approved"},
+		{"one programme", "/commissions?programId=%s"},
+		{"a range of dates", "/commissions?dateFrom=" + since + "&dateTo=" + until},
+	} {
+		for what, path := range map[string]string{"page and total": row.path, "stats": strings.Replace(row.path, "/commissions", "/commissions/stats", 1)} {
+			of := func(p listed) side { return p.get(core, strings.Replace(path, "%s", p.program, 1)) }
+			got, err := b.takeTurns(ctx, row.what+", "+what, of(large), of(small))
+			if err != nil {
+				return err
+			}
+			b.compare("L1", fmt.Sprintf("%s of %d commissions, %s, p50", what, largeCommissions*b.scale, row.what), yardstick, "≤ 1.3", got[0], got[1], p50, millis)
+		}
+	}
+	middle := strconv.Itoa(largeCommissions * b.scale / 20 / 2)
+	got, err := b.takeTurns(ctx, "a deep page", large.get(core, "/commissions?page="+middle), large.get(core, "/commissions"))
+	if err != nil {
+		return err
+	}
+	b.compare("L2", "page "+middle+", p50", "page 1", "≤ 1.5", got[0], got[1], p50, millis)
+	return b.measureExport(ctx, core, database, large)
+}
+
+// measureExport reads the whole CSV of a workspace, and lets psql copy the rows
+// that the export's own statement gives.
+func (b *bench) measureExport(ctx context.Context, core *process, on *database, large listed) error {
+	psql, err := exec.LookPath("psql")
+	if err != nil {
+		return fmt.Errorf("psql: %w", err)
+	}
+	rows := float64(largeCommissions * b.scale)
+	idle, err := residentMemory(core.pid)
+	if err != nil {
+		return err
+	}
+	peak := idle
+	export := func(ctx context.Context) (sample, error) {
+		began := time.Now()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+core.address+"/api/v1/commissions/export", nil)
+		if err != nil {
+			return sample{}, err
+		}
+		request.Header.Set("Authorization", "Bearer "+large.token)
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return sample{}, core.fail(err)
+		}
+		defer func() { _ = answer.Body.Close() }()
+		lines := newlines{}
+		if _, err := io.Copy(&lines, answer.Body); err != nil {
+			return sample{}, core.fail(err)
+		}
+		if answer.StatusCode != http.StatusOK || float64(lines.n) != rows+1 {
+			return sample{}, fmt.Errorf("the export answers %d with %d lines", answer.StatusCode, lines.n)
+		}
+		now, err := residentMemory(core.pid)
+		peak = max(peak, now)
+		return sample{rate: rows / time.Since(began).Seconds()}, err
+	}
+	const copied = `\copy (select c.id, c.created_at, c.status, c.commission_type, p.name, t.partner_name, c.amount_cents, c.currency,
+		c.sale_amount_cents, c.sale_currency, c.external_transaction_id, c.promo_code, c.needs_review, c.hold_until, c.approved_at,
+		c.rejected_at, c.paid_at, c.refunded_at, c.payout_id
+		from commissions c
+		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
+		join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id
+		where c.workspace_id = (select workspace_id from programs where id = 'PROGRAM') and c.mode = 'live'
+		order by c.created_at desc, c.id desc) to '/dev/null' with (format csv)`
+	query := strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(copied, "PROGRAM", large.program), "\n", " "), "\t", "")
+	byHand := func(ctx context.Context) (sample, error) {
+		began := time.Now()
+		cmd := exec.CommandContext(ctx, psql, "--no-psqlrc", "--quiet", "--command="+query, on.url)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return sample{}, fmt.Errorf("psql: %w\n%s", err, out)
+		}
+		return sample{rate: rows / time.Since(began).Seconds()}, nil
+	}
+	got, err := b.takeTurns(ctx, "the CSV", export, byHand)
+	if err != nil {
+		return err
+	}
+	b.compare("E1", "CSV of "+strconv.Itoa(largeCommissions*b.scale)+" commissions, rows", "psql COPY", "≥ 1.0", got[0], got[1], rate, perSecond)
+	b.table = append(b.table, row{
+		id: "E2", what: "the core's memory behind it", goal: "idle + 20 MB",
+		ours: megabytes(peak), yardstick: megabytes(idle) + " before", ratios: []float64{float64(peak) / float64(idle)},
+	})
+	return nil
+}
+
+// newlines counts them.
+type newlines struct{ n int }
+
+func (c *newlines) Write(p []byte) (int, error) {
+	c.n += bytes.Count(p, []byte{'\n'})
+	return len(p), nil
+}
+
+// residentMemory is the most that a process has ever held, in bytes.
+func residentMemory(pid int) (int64, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0, fmt.Errorf("memory: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return kilobytes << 10, err
+		}
+	}
+	return 0, errors.New("memory: no VmHWM")
+}
+
+func megabytes(bytes int64) string { return fmt.Sprintf("%d MB", bytes>>20) }
+
+// fillCommissions makes commissions in bulk the way conversions do, without the
+// conversions, and everything that is counted with them.
+func fillCommissions(ctx context.Context, on *database, scale int, large, small listed) (err error) {
+	conn, err := pgx.Connect(ctx, on.url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	rows, err := conn.Query(ctx, `select indexname, indexdef from pg_indexes
+		where tablename = 'commissions' and indexname <> 'commissions_pkey'`)
+	if err != nil {
+		return err
+	}
+	type index struct{ Indexname, Indexdef string }
+	indexes, err := pgx.CollectRows(rows, pgx.RowToStructByName[index])
+	if err != nil {
+		return err
+	}
+	steps := []string{
+		// No conversions stand behind the commissions.
+		"set session_replication_role = replica",
+		fmt.Sprintf(`create temporary table places as
+			select p.workspace_id, p.id as program_id, gen_random_uuid() as participant_id, gen_random_uuid() as partner_id, n,
+				case p.id when '%s' then %d when '%s' then %d else %d end as commissions
+			from programs p, generate_series(1, 10) n where p.mode = 'live'`,
+			large.program, largeCommissions*scale/10, small.program, smallCommissions*scale/10, othersCommissions*scale/otherWorkspaces/10),
+	}
+	others := fmt.Sprintf(`insert into workspaces (id, name, currency, timezone, created_at, updated_at)
+		select gen_random_uuid(), 'other', 'USD', 'UTC', now(), now() from generate_series(1, %d)`, otherWorkspaces)
+	programs := `insert into programs select (jsonb_populate_record(p, jsonb_build_object('workspace_id', w.id, 'id', gen_random_uuid(), 'slug', w.id))).*
+		from workspaces w, programs p where w.name = 'other' and p.id = '` + large.program + `'`
+	steps = append(steps[:1], append([]string{others, programs}, steps[1:]...)...)
+	for _, i := range indexes {
+		steps = append(steps, "drop index "+i.Indexname)
+	}
+	steps = append(steps,
+		`insert into users (id, kind, email, password_hash, name, created_at)
+			select partner_id, 'partner', partner_id || '@example.com', '', 'Partner ' || n, now() from places`,
+		`insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
+				application_answers, applied_at, created_at, updated_at)
+			select workspace_id, participant_id, program_id, 'live', partner_id, 'Partner ' || n, partner_id || '@example.com', 'approved', 'code-' || n, '{}', now(), now(), now()
+			from places`,
+		fmt.Sprintf(`insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
+				external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency,
+				base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status, hold_until, auto_approve_at,
+				approved_at, approved_by, rule_snapshot, version, created_at, updated_at)
+			select p.workspace_id, gen_random_uuid(), 'live', p.program_id, p.participant_id, p.partner_id, gen_random_uuid(), gen_random_uuid(),
+				'order-' || p.n || '-' || k.k, s.status, 'percentage', 'purchase', 2000, 1000 + k.k %% 1000, 2000, 'USD',
+				10000, 10000, 'USD', k.k %% 50 = 0 and s.status = 'pending', '{}', 'none', k.at + interval '30 days', k.at + interval '30 days',
+				case when s.status in ('approved', 'paid') then k.at + interval '30 days' end, 'system', '{"version": 1, "rules": {"type": "percentage", "rate_bps": 2000, "hold_days": 30}}', 1, k.at, k.at
+			from places p
+			cross join lateral (
+				select k, date_trunc('milliseconds', now() - k * interval '%d days' / p.commissions) as at from generate_series(1, p.commissions) k) as k
+			cross join lateral (select (array['pending', 'approved', 'approved', 'paid', 'paid', 'paid', 'rejected', 'refunded'])[1 + k.k %% 8] as status) as s`, commissionDays),
+	)
+	for _, i := range indexes {
+		steps = append(steps, i.Indexdef)
+	}
+	steps = append(steps,
+		`insert into commission_counts (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot, n, amount_cents)
+			select workspace_id, mode, grain, starts, program_id, status, needs_review, currency, 0, count(*), sum(amount_cents)
+			from commissions c
+			cross join lateral (values
+				('ever', date '0001-01-01'), ('month', date_trunc('month', c.created_at at time zone 'UTC')::date), ('day', (c.created_at at time zone 'UTC')::date)) as g (grain, starts)
+			group by 1, 2, 3, 4, 5, 6, 7, 8`,
+		"reset session_replication_role", "vacuum analyze",
+	)
+	for _, step := range steps {
+		if _, err := conn.Exec(ctx, step); err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+	}
+	return nil
+}
