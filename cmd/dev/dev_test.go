@@ -268,8 +268,8 @@ func TestRunWalkRestartReset(t *testing.T) {
 		}
 	}
 	r.take(t, "bash")
-	if n := commissions(t, second); n != 7 {
-		t.Errorf("%d commissions after two walks, two guides with two sales each, a restart and a walk", n)
+	if n := commissions(t, second); n != 9 {
+		t.Errorf("%d commissions after two walks, two guides with three sales each, a restart and a walk", n)
 	}
 
 	shutDown(t, second[redisURLName])

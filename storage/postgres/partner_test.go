@@ -53,6 +53,8 @@ func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner counted) {
 	w.exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
 	w.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
 		select workspace_id, gen_random_uuid(), mode, program_id, id, null, $1, 'EUR' from participants, generate_series(1, 3)`, w.now)
+	w.exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
+		select workspace_id, id, 'EUR', slot, 1 from participants, generate_series(0, 3) slot`)
 	w.exec(`update programs set name = 'Programme ' || id::text, is_public = get_byte(uuid_send(id), 15) % 2 = 0`)
 	// Keys to other aggregates do not matter here.
 	conn, err := w.owner.Acquire(t.Context())

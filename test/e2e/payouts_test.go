@@ -33,6 +33,7 @@ func TestPayouts(t *testing.T) {
 	id := first.text("commission.id")
 	line := func(field string, value any) object { return object{"total": 1, "data.0." + field: value} }
 	preview := func(t *testing.T) answer {
+		t.Helper()
 		return w.merchant.post(t, "/api/v1/payouts/preview", object{}).want(http.StatusOK)
 	}
 

@@ -23,6 +23,7 @@ func TestRefunds(t *testing.T) {
 	w := sys.world(t, "test", rules(object{"holdPeriodDays": 0}))
 	click := w.click(t)
 	ledger := func(t *testing.T) answer {
+		t.Helper()
 		return w.merchant.get(t, w.participantPath()+"/ledger").want(http.StatusOK)
 	}
 

@@ -32,6 +32,7 @@ func TestReviewOfCommissions(t *testing.T) {
 	held := sys.world(t, "test", rules(nil))
 	free := sys.worldOf(t, held.merchant, held.partner, byHand())
 	flagged := func(t *testing.T, w world) string {
+		t.Helper()
 		return w.sell(t, w.click(t), object{"currency": "EUR"}).text("commission.id")
 	}
 
