@@ -53,21 +53,21 @@ func (s *Service) export(req exportRequest, needsReview *bool, of reach, stream 
 }
 
 func writeRow(w *csv.Writer, row *affiliate.CommissionRow) {
-	w.Text(row.ID.String())
+	w.ID(row.ID.UUID)
 	w.Time(row.CreatedAt)
-	w.Text(string(row.Status))
-	w.Text(string(row.Type))
-	w.Text(string(row.ProgramName))
-	w.Text(string(row.PartnerName))
+	w.Bytes(row.Status)
+	w.Bytes(row.Type)
+	w.Bytes(row.ProgramName)
+	w.Bytes(row.PartnerName)
 	w.Int(row.AmountCents)
-	w.Text(string(row.Currency))
+	w.Bytes(row.Currency)
 	w.Int(row.SaleAmountCents)
-	w.Text(string(row.SaleCurrency))
-	w.Text(string(row.ExternalTransactionID))
+	w.Bytes(row.SaleCurrency)
+	w.Bytes(row.ExternalTransactionID)
 	if row.PromoCode == nil {
 		w.Empty()
 	} else {
-		w.Text(string(row.PromoCode))
+		w.Bytes(row.PromoCode)
 	}
 	w.Bool(row.NeedsReview)
 	w.OptionalTime(row.HoldUntil)
@@ -75,5 +75,9 @@ func writeRow(w *csv.Writer, row *affiliate.CommissionRow) {
 	w.OptionalTime(row.RejectedAt)
 	w.OptionalTime(row.PaidAt)
 	w.OptionalTime(row.RefundedAt)
-	w.OptionalText(server.Optional(row.Payout))
+	if row.Payout == nil {
+		w.Empty()
+	} else {
+		w.ID(row.Payout.UUID)
+	}
 }

@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server/csv"
 )
 
@@ -183,6 +187,33 @@ func FuzzReadsBack(f *testing.F) {
 			}
 			if start := strings.TrimLeft(got, ` "`); start != "" && strings.ContainsRune("=+-@\t\r", rune(start[0])) {
 				t.Fatalf("%q starts like a formula", got)
+			}
+		}
+	})
+}
+
+// What is printed by hand reads as what is printed by the libraries.
+func TestIDsAndInstantsReadAsEverywhere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.Unix(rapid.Int64Range(-62_167_219_200, 253_402_300_799).Draw(t, "second"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanosecond"))
+		at = at.In(time.FixedZone("", rapid.IntRange(-50_000, 50_000).Draw(t, "zone")))
+		id := uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
+		cell := rapid.String().Draw(t, "text")
+		row := func(write func(w *csv.Writer)) (got string) {
+			w := csv.NewWriter(func(chunk []byte) error { got += string(chunk); return nil })
+			write(w)
+			if err := errors.Join(w.EndRow(), w.Flush()); err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		for name, pair := range map[string][2]string{
+			"instant": {row(func(w *csv.Writer) { w.Time(at) }), row(func(w *csv.Writer) { w.Text(affiliate.FormatTime(at)) })},
+			"id":      {row(func(w *csv.Writer) { w.ID(id) }), row(func(w *csv.Writer) { w.Text(id.String()) })},
+			"bytes":   {row(func(w *csv.Writer) { w.Bytes([]byte(cell)) }), row(func(w *csv.Writer) { w.Text(cell) })},
+		} {
+			if pair[0] != pair[1] {
+				t.Fatalf("%s: %s, want %s", name, pair[0], pair[1])
 			}
 		}
 	})

@@ -36,9 +36,9 @@ var formats = map[affiliatev1.PayoutExportFormat]format{
 			"accountHolder", "commissionCount", "adjustmentCents", "periodStart", "periodEnd",
 		},
 		write: func(w *csv.Writer, p affiliate.SentPayout, account affiliate.PayoutAccount) {
-			w.Text(p.ID.String())
+			w.ID(p.ID.UUID)
 			w.Text(p.ProgramName)
-			w.Text(p.Participant.String())
+			w.ID(p.Participant.UUID)
 			w.Text(p.PartnerName)
 			w.Int(p.AmountCents)
 			w.Text(decimal(p.AmountCents, p.Currency))
@@ -74,7 +74,7 @@ var formats = map[affiliatev1.PayoutExportFormat]format{
 			}
 			w.Text(name)
 			w.Text(account.Account)
-			w.Text(p.ID.String())
+			w.ID(p.ID.UUID)
 			w.Text(decimal(p.AmountCents, p.Currency))
 			w.Text("target")
 			w.Text(p.Currency)

@@ -145,13 +145,13 @@ func (s *Service) ExportAuditLog(req *affiliatev1.ExportAuditLogRequest, stream 
 }
 
 func writeEntry(w *csv.Writer, entry affiliate.AuditEntry) {
-	w.Text(entry.ID.String())
+	w.ID(entry.ID.UUID)
 	w.Time(entry.At)
 	w.Text(entry.Actor)
 	w.OptionalText(entry.ActorName)
 	w.Text(entry.Action)
 	w.Text(entry.ResourceType)
-	w.Text(entry.ResourceID.String())
+	w.ID(entry.ResourceID)
 	w.OptionalText((*string)(entry.Mode))
 	w.OptionalText(entry.IPPrefix)
 	w.OptionalText(entry.RequestID)
@@ -164,5 +164,5 @@ func writeJSON(w *csv.Writer, text json.RawMessage) {
 		w.Empty()
 		return
 	}
-	w.Text(string(text))
+	w.Bytes(text)
 }

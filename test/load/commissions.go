@@ -169,7 +169,8 @@ func residentMemory(pid int) (int64, error) {
 func megabytes(bytes int64) string { return fmt.Sprintf("%d MB", bytes>>20) }
 
 // fillCommissions makes commissions in bulk the way conversions do, without the
-// conversions, and everything that is counted with them.
+// conversions, and everything that is counted with them. None is due: the core
+// is at work meanwhile.
 func fillCommissions(ctx context.Context, on *database, scale int, large, small listed) (err error) {
 	conn, err := pgx.Connect(ctx, on.url)
 	if err != nil {
@@ -216,7 +217,7 @@ func fillCommissions(ctx context.Context, on *database, scale int, large, small 
 				approved_at, approved_by, rule_snapshot, version, created_at, updated_at)
 			select p.workspace_id, gen_random_uuid(), 'live', p.program_id, p.participant_id, p.partner_id, gen_random_uuid(), gen_random_uuid(),
 				'order-' || p.n || '-' || k.k, s.status, 'percentage', 'purchase', 2000, 1000 + k.k %% 1000, 2000, 'USD',
-				10000, 10000, 'USD', k.k %% 50 = 0 and s.status = 'pending', '{}', 'none', k.at + interval '30 days', k.at + interval '30 days',
+				10000, 10000, 'USD', k.k %% 50 = 0 and s.status = 'pending', '{}', 'none', k.at + interval '30 days', null,
 				case when s.status in ('approved', 'paid') then k.at + interval '30 days' end, 'system', '{"version": 1, "rules": {"type": "percentage", "rate_bps": 2000, "hold_days": 30}}', 1, k.at, k.at
 			from places p
 			cross join lateral (
