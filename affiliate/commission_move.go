@@ -140,6 +140,7 @@ func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 		}
 	case MoveReject:
 		c.RejectedAt, c.RejectionReason, c.RejectionCode = &t.At, t.Reason, t.Code
+		c.NeedsReview = false // nobody has to look any more; why somebody should have stays
 	case MoveFlag:
 		c.ReviewReasons = append(slices.Clone(c.ReviewReasons), t.newReasons(c)...)
 		c.NeedsReview = true
@@ -149,10 +150,10 @@ func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 	case MoveRefund:
 		c.AmountCents = max(0, min(t.AmountCents, c.AmountCents))
 		if t.Full {
-			c.Status, c.AmountCents, c.RefundedAt = CommissionRefunded, 0, &t.At
+			c.Status, c.AmountCents, c.RefundedAt, c.NeedsReview = CommissionRefunded, 0, &t.At, false
 		}
 	case MoveClawBack:
-		c.AmountCents, c.RefundedAt = 0, &t.At
+		c.AmountCents, c.RefundedAt, c.NeedsReview = 0, &t.At, false
 	case MovePay:
 		c.PaidAt, c.Payout = &t.PaidAt, t.Payout
 	case MoveCreate:

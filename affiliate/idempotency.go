@@ -13,7 +13,7 @@ const IdempotencyTTL = 24 * time.Hour
 type IdempotencyKey struct {
 	Method      string // full name of the RPC
 	Key         string // ^[A-Za-z0-9_-]{1,80}$
-	Fingerprint []byte // SHA-256 of the request
+	Fingerprint []byte // keyed hash of the request
 	At          time.Time
 }
 

@@ -98,7 +98,7 @@ func (t *routeTable) methods(path string) []string {
 	for _, r := range t.list {
 		if r.matches(parts) && !slices.Contains(methods, r.Verb) {
 			methods = append(methods, r.Verb)
-			if r.Verb == http.MethodGet {
+			if r.Verb == http.MethodGet && !contract.Acts(r.FullMethod) {
 				methods = append(methods, http.MethodHead)
 			}
 		}
@@ -133,6 +133,8 @@ func (g *gateway) endpoint(next runtime.HandlerFunc) runtime.HandlerFunc {
 		switch {
 		case found.RPC == nil:
 			next(w, r, params)
+		case c.request.Method == http.MethodHead && contract.Acts(found.FullMethod):
+			g.refuseMethod(c)
 		case !g.receive(c, params):
 		case found.Download():
 			g.download(c)

@@ -187,9 +187,14 @@ func (g *gateway) handleRoutingError(_ context.Context, _ *runtime.ServeMux, _ r
 		g.refuse(c, refusal{reason: affiliate.ReasonNotFound})
 		return
 	}
-	path := r.URL.Path
-	if r.URL.RawPath != "" {
-		path = r.URL.RawPath
+	g.refuseMethod(c)
+}
+
+// refuseMethod tells which methods the path takes.
+func (g *gateway) refuseMethod(c *call) {
+	path := c.url.Path
+	if c.url.RawPath != "" {
+		path = c.url.RawPath
 	}
 	c.Header().Set("Allow", strings.Join(g.routes.methods(path), ", "))
 	g.refuse(c, refusal{reason: affiliate.ReasonMethodNotAllowed})

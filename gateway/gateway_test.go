@@ -150,6 +150,8 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		{"DELETE", "/api/v1/conversions", "GET, HEAD, OPTIONS, POST"},
 		{"GET", "/api/v1/attribution/simulate", "OPTIONS, POST"},
 		{"HEAD", "/api/v1/programs/p/activate", "OPTIONS, POST"},
+		// It sends the payouts.
+		{"HEAD", "/api/v1/payouts/batches/b/export", "GET, OPTIONS"},
 		{"BREW", "/api/v1/health", "GET, HEAD, OPTIONS"},
 		{"POST", "/api/v1/openapi.json", "GET, HEAD, OPTIONS"},
 		{"TRACE", "/api/v1/programs/a%2Fb", "GET, HEAD, OPTIONS, PATCH"},

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"fmt"
 	"regexp"
@@ -31,14 +32,17 @@ func IdempotencyKeyFrom(ctx context.Context) (key string, ok, present bool) {
 }
 
 // Fingerprint tells requests apart that come under one Idempotency-Key: equal
-// messages have equal fingerprints.
-func Fingerprint(req proto.Message) []byte {
+// messages have equal fingerprints. The key keeps whoever reads one from guessing
+// what the request said of a buyer.
+func Fingerprint(key []byte, req proto.Message) []byte {
 	bytes, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
 	if err != nil {
 		panic(fmt.Sprintf("server: a request that was decoded cannot be encoded: %v", err))
 	}
-	sum := sha256.Sum256(bytes)
-	return sum[:]
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("idempotency"))
+	mac.Write(bytes)
+	return mac.Sum(nil)
 }
 
 // MarkReplayed tells the caller that the answer is that of an earlier request

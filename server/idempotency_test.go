@@ -34,12 +34,12 @@ func TestIdempotencyKeyHasItsForm(t *testing.T) {
 }
 
 func TestFingerprintsTellRequestsApart(t *testing.T) {
-	a := Fingerprint(&affiliatev1.CreatePayoutBatchRequest{ProgramIds: []string{"x", "y"}})
-	if !bytes.Equal(a, Fingerprint(&affiliatev1.CreatePayoutBatchRequest{ProgramIds: []string{"x", "y"}})) || len(a) != 32 {
+	a := Fingerprint([]byte("key"), &affiliatev1.CreatePayoutBatchRequest{ProgramIds: []string{"x", "y"}})
+	if !bytes.Equal(a, Fingerprint([]byte("key"), &affiliatev1.CreatePayoutBatchRequest{ProgramIds: []string{"x", "y"}})) || len(a) != 32 {
 		t.Error("equal requests differ")
 	}
 	for _, other := range []*affiliatev1.CreatePayoutBatchRequest{{}, {ProgramIds: []string{"y", "x"}}, {ProgramIds: []string{"x", "y"}, Cutoff: proto.String("")}} {
-		if bytes.Equal(a, Fingerprint(other)) {
+		if bytes.Equal(a, Fingerprint([]byte("key"), other)) {
 			t.Errorf("%v is taken for another", other)
 		}
 	}

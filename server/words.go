@@ -202,3 +202,13 @@ func PageOf(req interface {
 	}
 	return page
 }
+
+// CopyShared takes over every field of a list item: the full record has the same
+// under the same numbers, which tests hold.
+func CopyShared(full, item protoreflect.Message) {
+	fields := full.Descriptor().Fields()
+	item.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		full.Set(fields.ByNumber(field.Number()), value)
+		return true
+	})
+}

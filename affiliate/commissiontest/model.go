@@ -151,7 +151,7 @@ func leave(c *affiliate.Commission, t affiliate.CommissionTransition) {
 	case affiliate.MoveApprove, affiliate.MoveAutoApprove:
 		c.ApprovedAt, c.ApprovedBy, c.NeedsReview, c.ReviewReasons = &at, &by, false, []string{}
 	case affiliate.MoveReject:
-		c.RejectedAt, c.RejectionReason, c.RejectionCode = &at, t.Reason, t.Code
+		c.RejectedAt, c.RejectionReason, c.RejectionCode, c.NeedsReview = &at, t.Reason, t.Code, false
 	case affiliate.MoveFlag:
 		c.NeedsReview, c.ReviewReasons = true, slices.Clone(c.ReviewReasons)
 		for _, reason := range t.ReviewReasons {
@@ -166,7 +166,7 @@ func leave(c *affiliate.Commission, t affiliate.CommissionTransition) {
 		c.NeedsReview = len(c.ReviewReasons) > 0
 	case affiliate.MoveRefund, affiliate.MoveClawBack:
 		if c.Status == refunded {
-			c.AmountCents, c.RefundedAt = 0, &at
+			c.AmountCents, c.RefundedAt, c.NeedsReview = 0, &at, false
 		} else if t.AmountCents < c.AmountCents {
 			c.AmountCents = max(0, t.AmountCents)
 		}

@@ -75,6 +75,15 @@ var accepted = map[string]bool{
 // MayBeAccepted tells whether an RPC may answer 202.
 func MayBeAccepted(fullMethod string) bool { return accepted[fullMethod] }
 
+// acts are the RPCs whose GET changes something.
+var acts = map[string]bool{
+	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName: true,
+}
+
+// Acts tells whether an RPC changes something whatever its verb, so that it is
+// not asked for by HEAD.
+func Acts(fullMethod string) bool { return acts[fullMethod] }
+
 // IdempotencyKeyPattern is what an Idempotency-Key looks like (SPEC.md section 8).
 const IdempotencyKeyPattern = "^[A-Za-z0-9_-]{1,80}$"
 

@@ -141,6 +141,9 @@ func calculation(c *affiliate.Calculation) *affiliatev1.DecisionCalculation {
 		Currency:         c.Currency,
 		ReviewReasons:    c.ReviewReasons,
 	}
+	if c.Brought != nil {
+		out.Brought = &affiliatev1.DecisionBrought{Conversions: c.Brought.Conversions, RevenueCents: c.Brought.RevenueCents}
+	}
 	for i, part := range c.Parts {
 		out.Parts[i] = &affiliatev1.DecisionCalculationPart{
 			ProductId:       part.ProductID,

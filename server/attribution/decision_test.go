@@ -208,7 +208,6 @@ func TestListFilters(t *testing.T) {
 		"a reason that nobody had":  {&request{ReasonCode: ptr("FRAUD_BLOCKED")}, []string{}},
 		"a programme":               {&request{ProgramId: ptr(w.program.String())}, []string{"first", "eve"}},
 		"one that attributes not":   {&request{ProgramId: ptr(other.String())}, []string{"paused"}},
-		"an unknown one":            {&request{ProgramId: ptr(affiliate.NewID[affiliate.Program](day).String())}, []string{}},
 		"a day":                     {&request{From: ptr("2026-03-10"), To: ptr("2026-03-10")}, []string{"unknown", "first"}},
 		"from a day":                {&request{From: ptr("2026-03-11")}, []string{"paused"}},
 		"to an instant":             {&request{To: ptr("2026-03-10T00:00:00Z")}, []string{"first", "eve"}},

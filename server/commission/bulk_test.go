@@ -46,7 +46,7 @@ func TestBulkMovesEachOnItsOwn(t *testing.T) {
 	}
 	bad := func(id, after string, code int32, reason affiliate.Reason) *affiliatev1.BulkCommissionResult {
 		return &affiliatev1.BulkCommissionResult{
-			CommissionId: id, StatusCode: code, Status: status(after), Code: proto.String(string(reason)), Message: proto.String(server.Sentence(reason)),
+			CommissionId: id, StatusCode: code, Status: status(after), Code: proto.String(string(reason)), Message: proto.String(sentence(reason)),
 		}
 	}
 
@@ -192,4 +192,10 @@ func TestOverlappingBulksMoveEachOnce(t *testing.T) {
 	if n := w.Count(`select sum(balance_cents) from ledger_balances where participant_id = $1`, p.participant); n != 200*len(ids) {
 		t.Errorf("the balance is %d", n)
 	}
+}
+
+// sentence is the standard one of a refusal.
+func sentence(reason affiliate.Reason) string {
+	_, _, message := server.Failure(affiliate.Refuse(reason))
+	return *message
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/protobuf/reflect/protoreflect"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -100,7 +98,7 @@ func (r reader) detail(c affiliate.CommissionDetail, at time.Time) *affiliatev1.
 			Reason: entry.Reason,
 		}
 	}
-	copyShared(full.ProtoReflect(), r.item(c.CommissionItem, at).ProtoReflect())
+	server.CopyShared(full.ProtoReflect(), r.item(c.CommissionItem, at).ProtoReflect())
 	return full
 }
 
@@ -116,16 +114,6 @@ func ruleSnapshot(rule affiliate.RuleSnapshot) *affiliatev1.RuleSnapshot {
 		out.GroupId, out.GroupName, out.GroupRate = server.Optional(&group.ID), &group.Name, server.Rate(&group.Rate)
 	}
 	return out
-}
-
-// copyShared takes over every field of a list item: the full record has the
-// same under the same numbers, which a test holds.
-func copyShared(full, item protoreflect.Message) {
-	fields := full.Descriptor().Fields()
-	item.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		full.Set(fields.ByNumber(field.Number()), value)
-		return true
-	})
 }
 
 // narrow fits small counts and rates into the contract's int32.

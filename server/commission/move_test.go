@@ -195,7 +195,7 @@ func TestRejectKeepsReasonAndCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.GetRejectionReason() != reason || got.GetRejectionCode() != affiliatev1.RejectionCode_REJECTION_CODE_SELF_REFERRAL ||
-		!got.GetRejectedAt().AsTime().Equal(w.now()) || got.ApprovedAt != nil || !got.GetNeedsReview() {
+		!got.GetRejectedAt().AsTime().Equal(w.now()) || got.ApprovedAt != nil || got.GetNeedsReview() {
 		t.Errorf("answered %v", got)
 	}
 	if last := got.GetHistory()[1]; last.GetReason() != reason || last.GetActor() != m.user.String() || last.GetFrom() != affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,15 +25,16 @@ const (
 )
 
 // ReportConversions records up to 500 conversions, each in a transaction of its
-// own. Items that name one external id are recorded in the order given, so that
-// the first wins; others in any order. An accident ends the request with what
+// own. Items that name one external id, or one customer, are recorded in the order
+// given, so that the first wins and payments keep their numbers; others in any
+// order. An accident ends the request with what
 // was recorded until then.
 //
 // Under an Idempotency-Key each item has a key of its own: a batch that is sent
 // again answers for what was recorded as it did then, and records the rest.
 func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.ReportConversionsRequest) (*affiliatev1.ReportConversionsResponse, error) {
 	now, scope := s.now(), server.PrincipalFrom(ctx).Scope()
-	key, err := keyFrom(ctx, affiliatev1.ConversionService_ReportConversions_FullMethodName, req, now)
+	key, err := s.keyFrom(ctx, affiliatev1.ConversionService_ReportConversions_FullMethodName, req, now)
 	if err != nil {
 		return nil, err
 	}
@@ -66,14 +68,9 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 	case replayed == succeeded:
 		server.MarkReplayed(ctx)
 	}
-	failed := len(b.results) - succeeded
-	response := &affiliatev1.ReportConversionsResponse{
-		Summary: &affiliatev1.BulkSummary{
-			Total: int32(len(b.results)), Succeeded: int32(succeeded), Failed: int32(failed), //nolint:gosec // at most 500
-		},
-		Results: b.results,
-	}
-	return server.AnswerBulk(ctx, response, succeeded, failed)
+	return server.AnswerBulk(ctx, &affiliatev1.ReportConversionsResponse{
+		Summary: server.BulkSummary(len(b.results), succeeded), Results: b.results,
+	})
 }
 
 // batch is a request at work. Each item writes to its own places only.
@@ -86,11 +83,11 @@ type batch struct {
 	replayed     []bool
 }
 
-// run reports all items, those of one external id one after the other.
+// run reports all items, those of one chain one after the other.
 func (b *batch) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(itemsAtOnce)
-	for _, indices := range b.byExternalID() {
+	for _, indices := range b.chains() {
 		group.Go(func() (err error) {
 			// The frame's guard does not reach into other goroutines.
 			defer func() {
@@ -109,21 +106,39 @@ func (b *batch) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// byExternalID are the places of the items by external id, in the order of the
-// first of each.
-func (b *batch) byExternalID() [][]int {
-	var groups [][]int
-	place := map[string]int{}
-	for i, item := range b.items {
-		at, seen := place[item.GetExternalTransactionId()]
-		if !seen {
-			at = len(groups)
-			place[item.GetExternalTransactionId()] = at
-			groups = append(groups, nil)
+// chains are the places of the items that have to be recorded one after the
+// other, in the order given: those that share an external id or a customer, with
+// one another or through others.
+func (b *batch) chains() [][]int {
+	// root leads from a place to the first of its chain.
+	root := make([]int, len(b.items))
+	var first func(i int) int
+	first = func(i int) int {
+		if root[i] != i {
+			root[i] = first(root[i])
 		}
-		groups[at] = append(groups[at], i)
+		return root[i]
 	}
-	return groups
+	type name struct{ kind, value string }
+	seen := map[name]int{}
+	for i, item := range b.items {
+		root[i] = i
+		for _, n := range []name{{"external", item.GetExternalTransactionId()}, {"customer", item.GetCustomerId()}} {
+			if n.value == "" {
+				continue
+			}
+			if earlier, ok := seen[n]; ok {
+				one, other := first(earlier), first(i)
+				root[max(one, other)] = min(one, other)
+			}
+			seen[n] = i
+		}
+	}
+	chains := make([][]int, len(b.items))
+	for i := range b.items {
+		chains[first(i)] = append(chains[first(i)], i)
+	}
+	return slices.DeleteFunc(chains, func(chain []int) bool { return len(chain) == 0 })
 }
 
 // report records the item at a place and notes what became of it. An error is an
@@ -153,11 +168,7 @@ func (b *batch) report(ctx context.Context, i int) error {
 		result.Id, result.Conversion = &response.Id, response
 		return nil
 	case errors.As(err, &refusal):
-		code, message := string(refusal.Reason), refusal.Message
-		if message == "" {
-			message = server.Sentence(refusal.Reason)
-		}
-		result.StatusCode, result.Code, result.Message = server.StatusCode(refusal.Reason), &code, &message
+		result.StatusCode, result.Code, result.Message = server.Failure(refusal)
 		return nil
 	}
 	return err

@@ -13,7 +13,7 @@ import (
 )
 
 // keyFrom is the Idempotency-Key that a request came with; nil without one.
-func keyFrom(ctx context.Context, method string, req proto.Message, now time.Time) (*affiliate.IdempotencyKey, error) {
+func (s *Service) keyFrom(ctx context.Context, method string, req proto.Message, now time.Time) (*affiliate.IdempotencyKey, error) {
 	key, ok, present := server.IdempotencyKeyFrom(ctx)
 	switch {
 	case !present:
@@ -21,7 +21,7 @@ func keyFrom(ctx context.Context, method string, req proto.Message, now time.Tim
 	case !ok:
 		return nil, affiliate.Invalid("Idempotency-Key", "must be 1 to 80 letters, digits, hyphens and underscores")
 	}
-	return &affiliate.IdempotencyKey{Method: method, Key: key, Fingerprint: server.Fingerprint(req), At: now}, nil
+	return &affiliate.IdempotencyKey{Method: method, Key: key, Fingerprint: server.Fingerprint(s.hasher.key, req), At: now}, nil
 }
 
 // replay is an answer that was kept under a key, or why there is none.

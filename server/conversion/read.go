@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -134,16 +133,6 @@ func detailOf(detail affiliate.ConversionDetail) (*affiliatev1.Conversion, error
 		}
 		full.Metadata = metadata
 	}
-	copyShared(full.ProtoReflect(), itemOf(detail.ConversionItem).ProtoReflect())
+	server.CopyShared(full.ProtoReflect(), itemOf(detail.ConversionItem).ProtoReflect())
 	return full, nil
-}
-
-// copyShared takes over every field of a list item: the full record has the
-// same under the same numbers, which a test holds.
-func copyShared(full, item protoreflect.Message) {
-	fields := full.Descriptor().Fields()
-	item.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		full.Set(fields.ByNumber(field.Number()), value)
-		return true
-	})
 }

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"sync"
 
 	"github.com/riverqueue/river"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -30,7 +27,7 @@ func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundC
 		return nil, err
 	}
 	if outcome.Conversion == nil {
-		_ = grpc.SetHeader(ctx, metadata.Pairs("x-http-code", strconv.Itoa(http.StatusAccepted)))
+		server.AnswerWith(ctx, http.StatusAccepted)
 	}
 	return refundOf(outcome), nil
 }

@@ -84,7 +84,7 @@ func New(cfg Config) *Service {
 // as it was answered before. Refusals, in this order: NO_ATTRIBUTION_SIGNAL,
 // IDEMPOTENCY_KEY_REUSED, MODE_MISMATCH, CONVERSION_DUPLICATE.
 func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
-	key, err := keyFrom(ctx, affiliatev1.ConversionService_ReportConversion_FullMethodName, req, s.now())
+	key, err := s.keyFrom(ctx, affiliatev1.ConversionService_ReportConversion_FullMethodName, req, s.now())
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,11 @@ func TestFraudEventsOfOthersAreNotFound(t *testing.T) {
 		"another workspace": {Workspace: w.NewWorkspace(), Mode: w.scope.Mode},
 		"the other mode":    {Workspace: w.scope.Workspace, Mode: affiliate.ModeTest},
 	} {
-		page, err := w.service.ListFraudEvents(w.as(scope), &affiliatev1.ListFraudEventsRequest{ProgramId: ptr(w.program.String())})
+		_, err := w.service.ListFraudEvents(w.as(scope), &affiliatev1.ListFraudEventsRequest{ProgramId: ptr(w.program.String())})
+		if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
+			t.Errorf("%s, by programme: %v", name, err)
+		}
+		page, err := w.service.ListFraudEvents(w.as(scope), &affiliatev1.ListFraudEventsRequest{})
 		if err != nil || len(page.GetData()) != 0 || page.GetTotal() != 0 {
 			t.Errorf("%s: %v, %v", name, page, err)
 		}

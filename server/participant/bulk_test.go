@@ -55,11 +55,11 @@ func TestBulkMovesEachOnItsOwn(t *testing.T) {
 	want := &affiliatev1.BulkParticipantsResponse{
 		Summary: &affiliatev1.BulkSummary{Total: 6, Succeeded: 2, Failed: 4},
 		Results: []*affiliatev1.BulkParticipantResult{
-			item(unknown, none, 404, "NOT_FOUND", server.Sentence(affiliate.ReasonNotFound)),
+			item(unknown, none, 404, "NOT_FOUND", sentence(affiliate.ReasonNotFound)),
 			item(pending, rejected, 200, "", ""),
-			item(approved, affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED, 409, "PARTICIPANT_STATE_INVALID", server.Sentence(affiliate.ReasonParticipantState)),
-			item(erased, affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_PENDING, 409, "PARTICIPANT_ERASED", server.Sentence(affiliate.ReasonParticipantErased)),
-			item(elsewhere, none, 404, "NOT_FOUND", server.Sentence(affiliate.ReasonNotFound)),
+			item(approved, affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED, 409, "PARTICIPANT_STATE_INVALID", sentence(affiliate.ReasonParticipantState)),
+			item(erased, affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_PENDING, 409, "PARTICIPANT_ERASED", sentence(affiliate.ReasonParticipantErased)),
+			item(elsewhere, none, 404, "NOT_FOUND", sentence(affiliate.ReasonNotFound)),
 			item(also, rejected, 200, "", ""),
 		},
 	}
@@ -179,4 +179,10 @@ func TestParallelMovesKeepTheCountsTrue(t *testing.T) {
 	if told := w.Count(`select count(*) from events where type not in ('participant.applied', 'link.created')`); moves == 0 || told != moves {
 		t.Errorf("%d moves, %d events", moves, told)
 	}
+}
+
+// sentence is the standard one of a refusal.
+func sentence(reason affiliate.Reason) string {
+	_, _, message := server.Failure(affiliate.Refuse(reason))
+	return *message
 }

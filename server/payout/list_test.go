@@ -40,11 +40,17 @@ func TestListsAreFilteredAndNewestFirst(t *testing.T) {
 		"both":          {&affiliatev1.ListPayoutsRequest{ParticipantId: proto.String(anna.ID.String()), Status: draft}, 2},
 		"a batch":       {&affiliatev1.ListPayoutsRequest{BatchId: &batches[1].Id}, 2},
 		"a programme":   {&affiliatev1.ListPayoutsRequest{ProgramId: proto.String(m.program.String())}, 6},
-		"another one":   {&affiliatev1.ListPayoutsRequest{ProgramId: proto.String(batches[0].Id)}, 0},
 	} {
 		got, err := w.service.ListPayouts(m.call(), c.req)
 		if err != nil || got.Total != c.want || int64(len(got.Data)) != c.want {
 			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	for _, unknown := range []*affiliatev1.ListPayoutsRequest{
+		{ProgramId: proto.String(batches[0].Id)}, {ParticipantId: proto.String(batches[0].Id)}, {BatchId: proto.String(m.program.String())},
+	} {
+		if _, err := w.service.ListPayouts(m.call(), unknown); pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
+			t.Errorf("%v: %v", unknown, err)
 		}
 	}
 	page, err := w.service.ListPayouts(m.call(), &affiliatev1.ListPayoutsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)})

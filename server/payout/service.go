@@ -79,7 +79,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 		By:              server.ActorFrom(ctx),
 		At:              at,
 		Key: &affiliate.IdempotencyKey{
-			Method: affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName, Key: key, Fingerprint: server.Fingerprint(req), At: at,
+			Method: affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName, Key: key, Fingerprint: server.Fingerprint(nil, req), At: at,
 		},
 		Answer: func(b affiliate.PayoutBatch) ([]byte, error) { return proto.Marshal(toBatch(b)) },
 	})

@@ -43,7 +43,7 @@ const insertDecision = `
 const supersede = `
 	update conversions
 	set decision_id = $5, attributed = $6, reason_code = $7, program_id = $8, participant_id = $9, link_id = $10,
-		recurring_index = $11, version = version + 1
+		recurring_index = $11, fraud_score = $12, fraud_signals = $13, version = version + 1
 	where workspace_id = $1 and mode = $2 and id = $3 and decision_id = $4
 	returning version`
 
@@ -221,8 +221,12 @@ func (s *Store) Reattribute(ctx context.Context, c affiliate.AwaitedConversion, 
 // queueSupersede guards the rest of its batch: errSuperseded. It gives the
 // conversion its new version.
 func queueSupersede(batch *pgx.Batch, c *affiliate.Conversion, d affiliate.Decision) error {
+	signals, err := json.Marshal(d.Fraud)
+	if err != nil {
+		return fmt.Errorf("fraud signals: %w", err)
+	}
 	batch.Queue(supersede, c.Scope.Workspace, c.Scope.Mode, c.ID, d.Supersedes,
-		d.ID, d.Attributed, d.Reason, d.Program, d.Participant, d.Link, d.RecurringIndex).
+		d.ID, d.Attributed, d.Reason, d.Program, d.Participant, d.Link, d.RecurringIndex, affiliate.FraudScore(d.Fraud), signals).
 		QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&c.Version)
 			if errors.Is(err, pgx.ErrNoRows) {

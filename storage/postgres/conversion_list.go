@@ -46,12 +46,14 @@ const conversionItemColumns = `
 	c.decision_id, c.attributed, c.reason_code, c.program_id, c.participant_id, c.link_id, c.recurring_index,
 	d.method, d.explanation, d.clicked_at, d.expires_at,
 	m.id as commission_id, m.status as commission_status, m.amount_cents as commission_cents, m.currency as commission_currency,
-	m.hold_until, m.needs_review`
+	m.hold_until, m.needs_review, coalesce(f.action, '') as fraud_action`
 
-// conversionOutcome is the decision in force and what is earned by it.
+// conversionOutcome is the decision in force, what is earned by it, and what fraud
+// rules made of it: their event has the decision's id.
 const conversionOutcome = `
 	join attribution_decisions d on d.workspace_id = c.workspace_id and d.id = c.decision_id
-	left join commissions m on m.workspace_id = c.workspace_id and m.decision_id = c.decision_id`
+	left join commissions m on m.workspace_id = c.workspace_id and m.decision_id = c.decision_id
+	left join fraud_events f on f.workspace_id = c.workspace_id and f.id = c.decision_id`
 
 const conversionPage = `
 	join conversions c on c.workspace_id = @workspace and c.mode = @mode and c.id = k.id` + conversionOutcome + `
@@ -96,7 +98,7 @@ func conversionListArgs(scope affiliate.Scope, filter affiliate.ConversionFilter
 func (s *Store) Conversions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page,
 ) ([]affiliate.ConversionItem, int64, error) {
-	if err := s.checkConversionFilter(ctx, scope, filter); err != nil {
+	if err := s.checkFilter(ctx, scope, filter.Program, filter.Participant, nil); err != nil {
 		return nil, 0, err
 	}
 	list, count := conversionListSQL(filter)
@@ -115,26 +117,6 @@ func (s *Store) Conversions(
 		return nil, 0, fmt.Errorf("count conversions: %w", err)
 	}
 	return items, total, nil
-}
-
-// checkConversionFilter tells a programme or a participant without conversions
-// from one that the mode does not have.
-func (s *Store) checkConversionFilter(ctx context.Context, scope affiliate.Scope, filter affiliate.ConversionFilter) error {
-	if filter.Program == nil && filter.Participant == nil {
-		return nil
-	}
-	const known = `
-		select
-			($3::uuid is null or exists (select from programs where workspace_id = $1 and mode = $2 and id = $3))
-			and ($4::uuid is null or exists (select from participants where workspace_id = $1 and mode = $2 and id = $4))`
-	var found bool
-	if err := s.pool.QueryRow(ctx, known, scope.Workspace, scope.Mode, filter.Program, filter.Participant).Scan(&found); err != nil {
-		return fmt.Errorf("filter of conversions: %w", err)
-	}
-	if !found {
-		return affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	return nil
 }
 
 // Conversion reads one conversion with its refunds, all of one instant. Errors:
@@ -202,6 +184,7 @@ type conversionItemRow struct {
 	Version               int
 	FraudScore            int
 	FraudSignals          []affiliate.FraudSignal
+	FraudAction           affiliate.FraudAction
 
 	DecisionID     affiliate.DecisionID
 	Attributed     bool
@@ -244,7 +227,7 @@ func (r conversionItemRow) item(scope affiliate.Scope) affiliate.ConversionItem 
 		},
 		FraudScore: r.FraudScore,
 	}
-	item.Decision.Fraud = r.FraudSignals
+	item.Decision.Fraud, item.Decision.FraudAction = r.FraudSignals, r.FraudAction
 	if r.CommissionID != nil {
 		item.Commission = &affiliate.Commission{
 			ID: *r.CommissionID, Scope: scope, Conversion: r.ID, Decision: r.DecisionID, Status: *r.CommissionStatus,

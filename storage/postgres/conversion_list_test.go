@@ -73,6 +73,10 @@ func newConversionWorld(t *testing.T, rows int, step time.Duration) *conversionW
 		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, participant_id, id, decision_id, external_transaction_id, 'pending',
 			'percentage', 'purchase', 1000, amount_cents, amount_cents, 'EUR', 100, 100, 'EUR', false, '{}', 'none', '{}', 1, created_at, created_at
 		from conversions where attributed`)
+	w.Exec(`
+		insert into fraud_events (workspace_id, id, mode, program_id, participant_id, conversion_id, score, signals, action, status, created_at)
+		select workspace_id, decision_id, mode, program_id, participant_id, id, 60, '[]', 'observed', 'open', created_at
+		from conversions where attributed`)
 	return w
 }
 

@@ -100,6 +100,9 @@ func readDecision(rows pgx.Rows, err error) (affiliate.DecisionRecord, error) {
 func (s *Store) Decisions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.DecisionFilter, page affiliate.Page,
 ) ([]affiliate.DecisionRecord, int64, error) {
+	if err := s.checkFilter(ctx, scope, filter.Program, nil, nil); err != nil {
+		return nil, 0, err
+	}
 	where := decisionConditions(scope, filter)
 	pageSQL, countSQL := decisionListSQL(where)
 	args := append([]any{planned}, where.args...)
@@ -127,7 +130,12 @@ func decisionConditions(scope affiliate.Scope, filter affiliate.DecisionFilter) 
 	where.add("d.workspace_id = ?", scope.Workspace)
 	where.add("d.mode = ?", scope.Mode)
 	if filter.Attributed != nil {
-		where.add("d.attributed = ?", *filter.Attributed)
+		// Without a parameter, so that the partial index of refusals fits.
+		if *filter.Attributed {
+			where.add("d.attributed")
+		} else {
+			where.add("not d.attributed")
+		}
 	}
 	if filter.Reason != "" {
 		where.add("d.reason_code = ?", filter.Reason)

@@ -87,12 +87,14 @@ func TestDecisionPlansAndTotals(t *testing.T) {
 	s := newSales(t)
 	other := affiliate.NewID[affiliate.Program](salesDay)
 	s.manyDecisions(other)
+	s.exec(`insert into programs select (jsonb_populate_record(p, jsonb_build_object('id', $2::uuid, 'slug', 'other'))).* from programs p where p.id = $1`, s.program, other)
 	const (
 		inOrder = "Limit -> Index Scan using attribution_decisions_by_"
 		// So few rows may as well be sorted.
 		byIndex = "attribution_decisions_by_"
 	)
-	yes, from, before := true, salesDay.Add(-3*time.Hour), salesDay.Add(-time.Hour)
+	yes, no := true, false
+	from, before := salesDay.Add(-3*time.Hour), salesDay.Add(-time.Hour)
 	for name, tc := range map[string]struct {
 		filter affiliate.DecisionFilter
 		total  int64 // -1: counted
@@ -100,6 +102,7 @@ func TestDecisionPlansAndTotals(t *testing.T) {
 	}{
 		"all":         {affiliate.DecisionFilter{}, affiliate.MaxDecisionTotal, inOrder},
 		"attributed":  {affiliate.DecisionFilter{Attributed: &yes}, affiliate.MaxDecisionTotal, inOrder},
+		"refused":     {affiliate.DecisionFilter{Attributed: &no}, -1, inOrder},
 		"a reason":    {affiliate.DecisionFilter{Reason: affiliate.WhyClickExpired}, 240, inOrder},
 		"a programme": {affiliate.DecisionFilter{Program: &other}, -1, byIndex},
 		"a few hours": {affiliate.DecisionFilter{Decided: affiliate.Period{From: &from, Before: &before}}, -1, inOrder},

@@ -22,34 +22,21 @@ const insertFraudEvent = `
 	from conversions c
 	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and c.decision_id = $4`
 
-// setFraudScore is for a conversion that is decided anew; one that is new is
-// stored with its score.
-const setFraudScore = `
-	update conversions set fraud_score = $5, fraud_signals = $6
-	where workspace_id = $1 and mode = $2 and id = $3 and decision_id = $4`
-
 // queueFraudEvent stores what a decision suspects.
 func queueFraudEvent(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) error {
-	if len(d.Fraud) == 0 {
+	if d.FraudAction == "" {
 		return nil
 	}
 	signals, err := json.Marshal(d.Fraud)
 	if err != nil {
 		return fmt.Errorf("fraud signals: %w", err)
 	}
-	score := affiliate.FraudScore(d.Fraud)
-	if d.Supersedes != nil {
-		batch.Queue(setFraudScore, c.Scope.Workspace, c.Scope.Mode, c.ID, d.ID, score, signals)
-	}
-	if d.FraudAction == "" {
-		return nil
-	}
 	var earned *affiliate.CommissionID
 	if commission != nil {
 		earned = &commission.ID
 	}
 	batch.Queue(insertFraudEvent, c.Scope.Workspace, c.Scope.Mode, c.ID, d.ID,
-		d.Program, d.Participant, earned, score, signals, d.FraudAction, d.DecidedAt)
+		d.Program, d.Participant, earned, affiliate.FraudScore(d.Fraud), signals, d.FraudAction, d.DecidedAt)
 	return nil
 }
 
@@ -131,6 +118,9 @@ func fraudEventListSQL(filter affiliate.FraudEventFilter) (page, count string) {
 func (s *Store) FraudEvents(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.FraudEventFilter, page affiliate.Page,
 ) ([]affiliate.FraudEvent, int64, error) {
+	if err := s.checkFilter(ctx, scope, filter.Program, filter.Participant, nil); err != nil {
+		return nil, 0, err
+	}
 	pageSQL, countSQL := fraudEventListSQL(filter)
 	args := pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "status": filter.Status, "program": filter.Program,

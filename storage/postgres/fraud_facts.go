@@ -20,6 +20,8 @@ import (
 //	$7–$9   networks; devices as networks and agents
 //	$10     the customer              $11     the hash of the buyer's e-mail address
 //	$12–$14 since when conversions of an hour, networks and devices count
+//	$17–$18 the hour in which they happened: a day's sales that are reported at
+//	        once are no burst
 const findFraudFacts = `
 	select t.participant_id, hour.conversions, recent.conversions as recent, recent.refunded,
 		exists (
@@ -46,7 +48,7 @@ const findFraudFacts = `
 		from (
 			select from conversions c
 			where c.workspace_id = $1 and c.mode = $2 and c.participant_id = t.participant_id
-				and c.created_at > $12 and c.created_at <= $6
+				and c.created_at > $12 and c.created_at <= $6 and c.occurred_at > $17 and c.occurred_at <= $18
 			limit $15
 		) as c
 	) as hour
@@ -89,7 +91,7 @@ func queueFraudFacts(batch *pgx.Batch, c affiliate.Conversion, in *affiliate.Att
 	batch.Queue(findFraudFacts, c.Scope.Workspace, c.Scope.Mode, participants, programs, partners, c.CreatedAt,
 		b.networks, b.deviceNetworks, b.deviceAgents, c.CustomerRef, c.CustomerEmailHash,
 		c.CreatedAt.Add(-time.Hour), c.CreatedAt.Add(-fraud.NetworkWindow), c.CreatedAt.Add(-fraud.DeviceWindow),
-		fraud.MaxConversionsInHour, fraud.RecentConversions).
+		fraud.MaxConversionsInHour, fraud.RecentConversions, c.OccurredAt.Add(-time.Hour), c.OccurredAt).
 		Query(func(rows pgx.Rows) error { return collectFraudFacts(rows, in.FraudFacts) })
 
 	if click := in.FoundClick; click != nil && click.Mode == in.Mode && len(click.Traits.IPHash) > 0 {

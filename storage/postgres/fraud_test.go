@@ -59,8 +59,8 @@ func TestFraudFactsAreReadByIndex(t *testing.T) {
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		s.exec(`set plan_cache_mode = ` + mode)
 		plan := strings.Join(s.explain(fmt.Sprintf(
-			`facts('%s', 'test', '{%s}', '{%s}', '{%s}', '%s', '{10.1.0.0/24}', '{10.1.0.0/24}', array['\xab'::bytea], 'many-1', '\xab', '%s', '%s', '%s', 11, 20)`,
-			s.scope.Workspace, s.participant, s.program, s.participant, at, at, at, at)), "\n")
+			`facts('%s', 'test', '{%s}', '{%s}', '{%s}', '%s', '{10.1.0.0/24}', '{10.1.0.0/24}', array['\xab'::bytea], 'many-1', '\xab', '%s', '%s', '%s', 11, 20, '%s', '%s')`,
+			s.scope.Workspace, s.participant, s.program, s.participant, at, at, at, at, at, at)), "\n")
 		for _, index := range []string{
 			"conversions_by_participant_time", "conversions_by_customer", "conversions_by_email", "user_origins_pkey",
 		} {

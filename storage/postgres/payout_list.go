@@ -82,6 +82,9 @@ func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID,
 
 // Payouts reads one page, newest first, and counts all pages.
 func (s *Store) Payouts(ctx context.Context, scope affiliate.Scope, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error) {
+	if err := s.checkFilter(ctx, scope, filter.Program, filter.Participant, filter.Batch); err != nil {
+		return nil, 0, err
+	}
 	var where conditions
 	where.add("p.workspace_id = ?", scope.Workspace)
 	where.add("p.mode = ?", scope.Mode)

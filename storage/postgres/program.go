@@ -238,6 +238,7 @@ func (s *Store) UpdateProgram(
 			attribution_model = @model, link_param = @link_param, auto_approve_partners = @auto_approve_partners,
 			is_public = @is_public, rules = @rules, rules_version = @rules_version, signal_precedence = @precedence,
 			min_payout_cents = @min_payout_cents, payout_term_days = @payout_term_days, fraud_policy = @fraud_policy,
+			fraud_updated_at = case when fraud_policy = @fraud_policy then fraud_updated_at else @updated_at end,
 			terms_url = @terms_url, version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
 	var after affiliate.Program

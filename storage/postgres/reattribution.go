@@ -223,8 +223,8 @@ func (a *attribution) refusal(to affiliate.ParticipantID) error {
 	switch {
 	case a.found.Assigned == nil:
 		return affiliate.Invalid("participant_id", "must be a participant of this workspace and mode")
-	case a.Participant != nil && *a.Participant == to:
-		return affiliate.Invalid("participant_id", "must be another participant than the one who has the conversion")
+	case a.Participant != nil && *a.Participant == to && a.earned != nil:
+		return affiliate.Invalid("participant_id", "must be another participant than the one who has the conversion and earns by it")
 	case a.found.Assigned.ParticipantErased:
 		return affiliate.Refuse(affiliate.ReasonParticipantErased)
 	}

@@ -85,6 +85,17 @@ func TestConversionBatches(t *testing.T) {
 	key.post(t, path, object{"conversions": []object{one, two}}).wantError(http.StatusUnprocessableEntity, "BULK_ALL_FAILED").
 		wantFields(object{"results.1.code": "CONVERSION_DUPLICATE", "summary.failed": 2})
 
+	t.Run("a customer's payments keep their order", func(t *testing.T) {
+		payments := make([]object, 12)
+		for i := range payments {
+			payments[i] = purchase(click)
+			payments[i]["customer_id"] = "in-order"
+		}
+		made := key.post(t, path, object{"conversions": payments}).want(http.StatusOK)
+		for i := range payments {
+			key.get(t, "/api/v1/conversions/"+made.text(fmt.Sprintf("results.%d.id", i))).want(http.StatusOK).wantFields(object{"recurring_index": i + 1})
+		}
+	})
 	t.Run("what does not fit is refused as a whole", func(t *testing.T) {
 		good, bad := purchase(click), purchase(click)
 		bad["currency"], bad["occurred_at"] = "XXX", "2001-01-01T00:00:00Z"
@@ -269,6 +280,8 @@ func TestFraud(t *testing.T) {
 		policy(t, object{"policy": "flag", "disabledRules": []string{"click_to_convert"}}).want(http.StatusOK).wantFields(object{"policy": "flag", "disabledRules": []any{"click_to_convert"}})
 		sale := own(t)
 		sale.wantFields(object{"fraud.flagged": true, "commission.needs_review": true, "commission.status": "pending"})
+		read := w.sys.caller().as(w.secretKey).get(t, "/api/v1/conversions/"+sale.text("id")).want(http.StatusOK)
+		read.wantFields(object{"fraud.flagged": true, "fraud_score": 100, "fraud.signals.0.rule": "self_referral_email"})
 		event := events(t, "?status=open").wantFields(object{"data.0.action": "flagged", "data.0.signals.0.rule": "self_referral_email", "data.0.signals.0.score": 100})
 		if strings.Contains(event.body, "@") {
 			t.Errorf("evidence names an address: %s", event.body)
@@ -287,12 +300,17 @@ func TestFraud(t *testing.T) {
 		if got := statuses(answers); got["200"] != 1 || got["409 FRAUD_EVENT_RESOLVED"] != 7 {
 			t.Errorf("%v", got)
 		}
-		w.merchant.get(t, w.commissionPath(sale.text("commission.id"))).wantFields(object{"status": "rejected", "rejectionCode": "fraud"})
+		w.merchant.get(t, w.commissionPath(sale.text("commission.id"))).wantFields(object{"status": "rejected", "rejectionCode": "fraud", "needsReview": false})
 	})
 	t.Run("blocked", func(t *testing.T) {
 		policy(t, object{"policy": "block"}).want(http.StatusOK).wantFields(object{"disabledRules": []any{}})
 		sale := own(t).wantFields(object{"attributed": true, "attribution.reason_code": "SELF_REFERRAL_BLOCKED", "commission": nil, "fraud.flagged": true})
 		events(t, fmt.Sprintf("?programId=%s&participantId=%s", w.program, w.participant)).wantFields(object{"data.0.action": "blocked", "data.0.commissionId": nil, "data.0.conversionId": sale.text("id")})
+		// A person may find that nothing was wrong.
+		w.merchant.post(t, "/api/v1/conversions/"+sale.text("id")+"/reattribute", object{"participantId": w.participant, "reason": "A colleague, again"}).
+			want(http.StatusOK).wantFields(object{"attribution.method": "manual", "commission.amount_cents": 2000, "fraud.flagged": false})
+		w.sys.caller().as(w.secretKey).get(t, "/api/v1/conversions/"+sale.text("id")).want(http.StatusOK).
+			wantFields(object{"fraud.flagged": false, "fraud_score": 0, "fraud.signals": []any{}})
 	})
 	t.Run("off", func(t *testing.T) {
 		before := events(t, "").number("total")

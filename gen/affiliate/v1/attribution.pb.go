@@ -1151,8 +1151,10 @@ type DecisionCalculation struct {
 	AmountCents      int64    `protobuf:"varint,13,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
 	Currency         string   `protobuf:"bytes,14,opt,name=currency,proto3" json:"currency,omitempty"`
 	ReviewReasons    []string `protobuf:"bytes,15,rep,name=review_reasons,proto3" json:"review_reasons,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What the partner had brought before, which chose the tier; null without tiers.
+	Brought       *DecisionBrought `protobuf:"bytes,16,opt,name=brought,proto3" json:"brought,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DecisionCalculation) Reset() {
@@ -1290,6 +1292,67 @@ func (x *DecisionCalculation) GetReviewReasons() []string {
 	return nil
 }
 
+func (x *DecisionCalculation) GetBrought() *DecisionBrought {
+	if x != nil {
+		return x.Brought
+	}
+	return nil
+}
+
+type DecisionBrought struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Not refunded in full.
+	Conversions int64 `protobuf:"varint,1,opt,name=conversions,proto3" json:"conversions,omitempty"`
+	// In the programme's currency, minor units.
+	RevenueCents  int64 `protobuf:"varint,2,opt,name=revenue_cents,proto3" json:"revenue_cents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DecisionBrought) Reset() {
+	*x = DecisionBrought{}
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DecisionBrought) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DecisionBrought) ProtoMessage() {}
+
+func (x *DecisionBrought) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DecisionBrought.ProtoReflect.Descriptor instead.
+func (*DecisionBrought) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DecisionBrought) GetConversions() int64 {
+	if x != nil {
+		return x.Conversions
+	}
+	return 0
+}
+
+func (x *DecisionBrought) GetRevenueCents() int64 {
+	if x != nil {
+		return x.RevenueCents
+	}
+	return 0
+}
+
 type DecisionCalculationPart struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	ProductId       string                 `protobuf:"bytes,1,opt,name=product_id,proto3" json:"product_id,omitempty"`
@@ -1305,7 +1368,7 @@ type DecisionCalculationPart struct {
 
 func (x *DecisionCalculationPart) Reset() {
 	*x = DecisionCalculationPart{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[13]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1380,7 @@ func (x *DecisionCalculationPart) String() string {
 func (*DecisionCalculationPart) ProtoMessage() {}
 
 func (x *DecisionCalculationPart) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[13]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1393,7 @@ func (x *DecisionCalculationPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionCalculationPart.ProtoReflect.Descriptor instead.
 func (*DecisionCalculationPart) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{13}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DecisionCalculationPart) GetProductId() string {
@@ -1415,7 +1478,7 @@ type AttributedClick struct {
 
 func (x *AttributedClick) Reset() {
 	*x = AttributedClick{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[14]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1490,7 @@ func (x *AttributedClick) String() string {
 func (*AttributedClick) ProtoMessage() {}
 
 func (x *AttributedClick) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[14]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1503,7 @@ func (x *AttributedClick) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttributedClick.ProtoReflect.Descriptor instead.
 func (*AttributedClick) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{14}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AttributedClick) GetId() string {
@@ -1618,7 +1681,7 @@ type ClickConversion struct {
 
 func (x *ClickConversion) Reset() {
 	*x = ClickConversion{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[15]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1693,7 @@ func (x *ClickConversion) String() string {
 func (*ClickConversion) ProtoMessage() {}
 
 func (x *ClickConversion) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[15]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1706,7 @@ func (x *ClickConversion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClickConversion.ProtoReflect.Descriptor instead.
 func (*ClickConversion) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{15}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ClickConversion) GetId() string {
@@ -1854,7 +1917,7 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\x05order\x18\x01 \x01(\x05R\x05order\x12\x14\n" +
 	"\x05check\x18\x02 \x01(\tR\x05check\x12\x18\n" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x87\x05\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\xc0\x05\n" +
 	"\x13DecisionCalculation\x12,\n" +
 	"\x11base_amount_cents\x18\x01 \x01(\x03R\x11base_amount_cents\x12$\n" +
 	"\rbase_currency\x18\x02 \x01(\tR\rbase_currency\x12\x1c\n" +
@@ -1871,13 +1934,17 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\x0ecapped_at_base\x18\f \x01(\bR\x0ecapped_at_base\x12\"\n" +
 	"\famount_cents\x18\r \x01(\x03R\famount_cents\x12\x1a\n" +
 	"\bcurrency\x18\x0e \x01(\tR\bcurrency\x12&\n" +
-	"\x0ereview_reasons\x18\x0f \x03(\tR\x0ereview_reasonsB\v\n" +
+	"\x0ereview_reasons\x18\x0f \x03(\tR\x0ereview_reasons\x127\n" +
+	"\abrought\x18\x10 \x01(\v2\x1d.affiliate.v1.DecisionBroughtR\abroughtB\v\n" +
 	"\t_rate_bpsB\x14\n" +
 	"\x12_flat_amount_centsB\n" +
 	"\n" +
 	"\b_fx_rateB\n" +
 	"\n" +
-	"\b_fx_date\"\xa4\x02\n" +
+	"\b_fx_date\"Y\n" +
+	"\x0fDecisionBrought\x12 \n" +
+	"\vconversions\x18\x01 \x01(\x03R\vconversions\x12$\n" +
+	"\rrevenue_cents\x18\x02 \x01(\x03R\rrevenue_cents\"\xa4\x02\n" +
 	"\x17DecisionCalculationPart\x12\x1e\n" +
 	"\n" +
 	"product_id\x18\x01 \x01(\tR\n" +
@@ -1971,7 +2038,7 @@ func file_affiliate_v1_attribution_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_attribution_proto_rawDescData
 }
 
-var file_affiliate_v1_attribution_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_affiliate_v1_attribution_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_affiliate_v1_attribution_proto_goTypes = []any{
 	(*GetDecisionRequest)(nil),              // 0: affiliate.v1.GetDecisionRequest
 	(*FindDecisionRequest)(nil),             // 1: affiliate.v1.FindDecisionRequest
@@ -1986,63 +2053,65 @@ var file_affiliate_v1_attribution_proto_goTypes = []any{
 	(*DecisionCandidate)(nil),               // 10: affiliate.v1.DecisionCandidate
 	(*DecisionStep)(nil),                    // 11: affiliate.v1.DecisionStep
 	(*DecisionCalculation)(nil),             // 12: affiliate.v1.DecisionCalculation
-	(*DecisionCalculationPart)(nil),         // 13: affiliate.v1.DecisionCalculationPart
-	(*AttributedClick)(nil),                 // 14: affiliate.v1.AttributedClick
-	(*ClickConversion)(nil),                 // 15: affiliate.v1.ClickConversion
-	(EventType)(0),                          // 16: affiliate.v1.EventType
-	(*timestamppb.Timestamp)(nil),           // 17: google.protobuf.Timestamp
-	(*LineItem)(nil),                        // 18: affiliate.v1.LineItem
-	(*structpb.Struct)(nil),                 // 19: google.protobuf.Struct
-	(*FraudSignal)(nil),                     // 20: affiliate.v1.FraudSignal
-	(Mode)(0),                               // 21: affiliate.v1.Mode
-	(AttributionModel)(0),                   // 22: affiliate.v1.AttributionModel
-	(SignalPrecedence)(0),                   // 23: affiliate.v1.SignalPrecedence
+	(*DecisionBrought)(nil),                 // 13: affiliate.v1.DecisionBrought
+	(*DecisionCalculationPart)(nil),         // 14: affiliate.v1.DecisionCalculationPart
+	(*AttributedClick)(nil),                 // 15: affiliate.v1.AttributedClick
+	(*ClickConversion)(nil),                 // 16: affiliate.v1.ClickConversion
+	(EventType)(0),                          // 17: affiliate.v1.EventType
+	(*timestamppb.Timestamp)(nil),           // 18: google.protobuf.Timestamp
+	(*LineItem)(nil),                        // 19: affiliate.v1.LineItem
+	(*structpb.Struct)(nil),                 // 20: google.protobuf.Struct
+	(*FraudSignal)(nil),                     // 21: affiliate.v1.FraudSignal
+	(Mode)(0),                               // 22: affiliate.v1.Mode
+	(AttributionModel)(0),                   // 23: affiliate.v1.AttributionModel
+	(SignalPrecedence)(0),                   // 24: affiliate.v1.SignalPrecedence
 }
 var file_affiliate_v1_attribution_proto_depIdxs = []int32{
 	7,  // 0: affiliate.v1.ListDecisionsResponse.data:type_name -> affiliate.v1.Decision
-	16, // 1: affiliate.v1.SimulateAttributionRequest.event_type:type_name -> affiliate.v1.EventType
-	17, // 2: affiliate.v1.SimulateAttributionRequest.occurred_at:type_name -> google.protobuf.Timestamp
-	18, // 3: affiliate.v1.SimulateAttributionRequest.line_items:type_name -> affiliate.v1.LineItem
-	19, // 4: affiliate.v1.SimulateAttributionRequest.metadata:type_name -> google.protobuf.Struct
-	17, // 5: affiliate.v1.Decision.decided_at:type_name -> google.protobuf.Timestamp
+	17, // 1: affiliate.v1.SimulateAttributionRequest.event_type:type_name -> affiliate.v1.EventType
+	18, // 2: affiliate.v1.SimulateAttributionRequest.occurred_at:type_name -> google.protobuf.Timestamp
+	19, // 3: affiliate.v1.SimulateAttributionRequest.line_items:type_name -> affiliate.v1.LineItem
+	20, // 4: affiliate.v1.SimulateAttributionRequest.metadata:type_name -> google.protobuf.Struct
+	18, // 5: affiliate.v1.Decision.decided_at:type_name -> google.protobuf.Timestamp
 	8,  // 6: affiliate.v1.Decision.inputs:type_name -> affiliate.v1.DecisionInputs
 	9,  // 7: affiliate.v1.Decision.program:type_name -> affiliate.v1.DecisionProgram
 	10, // 8: affiliate.v1.Decision.candidates:type_name -> affiliate.v1.DecisionCandidate
 	11, // 9: affiliate.v1.Decision.steps:type_name -> affiliate.v1.DecisionStep
-	19, // 10: affiliate.v1.Decision.rule:type_name -> google.protobuf.Struct
+	20, // 10: affiliate.v1.Decision.rule:type_name -> google.protobuf.Struct
 	12, // 11: affiliate.v1.Decision.calculation:type_name -> affiliate.v1.DecisionCalculation
-	20, // 12: affiliate.v1.Decision.fraud:type_name -> affiliate.v1.FraudSignal
-	21, // 13: affiliate.v1.DecisionInputs.mode:type_name -> affiliate.v1.Mode
-	16, // 14: affiliate.v1.DecisionInputs.event_type:type_name -> affiliate.v1.EventType
-	17, // 15: affiliate.v1.DecisionInputs.occurred_at:type_name -> google.protobuf.Timestamp
-	22, // 16: affiliate.v1.DecisionProgram.model:type_name -> affiliate.v1.AttributionModel
-	23, // 17: affiliate.v1.DecisionProgram.precedence:type_name -> affiliate.v1.SignalPrecedence
-	17, // 18: affiliate.v1.DecisionCandidate.at:type_name -> google.protobuf.Timestamp
-	17, // 19: affiliate.v1.DecisionCandidate.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 20: affiliate.v1.DecisionCalculation.parts:type_name -> affiliate.v1.DecisionCalculationPart
-	21, // 21: affiliate.v1.AttributedClick.mode:type_name -> affiliate.v1.Mode
-	17, // 22: affiliate.v1.AttributedClick.received_at:type_name -> google.protobuf.Timestamp
-	17, // 23: affiliate.v1.AttributedClick.created_at:type_name -> google.protobuf.Timestamp
-	17, // 24: affiliate.v1.AttributedClick.expires_at:type_name -> google.protobuf.Timestamp
-	15, // 25: affiliate.v1.AttributedClick.conversions:type_name -> affiliate.v1.ClickConversion
-	17, // 26: affiliate.v1.ClickConversion.created_at:type_name -> google.protobuf.Timestamp
-	0,  // 27: affiliate.v1.AttributionService.GetDecision:input_type -> affiliate.v1.GetDecisionRequest
-	1,  // 28: affiliate.v1.AttributionService.FindDecision:input_type -> affiliate.v1.FindDecisionRequest
-	3,  // 29: affiliate.v1.AttributionService.GetAttributedClick:input_type -> affiliate.v1.GetAttributedClickRequest
-	4,  // 30: affiliate.v1.AttributionService.ListDecisions:input_type -> affiliate.v1.ListDecisionsRequest
-	6,  // 31: affiliate.v1.AttributionService.SimulateAttribution:input_type -> affiliate.v1.SimulateAttributionRequest
-	2,  // 32: affiliate.v1.AttributionService.GetConversionAttribution:input_type -> affiliate.v1.GetConversionAttributionRequest
-	7,  // 33: affiliate.v1.AttributionService.GetDecision:output_type -> affiliate.v1.Decision
-	7,  // 34: affiliate.v1.AttributionService.FindDecision:output_type -> affiliate.v1.Decision
-	14, // 35: affiliate.v1.AttributionService.GetAttributedClick:output_type -> affiliate.v1.AttributedClick
-	5,  // 36: affiliate.v1.AttributionService.ListDecisions:output_type -> affiliate.v1.ListDecisionsResponse
-	7,  // 37: affiliate.v1.AttributionService.SimulateAttribution:output_type -> affiliate.v1.Decision
-	7,  // 38: affiliate.v1.AttributionService.GetConversionAttribution:output_type -> affiliate.v1.Decision
-	33, // [33:39] is the sub-list for method output_type
-	27, // [27:33] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	21, // 12: affiliate.v1.Decision.fraud:type_name -> affiliate.v1.FraudSignal
+	22, // 13: affiliate.v1.DecisionInputs.mode:type_name -> affiliate.v1.Mode
+	17, // 14: affiliate.v1.DecisionInputs.event_type:type_name -> affiliate.v1.EventType
+	18, // 15: affiliate.v1.DecisionInputs.occurred_at:type_name -> google.protobuf.Timestamp
+	23, // 16: affiliate.v1.DecisionProgram.model:type_name -> affiliate.v1.AttributionModel
+	24, // 17: affiliate.v1.DecisionProgram.precedence:type_name -> affiliate.v1.SignalPrecedence
+	18, // 18: affiliate.v1.DecisionCandidate.at:type_name -> google.protobuf.Timestamp
+	18, // 19: affiliate.v1.DecisionCandidate.expires_at:type_name -> google.protobuf.Timestamp
+	14, // 20: affiliate.v1.DecisionCalculation.parts:type_name -> affiliate.v1.DecisionCalculationPart
+	13, // 21: affiliate.v1.DecisionCalculation.brought:type_name -> affiliate.v1.DecisionBrought
+	22, // 22: affiliate.v1.AttributedClick.mode:type_name -> affiliate.v1.Mode
+	18, // 23: affiliate.v1.AttributedClick.received_at:type_name -> google.protobuf.Timestamp
+	18, // 24: affiliate.v1.AttributedClick.created_at:type_name -> google.protobuf.Timestamp
+	18, // 25: affiliate.v1.AttributedClick.expires_at:type_name -> google.protobuf.Timestamp
+	16, // 26: affiliate.v1.AttributedClick.conversions:type_name -> affiliate.v1.ClickConversion
+	18, // 27: affiliate.v1.ClickConversion.created_at:type_name -> google.protobuf.Timestamp
+	0,  // 28: affiliate.v1.AttributionService.GetDecision:input_type -> affiliate.v1.GetDecisionRequest
+	1,  // 29: affiliate.v1.AttributionService.FindDecision:input_type -> affiliate.v1.FindDecisionRequest
+	3,  // 30: affiliate.v1.AttributionService.GetAttributedClick:input_type -> affiliate.v1.GetAttributedClickRequest
+	4,  // 31: affiliate.v1.AttributionService.ListDecisions:input_type -> affiliate.v1.ListDecisionsRequest
+	6,  // 32: affiliate.v1.AttributionService.SimulateAttribution:input_type -> affiliate.v1.SimulateAttributionRequest
+	2,  // 33: affiliate.v1.AttributionService.GetConversionAttribution:input_type -> affiliate.v1.GetConversionAttributionRequest
+	7,  // 34: affiliate.v1.AttributionService.GetDecision:output_type -> affiliate.v1.Decision
+	7,  // 35: affiliate.v1.AttributionService.FindDecision:output_type -> affiliate.v1.Decision
+	15, // 36: affiliate.v1.AttributionService.GetAttributedClick:output_type -> affiliate.v1.AttributedClick
+	5,  // 37: affiliate.v1.AttributionService.ListDecisions:output_type -> affiliate.v1.ListDecisionsResponse
+	7,  // 38: affiliate.v1.AttributionService.SimulateAttribution:output_type -> affiliate.v1.Decision
+	7,  // 39: affiliate.v1.AttributionService.GetConversionAttribution:output_type -> affiliate.v1.Decision
+	34, // [34:40] is the sub-list for method output_type
+	28, // [28:34] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_attribution_proto_init() }
@@ -2060,15 +2129,15 @@ func file_affiliate_v1_attribution_proto_init() {
 	file_affiliate_v1_attribution_proto_msgTypes[8].OneofWrappers = []any{}
 	file_affiliate_v1_attribution_proto_msgTypes[10].OneofWrappers = []any{}
 	file_affiliate_v1_attribution_proto_msgTypes[12].OneofWrappers = []any{}
-	file_affiliate_v1_attribution_proto_msgTypes[13].OneofWrappers = []any{}
 	file_affiliate_v1_attribution_proto_msgTypes[14].OneofWrappers = []any{}
+	file_affiliate_v1_attribution_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_attribution_proto_rawDesc), len(file_affiliate_v1_attribution_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2261,6 +2261,35 @@ func (m *DecisionCalculation) validate(all bool) error {
 
 	// no validation rules for Currency
 
+	if all {
+		switch v := interface{}(m.GetBrought()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, DecisionCalculationValidationError{
+					field:  "Brought",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, DecisionCalculationValidationError{
+					field:  "Brought",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetBrought()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return DecisionCalculationValidationError{
+				field:  "Brought",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
 	if m.RateBps != nil {
 		// no validation rules for RateBps
 	}
@@ -2356,6 +2385,110 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = DecisionCalculationValidationError{}
+
+// Validate checks the field values on DecisionBrought with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *DecisionBrought) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on DecisionBrought with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// DecisionBroughtMultiError, or nil if none found.
+func (m *DecisionBrought) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *DecisionBrought) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Conversions
+
+	// no validation rules for RevenueCents
+
+	if len(errors) > 0 {
+		return DecisionBroughtMultiError(errors)
+	}
+
+	return nil
+}
+
+// DecisionBroughtMultiError is an error wrapping multiple validation errors
+// returned by DecisionBrought.ValidateAll() if the designated constraints
+// aren't met.
+type DecisionBroughtMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m DecisionBroughtMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m DecisionBroughtMultiError) AllErrors() []error { return m }
+
+// DecisionBroughtValidationError is the validation error returned by
+// DecisionBrought.Validate if the designated constraints aren't met.
+type DecisionBroughtValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e DecisionBroughtValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e DecisionBroughtValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e DecisionBroughtValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e DecisionBroughtValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e DecisionBroughtValidationError) ErrorName() string { return "DecisionBroughtValidationError" }
+
+// Error satisfies the builtin error interface
+func (e DecisionBroughtValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sDecisionBrought.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = DecisionBroughtValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = DecisionBroughtValidationError{}
 
 // Validate checks the field values on DecisionCalculationPart with the rules
 // defined in the proto definition for this message. If any rules are

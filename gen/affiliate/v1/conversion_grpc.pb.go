@@ -39,8 +39,9 @@ type ConversionServiceClient interface {
 	// other mode (422 MODE_MISMATCH), duplicate (409 CONVERSION_DUPLICATE). A
 	// signal that cannot be resolved is no error: attributed is false.
 	ReportConversion(ctx context.Context, in *ReportConversionRequest, opts ...grpc.CallOption) (*ReportConversionResponse, error)
-	// ReportConversions records up to 500 conversions, each on its own: 200 when all
-	// were recorded, 207 when some, 422 BULK_ALL_FAILED when none. A body of which
+	// ReportConversions records up to 500 conversions, each on its own, those of one
+	// customer in the order given: 200 when all were recorded, 207 when some, 422
+	// BULK_ALL_FAILED when none. A body of which
 	// any item does not fit is refused as a whole.
 	ReportConversions(ctx context.Context, in *ReportConversionsRequest, opts ...grpc.CallOption) (*ReportConversionsResponse, error)
 	// RefundConversion tells that a sale was refunded, in part or in whole. What the
@@ -58,7 +59,7 @@ type ConversionServiceClient interface {
 	// rejected, or clawed back when it is paid, a new one is computed by the rules
 	// of today, and a customer who was bound to the participant who loses it
 	// follows. Errors: NOT_FOUND for the conversion, VALIDATION_ERROR for a
-	// participant that is unknown or has it already, PARTICIPANT_ERASED.
+	// participant that is unknown or earns by it already, PARTICIPANT_ERASED.
 	ReattributeConversion(ctx context.Context, in *ReattributeConversionRequest, opts ...grpc.CallOption) (*ReportConversionResponse, error)
 }
 
@@ -142,8 +143,9 @@ type ConversionServiceServer interface {
 	// other mode (422 MODE_MISMATCH), duplicate (409 CONVERSION_DUPLICATE). A
 	// signal that cannot be resolved is no error: attributed is false.
 	ReportConversion(context.Context, *ReportConversionRequest) (*ReportConversionResponse, error)
-	// ReportConversions records up to 500 conversions, each on its own: 200 when all
-	// were recorded, 207 when some, 422 BULK_ALL_FAILED when none. A body of which
+	// ReportConversions records up to 500 conversions, each on its own, those of one
+	// customer in the order given: 200 when all were recorded, 207 when some, 422
+	// BULK_ALL_FAILED when none. A body of which
 	// any item does not fit is refused as a whole.
 	ReportConversions(context.Context, *ReportConversionsRequest) (*ReportConversionsResponse, error)
 	// RefundConversion tells that a sale was refunded, in part or in whole. What the
@@ -161,7 +163,7 @@ type ConversionServiceServer interface {
 	// rejected, or clawed back when it is paid, a new one is computed by the rules
 	// of today, and a customer who was bound to the participant who loses it
 	// follows. Errors: NOT_FOUND for the conversion, VALIDATION_ERROR for a
-	// participant that is unknown or has it already, PARTICIPANT_ERASED.
+	// participant that is unknown or earns by it already, PARTICIPANT_ERASED.
 	ReattributeConversion(context.Context, *ReattributeConversionRequest) (*ReportConversionResponse, error)
 	mustEmbedUnimplementedConversionServiceServer()
 }

@@ -182,7 +182,7 @@ type PutFraudPolicyRequest struct {
 	Policy    FraudPolicy            `protobuf:"varint,2,opt,name=policy,proto3,enum=affiliate.v1.FraudPolicy" json:"policy,omitempty"`
 	// Names of rules that shall not fire.
 	DisabledRules []string `protobuf:"bytes,3,rep,name=disabled_rules,json=disabledRules,proto3" json:"disabled_rules,omitempty"`
-	// ISO 3166-1 alpha-2, upper case.
+	// ISO 3166-1 alpha-2, upper case. Clicks have no country yet.
 	BlockedCountries []string `protobuf:"bytes,4,rep,name=blocked_countries,json=blockedCountries,proto3" json:"blocked_countries,omitempty"`
 	// Domains of coupon sites.
 	CouponSites []string `protobuf:"bytes,5,rep,name=coupon_sites,json=couponSites,proto3" json:"coupon_sites,omitempty"`
@@ -513,11 +513,12 @@ func (x *ListFraudEventsRequest) GetParticipantId() string {
 }
 
 type ListFraudEventsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []*FraudEvent          `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
-	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []*FraudEvent          `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// Exact to 10,000, where it stops.
+	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

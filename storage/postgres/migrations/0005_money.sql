@@ -151,7 +151,7 @@ create table idempotency_keys (
   mode         text not null,
   method       text not null,                   -- full name of the RPC
   key          text not null,
-  fingerprint  bytea not null,                  -- SHA-256 of the request
+  fingerprint  bytea not null,                  -- keyed hash of the request
   response     bytea,                           -- the answer's message
   created_at   timestamptz not null,
   expires_at   timestamptz not null,
@@ -225,9 +225,13 @@ create index clicks_by_address on clicks (workspace_id, ip_hash, clicked_at) whe
 create index conversions_by_email on conversions (workspace_id, mode, customer_email_hash) where customer_email_hash is not null;
 create index attribution_decisions_by_age on attribution_decisions (workspace_id, mode, decided_at desc, id desc);
 create index attribution_decisions_by_reason on attribution_decisions (workspace_id, mode, reason_code, decided_at desc, id desc);
+create index attribution_decisions_refused on attribution_decisions (workspace_id, mode, decided_at desc, id desc) where not attributed;
 create index attribution_decisions_by_program on attribution_decisions (workspace_id, mode, (trace #>> '{program,id}'), decided_at desc, id desc);
 create index attribution_decisions_superseding on attribution_decisions (workspace_id, supersedes) where supersedes is not null;
 create index commissions_by_conversion on commissions (workspace_id, conversion_id);
+
+-- Nobody has to look at what has ended.
+update commissions set needs_review = false where needs_review and status in ('rejected', 'refunded');
 
 -- The ledger begins with what is approved or paid by now.
 insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, commission_id, created_by, created_at)

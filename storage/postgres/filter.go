@@ -1,0 +1,31 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// checkFilter tells a programme, a participant or a batch of payouts that has
+// nothing to list from one that the mode does not have: NOT_FOUND.
+func (s *Store) checkFilter(
+	ctx context.Context, scope affiliate.Scope, program *affiliate.ProgramID, participant *affiliate.ParticipantID, batch *affiliate.PayoutBatchID,
+) error {
+	if program == nil && participant == nil && batch == nil {
+		return nil
+	}
+	const known = `
+		select
+			($3::uuid is null or exists (select from programs where workspace_id = $1 and mode = $2 and id = $3))
+			and ($4::uuid is null or exists (select from participants where workspace_id = $1 and mode = $2 and id = $4))
+			and ($5::uuid is null or exists (select from payout_batches where workspace_id = $1 and mode = $2 and id = $5))`
+	var found bool
+	if err := s.pool.QueryRow(ctx, known, scope.Workspace, scope.Mode, program, participant, batch).Scan(&found); err != nil {
+		return fmt.Errorf("filter: %w", err)
+	}
+	if !found {
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return nil
+}
