@@ -225,7 +225,7 @@ create index clicks_by_address on clicks (workspace_id, ip_hash, clicked_at) whe
 create index conversions_by_email on conversions (workspace_id, mode, customer_email_hash) where customer_email_hash is not null;
 create index attribution_decisions_by_age on attribution_decisions (workspace_id, mode, decided_at desc, id desc);
 create index attribution_decisions_by_reason on attribution_decisions (workspace_id, mode, reason_code, decided_at desc, id desc);
-create index attribution_decisions_refused on attribution_decisions (workspace_id, mode, decided_at desc, id desc) where not attributed;
+create index attribution_decisions_by_refusal on attribution_decisions (workspace_id, mode, decided_at desc, id desc) where not attributed;
 create index attribution_decisions_by_program on attribution_decisions (workspace_id, mode, (trace #>> '{program,id}'), decided_at desc, id desc);
 create index attribution_decisions_superseding on attribution_decisions (workspace_id, supersedes) where supersedes is not null;
 create index commissions_by_conversion on commissions (workspace_id, conversion_id);
