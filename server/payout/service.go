@@ -4,8 +4,8 @@
 //
 // It guarantees that a commission is in at most one open payout, whatever runs at
 // a time; that a batch which is asked for twice under one Idempotency-Key is made
-// once; that what a payout pays is judged anew when it is confirmed and when it
-// is tried again; and that the ledger holds exactly what was sent.
+// once; that what a payout pays is judged anew when it is confirmed, sent and tried
+// again; and that the ledger holds exactly what was sent.
 //
 // It moves no money: the merchant exports a batch, sends the money and tells what
 // has become of it. What is refunded while a payout is on its way does not stop

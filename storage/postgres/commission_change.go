@@ -15,8 +15,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// updateCommission is the one statement that changes a commission. Its row is
-// locked, and the guard holds the database to what the change was decided on.
+// updateCommission is the one statement that changes a commission; to be held by a
+// payout is no change of it (payout_hold.go). Its row is locked, and the guard holds the database to what the change was decided on.
 const updateCommission = `
 	update commissions set
 		status = $6, amount_cents = $7, needs_review = $8, review_reasons = $9, dispute_status = $10,

@@ -122,7 +122,12 @@ func (s *Store) MoveParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
 	move affiliate.ParticipantMove, reason *string, at time.Time, by affiliate.Actor,
 ) (affiliate.Participant, error) {
-	// One statement, judged as in MoveProgram.
+	// Locked by a statement of its own: one that locks and updates would, after a
+	// wait, queue behind who waits for it.
+	const lock = `
+		select from participants
+		where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id
+		for no key update`
 	const update = `
 		update participants t
 		set status = @to,
@@ -135,7 +140,6 @@ func (s *Store) MoveParticipant(
 		from (
 			select id, status from participants
 			where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id
-			for no key update
 		) was
 		where t.workspace_id = @workspace and t.mode = @mode and t.id = was.id and was.status = any(@from)
 			and t.erased_at is null
@@ -146,6 +150,9 @@ func (s *Store) MoveParticipant(
 	}
 	var after affiliate.Participant
 	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lock, participantArgs(scope, program, id)); err != nil {
+			return err
+		}
 		rows, err := tx.Query(ctx, update, pgx.NamedArgs{
 			"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id,
 			"move": move, "to": move.To(), "from": move.From(), "reason": reason, "at": at,

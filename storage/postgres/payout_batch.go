@@ -265,7 +265,7 @@ func (s *Store) ConfirmPayoutBatch(
 		if err != nil {
 			return err
 		}
-		changes, err := confirmPayouts(ctx, tx, batch, drafts, at, by)
+		changes, err := judgePayouts(ctx, tx, batch, drafts, affiliate.MoveConfirm, at, by)
 		if err != nil {
 			return err
 		}
@@ -280,13 +280,14 @@ func (s *Store) ConfirmPayoutBatch(
 	return batch, err
 }
 
-// confirmPayouts judges drafts once more, under locks of their participants and
-// commissions, and gives back what they cannot keep.
-func confirmPayouts(
-	ctx context.Context, tx pgx.Tx, batch affiliate.PayoutBatch, drafts []affiliate.Payout, at time.Time, by affiliate.Actor,
+// judgePayouts moves payouts on towards the partner: it judges them once more,
+// under locks of their participants and commissions, gives back what they cannot
+// keep, and cancels those that come to nothing that could be paid.
+func judgePayouts(
+	ctx context.Context, tx pgx.Tx, batch affiliate.PayoutBatch, judged []affiliate.Payout, move affiliate.PayoutMove, at time.Time, by affiliate.Actor,
 ) ([]affiliate.PayoutChange, error) {
-	participants, payouts := make([]affiliate.ParticipantID, len(drafts)), make([]affiliate.PayoutID, len(drafts))
-	for i, p := range drafts {
+	participants, payouts := make([]affiliate.ParticipantID, len(judged)), make([]affiliate.PayoutID, len(judged))
+	for i, p := range judged {
 		participants[i], payouts[i] = p.Participant, p.ID
 	}
 	if err := lockParticipants(ctx, tx, batch.Scope, participants); err != nil {
@@ -307,16 +308,16 @@ func confirmPayouts(
 		}
 	}
 	var changes []affiliate.PayoutChange
-	var confirmed []affiliate.PayoutID
+	var going []affiliate.PayoutID
 	canceled := map[affiliate.PayoutID]bool{}
-	for _, p := range drafts {
+	for _, p := range judged {
 		d := due[account{p.Participant, p.Currency}].WithCommissions(stillPayable[p.ID])
 		d.AdjustmentCents += p.AdjustmentCents // it is an open payout itself
-		t := affiliate.PayoutTransition{Move: affiliate.MoveConfirm, Actor: by, At: at}
+		t := affiliate.PayoutTransition{Move: move, Actor: by, At: at}
 		if d.Excluded() != "" {
 			t.Move, canceled[p.ID] = affiliate.MoveCancel, true
 		} else {
-			confirmed = append(confirmed, p.ID)
+			going = append(going, p.ID)
 		}
 		change, refusal := t.Apply(p)
 		if refusal != nil {
@@ -339,7 +340,7 @@ func confirmPayouts(
 		return nil, err
 	}
 	// What a canceled payout consisted of stays on record, like its amount.
-	if err := dropHeld(ctx, tx, batch.Scope, confirmed, kept); err != nil {
+	if err := dropHeld(ctx, tx, batch.Scope, going, kept); err != nil {
 		return nil, err
 	}
 	return changes, noteHeld(ctx, tx, batch.Scope, kept)

@@ -10,8 +10,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A payout holds the commissions whose payout_id names it. They are locked in the
-// order of their ids, like everywhere, before the column changes: what is decided
+// A payout holds the commissions whose payout_id names it. That is no change of
+// the commission, which has neither a version nor a line of history for it: where
+// it was when stands in payout_commissions. They are locked in the order of their ids, like everywhere, before the column changes: what is decided
 // about them stands until the transaction ends.
 
 const heldColumns = `

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -86,7 +87,8 @@ func lockPayout(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affili
 	return batch, found[0], nil
 }
 
-// payCommissions locks what a payout holds and pays it in memory. What was
+// payCommissions locks what a payout holds and pays it in memory, on behalf of
+// the payout and not of who marks it. What was
 // rejected or refunded meanwhile stays as it is: its own entry in the ledger has
 // made a debt of it, which the next payout nets.
 func payCommissions(ctx context.Context, tx pgx.Tx, p affiliate.Payout, t affiliate.PayoutTransition) ([]affiliate.CommissionChange, error) {
@@ -107,7 +109,7 @@ func payCommissions(ctx context.Context, tx pgx.Tx, p affiliate.Payout, t affili
 			continue
 		}
 		change, err := c.move(affiliate.CommissionTransition{
-			Scope: p.Scope, Program: c.Program, Commission: c.ID, Move: affiliate.MovePay, Actor: t.Actor, At: t.At,
+			Scope: p.Scope, Program: c.Program, Commission: c.ID, Move: affiliate.MovePay, Actor: affiliate.System, At: t.At,
 			PaidAt: t.PaidAt, Payout: &p.ID,
 		})
 		if err != nil {
@@ -135,7 +137,7 @@ func retryPayout(ctx context.Context, tx pgx.Tx, change affiliate.PayoutChange) 
 		return change, err
 	}
 	d := due[account{p.Participant, p.Currency}].WithCommissions(free)
-	if d.Excluded() != "" {
+	if d.Excluded() != "" || len(free) == 0 && p.CommissionCount > 0 {
 		return change, change.Before.Refuse()
 	}
 	for i := range free {
@@ -149,7 +151,8 @@ func retryPayout(ctx context.Context, tx pgx.Tx, change affiliate.PayoutChange) 
 }
 
 // SendPayouts moves the pending payouts of a batch to processing: all, or those
-// of one method. Each goes where its partner wants it now. Errors: NOT_FOUND,
+// of one method. Each is judged as when it was confirmed, and goes where its
+// partner wants it now. Errors: NOT_FOUND,
 // PAYOUT_STATE_INVALID for a batch that is not confirmed, or at its end.
 func (s *Store) SendPayouts(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, at time.Time, by affiliate.Actor,
@@ -169,24 +172,24 @@ func (s *Store) SendPayouts(
 		if err := chooseMethods(ctx, tx, pending); err != nil {
 			return err
 		}
-		var changes []affiliate.PayoutChange
-		for _, p := range pending {
-			if method != nil && p.Method != *method {
-				continue
+		pending = slices.DeleteFunc(pending, func(p affiliate.Payout) bool { return method != nil && p.Method != *method })
+		sent := 0
+		if len(pending) > 0 {
+			changes, err := judgePayouts(ctx, tx, batch, pending, affiliate.MoveSend, at, by)
+			if err != nil {
+				return err
 			}
-			change, refusal := affiliate.PayoutTransition{Move: affiliate.MoveSend, Actor: by, At: at}.Apply(p)
-			if refusal != nil {
-				return refusal
+			for _, change := range changes {
+				if change.After.Status == affiliate.PayoutProcessing {
+					sent++
+				}
 			}
-			changes = append(changes, change)
-		}
-		if len(changes) > 0 {
 			if batch, err = s.movePayouts(ctx, tx, batch, at, changes...); err != nil {
 				return err
 			}
 		}
 		return recordBatch(ctx, tx, batch, "export", at, by, nil, map[string]any{
-			"status": batch.Status, "method": method, "sent_count": len(changes),
+			"status": batch.Status, "method": method, "sent_count": sent,
 		})
 	})
 }

@@ -292,15 +292,15 @@ var programVerbs = map[affiliate.ProgramStatus]string{
 func (s *Store) MoveProgram(
 	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, to affiliate.ProgramStatus, at time.Time, by affiliate.Actor,
 ) (affiliate.Program, error) {
-	// One statement: the inner select waits for whoever holds the row and then
-	// sees what they left, which the update is judged by and reports.
+	// Locked first, as in MoveParticipant: the update is judged by what others left.
+	const lock = `
+		select from programs where workspace_id = @workspace and mode = @mode and id = @id for no key update`
 	const move = `
 		update programs p
 		set status = @to, version = p.version + 1, updated_at = @at
 		from (
 			select id, status from programs
 			where workspace_id = @workspace and mode = @mode and id = @id
-			for no key update
 		) was
 		where p.workspace_id = @workspace and p.mode = @mode and p.id = was.id and was.status = any(@from)
 			and (@to <> 'active' or p.website_url is not null or p.landing_url is not null)
@@ -311,6 +311,9 @@ func (s *Store) MoveProgram(
 	}
 	var after affiliate.Program
 	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lock, pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "id": id}); err != nil {
+			return err
+		}
 		rows, err := tx.Query(ctx, move, pgx.NamedArgs{
 			"workspace": scope.Workspace, "mode": scope.Mode, "id": id, "to": to, "from": to.Sources(), "at": at,
 		})

@@ -156,6 +156,28 @@ func TestPayouts(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 	})
+	t.Run("what has ceased to be payable is not sent", func(t *testing.T) {
+		own := sys.worldOf(t, w.merchant, sys.partner(t).in("live"), rules(object{"holdPeriodDays": 0}))
+		own.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "wise", "account": "pia@example.com"}).want(http.StatusOK)
+		commission := own.sell(t, own.click(t), nil).text("commission.id")
+		confirmed := func() (path, payout string) {
+			made := own.batch(t, object{"programIds": []string{own.program}}).want(http.StatusCreated).text("id")
+			own.merchant.post(t, batchesPath+"/"+made+"/confirm", nil).want(http.StatusOK)
+			return batchesPath + "/" + made, "/api/v1/payouts/" + own.merchant.get(t, "/api/v1/payouts?batchId="+made).text("data.0.id")
+		}
+		path, payout := confirmed()
+		own.merchant.patch(t, own.participantPath()+"/suspend", nil).want(http.StatusOK)
+		if got := own.merchant.get(t, path+"/export").want(http.StatusOK); strings.Contains(got.body, "pia@example.com") {
+			t.Errorf("sent to a suspended partner: %s", got.body)
+		}
+		own.merchant.get(t, payout).want(http.StatusOK).wantFields(object{"status": "canceled"})
+		own.merchant.patch(t, own.participantPath()+"/reinstate", nil).want(http.StatusOK)
+		_, payout = confirmed()
+		own.merchant.patch(t, payout+"/mark-failed", object{"reason": "Closed"}).want(http.StatusOK)
+		own.merchant.patch(t, own.commissionPath(commission)+"/reject", nil).want(http.StatusOK)
+		own.merchant.post(t, own.participantPath()+"/ledger", object{"type": "bonus", "amountCents": 700, "reason": "Sorry"}).want(http.StatusCreated)
+		own.merchant.patch(t, payout+"/retry", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+	})
 	sys.wantDenied(t, "set role tributary_app; update ledger_entries set amount_cents = 0")
 	sys.wantDenied(t, "set role tributary_app; delete from ledger_entries")
 }

@@ -78,7 +78,8 @@ type PayoutServiceClient interface {
 	CancelPayoutBatch(ctx context.Context, in *CancelPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
 	// ExportPayoutBatch streams the pending and processing payouts of a confirmed
 	// batch as CSV for whoever sends the money, and moves the pending ones to
-	// processing. Errors: PAYOUT_STATE_INVALID.
+	// processing, judged once more as when they were confirmed. paypal and wise take
+	// the payouts of that method. Errors: PAYOUT_STATE_INVALID.
 	ExportPayoutBatch(ctx context.Context, in *ExportPayoutBatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
 	// MarkPayoutPaid tells that the money of a pending or processing payout has
 	// arrived: its commissions become paid. Errors: PAYOUT_STATE_INVALID.
@@ -296,7 +297,8 @@ type PayoutServiceServer interface {
 	CancelPayoutBatch(context.Context, *CancelPayoutBatchRequest) (*PayoutBatch, error)
 	// ExportPayoutBatch streams the pending and processing payouts of a confirmed
 	// batch as CSV for whoever sends the money, and moves the pending ones to
-	// processing. Errors: PAYOUT_STATE_INVALID.
+	// processing, judged once more as when they were confirmed. paypal and wise take
+	// the payouts of that method. Errors: PAYOUT_STATE_INVALID.
 	ExportPayoutBatch(*ExportPayoutBatchRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
 	// MarkPayoutPaid tells that the money of a pending or processing payout has
 	// arrived: its commissions become paid. Errors: PAYOUT_STATE_INVALID.
