@@ -32,6 +32,13 @@ func Word[E Enum](e E) string {
 	return strings.ToLower(strings.TrimPrefix(string(value.Name()), enumPrefix(e.Descriptor())))
 }
 
+// CheckWord notes a number without a name, which only gRPC can carry.
+func CheckWord[E Enum](field string, value E, found *affiliate.Violations) {
+	if value != 0 && Word(value) == "" {
+		found.Add(field, "has no such value")
+	}
+}
+
 // FromWord is the enum value of a domain's word; unspecified when there is none.
 func FromWord[E Enum, W ~string](word W) E {
 	var e E
@@ -201,6 +208,14 @@ func PageOf(req interface {
 		page.Size = defaultPageSize
 	}
 	return page
+}
+
+// Present is nil for the empty string, where that means absent.
+func Present(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }
 
 // CopyShared takes over every field of a list item: the full record has the same

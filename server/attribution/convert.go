@@ -166,17 +166,17 @@ func clickToProto(c affiliate.AttributedClick) *affiliatev1.AttributedClick {
 		ParticipantId:  c.Participant.String(),
 		ReferralCode:   c.ReferralCode,
 		Mode:           server.FromWord[affiliatev1.Mode](c.Scope.Mode),
-		LandingUrl:     present(c.LandingURL),
-		ReferrerDomain: present(c.ReferrerDomain),
-		UtmSource:      present(c.UTM.Source),
-		UtmMedium:      present(c.UTM.Medium),
-		UtmCampaign:    present(c.UTM.Campaign),
-		UtmTerm:        present(c.UTM.Term),
-		UtmContent:     present(c.UTM.Content),
-		SubId:          present(c.SubID),
-		Language:       present(c.Language),
+		LandingUrl:     server.Present(c.LandingURL),
+		ReferrerDomain: server.Present(c.ReferrerDomain),
+		UtmSource:      server.Present(c.UTM.Source),
+		UtmMedium:      server.Present(c.UTM.Medium),
+		UtmCampaign:    server.Present(c.UTM.Campaign),
+		UtmTerm:        server.Present(c.UTM.Term),
+		UtmContent:     server.Present(c.UTM.Content),
+		SubId:          server.Present(c.SubID),
+		Language:       server.Present(c.Language),
 		IsBot:          c.IsBot,
-		BotReason:      present(c.BotReason),
+		BotReason:      server.Present(c.BotReason),
 		Consent:        string(c.Consent),
 		ReceivedAt:     server.Timestamp(c.ReceivedAt),
 		CreatedAt:      server.Timestamp(c.CreatedAt),
@@ -205,13 +205,5 @@ func text[W ~string](word *W) *string {
 		return nil
 	}
 	s := string(*word)
-	return &s
-}
-
-// present is nil for a text that is not there.
-func present(s string) *string {
-	if s == "" {
-		return nil
-	}
 	return &s
 }

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/rivertype"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
 )
 
 const (
@@ -63,15 +63,7 @@ func (nightly) Next(now time.Time) time.Time {
 // PeriodicJob is the job as a River client inserts it by itself, at 03:30 UTC. It
 // is tried once: what fails tonight is checked tomorrow, or by hand.
 func PeriodicJob() *river.PeriodicJob {
-	return river.NewPeriodicJob(nightly{}, func() (river.JobArgs, *river.InsertOpts) {
-		return affiliate.CheckBooks{}, &river.InsertOpts{
-			MaxAttempts: 1,
-			UniqueOpts: river.UniqueOpts{ByState: []rivertype.JobState{
-				rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRunning,
-				rivertype.JobStateRetryable, rivertype.JobStateScheduled,
-			}},
-		}
-	}, &river.PeriodicJobOpts{ID: affiliate.CheckBooks{}.Kind()})
+	return server.OneAtATime(nightly{}, affiliate.CheckBooks{}, false)
 }
 
 // Timeout bounds one run.

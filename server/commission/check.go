@@ -14,21 +14,15 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	if list, ok := req.(filterRequest); ok {
 		_, found = affiliate.ParsePeriod(list.GetDateFrom(), list.GetDateTo(), list.GetTimezone())
-		checkWord("status", list.GetStatus(), &found)
+		server.CheckWord("status", list.GetStatus(), &found)
 	}
 	if list, ok := req.(orderRequest); ok {
-		checkWord("sort_order", list.GetSortOrder(), &found)
+		server.CheckWord("sort_order", list.GetSortOrder(), &found)
 	}
 	if rejection, ok := req.(interface {
 		GetCode() affiliatev1.RejectionCode
 	}); ok {
-		checkWord("code", rejection.GetCode(), &found)
+		server.CheckWord("code", rejection.GetCode(), &found)
 	}
 	return found
-}
-
-func checkWord[E server.Enum](field string, value E, found *affiliate.Violations) {
-	if value != 0 && server.Word(value) == "" {
-		found.Add(field, "has no such value")
-	}
 }

@@ -31,11 +31,11 @@ func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConve
 		CreatedAt:      now,
 		Source:         affiliate.SourceAPI,
 		Status:         affiliate.ConversionRecorded,
-		PromoCode:      present(affiliate.FoldPromoCode(r.GetPromoCode())),
-		SubscriptionID: present(r.GetSubscriptionId()),
+		PromoCode:      server.Present(affiliate.FoldPromoCode(r.GetPromoCode())),
+		SubscriptionID: server.Present(r.GetSubscriptionId()),
 		ProductIDs:     r.GetProductIds(),
 		IsRecurring:    r.GetIsRecurring(),
-		SubID:          present(r.GetSubId()),
+		SubID:          server.Present(r.GetSubId()),
 		Version:        1,
 	}
 	if r.AmountCents != nil {
@@ -87,7 +87,7 @@ func responseOf(c affiliate.Conversion, d affiliate.Decision, commission *affili
 		EventType:             server.FromWord[affiliatev1.EventType](c.EventType),
 		ExternalTransactionId: c.ExternalTransactionID,
 		AmountCents:           c.Sale.Paid.Cents,
-		Currency:              present(c.Sale.Paid.Currency),
+		Currency:              server.Present(c.Sale.Paid.Currency),
 		Mode:                  server.FromWord[affiliatev1.Mode](c.Scope.Mode),
 		OccurredAt:            server.Timestamp(c.OccurredAt),
 		CreatedAt:             server.Timestamp(c.CreatedAt),
@@ -125,12 +125,4 @@ func responseOf(c affiliate.Conversion, d affiliate.Decision, commission *affili
 		}
 	}
 	return response
-}
-
-// present is nil for the empty string, which means absent everywhere here.
-func present(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/rivertype"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
 )
 
 const (
@@ -34,25 +34,7 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 
 // PeriodicJobs are the jobs that have to be started again and again.
 func (s *Service) PeriodicJobs() []*river.PeriodicJob {
-	return []*river.PeriodicJob{sweep(sweepAwaited{}), sweep(sweepRefunds{})}
-}
-
-// sweep makes a job periodic of which one at a time is enough.
-func sweep(job river.JobArgs) *river.PeriodicJob {
-	return river.NewPeriodicJob(
-		river.PeriodicInterval(sweepEvery),
-		func() (river.JobArgs, *river.InsertOpts) {
-			// The next sweep makes up for one that failed.
-			return job, &river.InsertOpts{
-				MaxAttempts: 1,
-				UniqueOpts: river.UniqueOpts{ByState: []rivertype.JobState{
-					rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRunning,
-					rivertype.JobStateRetryable, rivertype.JobStateScheduled,
-				}},
-			}
-		},
-		&river.PeriodicJobOpts{ID: job.Kind(), RunOnStart: true},
-	)
+	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(sweepEvery), sweepAwaited{}, true), server.OneAtATime(river.PeriodicInterval(sweepEvery), sweepRefunds{}, true)}
 }
 
 type awaitedWorker struct {

@@ -17,10 +17,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
 	case *affiliatev1.PutFraudPolicyRequest:
-		// A number without a name, which only gRPC can carry.
-		if policy := req.GetPolicy(); policy != 0 && server.Word(policy) == "" {
-			found.Add("policy", "has no such value")
-		}
+		server.CheckWord("policy", req.GetPolicy(), &found)
 		for i, rule := range req.GetDisabledRules() {
 			if !fraud.Known(rule) {
 				found.Add(fmt.Sprintf("disabled_rules[%d]", i), "is no fraud rule")
@@ -37,9 +34,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 			}
 		}
 	case *affiliatev1.ListFraudEventsRequest:
-		if status := req.GetStatus(); status != 0 && server.Word(status) == "" {
-			found.Add("status", "has no such value")
-		}
+		server.CheckWord("status", req.GetStatus(), &found)
 	}
 	return found
 }

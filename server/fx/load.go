@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/rivertype"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
 )
 
 const (
@@ -86,15 +86,7 @@ func New(store Store, path string, log *slog.Logger, now func() time.Time) *Work
 // PeriodicJob is the job as a River client inserts it by itself, one at a time.
 // It is tried once: the next run looks at the file again.
 func PeriodicJob() *river.PeriodicJob {
-	return river.NewPeriodicJob(river.PeriodicInterval(Every), func() (river.JobArgs, *river.InsertOpts) {
-		return affiliate.LoadRates{}, &river.InsertOpts{
-			MaxAttempts: 1,
-			UniqueOpts: river.UniqueOpts{ByState: []rivertype.JobState{
-				rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRunning,
-				rivertype.JobStateRetryable, rivertype.JobStateScheduled,
-			}},
-		}
-	}, &river.PeriodicJobOpts{ID: affiliate.LoadRates{}.Kind(), RunOnStart: true})
+	return server.OneAtATime(river.PeriodicInterval(Every), affiliate.LoadRates{}, true)
 }
 
 // Timeout bounds one run.

@@ -41,18 +41,11 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case *affiliatev1.CreateLedgerEntryRequest:
 		return entryOf(req).Check()
 	case *affiliatev1.ListLedgerRequest:
-		checkType(req.GetType(), &found)
+		server.CheckWord("type", req.GetType(), &found)
 	case *affiliatev1.ListPartnerLedgerRequest:
-		checkType(req.GetType(), &found)
+		server.CheckWord("type", req.GetType(), &found)
 	}
 	return found
-}
-
-// checkType notes a number without a name, which only gRPC can carry.
-func checkType(t affiliatev1.LedgerEntryType, found *affiliate.Violations) {
-	if t != 0 && server.Word(t) == "" {
-		found.Add("type", "has no such value")
-	}
 }
 
 // entryOf is what a request itself says of the entry that it asks for.

@@ -20,13 +20,13 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case *affiliatev1.CreatePayoutBatchRequest:
 		_, found = cutoffOf(req.Cutoff, s.at())
 	case *affiliatev1.ListPayoutBatchesRequest:
-		checkWord("status", req.GetStatus(), &found)
+		server.CheckWord("status", req.GetStatus(), &found)
 	case *affiliatev1.ListPayoutsRequest:
-		checkWord("status", req.GetStatus(), &found)
+		server.CheckWord("status", req.GetStatus(), &found)
 	case *affiliatev1.ListPartnerPayoutsRequest:
-		checkWord("status", req.GetStatus(), &found)
+		server.CheckWord("status", req.GetStatus(), &found)
 	case *affiliatev1.ExportPayoutBatchRequest:
-		checkWord("format", req.GetFormat(), &found)
+		server.CheckWord("format", req.GetFormat(), &found)
 	case *affiliatev1.MarkPayoutPaidRequest:
 		switch at := req.GetPaidAt(); {
 		case at == nil:
@@ -37,13 +37,6 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		}
 	}
 	return found
-}
-
-// checkWord notes a number without a name, which only gRPC can carry.
-func checkWord[E server.Enum](field string, value E, found *affiliate.Violations) {
-	if value != 0 && server.Word(value) == "" {
-		found.Add(field, "has no such value")
-	}
 }
 
 // selection is what a batch of a request would be made of, which Check has

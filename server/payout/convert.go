@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -110,23 +108,16 @@ func toProto(p affiliate.PayoutItem) *affiliatev1.Payout {
 
 // toDetail is the payout, whose fields the detail repeats number for number, and
 // what it consists of.
-func toDetail(p affiliate.PayoutDetail) (*affiliatev1.PayoutDetail, error) {
-	var out affiliatev1.PayoutDetail
-	wire, err := proto.Marshal(toProto(p.PayoutItem))
-	if err != nil {
-		return nil, err
-	}
-	if err := proto.Unmarshal(wire, &out); err != nil {
-		return nil, err
-	}
-	out.AccountHint = p.AccountHint
+func toDetail(p affiliate.PayoutDetail) *affiliatev1.PayoutDetail {
+	out := &affiliatev1.PayoutDetail{AccountHint: p.AccountHint}
+	server.CopyShared(out.ProtoReflect(), toProto(p.PayoutItem).ProtoReflect())
 	for _, c := range p.Commissions {
 		out.Commissions = append(out.Commissions, &affiliatev1.PayoutCommission{
 			CommissionId: c.Commission.String(), AmountCents: c.AmountCents, ExternalTransactionId: c.ExternalTransactionID,
 			ApprovedAt: server.OptionalTimestamp(c.ApprovedAt),
 		})
 	}
-	return &out, nil
+	return out
 }
 
 // toPartner is the payout as its partner sees it.

@@ -182,7 +182,7 @@ func (s *Service) GetPayout(ctx context.Context, req *affiliatev1.GetPayoutReque
 	if err != nil {
 		return nil, err
 	}
-	return toDetail(p)
+	return toDetail(p), nil
 }
 
 // MarkPayoutPaid tells that the money has arrived.

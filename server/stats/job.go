@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/rivertype"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
 )
 
 const (
@@ -56,15 +56,7 @@ func New(store Store, log *slog.Logger, now func() time.Time) *Worker {
 // PeriodicJob is the job as a River client inserts it by itself, one at a time.
 // It is tried once: the next run does what this one left.
 func PeriodicJob() *river.PeriodicJob {
-	return river.NewPeriodicJob(river.PeriodicInterval(Every), func() (river.JobArgs, *river.InsertOpts) {
-		return affiliate.FoldStats{}, &river.InsertOpts{
-			MaxAttempts: 1,
-			UniqueOpts: river.UniqueOpts{ByState: []rivertype.JobState{
-				rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRunning,
-				rivertype.JobStateRetryable, rivertype.JobStateScheduled,
-			}},
-		}
-	}, &river.PeriodicJobOpts{ID: affiliate.FoldStats{}.Kind(), RunOnStart: true})
+	return server.OneAtATime(river.PeriodicInterval(Every), affiliate.FoldStats{}, true)
 }
 
 // Timeout bounds one run.

@@ -51,8 +51,7 @@ var checks = []check{
 // while it lasts. ctx alone bounds how long a statement takes. The last result is
 // about the clocks: now is this process's.
 func (s *Store) CheckBooks(ctx context.Context, now func() time.Time) (results []affiliate.CheckResult, err error) {
-	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err = pgx.BeginTxFunc(ctx, s.pool, snapshot, func(tx pgx.Tx) error {
+	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := boundByContext(ctx, tx); err != nil {
 			return err
 		}

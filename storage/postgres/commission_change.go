@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -73,7 +72,7 @@ func queueSettlement(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
 			entries = append(entries, *entry)
 		}
 	}
-	slot := rand.N(int16(countSlots)) //nolint:gosec // it spreads, it hides nothing
+	slot := anySlot()
 	queueLedger(batch, slot, entries...)
 	counts.queue(batch, slot)
 }

@@ -51,13 +51,6 @@ func commissionSortOf(order affiliate.CommissionOrder) string {
 	return commissionSorts[order.By] + direction + ", c.created_at desc, c.id desc"
 }
 
-// inSnapshot runs fn in a transaction that only reads, and whose statements all
-// see what the first one saw.
-func (s *Store) inSnapshot(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error { return fn(ctx, tx) })
-}
-
 // Commissions is one page of a list and how many rows all its pages have.
 func (s *Store) Commissions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,

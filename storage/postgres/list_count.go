@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -20,6 +21,9 @@ const (
 // countSlots is among how many rows a count is spread, so that transactions that
 // change it seldom wait for each other.
 const countSlots = 16
+
+// anySlot is for what has no id that could choose.
+func anySlot() int16 { return rand.N(int16(countSlots)) } //nolint:gosec // it spreads, it hides nothing
 
 // countChange says how a list's length changes. The slot is chosen by the id of
 // the thing, so that one thing always meets its own row.

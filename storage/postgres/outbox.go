@@ -37,6 +37,19 @@ func (s *Store) publish(ctx context.Context, tx pgx.Tx, events ...affiliate.Even
 	return s.enqueue(ctx, tx, affiliate.DispatchEvents{Workspace: events[0].Scope.Workspace, Events: ids})
 }
 
+// eventBlock bounds the events that one job takes on.
+const eventBlock = 500
+
+// publishInBlocks publishes events of any number.
+func (s *Store) publishInBlocks(ctx context.Context, tx pgx.Tx, events []affiliate.Event) error {
+	for from := 0; from < len(events); from += eventBlock {
+		if err := s.publish(ctx, tx, events[from:min(from+eventBlock, len(events))]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // enqueue adds jobs in the transaction of their cause.
 func (s *Store) enqueue(ctx context.Context, tx pgx.Tx, jobs ...affiliate.Job) error {
 	for _, job := range jobs {

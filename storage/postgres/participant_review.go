@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// reviewChunk bounds the commissions of one statement, and the events of one job.
+// reviewChunk bounds the commissions of one statement.
 const reviewChunk = 500
 
 // selectPendingOf names a participant's pending commissions that have a review
@@ -77,10 +77,5 @@ func (s *Store) reviewPending(
 	if err := settle(ctx, tx, changes...); err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(events, reviewChunk) {
-		if err := s.publish(ctx, tx, chunk...); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.publishInBlocks(ctx, tx, events)
 }

@@ -154,24 +154,11 @@ func (s *Store) movePayouts(
 		return batch, err
 	}
 	entriesOf := &pgx.Batch{}
-	queueLedger(entriesOf, balanceSlot(), entries...)
+	queueLedger(entriesOf, anySlot(), entries...)
 	if err := tx.SendBatch(ctx, entriesOf).Close(); err != nil {
 		return batch, fmt.Errorf("ledger: %w", err)
 	}
 	return batch, nil
-}
-
-// eventBlock bounds the events that one job takes on.
-const eventBlock = 500
-
-// publishInBlocks publishes events of any number.
-func (s *Store) publishInBlocks(ctx context.Context, tx pgx.Tx, events []affiliate.Event) error {
-	for from := 0; from < len(events); from += eventBlock {
-		if err := s.publish(ctx, tx, events[from:min(from+eventBlock, len(events))]...); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // auditedPayout is what a person's move can change.

@@ -17,15 +17,17 @@ const lockPromoCode = `
 	where workspace_id = $1 and mode = $2 and code = $3
 	for no key update`
 
-// findPromoCode prefers the mode's own code, and gives the other mode's only
-// where it has none: a signal of the other mode has to be told from an unknown
-// one. What it gives stays as it is until the transaction ends.
-const findPromoCode = `
+// seePromoCode prefers the mode's own code, and gives the other mode's only where
+// it has none: a signal of the other mode has to be told from an unknown one.
+const seePromoCode = `
 	select x.id, x.mode, x.active, x.expires_at, x.max_redemptions, x.redemptions, ` + earnerColumns + `
 	from promo_codes x` + earnerOfX + `
 	where x.workspace_id = $1 and x.mode in ('test', 'live') and x.code = $3
 	order by x.mode = $2 desc
-	limit 1
+	limit 1`
+
+// findPromoCode is seePromoCode of what stays as it is until the transaction ends.
+const findPromoCode = seePromoCode + `
 	for no key update of x`
 
 // lockSignals finds, in one round trip, the customer and the promo code that a
@@ -47,15 +49,20 @@ func lockSignals(ctx context.Context, tx pgx.Tx, c affiliate.Conversion, in affi
 		in.Customer = queueCustomer(batch, c.Scope, *c.CustomerRef)
 	}
 	if c.PromoCode != nil {
-		batch.Queue(findPromoCode, c.Scope.Workspace, c.Scope.Mode, c.PromoCode).Query(func(rows pgx.Rows) (err error) {
-			in.FoundPromoCode, err = collectPromoCode(rows)
-			return err
-		})
+		queuePromoCode(batch, findPromoCode, c, &in)
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return in, fmt.Errorf("signals: %w", err)
 	}
 	return in, nil
+}
+
+// queuePromoCode finds the promo code that a conversion names.
+func queuePromoCode(batch *pgx.Batch, find string, c affiliate.Conversion, into *affiliate.AttributionInputs) {
+	batch.Queue(find, c.Scope.Workspace, c.Scope.Mode, c.PromoCode).Query(func(rows pgx.Rows) (err error) {
+		into.FoundPromoCode, err = collectPromoCode(rows)
+		return err
+	})
 }
 
 func collectPromoCode(rows pgx.Rows) (*affiliate.FoundPromoCode, error) {
