@@ -1,12 +1,8 @@
 package commission
 
 import (
-	"fmt"
-	"time"
-
 	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -31,25 +27,17 @@ func (s *Service) export(req exportRequest, needsReview *bool, of reach, stream 
 		return err
 	}
 	scope := server.PrincipalFrom(ctx).Scope()
-	name := fmt.Sprintf(`attachment; filename="commissions-%s-%s.csv"`, scope.Mode, s.at().Format(time.DateOnly))
-	if err := stream.SetHeader(metadata.Pairs("content-disposition", name)); err != nil {
-		return err
-	}
-	w := csv.NewWriter(func(chunk []byte) error {
-		return stream.Send(&httpbody.HttpBody{ContentType: csv.ContentType, Data: chunk})
-	})
-	if err := w.Header("id", "createdAt", "status", "commissionType", "programName", "partnerName", "amountCents", "currency",
+	columns := []string{
+		"id", "createdAt", "status", "commissionType", "programName", "partnerName", "amountCents", "currency",
 		"saleAmountCents", "saleCurrency", "externalTransactionId", "promoCode", "needsReview", "holdUntil", "approvedAt",
-		"rejectedAt", "paidAt", "refundedAt", "payoutId"); err != nil {
-		return err
+		"rejectedAt", "paidAt", "refundedAt", "payoutId",
 	}
-	if err := s.store.ExportCommissions(ctx, scope, filter, orderOf(req), func(row *affiliate.CommissionRow) error {
-		writeRow(w, row)
-		return w.EndRow()
-	}); err != nil {
-		return err
-	}
-	return w.Flush()
+	return csv.Stream(stream, "commissions", scope.Mode, s.at(), columns, func(w *csv.Writer) error {
+		return s.store.ExportCommissions(ctx, scope, filter, orderOf(req), func(row *affiliate.CommissionRow) error {
+			writeRow(w, row)
+			return w.EndRow()
+		})
+	})
 }
 
 func writeRow(w *csv.Writer, row *affiliate.CommissionRow) {

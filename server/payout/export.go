@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -103,27 +101,16 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 	if err := s.store.SendPayouts(ctx, scope, id, as.method, at, server.ActorFrom(ctx)); err != nil {
 		return err
 	}
-	name := fmt.Sprintf(`attachment; filename="payouts-%s-%s.csv"`, scope.Mode, at.Format(time.DateOnly))
-	if err := stream.SetHeader(metadata.Pairs("content-disposition", name)); err != nil {
-		return err
-	}
-	w := csv.NewWriter(func(chunk []byte) error {
-		return stream.Send(&httpbody.HttpBody{ContentType: csv.ContentType, Data: chunk})
+	return csv.Stream(stream, "payouts", scope.Mode, at, as.header, func(w *csv.Writer) error {
+		return s.store.ExportPayouts(ctx, scope, id, as.method, func(p affiliate.SentPayout) error {
+			account, err := s.open(p)
+			if err != nil {
+				return fmt.Errorf("payout %s: account: %w", p.ID, err)
+			}
+			as.write(w, p, account)
+			return w.EndRow()
+		})
 	})
-	if err := w.Header(as.header...); err != nil {
-		return err
-	}
-	if err := s.store.ExportPayouts(ctx, scope, id, as.method, func(p affiliate.SentPayout) error {
-		account, err := s.open(p)
-		if err != nil {
-			return fmt.Errorf("payout %s: account: %w", p.ID, err)
-		}
-		as.write(w, p, account)
-		return w.EndRow()
-	}); err != nil {
-		return err
-	}
-	return w.Flush()
 }
 
 // open decrypts where a payout goes; a method without an account has none.

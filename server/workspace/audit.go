@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -124,24 +122,15 @@ func (s *Service) ExportAuditLog(req *affiliatev1.ExportAuditLogRequest, stream 
 	}
 	ctx := stream.Context()
 	scope := server.PrincipalFrom(ctx).Scope()
-	name := fmt.Sprintf(`attachment; filename="audit-log-%s-%s.csv"`, scope.Mode, s.at().Format(time.DateOnly))
-	if err := stream.SetHeader(metadata.Pairs("content-disposition", name)); err != nil {
-		return err
+	columns := []string{
+		"id", "at", "actor", "actorName", "action", "resourceType", "resourceId", "mode", "ipPrefix", "requestId", "before", "after",
 	}
-	w := csv.NewWriter(func(chunk []byte) error {
-		return stream.Send(&httpbody.HttpBody{ContentType: csv.ContentType, Data: chunk})
+	return csv.Stream(stream, "audit-log", scope.Mode, s.at(), columns, func(w *csv.Writer) error {
+		return s.store.ExportAuditLog(ctx, scope, filter, func(entry affiliate.AuditEntry) error {
+			writeEntry(w, entry)
+			return w.EndRow()
+		})
 	})
-	if err := w.Header("id", "at", "actor", "actorName", "action", "resourceType", "resourceId", "mode",
-		"ipPrefix", "requestId", "before", "after"); err != nil {
-		return err
-	}
-	if err := s.store.ExportAuditLog(ctx, scope, filter, func(entry affiliate.AuditEntry) error {
-		writeEntry(w, entry)
-		return w.EndRow()
-	}); err != nil {
-		return err
-	}
-	return w.Flush()
 }
 
 func writeEntry(w *csv.Writer, entry affiliate.AuditEntry) {
