@@ -1,5 +1,10 @@
 package affiliate
 
+import (
+	"bytes"
+	"cmp"
+)
+
 // Mode is one of the two fully isolated halves of every workspace (SPEC.md
 // section 1). A programme fixes the mode of all that it holds.
 type Mode string
@@ -26,4 +31,9 @@ func (m Mode) Other() Mode {
 type Scope struct {
 	Workspace WorkspaceID
 	Mode      Mode
+}
+
+// Compare orders scopes, for whoever locks rows of several.
+func (s Scope) Compare(other Scope) int {
+	return cmp.Or(bytes.Compare(s.Workspace.UUID[:], other.Workspace.UUID[:]), cmp.Compare(s.Mode, other.Mode))
 }

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// itemsAtOnce bounds how many items of a batch are at work at the same time.
-	itemsAtOnce = 8
+	// itemsAtOnce bounds how many items of a batch are at work at the same time: as
+	// many as the store records together.
+	itemsAtOnce = 64
 	// patience is how long after its arrival a batch waits for clicks that are
 	// being ingested, all of its items together: as long as a single report does.
 	patience = 300 * time.Millisecond
 )
 
-// ReportConversions records up to 500 conversions, each in a transaction of its
-// own. Items that name one external id, or one customer, are recorded in the order
+// ReportConversions records up to 500 conversions, each of which has its own
+// outcome. Items that name one external id, or one customer, are recorded in the order
 // given, so that the first wins and payments keep their numbers; others in any
-// order. An accident ends the request with what
-// was recorded until then.
+// order. An accident ends the request with what was recorded until then.
 //
 // Under an Idempotency-Key each item has a key of its own: a batch that is sent
 // again answers for what was recorded as it did then, and records the rest.

@@ -23,10 +23,7 @@ const commissionColumns = `
 	c.rejected_at, c.paid_at, c.refunded_at, c.payout_id as payout, c.rule_snapshot as rule,
 	c.version, c.created_at, c.updated_at`
 
-// insertCommission does nothing unless the conversion names the commission's
-// decision as the one in force, so that it can travel behind the statement that
-// makes it so.
-const insertCommission = `
+const insertCommissions = `
 	insert into commissions (
 		workspace_id, mode, id, program_id, participant_id, partner_id, conversion_id, decision_id,
 		external_transaction_id, click_id, promo_code, customer_ref, status, commission_type, event_type,
@@ -35,23 +32,27 @@ const insertCommission = `
 		dispute_status, hold_until, auto_approve_at, override_reason, override_by, rejection_reason,
 		rejection_code, approved_at, approved_by, rejected_at, paid_at, refunded_at, payout_id,
 		rule_snapshot, version, created_at, updated_at)
-	select c.workspace_id, c.mode, $3, $4, $5, $6, c.id, c.decision_id, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-		$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39,
-		$40, $41, $42, $43, $44, $45
-	from conversions c
-	where c.workspace_id = $1 and c.mode = $2 and c.id = $7 and c.decision_id = $8`
+	values %s`
 
-// queueCommission adds a commission to the transaction of the conversion that
-// earns it. It may start as pending or as approved. What follows from it
-// (queueSettlement) and its event are the caller's.
-func queueCommission(batch *pgx.Batch, c affiliate.Commission) {
-	batch.Queue(insertCommission, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Program, c.Participant, c.Partner, c.Conversion, c.Decision,
-		c.ExternalTransactionID, c.Click, c.PromoCode, c.CustomerRef, c.Status, c.Type, c.EventType,
-		c.RateBps, c.FlatCents, c.AmountCents, c.OriginalAmountCents, c.Currency, c.BaseAmountCents,
-		c.SaleAmountCents, c.SaleCurrency, c.FXRate, c.FXDate, c.RecurringIndex, c.NeedsReview, nonNil(c.ReviewReasons),
-		c.Dispute, c.HoldUntil, c.AutoApproveAt, c.OverrideReason, c.OverrideBy, c.RejectionReason,
-		c.RejectionCode, c.ApprovedAt, c.ApprovedBy, c.RejectedAt, c.PaidAt, c.RefundedAt, c.Payout,
-		c.Rule, c.Version, c.CreatedAt, c.UpdatedAt)
+var commissionRows = rowsOf(insertCommissions, 45)
+
+// queueCommissions adds commissions to the transaction of the conversions that
+// earn them. They may start as pending or as approved. What follows from them
+// (queueSettlement) and their events are the caller's.
+func queueCommissions(batch *pgx.Batch, commissions ...affiliate.Commission) {
+	rows := make([][]any, len(commissions))
+	for i, c := range commissions {
+		rows[i] = []any{
+			c.Scope.Workspace, c.Scope.Mode, c.ID, c.Program, c.Participant, c.Partner, c.Conversion, c.Decision,
+			c.ExternalTransactionID, c.Click, c.PromoCode, c.CustomerRef, c.Status, c.Type, c.EventType,
+			c.RateBps, c.FlatCents, c.AmountCents, c.OriginalAmountCents, c.Currency, c.BaseAmountCents,
+			c.SaleAmountCents, c.SaleCurrency, c.FXRate, c.FXDate, c.RecurringIndex, c.NeedsReview, nonNil(c.ReviewReasons),
+			c.Dispute, c.HoldUntil, c.AutoApproveAt, c.OverrideReason, c.OverrideBy, c.RejectionReason,
+			c.RejectionCode, c.ApprovedAt, c.ApprovedBy, c.RejectedAt, c.PaidAt, c.RefundedAt, c.Payout,
+			c.Rule, c.Version, c.CreatedAt, c.UpdatedAt,
+		}
+	}
+	commissionRows.queue(batch, rows...)
 }
 
 // querier is a transaction or the pool.

@@ -18,11 +18,11 @@ const (
 	UpdateCommissionSQL = updateCommission
 )
 
-// InsertCommission is queueCommission in a transaction of its own.
+// InsertCommission is queueCommissions in a transaction of its own.
 func (s *Store) InsertCommission(ctx context.Context, c affiliate.Commission, actor affiliate.Actor) error {
 	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}
-		queueCommission(batch, c)
+		queueCommissions(batch, c)
 		queueSettlement(batch, affiliate.Created(c, actor, nil))
 		return tx.SendBatch(ctx, batch).Close()
 	})

@@ -13,7 +13,7 @@ import (
 func (s *Store) Bear(ctx context.Context, c affiliate.Commission) error {
 	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}
-		queueCommission(batch, c)
+		queueCommissions(batch, c)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return err
 		}

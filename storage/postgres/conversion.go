@@ -1,21 +1,23 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// insertConversion inserts nothing when the external id is taken: the one place
-// where a duplicate is decided, so parallel reports cannot both win.
-const insertConversion = `
+// insertConversions inserts nothing where the external id is taken: the one place
+// where a duplicate is decided, so parallel reports cannot both win. What it
+// inserts it gives back.
+const insertConversions = `
 	insert into conversions (
 		workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency,
 		tax_cents, shipping_cents, fee_cents, discount_cents, occurred_at, created_at, source, status,
@@ -23,227 +25,301 @@ const insertConversion = `
 		click_id, promo_code, customer_ref, customer_email_hash, customer_email_domain, subscription_id,
 		product_ids, line_items, is_recurring, sub_id, metadata, customer_ip_hash, customer_ua_hash,
 		fraud_score, fraud_signals, version, link_id, recurring_index)
-	values ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-		$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39)
-	on conflict (workspace_id, mode, external_transaction_id) do nothing`
+	values %s
+	on conflict (workspace_id, mode, external_transaction_id) do nothing
+	returning id`
 
-// insertDecision stores a decision only when its conversion names it as the one
-// in force. So it can travel in one batch behind the statement that makes it so,
-// and does nothing when that statement did nothing.
-const insertDecision = `
-	insert into attribution_decisions (
-		workspace_id, id, conversion_id, mode, attributed, method, reason_code, explanation, engine_version,
-		program_id, participant_id, click_id, clicked_at, expires_at, trace, supersedes, decided_at, decided_by)
-	select c.workspace_id, c.decision_id, c.id, c.mode, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18
-	from conversions c
-	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and c.decision_id = $4`
+var conversionRows = rowsOf(insertConversions, 39)
 
-// supersede puts a decision in the place of the one that is in force, and does
-// nothing when that is another one by now.
-const supersede = `
-	update conversions
-	set decision_id = $5, attributed = $6, reason_code = $7, program_id = $8, participant_id = $9, link_id = $10,
-		recurring_index = $11, fraud_score = $12, fraud_signals = $13, version = version + 1
-	where workspace_id = $1 and mode = $2 and id = $3 and decision_id = $4
-	returning version`
-
-// errSuperseded takes back all that came with a decision that came too late.
-var errSuperseded = errors.New("another decision is in force")
-
-// RecordConversion decides about a conversion, stores it with the decision, the
-// commission that it earns and all that follows, and tells the world. The inputs
-// come with everything but what is found here, under locks that last until all is
-// stored: the promo code, the customer, refunds that came early, and the facts
-// that fraud rules and currencies need. Errors: what the report's Decide refuses;
-// CONVERSION_DUPLICATE, when the external id is taken; IDEMPOTENCY_KEY_REUSED.
-// Nothing is stored then.
-func (s *Store) RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.Recorded, error) {
-	recorded, err := s.recordConversion(ctx, r, false)
-	if errors.Is(err, errRefundsWait) {
-		// Few sales are refunded before they are reported: the others need not ask
-		// before they are stored.
-		return s.recordConversion(ctx, r, true)
-	}
-	return recorded, err
+// recording is a report on its way into the database.
+type recording struct {
+	affiliate.Report
+	done chan struct{} // closed when recorded and err are final
+	attempt
 }
 
-// recordConversion is RecordConversion with the refunds that came early, or
-// errRefundsWait when there are any and they were not asked for.
-func (s *Store) recordConversion(ctx context.Context, r affiliate.Report, withRefunds bool) (recorded affiliate.Recorded, err error) {
-	c := r.Conversion
-	lineItems, err := optionalList(c.LineItems)
-	if err != nil {
-		return recorded, err
-	}
+// attempt is what becomes of a report in a transaction, which may start over. One
+// with an error is out of its batch, and so is one that was answered under its key
+// before (Recorded.Replay).
+type attempt struct {
+	recorded affiliate.Recorded
+	err      error
+
+	claimed bool // its key, by this transaction
+	known   bool // its external id, before
+	outcome
+	refunds refunding
+	changes []affiliate.CommissionChange
+}
+
+func (r *recording) out() bool { return r.err != nil || r.recorded.Replay != nil }
+
+// in are those of a batch that are not out of it.
+func in(batch []*recording) []*recording {
+	return slices.DeleteFunc(slices.Clone(batch), (*recording).out)
+}
+
+// recordTogether decides about conversions, stores them with the decisions, the
+// commissions that they earn and all that follows, and tells the world: in one
+// transaction, and in as many round trips for many as for one. No two of them may
+// want the same (recorder.take). A refusal is one report's own: the others go on
+// without it. An error is about all, and nothing is stored then; committing says
+// that it came when the transaction had been sent to its end, so that this is not
+// known.
+func (s *Store) recordTogether(ctx context.Context, all []*recording) (committing bool, err error) {
+	// All batches take what others may want too in one order.
+	slices.SortFunc(all, func(a, b *recording) int {
+		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Conversion.ExternalTransactionID, b.Conversion.ExternalTransactionID))
+	})
 	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		recorded = affiliate.Recorded{}
-		replay, err := claimKey(ctx, tx, c.Scope, r.Key)
-		if err != nil || replay != nil {
-			recorded.Replay = replay
+		committing = false
+		for _, r := range all {
+			r.attempt = attempt{outcome: outcome{signals: signals{of: r.Conversion, found: r.Inputs}}}
+		}
+		if err := claimKeys(ctx, tx, all); err != nil {
 			return err
 		}
-		found, err := lockSignals(ctx, tx, c, r.Inputs)
-		if err != nil {
+		if err := decideTogether(ctx, tx, in(all)); err != nil {
 			return err
 		}
-		if found, err = learnFacts(ctx, tx, c, found); err != nil {
+		if err := insertTogether(ctx, tx, in(all)); err != nil {
 			return err
 		}
-		var early []affiliate.Refund
-		if withRefunds {
-			if early, err = lockParked(ctx, tx, c.Scope, c.ExternalTransactionID); err != nil {
-				return err
-			}
-		}
-		d, commission, err := r.Decide(found)
-		if err != nil {
+		if err := s.writeOutcomes(ctx, tx, all); err != nil {
 			return err
 		}
-		refunds := refunding{sale: c, decision: d, at: c.CreatedAt}
-		for _, refund := range early {
-			refunds.applyParked(refund)
-		}
-		changes, err := beginning(commission, refunds.sale, affiliate.System, nil, c.CreatedAt)
-		if err != nil {
-			return err
-		}
-		fraud, err := json.Marshal(d.Fraud)
-		if err != nil {
-			return err
-		}
-		batch := &pgx.Batch{}
-		batch.Queue(insertConversion,
-			c.Scope.Workspace, c.ID, c.Scope.Mode, c.ExternalTransactionID, c.EventType, c.Sale.Paid.Cents, c.Sale.Paid.Currency,
-			c.Sale.TaxCents, c.Sale.ShippingCents, c.Sale.FeeCents, c.DiscountCents, c.OccurredAt, c.CreatedAt, c.Source, c.Status,
-			c.RefundedAmountCents, d.Attributed, d.Reason, d.ID, d.Program, d.Participant,
-			c.Click, c.PromoCode, c.CustomerRef, c.CustomerEmailHash, c.CustomerEmailDomain, c.SubscriptionID,
-			nonNil(c.ProductIDs), lineItems, c.IsRecurring, c.SubID, c.Metadata, c.CustomerIPHash, c.CustomerUAHash,
-			affiliate.FraudScore(d.Fraud), fraud, c.Version, d.Link, d.RecurringIndex).
-			Exec(func(tag pgconn.CommandTag) error { return unlessNone(tag, nil, affiliate.ReasonConversionDuplicate) })
-		if !withRefunds {
-			queueRefundsWait(batch, c)
-		}
-		if err := queueDecision(batch, c.Scope, d); err != nil {
-			return err
-		}
-		if r.AwaitUntil != nil {
-			const await = `
-				insert into awaited_clicks (workspace_id, click_id, conversion_id, mode, created_at, expires_at)
-				select c.workspace_id, c.click_id, c.id, c.mode, c.created_at, $5
-				from conversions c
-				where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and c.decision_id = $4`
-			batch.Queue(await, c.Scope.Workspace, c.Scope.Mode, c.ID, d.ID, *r.AwaitUntil)
-		}
-		if err := queueOutcome(batch, c, found, d, commission); err != nil {
-			return err
-		}
-		refunds.queue(batch)
-		queueSettlement(batch, changes...)
-		recorded = affiliate.Recorded{Conversion: refunds.sale, Decision: d, Commission: outcomeOf(changes)}
-		if r.Key != nil {
-			answer, err := r.Answer(recorded)
-			if err != nil {
-				return err
-			}
-			queueAnswer(batch, c.Scope, r.Key, answer)
-		}
-		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("conversion: %w", err)
-		}
-		events := append([]affiliate.Event{c.Event(affiliate.EventConversionCreated, d, c.CreatedAt)}, refunds.events...)
-		if err := s.publish(ctx, tx, outcomeEvents(events, c, d, changes)...); err != nil {
-			return err
-		}
-		return s.syncUsedUp(ctx, tx, c.Scope, found, d)
+		committing = true
+		return nil
 	})
-	return recorded, err
+	return committing, err
 }
 
-// Reattribute decides anew about a conversion whose click has arrived, puts the
-// decision in force in place of the one it was read with, with all that follows,
-// and ends the wait. false: another decision is in force by now; nothing was
-// stored.
-func (s *Store) Reattribute(ctx context.Context, c affiliate.AwaitedConversion, in affiliate.AttributionInputs, decide affiliate.Decide) (bool, error) {
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		found, err := lockSignals(ctx, tx, c.Conversion, in)
-		if err != nil {
-			return err
-		}
-		// Refunds may have come since it was read.
-		stored, err := lockStored(ctx, tx, c.Scope, c.ID)
-		if err != nil {
-			return err
-		}
-		if stored.Decision != c.Decision {
-			return errSuperseded
-		}
-		if found, err = learnFacts(ctx, tx, c.Conversion, found); err != nil {
-			return err
-		}
-		d, commission, err := decide(found)
-		if err != nil {
-			return err
-		}
-		d.Supersedes = &c.Decision
-		after := stored.Conversion
-		changes, err := beginning(commission, after, affiliate.System, nil, d.DecidedAt)
-		if err != nil {
-			return err
-		}
-		batch := &pgx.Batch{}
-		if err := queueSupersede(batch, &after, d); err != nil {
-			return err
-		}
-		batch.Queue(forgetAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
-		if err := queueOutcome(batch, after, found, d, commission); err != nil {
-			return err
-		}
-		queueSettlement(batch, changes...)
-		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("reattribution: %w", err)
-		}
-		if !d.Attributed {
-			// A better reason for not being attributed is no news to anybody.
-			return nil
-		}
-		events := []affiliate.Event{after.Event(affiliate.EventConversionReattributed, d, d.DecidedAt)}
-		if err := s.publish(ctx, tx, outcomeEvents(events, after, d, changes)...); err != nil {
-			return err
-		}
-		return s.syncUsedUp(ctx, tx, c.Scope, found, d)
-	})
-	if errors.Is(err, errSuperseded) {
-		return false, nil
+// decideTogether completes the inputs with what is found under locks that last
+// until all is stored, and asks the reports' Decide.
+func decideTogether(ctx context.Context, tx pgx.Tx, batch []*recording) error {
+	all := make([]*signals, len(batch))
+	for i, r := range batch {
+		all[i] = &r.signals
 	}
-	return err == nil, err
+	if err := lockSignals(ctx, tx, all...); err != nil {
+		return err
+	}
+	facts := &pgx.Batch{}
+	queueKnown(facts, batch)
+	queueFacts(facts, all...)
+	if err := tx.SendBatch(ctx, facts).Close(); err != nil {
+		return fmt.Errorf("facts: %w", err)
+	}
+	for i, r := range batch {
+		r.countAmong(batch[:i])
+		r.decide()
+	}
+	return nil
 }
 
-// queueSupersede guards the rest of its batch: errSuperseded. It gives the
-// conversion its new version.
-func queueSupersede(batch *pgx.Batch, c *affiliate.Conversion, d affiliate.Decision) error {
-	signals, err := json.Marshal(d.Fraud)
-	if err != nil {
-		return fmt.Errorf("fraud signals: %w", err)
+// countAmong counts the conversions of one batch that are not stored yet among
+// those of an hour, as if they had been recorded one after the other.
+func (r *recording) countAmong(before []*recording) {
+	for _, other := range before {
+		if other.out() || other.known || !other.decision.Attributed {
+			continue
+		}
+		of := *other.decision.Participant
+		facts, ok := r.found.FraudFacts[of]
+		if at := other.of.OccurredAt; ok && at.After(r.of.OccurredAt.Add(-time.Hour)) && !at.After(r.of.OccurredAt) {
+			facts.ConversionsInHour++
+			r.found.FraudFacts[of] = facts
+		}
 	}
-	batch.Queue(supersede, c.Scope.Workspace, c.Scope.Mode, c.ID, d.Supersedes,
-		d.ID, d.Attributed, d.Reason, d.Program, d.Participant, d.Link, d.RecurringIndex, affiliate.FraudScore(d.Fraud), signals).
-		QueryRow(func(row pgx.Row) error {
-			err := row.Scan(&c.Version)
-			if errors.Is(err, pgx.ErrNoRows) {
-				return errSuperseded
+}
+
+// decide turns a panic into the report's own failure: of the conversions of a
+// batch none depends on another.
+func (r *recording) decide() {
+	defer func() {
+		if p := recover(); p != nil {
+			r.err = fmt.Errorf("decide about conversion %s: panic: %v\n%s", r.Conversion.ID, p, debug.Stack())
+		}
+	}()
+	r.decision, r.commission, r.err = r.Decide(r.found)
+}
+
+// knownConversions tells which external ids are taken: one probe each.
+const knownConversions = `
+	select t.id
+	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
+	cross join lateral (
+		select from conversions c
+		where c.workspace_id = t.workspace_id and c.mode = t.mode and c.external_transaction_id = t.external_transaction_id
+		limit 1) as c`
+
+// queueKnown notes what is a duplicate already. Whatever becomes one from now on
+// shows when it is inserted.
+func queueKnown(batch *pgx.Batch, all []*recording) {
+	queueAbout(batch, knownConversions, all, func(r *recording) { r.known = true })
+}
+
+// queueAbout runs a statement that picks some of the reports by their external ids.
+func queueAbout(batch *pgx.Batch, statement string, all []*recording, picked func(*recording)) {
+	var workspaces []affiliate.WorkspaceID
+	var modes []affiliate.Mode
+	var external []string
+	var ids []affiliate.ConversionID
+	for _, r := range all {
+		c := r.Conversion
+		workspaces, modes = append(workspaces, c.Scope.Workspace), append(modes, c.Scope.Mode)
+		external, ids = append(external, c.ExternalTransactionID), append(ids, c.ID)
+	}
+	batch.Queue(statement, workspaces, modes, external, ids).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
+		for _, r := range all {
+			if slices.Contains(found, r.Conversion.ID) {
+				picked(r)
+			}
+		}
+		return err
+	})
+}
+
+// insertTogether inserts what is no duplicate, and applies refunds that came
+// earlier.
+func insertTogether(ctx context.Context, tx pgx.Tx, batch []*recording) error {
+	rows := make([][]any, 0, len(batch))
+	for _, r := range batch {
+		row, err := r.row()
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+	}
+	inserted, refunded := map[affiliate.ConversionID]bool{}, map[affiliate.ConversionID]bool{}
+	statements := &pgx.Batch{}
+	for _, q := range conversionRows.queue(statements, rows...) {
+		q.Query(func(rows pgx.Rows) error {
+			ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
+			for _, id := range ids {
+				inserted[id] = true
 			}
 			return err
 		})
-	return queueDecision(batch, c.Scope, d)
+	}
+	queueAbout(statements, refundsWait, batch, func(r *recording) { refunded[r.Conversion.ID] = true })
+	if err := tx.SendBatch(ctx, statements).Close(); err != nil {
+		return fmt.Errorf("conversions: %w", err)
+	}
+	for _, r := range batch {
+		c := r.Conversion
+		r.refunds = refunding{sale: c, decision: r.decision, at: c.CreatedAt}
+		switch {
+		case !inserted[c.ID]:
+			r.err = affiliate.Refuse(affiliate.ReasonConversionDuplicate)
+			continue
+		case refunded[c.ID]:
+			early, err := lockParked(ctx, tx, c.Scope, c.ExternalTransactionID)
+			if err != nil {
+				return err
+			}
+			for _, refund := range early {
+				r.refunds.applyParked(refund)
+			}
+		}
+		var err error
+		if r.changes, err = beginning(r.commission, r.refunds.sale, affiliate.System, nil, c.CreatedAt); err != nil {
+			return err
+		}
+		r.recorded = affiliate.Recorded{Conversion: r.refunds.sale, Decision: r.decision, Commission: outcomeOf(r.changes)}
+	}
+	return nil
 }
 
-// lockStored reads a conversion that stays as it is until the transaction ends.
-func lockStored(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.ConversionID) (storedConversion, error) {
-	rows, err := tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, id)
+// row is the conversion as it is inserted, with its decision.
+func (r *recording) row() ([]any, error) {
+	c, d := r.Conversion, r.decision
+	lineItems, err := optionalList(c.LineItems)
 	if err != nil {
-		return storedConversion{}, err
+		return nil, fmt.Errorf("line items: %w", err)
 	}
-	return pgx.CollectExactlyOneRow(rows, scanConversion)
+	suspicions, err := json.Marshal(d.Fraud)
+	if err != nil {
+		return nil, fmt.Errorf("fraud signals: %w", err)
+	}
+	var currency *string // an event without an amount has none
+	if c.Sale.Paid.Currency != "" {
+		currency = &c.Sale.Paid.Currency
+	}
+	return []any{
+		c.Scope.Workspace, c.ID, c.Scope.Mode, c.ExternalTransactionID, c.EventType, c.Sale.Paid.Cents, currency,
+		c.Sale.TaxCents, c.Sale.ShippingCents, c.Sale.FeeCents, c.DiscountCents, c.OccurredAt, c.CreatedAt, c.Source, c.Status,
+		c.RefundedAmountCents, d.Attributed, d.Reason, d.ID, d.Program, d.Participant,
+		c.Click, c.PromoCode, c.CustomerRef, c.CustomerEmailHash, c.CustomerEmailDomain, c.SubscriptionID,
+		nonNil(c.ProductIDs), lineItems, c.IsRecurring, c.SubID, c.Metadata, c.CustomerIPHash, c.CustomerUAHash,
+		affiliate.FraudScore(d.Fraud), suspicions, c.Version, d.Link, d.RecurringIndex,
+	}, nil
+}
+
+// queueUndo takes back what a transaction has done so far for a report that is out
+// of it.
+func (r *recording) queueUndo(batch *pgx.Batch) {
+	if r.claimed {
+		queueRelease(batch, r.Conversion.Scope, *r.Key)
+	}
+	if r.newCustomer {
+		batch.Queue(forgetCustomer, r.Conversion.Scope.Workspace, r.Conversion.Scope.Mode, r.Conversion.CustomerRef)
+	}
+}
+
+const awaitClick = `
+	insert into awaited_clicks (workspace_id, click_id, conversion_id, mode, created_at, expires_at)
+	values ($1, $2, $3, $4, $5, $6)`
+
+// writeOutcomes writes what follows from a batch: the answers to keys of those
+// that are in, and no keys of the others.
+func (s *Store) writeOutcomes(ctx context.Context, tx pgx.Tx, all []*recording) error {
+	batch := &pgx.Batch{}
+	var outcomes []outcome
+	var changes []affiliate.CommissionChange
+	var events []affiliate.Event
+	var jobs []affiliate.Job
+	for _, r := range all {
+		c := r.Conversion
+		if r.out() {
+			r.queueUndo(batch)
+			continue
+		}
+		outcomes, changes = append(outcomes, r.outcome), append(changes, r.changes...)
+		told := append([]affiliate.Event{c.Event(affiliate.EventConversionCreated, r.decision, c.CreatedAt)}, r.refunds.events...)
+		events = append(events, outcomeEvents(told, c, r.decision, r.changes)...)
+		jobs = append(jobs, usedUp(c.Scope, r.found, r.decision)...)
+		if r.AwaitUntil != nil {
+			batch.Queue(awaitClick, c.Scope.Workspace, c.Click, c.ID, c.Scope.Mode, c.CreatedAt, *r.AwaitUntil)
+		}
+	}
+	if err := queueDecisions(batch, outcomes...); err != nil {
+		return err
+	}
+	if err := queueOutcomes(batch, outcomes...); err != nil {
+		return err
+	}
+	dispatch, err := queueEvents(batch, events...)
+	if err != nil {
+		return err
+	}
+	for _, r := range in(all) {
+		r.refunds.queue(batch)
+		if r.Key == nil {
+			continue
+		}
+		answer, err := r.Answer(r.recorded)
+		if err != nil {
+			return err
+		}
+		queueAnswer(batch, r.Conversion.Scope, r.Key, answer)
+	}
+	queueSettlement(batch, changes...)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("conversions: %w", err)
+	}
+	return s.enqueue(ctx, tx, append(jobs, dispatch...)...)
 }
 
 // beginning is how a commission begins; none without one. What is refunded of its
@@ -270,39 +346,62 @@ func outcomeOf(changes []affiliate.CommissionChange) *affiliate.Commission {
 	return &changes[len(changes)-1].After
 }
 
-// queueOutcome adds what a decision by signals causes beside the conversion
-// itself: the commission, the redemption, the binding, and the counts. What
-// follows from the commission (queueSettlement) is the caller's.
-func queueOutcome(batch *pgx.Batch, c affiliate.Conversion, in affiliate.AttributionInputs, d affiliate.Decision, commission *affiliate.Commission) error {
-	if commission != nil {
-		queueCommission(batch, *commission)
-	}
-	if err := queueFraudEvent(batch, c, d, commission); err != nil {
-		return err
-	}
-	if d.Redeems != nil {
-		queueRedemption(batch, c.Scope, *d.Redeems)
-	}
-	if !d.Attributed {
-		return nil
-	}
-	if c.CustomerRef != nil {
-		if in.Customer.Binding == nil {
-			earner := winnerOf(in, d)
-			binding := affiliate.Binding{
-				BoundAt: c.OccurredAt, SignalAt: c.OccurredAt, WindowEndsAt: affiliate.WindowEnd(c.OccurredAt, earner.WindowDays), Earner: earner,
-			}
-			if *d.Method == affiliate.ByClick {
-				binding.SignalAt = in.FoundClick.ReceivedAt
-			}
-			queueBinding(batch, c, binding)
+// outcome is what was decided about a conversion by its signals, and the
+// commission that it earns, as it begins.
+type outcome struct {
+	signals
+	decision   affiliate.Decision
+	commission *affiliate.Commission // nil: nothing is earned
+}
+
+// queueOutcomes adds what decisions by signals cause beside the conversions
+// themselves: commissions, suspicions, redemptions, bindings, and counts. What
+// follows from the commissions (queueSettlement) is the caller's.
+func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
+	var commissions []affiliate.Commission
+	var deltas []affiliate.StatsDelta
+	for _, o := range all {
+		if o.commission != nil {
+			commissions = append(commissions, *o.commission)
 		}
-		if d.RecurringIndex != nil {
-			batch.Queue(countPayment, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, d.Program, c.OccurredAt)
+		if o.decision.Attributed {
+			deltas = append(deltas, broughtBy(o.of, o.decision, o.commission)...)
 		}
 	}
-	queueDeltas(batch, broughtBy(c, d, commission)...)
+	queueCommissions(batch, commissions...)
+	queueDeltas(batch, deltas...)
+	for _, o := range all {
+		c, d := o.of, o.decision
+		if err := queueFraudEvent(batch, c, d, o.commission); err != nil {
+			return err
+		}
+		if d.Redeems != nil {
+			queueRedemption(batch, c.Scope, *d.Redeems)
+		}
+		if d.Attributed && c.CustomerRef != nil {
+			queueBound(batch, o)
+		}
+	}
 	return nil
+}
+
+// queueBound binds the customer of an attributed conversion, unless somebody has
+// brought them before, and counts a payment.
+func queueBound(batch *pgx.Batch, o outcome) {
+	c, d := o.of, o.decision
+	if o.found.Customer.Binding == nil {
+		earner := winnerOf(o.found, d)
+		binding := affiliate.Binding{
+			BoundAt: c.OccurredAt, SignalAt: c.OccurredAt, WindowEndsAt: affiliate.WindowEnd(c.OccurredAt, earner.WindowDays), Earner: earner,
+		}
+		if *d.Method == affiliate.ByClick {
+			binding.SignalAt = o.found.FoundClick.ReceivedAt
+		}
+		queueBinding(batch, c, binding)
+	}
+	if d.RecurringIndex != nil {
+		batch.Queue(countPayment, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, d.Program, c.OccurredAt)
+	}
 }
 
 // winnerOf is whom a decision attributes to.
@@ -355,23 +454,40 @@ func outcomeEvents(events []affiliate.Event, c affiliate.Conversion, d affiliate
 	return append(events, fraudEvents(c, d)...)
 }
 
-// syncUsedUp tells the edge of a code that has just been used up, which must
+// usedUp tells the edge of a code whose last redemption a decision takes: it must
 // not be offered any longer.
-func (s *Store) syncUsedUp(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, in affiliate.AttributionInputs, d affiliate.Decision) error {
-	if !usedUp(in, d) {
+func usedUp(scope affiliate.Scope, in affiliate.AttributionInputs, d affiliate.Decision) []affiliate.Job {
+	code := in.FoundPromoCode
+	if d.Redeems == nil || code.MaxRedemptions == nil || code.Redemptions+1 < *code.MaxRedemptions {
 		return nil
 	}
-	return s.enqueue(ctx, tx, affiliate.SyncDirectory{Workspace: scope.Workspace, Participant: &in.FoundPromoCode.Earner.Participant})
+	return []affiliate.Job{affiliate.SyncDirectory{Workspace: scope.Workspace, Participant: &code.Earner.Participant}}
 }
 
-func queueDecision(batch *pgx.Batch, scope affiliate.Scope, d affiliate.Decision) error {
-	trace, err := json.Marshal(d.Trace)
-	if err != nil {
-		return fmt.Errorf("trace: %w", err)
+const insertDecisions = `
+	insert into attribution_decisions (
+		workspace_id, id, conversion_id, mode, attributed, method, reason_code, explanation, engine_version,
+		program_id, participant_id, click_id, clicked_at, expires_at, trace, supersedes, decided_at, decided_by)
+	values %s`
+
+var decisionRows = rowsOf(insertDecisions, 18)
+
+// queueDecisions adds the decisions of outcomes.
+func queueDecisions(batch *pgx.Batch, all ...outcome) error {
+	rows := make([][]any, len(all))
+	for i, o := range all {
+		d, scope := o.decision, o.of.Scope
+		trace, err := json.Marshal(d.Trace)
+		if err != nil {
+			return fmt.Errorf("trace: %w", err)
+		}
+		rows[i] = []any{
+			scope.Workspace, d.ID, d.Conversion, scope.Mode,
+			d.Attributed, d.Method, d.Reason, d.Explanation, d.EngineVersion,
+			d.Program, d.Participant, d.Click, d.ClickedAt, d.ExpiresAt, trace, d.Supersedes, d.DecidedAt, d.DecidedBy,
+		}
 	}
-	batch.Queue(insertDecision, scope.Workspace, scope.Mode, d.Conversion, d.ID,
-		d.Attributed, d.Method, d.Reason, d.Explanation, d.EngineVersion,
-		d.Program, d.Participant, d.Click, d.ClickedAt, d.ExpiresAt, trace, d.Supersedes, d.DecidedAt, d.DecidedBy)
+	decisionRows.queue(batch, rows...)
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -8,13 +10,44 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// lockCustomer makes the customer's row where there is none, and in either case
-// holds it until the transaction ends: of events of one customer, one at a time
-// is decided.
-const lockCustomer = `
+// lockCustomers makes the rows of customers where there are none, and in either
+// case holds them until the transaction ends: of events of one customer, one at a
+// time is decided.
+const lockCustomers = `
 	insert into customers as u (workspace_id, mode, ref, created_at)
-	values ($1, $2, $3, $4)
-	on conflict (workspace_id, mode, ref) do update set created_at = u.created_at`
+	values %s
+	on conflict (workspace_id, mode, ref) do update set created_at = u.created_at
+	returning xmax = 0 as new`
+
+var customerRows = rowsOf(lockCustomers, 4)
+
+// queueCustomers locks the customers that conversions name, in one order.
+func queueCustomers(batch *pgx.Batch, all []*signals) {
+	named := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.of.CustomerRef == nil })
+	slices.SortFunc(named, func(a, b *signals) int {
+		return cmp.Or(a.of.Scope.Compare(b.of.Scope), cmp.Compare(*a.of.CustomerRef, *b.of.CustomerRef))
+	})
+	rows := make([][]any, len(named))
+	for i, s := range named {
+		rows[i] = []any{s.of.Scope.Workspace, s.of.Scope.Mode, s.of.CustomerRef, s.of.CreatedAt}
+	}
+	for _, q := range customerRows.queue(batch, rows...) {
+		these := named[:q.n]
+		named = named[q.n:]
+		q.Query(func(rows pgx.Rows) error {
+			made, err := pgx.CollectRows(rows, pgx.RowTo[bool])
+			for i, isNew := range made {
+				these[i].newCustomer = isNew
+			}
+			return err
+		})
+	}
+}
+
+// forgetCustomer is for the transaction that has made the row and has no use for
+// it.
+const forgetCustomer = `
+	delete from customers where workspace_id = $1 and mode = $2 and ref = $3`
 
 // findBinding reads whom a customer is bound to. It has to be a statement of its
 // own behind the one that locks: a statement that had to wait for a lock sees

@@ -5,22 +5,27 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// learnFacts reads, in one round trip, what a decision needs to know besides its
-// signals: what fraud rules look at, and rates of exchange. It comes behind
-// lockSignals, because it depends on whom the signals lead to.
-func learnFacts(ctx context.Context, tx pgx.Tx, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error) {
+// learnFacts reads, in one round trip, what decisions need to know besides their
+// signals. It comes behind lockSignals, because it depends on whom the signals
+// lead to.
+func learnFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
-	queueFraudFacts(batch, c, &in)
-	queueRates(batch, c, &in)
+	queueFacts(batch, all...)
 	if batch.Len() == 0 {
-		return in, nil
+		return nil
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return in, fmt.Errorf("facts: %w", err)
+		return fmt.Errorf("facts: %w", err)
 	}
-	return in, nil
+	return nil
+}
+
+// queueFacts reads what fraud rules look at, and rates of exchange.
+func queueFacts(batch *pgx.Batch, all ...*signals) {
+	queueFraudFacts(batch, all)
+	for _, s := range all {
+		queueRates(batch, s.of, &s.found)
+	}
 }

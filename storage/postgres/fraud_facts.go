@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -10,102 +11,208 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
-// findFraudFacts learns about candidates in one statement: a few probes of an
-// index each, bounded whatever a participant has brought. It counts what came
-// before a conversion, which is itself not among it: it is not stored yet, or not
-// attributed.
+// findFraudFacts learns about candidates of any number of conversions in one
+// statement: a few probes of an index each, bounded whatever a participant has
+// brought. It counts what came before a conversion, which is itself not among it:
+// it is not stored yet, or not attributed.
 //
-//	$1, $2  workspace and mode        $6      when the conversion was reported
-//	$3–$5   participants, programmes, partners
-//	$7–$9   networks; devices as networks and agents
-//	$10     the customer              $11     the hash of the buyer's e-mail address
-//	$12–$14 since when conversions of an hour, networks and devices count
-//	$17–$18 the hour in which they happened: a day's sales that are reported at
-//	        once are no burst
+//	$1–$10  the candidates: the number of their conversion, its workspace and mode,
+//	        participant, programme, partner; when it was reported and when it
+//	        happened; the customer and the hash of the buyer's e-mail address
+//	$11, $12  networks of a conversion, by its number
+//	$13–$15   devices likewise, as networks and agents
+//	$16, $17  how many conversions are looked at
+//	$18, $19  how long networks and devices are remembered
+//
+// conversion_velocity looks at what happened within an hour, and not at what was
+// reported in it: a day's sales that are reported at once are no burst.
 const findFraudFacts = `
-	select t.participant_id, hour.conversions, recent.conversions as recent, recent.refunded,
+	select t.n, t.participant_id, hour.conversions, recent.conversions as recent, recent.refunded,
 		exists (
-			select from user_origins o
-			where o.user_id = t.partner_id and o.ip_prefix = any($7) and o.seen_at >= $13
+			select from unnest($11::integer[], $12::text[]) as b (n, ip_prefix)
+			join user_origins o on o.user_id = t.partner_id and o.ip_prefix = b.ip_prefix
+			where b.n = t.n and o.seen_at >= t.reported_at - $18::interval
 		) as same_network,
 		exists (
-			select from unnest($8::text[], $9::bytea[]) as d (ip_prefix, ua_hash)
-			join user_origins o on o.user_id = t.partner_id and o.ip_prefix = d.ip_prefix and o.ua_hash = d.ua_hash
-			where o.seen_at >= $14
+			select from unnest($13::integer[], $14::text[], $15::bytea[]) as b (n, ip_prefix, ua_hash)
+			join user_origins o on o.user_id = t.partner_id and o.ip_prefix = b.ip_prefix and o.ua_hash = b.ua_hash
+			where b.n = t.n and o.seen_at >= t.reported_at - $19::interval
 		) as same_device,
 		exists (
 			select from conversions c
-			where c.workspace_id = $1 and c.mode = $2 and c.customer_ref = $10 and c.program_id = t.program_id
-				and c.participant_id <> t.participant_id and c.created_at <= $6
+			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.customer_ref = t.customer_ref and c.program_id = t.program_id
+				and c.participant_id <> t.participant_id and c.created_at <= t.reported_at
 		) or exists (
 			select from conversions c
-			where c.workspace_id = $1 and c.mode = $2 and c.customer_email_hash = $11 and c.program_id = t.program_id
-				and c.participant_id <> t.participant_id and c.created_at <= $6
+			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.customer_email_hash = t.email_hash and c.program_id = t.program_id
+				and c.participant_id <> t.participant_id and c.created_at <= t.reported_at
 		) as brought_by_another
-	from unnest($3::uuid[], $4::uuid[], $5::uuid[]) as t (participant_id, program_id, partner_id)
+	from unnest($1::integer[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[], $7::timestamptz[], $8::timestamptz[], $9::text[], $10::bytea[])
+		as t (n, workspace_id, mode, participant_id, program_id, partner_id, reported_at, occurred_at, customer_ref, email_hash)
 	cross join lateral (
 		select count(*) as conversions
 		from (
 			select from conversions c
-			where c.workspace_id = $1 and c.mode = $2 and c.participant_id = t.participant_id
-				and c.created_at > $12 and c.created_at <= $6 and c.occurred_at > $17 and c.occurred_at <= $18
-			limit $15
+			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.participant_id = t.participant_id
+				and c.created_at > t.reported_at - interval '1 hour' and c.created_at <= t.reported_at
+				and c.occurred_at > t.occurred_at - interval '1 hour' and c.occurred_at <= t.occurred_at
+			limit $16
 		) as c
 	) as hour
 	cross join lateral (
 		select count(*) as conversions, count(*) filter (where c.refunded_amount_cents > 0) as refunded
 		from (
 			select c.refunded_amount_cents from conversions c
-			where c.workspace_id = $1 and c.mode = $2 and c.participant_id = t.participant_id and c.created_at <= $6
+			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.participant_id = t.participant_id and c.created_at <= t.reported_at
 			order by c.created_at desc, c.id desc
-			limit $16
+			limit $17
 		) as c
 	) as recent`
 
-// countFromAddress counts clicks from one address in the hour before a click. The
-// hour is one of ids' times, which pick the partitions.
+// countFromAddress counts clicks from an address in the hour before each of some
+// clicks. The hours are ones of ids' times, which pick the partitions: $6 and $7
+// are the ends of them all.
 const countFromAddress = `
-	select count(*)
-	from (
-		select from clicks
-		where workspace_id = $1 and mode = $2 and ip_hash = $3 and clicked_at > $4 and clicked_at <= $5
-		limit $6
+	select t.n, c.clicks
+	from unnest($1::integer[], $2::uuid[], $3::text[], $4::bytea[], $5::timestamptz[]) as t (n, workspace_id, mode, ip_hash, clicked_at)
+	cross join lateral (
+		select count(*) as clicks
+		from (
+			select from clicks c
+			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.ip_hash = t.ip_hash
+				and c.clicked_at > t.clicked_at - interval '1 hour' and c.clicked_at <= t.clicked_at
+				and c.clicked_at > $6 and c.clicked_at <= $7
+			limit $8
+		) as c
 	) as c`
 
 // queueFraudFacts learns what fraud rules look at of those who may earn. Nothing
 // is read where no programme's rules would be asked.
-func queueFraudFacts(batch *pgx.Batch, c affiliate.Conversion, in *affiliate.AttributionInputs) {
-	candidates := in.MayEarn()
+func queueFraudFacts(batch *pgx.Batch, all []*signals) {
+	var asked fraudQuestions
+	for n, s := range all {
+		asked.add(n, s)
+	}
+	if len(asked.n) == 0 {
+		return
+	}
+	batch.Queue(findFraudFacts, asked.n, asked.workspaces, asked.modes, asked.participants, asked.programs, asked.partners,
+		asked.reported, asked.occurred, asked.customers, asked.emails,
+		asked.networks.n, asked.networks.prefixes, asked.devices.n, asked.devices.prefixes, asked.devices.agents,
+		fraud.MaxConversionsInHour, fraud.RecentConversions, fraud.NetworkWindow, fraud.DeviceWindow).
+		Query(func(rows pgx.Rows) error { return collectFraudFacts(rows, all) })
+	queueFromAddress(batch, all)
+}
+
+// fraudQuestions are the arguments of findFraudFacts.
+type fraudQuestions struct {
+	n                  []int
+	workspaces         []affiliate.WorkspaceID
+	modes              []affiliate.Mode
+	participants       []affiliate.ParticipantID
+	programs           []affiliate.ProgramID
+	partners           []affiliate.UserID
+	reported, occurred []time.Time
+	customers          []*string
+	emails             [][]byte
+	networks, devices  buyerOrigins
+}
+
+func (q *fraudQuestions) add(n int, s *signals) {
+	c, candidates := s.of, s.found.MayEarn()
 	if len(candidates) == 0 {
 		return
 	}
-	in.FraudFacts = map[affiliate.ParticipantID]fraud.Facts{}
-	participants := make([]affiliate.ParticipantID, len(candidates))
-	programs := make([]affiliate.ProgramID, len(candidates))
-	partners := make([]affiliate.UserID, len(candidates))
-	for i, earner := range candidates {
-		participants[i], programs[i], partners[i] = earner.Participant, earner.Program, earner.Partner
-		in.FraudFacts[earner.Participant] = addressFacts(c, earner)
+	s.found.FraudFacts = map[affiliate.ParticipantID]fraud.Facts{}
+	for _, earner := range candidates {
+		s.found.FraudFacts[earner.Participant] = addressFacts(c, earner)
+		q.n, q.workspaces, q.modes = append(q.n, n), append(q.workspaces, c.Scope.Workspace), append(q.modes, c.Scope.Mode)
+		q.participants, q.programs = append(q.participants, earner.Participant), append(q.programs, earner.Program)
+		q.partners = append(q.partners, earner.Partner)
+		q.reported, q.occurred = append(q.reported, c.CreatedAt), append(q.occurred, c.OccurredAt)
+		q.customers, q.emails = append(q.customers, c.CustomerRef), append(q.emails, c.CustomerEmailHash)
 	}
-	b := buyerOf(c, in.FoundClick)
-	batch.Queue(findFraudFacts, c.Scope.Workspace, c.Scope.Mode, participants, programs, partners, c.CreatedAt,
-		b.networks, b.deviceNetworks, b.deviceAgents, c.CustomerRef, c.CustomerEmailHash,
-		c.CreatedAt.Add(-time.Hour), c.CreatedAt.Add(-fraud.NetworkWindow), c.CreatedAt.Add(-fraud.DeviceWindow),
-		fraud.MaxConversionsInHour, fraud.RecentConversions, c.OccurredAt.Add(-time.Hour), c.OccurredAt).
-		Query(func(rows pgx.Rows) error { return collectFraudFacts(rows, in.FraudFacts) })
+	q.addBuyer(n, c, s.found.FoundClick)
+}
 
-	if click := in.FoundClick; click != nil && click.Mode == in.Mode && len(click.Traits.IPHash) > 0 {
-		// A copy: the click may be used for another try.
-		counted := *click
-		in.FoundClick = &counted
-		at, _ := in.Click.Time()
-		batch.Queue(countFromAddress, c.Scope.Workspace, c.Scope.Mode, counted.Traits.IPHash, at.Add(-time.Hour), at, fraud.MaxClicksInHour+1).
-			QueryRow(func(row pgx.Row) error { return row.Scan(&counted.FromAddress) })
+// addBuyer adds from where the buyer came, as far as it can be compared with the
+// origins of partners: what the merchant reported, and what the edge saw.
+func (q *fraudQuestions) addBuyer(n int, c affiliate.Conversion, click *affiliate.FoundClick) {
+	q.addOrigin(n, c.Buyer.IPPrefix, c.Buyer.AgentHashes...)
+	if click == nil || click.Mode != c.Scope.Mode {
+		return
+	}
+	q.addOrigin(n, click.Traits.IPPrefix, click.Traits.UAHash)
+	// The address of a conversion is not kept: its agent is looked for where the
+	// click came from.
+	if c.Buyer.IPPrefix == "" {
+		q.addOrigin(n, click.Traits.IPPrefix, c.Buyer.AgentHashes...)
 	}
 }
 
-func collectFraudFacts(rows pgx.Rows, into map[affiliate.ParticipantID]fraud.Facts) error {
+func (q *fraudQuestions) addOrigin(n int, network string, agents ...[]byte) {
+	if network == "" {
+		return
+	}
+	q.networks.add(n, network, nil)
+	for _, agent := range agents {
+		if len(agent) > 0 {
+			q.devices.add(n, network, agent)
+		}
+	}
+}
+
+// buyerOrigins are networks, or devices as networks and agents, of the
+// conversions with the numbers n.
+type buyerOrigins struct {
+	n        []int
+	prefixes []string
+	agents   [][]byte
+}
+
+func (o *buyerOrigins) add(n int, prefix string, agent []byte) {
+	o.n, o.prefixes, o.agents = append(o.n, n), append(o.prefixes, prefix), append(o.agents, agent)
+}
+
+// queueFromAddress counts the clicks from the addresses of found clicks.
+func queueFromAddress(batch *pgx.Batch, all []*signals) {
+	var (
+		numbers    []int
+		workspaces []affiliate.WorkspaceID
+		modes      []affiliate.Mode
+		addresses  [][]byte
+		times      []time.Time
+	)
+	for n, s := range all {
+		click := s.found.FoundClick
+		if click == nil || s.found.FraudFacts == nil || click.Mode != s.found.Mode || len(click.Traits.IPHash) == 0 {
+			continue
+		}
+		// A copy: the click may be used for another try.
+		counted := *click
+		s.found.FoundClick = &counted
+		at, _ := s.found.Click.Time()
+		numbers, workspaces, modes = append(numbers, n), append(workspaces, s.of.Scope.Workspace), append(modes, s.of.Scope.Mode)
+		addresses, times = append(addresses, counted.Traits.IPHash), append(times, at)
+	}
+	if len(numbers) == 0 {
+		return
+	}
+	first, last := slices.MinFunc(times, time.Time.Compare), slices.MaxFunc(times, time.Time.Compare)
+	batch.Queue(countFromAddress, numbers, workspaces, modes, addresses, times, first.Add(-time.Hour), last, fraud.MaxClicksInHour+1).
+		Query(func(rows pgx.Rows) error {
+			var n, clicks int
+			_, err := pgx.ForEachRow(rows, []any{&n, &clicks}, func() error {
+				all[n].found.FoundClick.FromAddress = clicks
+				return nil
+			})
+			return err
+		})
+}
+
+func collectFraudFacts(rows pgx.Rows, all []*signals) error {
 	type factsRow struct {
+		N                int
 		ParticipantID    affiliate.ParticipantID
 		Conversions      int
 		Recent           int
@@ -116,6 +223,7 @@ func collectFraudFacts(rows pgx.Rows, into map[affiliate.ParticipantID]fraud.Fac
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[factsRow])
 	for _, row := range found {
+		into := all[row.N].found.FraudFacts
 		facts := into[row.ParticipantID]
 		facts.ConversionsInHour = row.Conversions + 1
 		facts.Recent, facts.Refunded = row.Recent, row.Refunded
@@ -139,38 +247,4 @@ func addressFacts(c affiliate.Conversion, earner affiliate.Earner) fraud.Facts {
 		facts.SameAddress = c.Buyer.HasAddress(earner.PartnerEmail)
 	}
 	return facts
-}
-
-// buyerOrigins is from where the buyer came, as far as it can be compared with
-// the origins of partners: what the merchant reported, and what the edge saw.
-type buyerOrigins struct {
-	networks       []string
-	deviceNetworks []string // each with the agent in the same place of the next
-	deviceAgents   [][]byte
-}
-
-func buyerOf(c affiliate.Conversion, click *affiliate.FoundClick) buyerOrigins {
-	b := buyerOrigins{networks: []string{}, deviceNetworks: []string{}, deviceAgents: [][]byte{}}
-	b.add(c.Buyer.IPPrefix, c.Buyer.AgentHashes...)
-	if click != nil && click.Mode == c.Scope.Mode {
-		b.add(click.Traits.IPPrefix, click.Traits.UAHash)
-		// The address of a conversion is not kept: its agent is looked for where the
-		// click came from.
-		if c.Buyer.IPPrefix == "" {
-			b.add(click.Traits.IPPrefix, c.Buyer.AgentHashes...)
-		}
-	}
-	return b
-}
-
-func (b *buyerOrigins) add(network string, agents ...[]byte) {
-	if network == "" {
-		return
-	}
-	b.networks = append(b.networks, network)
-	for _, agent := range agents {
-		if len(agent) > 0 {
-			b.deviceNetworks, b.deviceAgents = append(b.deviceNetworks, network), append(b.deviceAgents, agent)
-		}
-	}
 }

@@ -59,8 +59,9 @@ func TestFraudFactsAreReadByIndex(t *testing.T) {
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		s.exec(`set plan_cache_mode = ` + mode)
 		plan := strings.Join(s.explain(fmt.Sprintf(
-			`facts('%s', 'test', '{%s}', '{%s}', '{%s}', '%s', '{10.1.0.0/24}', '{10.1.0.0/24}', array['\xab'::bytea], 'many-1', '\xab', '%s', '%s', '%s', 11, 20, '%s', '%s')`,
-			s.scope.Workspace, s.participant, s.program, s.participant, at, at, at, at, at, at)), "\n")
+			`facts('{0}', '{%s}', '{test}', '{%s}', '{%s}', '{%s}', '{%s}', '{%s}', '{many-1}', array['\xab'::bytea],
+				'{0}', '{10.1.0.0/24}', '{0}', '{10.1.0.0/24}', array['\xab'::bytea], 11, 20, '24 hours', '720 hours')`,
+			s.scope.Workspace, s.participant, s.program, s.participant, at, at)), "\n")
 		for _, index := range []string{
 			"conversions_by_participant_time", "conversions_by_customer", "conversions_by_email", "user_origins_pkey",
 		} {
@@ -72,8 +73,8 @@ func TestFraudFactsAreReadByIndex(t *testing.T) {
 			t.Errorf("%s:\n%s", mode, plan)
 		}
 
-		lines := s.explain(fmt.Sprintf(`clicks('%s', 'test', '\x%x', '%s', '%s', 101)`, s.scope.Workspace,
-			[]byte("0123456789abcdef"), salesDay.Add(-time.Hour).Format(time.RFC3339Nano), at))
+		lines := s.explain(fmt.Sprintf(`clicks('{0}', '{%s}', '{test}', array['\x%x'::bytea], '{%s}', '%s', '%s', 101)`, s.scope.Workspace,
+			[]byte("0123456789abcdef"), at, salesDay.Add(-time.Hour).Format(time.RFC3339Nano), at))
 		var scans []string
 		for _, line := range lines {
 			if strings.Contains(line, " on clicks") && !strings.Contains(line, "never executed") {

@@ -2,40 +2,89 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// claimKey makes the row of an Idempotency-Key, or waits for the transaction that
-// has made it and reads what it left. A transaction claims before everything else
-// that it locks. replay is the answer that was given under the key, nil when this
-// transaction is the first. IDEMPOTENCY_KEY_REUSED: the key came with another
-// request. Keys that have ended are as good as none.
+const makeKey = `
+	insert into idempotency_keys as k (workspace_id, mode, method, key, fingerprint, created_at, expires_at)
+	values ($1, $2, $3, $4, $5, $6, $7)
+	on conflict (workspace_id, mode, method, key) do update
+		set fingerprint = excluded.fingerprint, response = null, created_at = excluded.created_at, expires_at = excluded.expires_at
+		where k.expires_at <= excluded.created_at`
+
+// queueClaim makes the row of an Idempotency-Key, or waits for the transaction
+// that has made it. A transaction claims before everything else that it locks,
+// and claims several in one order. claimed: it is the first.
+func queueClaim(batch *pgx.Batch, scope affiliate.Scope, key affiliate.IdempotencyKey, claimed *bool) {
+	batch.Queue(makeKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint, key.At, key.At.Add(affiliate.IdempotencyTTL)).
+		Exec(func(tag pgconn.CommandTag) error {
+			*claimed = tag.RowsAffected() > 0
+			return nil
+		})
+}
+
+// claimKey is queueClaim for one key, in a round trip of its own. replay is the
+// answer that was given under the key, nil when this transaction is the first.
+// IDEMPOTENCY_KEY_REUSED: the key came with another request. Keys that have ended
+// are as good as none.
 func claimKey(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, key *affiliate.IdempotencyKey) (replay []byte, err error) {
 	if key == nil {
 		return nil, nil
 	}
-	const claim = `
-		insert into idempotency_keys as k (workspace_id, mode, method, key, fingerprint, created_at, expires_at)
-		values ($1, $2, $3, $4, $5, $6, $7)
-		on conflict (workspace_id, mode, method, key) do update
-			set fingerprint = excluded.fingerprint, response = null, created_at = excluded.created_at, expires_at = excluded.expires_at
-			where k.expires_at <= excluded.created_at`
-	tag, err := tx.Exec(ctx, claim, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint, key.At, key.At.Add(affiliate.IdempotencyTTL))
-	if err != nil {
+	batch, claimed := &pgx.Batch{}, false
+	queueClaim(batch, scope, *key, &claimed)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("idempotency key: %w", err)
 	}
-	if tag.RowsAffected() > 0 {
+	if claimed {
 		return nil, nil
 	}
 	// The claim has locked the row, ended or not, so it is still there.
 	return answerUnder(ctx, tx, scope, *key)
+}
+
+// claimKeys is claimKey for the reports of a batch that have one: each gets its
+// own answer, or its own refusal.
+func claimKeys(ctx context.Context, tx pgx.Tx, all []*recording) error {
+	keyed := slices.DeleteFunc(slices.Clone(all), func(r *recording) bool { return r.Key == nil })
+	if len(keyed) == 0 {
+		return nil
+	}
+	slices.SortFunc(keyed, func(a, b *recording) int {
+		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Key.Method, b.Key.Method), cmp.Compare(a.Key.Key, b.Key.Key))
+	})
+	batch := &pgx.Batch{}
+	for _, r := range keyed {
+		queueClaim(batch, r.Conversion.Scope, *r.Key, &r.claimed)
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("idempotency keys: %w", err)
+	}
+	for _, r := range keyed {
+		if r.claimed {
+			continue
+		}
+		var err error
+		r.recorded.Replay, err = answerUnder(ctx, tx, r.Conversion.Scope, *r.Key)
+		var refusal *affiliate.Error
+		switch {
+		case errors.As(err, &refusal):
+			r.err = err
+		case err != nil:
+			return err
+		}
+	}
+	return nil
 }
 
 // answerUnder reads what a key got that has not ended; nil without one.
@@ -81,15 +130,21 @@ func (s *Store) ClaimKey(ctx context.Context, scope affiliate.Scope, key affilia
 	})
 }
 
+const dropKey = `
+	delete from idempotency_keys
+	where workspace_id = $1 and mode = $2 and method = $3 and key = $4 and fingerprint = $5`
+
 // ReleaseKey undoes ClaimKey, for a request that came to nothing.
 func (s *Store) ReleaseKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error {
-	const release = `
-		delete from idempotency_keys
-		where workspace_id = $1 and mode = $2 and method = $3 and key = $4 and fingerprint = $5`
-	if _, err := s.pool.Exec(ctx, release, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint); err != nil {
+	if _, err := s.pool.Exec(ctx, dropKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint); err != nil {
 		return fmt.Errorf("idempotency key: %w", err)
 	}
 	return nil
+}
+
+// queueRelease undoes queueClaim.
+func queueRelease(batch *pgx.Batch, scope affiliate.Scope, key affiliate.IdempotencyKey) {
+	batch.Queue(dropKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint)
 }
 
 const dropExpiredKeys = `

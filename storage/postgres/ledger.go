@@ -1,13 +1,13 @@
 package postgres
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,19 +17,17 @@ import (
 const insertLedgerEntries = `
 	insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency,
 		commission_id, payout_id, reason, created_by, created_at)
-	select $1, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency,
-		commission_id, payout_id, reason, created_by, created_at
-	from unnest($2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[], $7::text[], $8::bigint[], $9::text[],
-		$10::uuid[], $11::uuid[], $12::text[], $13::text[], $14::timestamptz[])
-		as t (id, mode, program_id, participant_id, partner_id, type, amount_cents, currency,
-			commission_id, payout_id, reason, created_by, created_at)`
+	values %s`
 
-// changeBalances takes the rows in the order of the arguments.
 const changeBalances = `
 	insert into ledger_balances as b (workspace_id, participant_id, currency, slot, balance_cents)
-	select $1, participant_id, currency, $2, balance_cents
-	from unnest($3::uuid[], $4::text[], $5::bigint[]) as t (participant_id, currency, balance_cents)
+	values %s
 	on conflict (workspace_id, participant_id, currency, slot) do update set balance_cents = b.balance_cents + excluded.balance_cents`
+
+var (
+	ledgerRows  = rowsOf(insertLedgerEntries, 14)
+	balanceRows = rowsOf(changeBalances, 5)
+)
 
 // account is what has a balance: a participant in one currency.
 type account struct {
@@ -38,46 +36,30 @@ type account struct {
 }
 
 // queueLedger adds entries, and their sums to the balances, whose rows are taken
-// in one order. The entries are of one workspace.
+// in one order.
 func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry) {
-	if len(entries) == 0 {
-		return
+	type balance struct {
+		workspace affiliate.WorkspaceID
+		account
 	}
-	var (
-		sums                = map[account]int64{}
-		ids                 []affiliate.LedgerEntryID
-		modes               []affiliate.Mode
-		programs            []affiliate.ProgramID
-		participants        []affiliate.ParticipantID
-		partners            []affiliate.UserID
-		types               []affiliate.LedgerEntryType
-		amounts             []int64
-		currencies, authors []string
-		commissions         []*affiliate.CommissionID
-		payouts             []*affiliate.PayoutID
-		reasons             []*string
-		times               []time.Time
-		owners              []affiliate.ParticipantID
-		ownCurrencies       []string
-		ownSums             []int64
-	)
-	for _, e := range entries {
-		ids, modes, programs = append(ids, e.ID), append(modes, e.Scope.Mode), append(programs, e.Program)
-		participants, partners = append(participants, e.Participant), append(partners, e.Partner)
-		types, amounts, currencies = append(types, e.Type), append(amounts, e.AmountCents), append(currencies, e.Currency)
-		commissions, payouts, reasons = append(commissions, e.Commission), append(payouts, e.Payout), append(reasons, e.Reason)
-		authors, times = append(authors, e.CreatedBy), append(times, e.CreatedAt)
-		sums[account{e.Participant, e.Currency}] += e.AmountCents
+	sums := map[balance]int64{}
+	rows := make([][]any, len(entries))
+	for i, e := range entries {
+		rows[i] = []any{
+			e.Scope.Workspace, e.ID, e.Scope.Mode, e.Program, e.Participant, e.Partner, e.Type, e.AmountCents, e.Currency,
+			e.Commission, e.Payout, e.Reason, e.CreatedBy, e.CreatedAt,
+		}
+		sums[balance{e.Scope.Workspace, account{e.Participant, e.Currency}}] += e.AmountCents
 	}
-	for _, of := range slices.SortedFunc(maps.Keys(sums), func(a, b account) int {
-		return cmp.Or(cmp.Compare(a.Participant.String(), b.Participant.String()), cmp.Compare(a.Currency, b.Currency))
+	ledgerRows.queue(batch, rows...)
+	balances := make([][]any, 0, len(sums))
+	for _, of := range slices.SortedFunc(maps.Keys(sums), func(a, b balance) int {
+		return cmp.Or(
+			bytes.Compare(a.workspace.UUID[:], b.workspace.UUID[:]), bytes.Compare(a.Participant.UUID[:], b.Participant.UUID[:]), cmp.Compare(a.Currency, b.Currency))
 	}) {
-		owners, ownCurrencies, ownSums = append(owners, of.Participant), append(ownCurrencies, of.Currency), append(ownSums, sums[of])
+		balances = append(balances, []any{of.workspace, of.Participant, of.Currency, slot, sums[of]})
 	}
-	workspace := entries[0].Scope.Workspace
-	batch.Queue(insertLedgerEntries, workspace, ids, modes, programs, participants, partners, types, amounts, currencies,
-		commissions, payouts, reasons, authors, times)
-	batch.Queue(changeBalances, workspace, slot, owners, ownCurrencies, ownSums)
+	balanceRows.queue(batch, balances...)
 }
 
 // AddLedgerEntry adds an entry that a person makes and returns it. Errors:

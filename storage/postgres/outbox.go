@@ -12,29 +12,48 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// publish writes events in the transaction of their cause, and one job that
-// takes them on. Their bodies are serialised here, once.
+const insertEvents = `
+	insert into events (workspace_id, id, mode, type, body, created_at)
+	values %s`
+
+var eventRows = rowsOf(insertEvents, 6)
+
+// publish writes events in the transaction of their cause, and a job for each of
+// their workspaces that takes them on. Their bodies are serialised here, once.
 func (s *Store) publish(ctx context.Context, tx pgx.Tx, events ...affiliate.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	ids := make([]affiliate.EventID, len(events))
 	batch := &pgx.Batch{}
-	const insert = `
-		insert into events (workspace_id, id, mode, type, body, created_at)
-		values ($1, $2, $3, $4, $5, $6)`
-	for i, event := range events {
-		body, err := event.Body()
-		if err != nil {
-			return fmt.Errorf("event %s: %w", event.Name, err)
-		}
-		ids[i] = event.ID
-		batch.Queue(insert, event.Scope.Workspace, event.ID, event.Scope.Mode, event.Name, body, event.At)
+	jobs, err := queueEvents(batch, events...)
+	if err != nil {
+		return err
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
-	return s.enqueue(ctx, tx, affiliate.DispatchEvents{Workspace: events[0].Scope.Workspace, Events: ids})
+	return s.enqueue(ctx, tx, jobs...)
+}
+
+// queueEvents adds events to a batch, and returns the jobs that take them on, which
+// the caller adds (enqueue).
+func queueEvents(batch *pgx.Batch, events ...affiliate.Event) ([]affiliate.Job, error) {
+	rows := make([][]any, len(events))
+	var jobs []affiliate.Job
+	ids := map[affiliate.WorkspaceID][]affiliate.EventID{}
+	for i, event := range events {
+		body, err := event.Body()
+		if err != nil {
+			return nil, fmt.Errorf("event %s: %w", event.Name, err)
+		}
+		rows[i] = []any{event.Scope.Workspace, event.ID, event.Scope.Mode, event.Name, body, event.At}
+		ids[event.Scope.Workspace] = append(ids[event.Scope.Workspace], event.ID)
+	}
+	eventRows.queue(batch, rows...)
+	for workspace, events := range ids {
+		jobs = append(jobs, affiliate.DispatchEvents{Workspace: workspace, Events: events})
+	}
+	return jobs, nil
 }
 
 // eventBlock bounds the events that one job takes on.
@@ -50,16 +69,22 @@ func (s *Store) publishInBlocks(ctx context.Context, tx pgx.Tx, events []affilia
 	return nil
 }
 
-// enqueue adds jobs in the transaction of their cause.
+// enqueue adds jobs in the transaction of their cause, in one round trip. None of
+// them is unique: a conflict would fail them all.
 func (s *Store) enqueue(ctx context.Context, tx pgx.Tx, jobs ...affiliate.Job) error {
-	for _, job := range jobs {
-		opts := &river.InsertOpts{Queue: river.QueueDefault}
+	if len(jobs) == 0 {
+		return nil
+	}
+	inserted := make([]river.InsertManyParams, len(jobs))
+	for i, job := range jobs {
+		queue := river.QueueDefault
 		if job.Kind() == (affiliate.SyncDirectory{}).Kind() {
-			opts.Queue = affiliate.DirectoryQueue
+			queue = affiliate.DirectoryQueue
 		}
-		if _, err := s.jobs.InsertTx(ctx, tx, job, opts); err != nil {
-			return fmt.Errorf("job %s: %w", job.Kind(), err)
-		}
+		inserted[i] = river.InsertManyParams{Args: job, InsertOpts: &river.InsertOpts{Queue: queue}}
+	}
+	if _, err := s.jobs.InsertManyTx(ctx, tx, inserted); err != nil {
+		return fmt.Errorf("%d jobs of kind %s: %w", len(jobs), jobs[0].Kind(), err)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (s *Store) ReattributeByHand(
 			changes = append([]affiliate.CommissionChange{change}, changes...)
 		}
 		if commission != nil {
-			queueCommission(batch, *commission)
+			queueCommissions(batch, *commission)
 		}
 		before.queueCustomer(batch, d)
 		queueDeltas(batch, append(before.takenBack(d.DecidedAt), broughtBy(after, d, commission)...)...)

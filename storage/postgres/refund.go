@@ -51,28 +51,15 @@ const updateRefunded = `
 	update conversions set refunded_amount_cents = $4, status = $5, version = $6
 	where workspace_id = $1 and mode = $2 and id = $3`
 
-// errRefundsWait says that refunds wait for a conversion that was to be recorded
-// without them.
-var errRefundsWait = errors.New("refunds wait for the conversion")
-
+// refundsWait tells for which sales refunds wait: one probe each.
 const refundsWait = `
-	select exists (
-		select from refunds
-		where workspace_id = $1 and mode = $2 and external_transaction_id = $3 and conversion_id is null)`
-
-// queueRefundsWait fails with errRefundsWait when refunds wait for the conversion.
-func queueRefundsWait(batch *pgx.Batch, c affiliate.Conversion) {
-	batch.Queue(refundsWait, c.Scope.Workspace, c.Scope.Mode, c.ExternalTransactionID).QueryRow(func(row pgx.Row) error {
-		var wait bool
-		if err := row.Scan(&wait); err != nil {
-			return err
-		}
-		if wait {
-			return errRefundsWait
-		}
-		return nil
-	})
-}
+	select t.id
+	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
+	cross join lateral (
+		select from refunds r
+		where r.workspace_id = t.workspace_id and r.mode = t.mode and r.external_transaction_id = t.external_transaction_id
+			and r.conversion_id is null
+		limit 1) as r`
 
 // RefundConversion records a refund and applies it, or parks it when its
 // conversion is not there. Refunds of one conversion are applied one after the

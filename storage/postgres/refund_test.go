@@ -47,12 +47,14 @@ func TestRefundStatementsUseTheirIndexes(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := fmt.Sprintf("'%s', 'test', ", s.scope.Workspace)
+	about := fmt.Sprintf(`'{%s}', '{test}', '{order-10}', '{%s}'`, s.scope.Workspace, s.scope.Workspace)
 	at := salesDay.Add(time.Hour).Format(time.RFC3339)
 	for name, tc := range map[string]struct {
 		sql, args string
 		want      []string
 	}{
-		"wait":    {postgres.RefundsWaitSQL, key + `'order-10'`, []string{`Index Only Scan using refunds_parked on refunds`}},
+		"wait":    {postgres.RefundsWaitSQL, about, []string{`Index Only Scan using refunds_parked on refunds`}},
+		"known":   {postgres.KnownConversionsSQL, about, []string{`Index Only Scan using conversions_external on conversions`}},
 		"lock":    {postgres.LockParkedSQL, key + `'order-10', '00000000-0000-0000-0000-000000000000', 100`, []string{`Index Scan using refunds_parked on refunds`}},
 		"sale":    {postgres.LockSaleSQL, key + `'order-10'`, []string{`Index Scan using conversions_external on conversions`}},
 		"page":    {postgres.PageParkedSQL, key + `'order-3', 100`, []string{`Index Only Scan using refunds_parked on refunds`, `using conversions_external on conversions`}},

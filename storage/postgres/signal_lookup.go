@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,31 +32,43 @@ const seePromoCode = `
 const findPromoCode = seePromoCode + `
 	for no key update of x`
 
-// lockSignals finds, in one round trip, the customer and the promo code that a
-// conversion names, and keeps both from changing until the transaction ends. All
-// transactions take them in this order, and before everything else that they
-// lock, so that none waits for another in a circle.
-func lockSignals(ctx context.Context, tx pgx.Tx, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error) {
-	if c.CustomerRef == nil && c.PromoCode == nil {
-		return in, nil
-	}
+// signals are a conversion and what is found of what it names.
+type signals struct {
+	of          affiliate.Conversion
+	found       affiliate.AttributionInputs
+	newCustomer bool // its row was made by this transaction
+}
+
+// lockSignals finds, in one round trip, the customers and the promo codes that
+// conversions name, and keeps both from changing until the transaction ends. All
+// transactions take them in this order, customers before promo codes and each by
+// their names, and before everything else that they lock, so that none waits for
+// another in a circle. No two of the conversions name the same.
+func lockSignals(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
-	if c.CustomerRef != nil {
-		batch.Queue(lockCustomer, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, c.CreatedAt)
+	queueCustomers(batch, all)
+	coded := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.of.PromoCode == nil })
+	slices.SortFunc(coded, func(a, b *signals) int {
+		return cmp.Or(a.of.Scope.Compare(b.of.Scope), cmp.Compare(*a.of.PromoCode, *b.of.PromoCode))
+	})
+	for _, s := range coded {
+		batch.Queue(lockPromoCode, s.of.Scope.Workspace, s.of.Scope.Mode, s.of.PromoCode)
 	}
-	if c.PromoCode != nil {
-		batch.Queue(lockPromoCode, c.Scope.Workspace, c.Scope.Mode, c.PromoCode)
+	for _, s := range all {
+		if s.of.CustomerRef != nil {
+			s.found.Customer = queueCustomer(batch, s.of.Scope, *s.of.CustomerRef)
+		}
+		if s.of.PromoCode != nil {
+			queuePromoCode(batch, findPromoCode, s.of, &s.found)
+		}
 	}
-	if c.CustomerRef != nil {
-		in.Customer = queueCustomer(batch, c.Scope, *c.CustomerRef)
-	}
-	if c.PromoCode != nil {
-		queuePromoCode(batch, findPromoCode, c, &in)
+	if batch.Len() == 0 {
+		return nil
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return in, fmt.Errorf("signals: %w", err)
+		return fmt.Errorf("signals: %w", err)
 	}
-	return in, nil
+	return nil
 }
 
 // queuePromoCode finds the promo code that a conversion names.
@@ -99,10 +113,4 @@ func queueRedemption(batch *pgx.Batch, scope affiliate.Scope, code affiliate.Pro
 		}
 		return nil
 	})
-}
-
-// usedUp reports whether a decision takes a code's last redemption.
-func usedUp(in affiliate.AttributionInputs, d affiliate.Decision) bool {
-	code := in.FoundPromoCode
-	return d.Redeems != nil && code.MaxRedemptions != nil && code.Redemptions+1 >= *code.MaxRedemptions
 }

@@ -13,23 +13,21 @@ import (
 // snapshot has it. It locks nothing, waits for nobody, and cannot write: the
 // transaction is read-only. So what it finds may change before anybody decides.
 func (s *Store) SeeSignals(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error) {
-	found := in
+	seen := signals{of: c, found: in}
 	err := s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}
 		if c.CustomerRef != nil {
-			found.Customer = queueCustomer(batch, c.Scope, *c.CustomerRef)
+			seen.found.Customer = queueCustomer(batch, c.Scope, *c.CustomerRef)
 		}
 		if c.PromoCode != nil {
-			queuePromoCode(batch, seePromoCode, c, &found)
+			queuePromoCode(batch, seePromoCode, c, &seen.found)
 		}
 		if batch.Len() > 0 {
 			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 				return fmt.Errorf("signals: %w", err)
 			}
 		}
-		var err error
-		found, err = learnFacts(ctx, tx, c, found)
-		return err
+		return learnFacts(ctx, tx, &seen)
 	})
-	return found, err
+	return seen.found, err
 }

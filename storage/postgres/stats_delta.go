@@ -10,19 +10,25 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-const insertDelta = `
+const insertDeltas = `
 	insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency,
 		clicks, signups, conversions, revenue_cents, commission_cents)
-	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+	values %s`
+
+var deltaRows = rowsOf(insertDeltas, 13)
 
 // queueDeltas adds to counts in the transaction of what changes them, without
 // touching a row that another transaction could want.
 func queueDeltas(batch *pgx.Batch, deltas ...affiliate.StatsDelta) {
-	for _, d := range deltas {
-		batch.Queue(insertDelta, d.Scope.Workspace, affiliate.NewID[affiliate.StatsDelta](d.At), d.Scope.Mode,
+	rows := make([][]any, len(deltas))
+	for i, d := range deltas {
+		rows[i] = []any{
+			d.Scope.Workspace, affiliate.NewID[affiliate.StatsDelta](d.At), d.Scope.Mode,
 			d.Program, d.Participant, d.Link, d.At.UTC().Truncate(time.Hour), d.Currency,
-			d.Clicks, d.Signups, d.Conversions, d.RevenueCents, d.CommissionCents)
+			d.Clicks, d.Signups, d.Conversions, d.RevenueCents, d.CommissionCents,
+		}
 	}
+	deltaRows.queue(batch, rows...)
 }
 
 // addDeltas is queueDeltas in a round trip of its own.

@@ -43,9 +43,10 @@ type Config struct {
 
 // Store is the one door to Postgres. Its methods are safe for concurrent use.
 type Store struct {
-	pool    *pgxpool.Pool
-	jobs    *river.Client[pgx.Tx]
-	exports exports
+	pool     *pgxpool.Pool
+	jobs     *river.Client[pgx.Tx]
+	exports  exports
+	recorder recorder
 }
 
 // Open connects as the service's restricted role. The schema must be there
@@ -79,7 +80,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		pool.Close()
 		return nil, fmt.Errorf("job inserter: %w", err)
 	}
-	return &Store{pool: pool, jobs: jobs}, nil
+	return newStore(pool, jobs), nil
+}
+
+func newStore(pool *pgxpool.Pool, jobs *river.Client[pgx.Tx]) *Store {
+	s := &Store{pool: pool, jobs: jobs}
+	s.recorder.record = s.recordBatch
+	return s
 }
 
 func assumeAppRole(ctx context.Context, conn *pgx.Conn) error {

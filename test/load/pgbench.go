@@ -20,6 +20,7 @@ import (
 // and the participant that it leads to. It also makes the ids, UUIDv7 as ours
 // are, because ids without an order would cost the indexes more.
 const lookup = `\set n random(1, :clicks)
+\set slot random(0, 15)
 select c.mode, c.received_at, c.expires_at, p.name, p.status, p.currency, p.attribution_model, p.rules, p.rules_version,
 	t.partner_id, t.status as participant_status, t.erased_at, c.id as click,
 	(u.head || '1' || u.tail)::uuid as conversion, (u.head || '2' || u.tail)::uuid as decision,
@@ -58,6 +59,9 @@ func (s *shop) writeScript(ctx context.Context, ours *database, path string) (er
 	var script strings.Builder
 	fmt.Fprintf(&script, lookup, s.workspace, s.clickHead, clickDigits, literal(s.clickedAt.Format(time.RFC3339Nano)))
 	script.WriteString("begin;\n")
+	// In any of the slots, as ours.
+	const counted = ` on conflict (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot)
+		do update set n = commission_counts.n + 1, amount_cents = commission_counts.amount_cents + excluded.amount_cents`
 	events := `select * from events where workspace_id = '` + s.workspace.String() + `' and type = '%s'
 		and strpos(convert_from(body, 'UTF8'), '` + conversion + `') > 0 limit 1`
 	for _, row := range []struct {
@@ -75,6 +79,22 @@ func (s *shop) writeScript(ctx context.Context, ours *database, path string) (er
 		{table: "commission_history", query: "select * from commission_history where commission_id = '" + commission + "'"},
 		{table: "events", query: fmt.Sprintf(events, "conversion.created"), instead: map[string]string{"id": ":event1", "dispatched_at": "null"}},
 		{table: "events", query: fmt.Sprintf(events, "commission.created"), instead: map[string]string{"id": ":event2", "dispatched_at": "null"}},
+		{table: "stats_deltas", query: `
+			select workspace_id, id, mode, program_id, participant_id, link_id, date_trunc('hour', created_at) as hour, currency,
+				0 as clicks, 0 as signups, 1 as conversions, amount_cents as revenue_cents, amount_cents as commission_cents
+			from conversions where id = '` + conversion + `'`},
+		{
+			table: "commission_counts", query: "select * from commission_counts where grain = 'ever' limit 1", instead: map[string]string{"slot": ":slot"},
+			unless: counted,
+		},
+		{
+			table: "commission_counts", query: "select * from commission_counts where grain = 'month' limit 1", instead: map[string]string{"slot": ":slot"},
+			unless: counted,
+		},
+		{
+			table: "commission_counts", query: "select * from commission_counts where grain = 'day' limit 1", instead: map[string]string{"slot": ":slot"},
+			unless: counted,
+		},
 		{
 			table: "river.river_job",
 			query: `select args, kind, max_attempts, metadata, priority, queue, tags from river.river_job where kind = 'dispatch_events' limit 1`,
