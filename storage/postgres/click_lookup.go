@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -91,34 +92,59 @@ func (r earnerRow) earner() affiliate.Earner {
 	return earner
 }
 
-// findClick reads one partition: clicked_at is the time inside the id. The mode
-// is asked for and not filtered by, because a signal of the other mode has to
-// be told from an unknown one. A click from before links were kept belongs to
-// the default one.
-const findClick = `
-	select x.mode, x.received_at, x.expires_at,
+// selectClicks reads clicks by their keys: clicked_at is the time inside the id, and
+// $5 and $6 are the first and the last, so that few partitions are opened. The
+// mode is asked for and not filtered by, because a signal of the other mode has to
+// be told from an unknown one. A click from before links were kept belongs to the
+// default one.
+const selectClicks = `
+	select n.n, x.mode, x.received_at, x.expires_at,
 		x.ip_hash, coalesce(x.ip_prefix, '') as ip_prefix, x.ua_hash, x.is_bot, coalesce(x.referrer_domain, '') as referrer,
 		coalesce(x.utm_source, '') as utm_source, coalesce(x.utm_medium, '') as utm_medium, coalesce(x.utm_term, '') as utm_term,
 		coalesce(x.link_id, (
 			select l.id from links l
 			where l.workspace_id = t.workspace_id and l.mode = t.mode and l.participant_id = t.id and l.is_default
 		)) as link_id, ` + earnerColumns + `
-	from clicks x` + earnerOfX + `
-	where x.workspace_id = $1 and x.id = $2 and x.clicked_at = $3`
+	from unnest($1::integer[], $2::uuid[], $3::uuid[], $4::timestamptz[]) as n (n, workspace_id, id, clicked_at)
+	cross join lateral (
+		select c.* from clicks c
+		where c.workspace_id = n.workspace_id and c.id = n.id and c.clicked_at = n.clicked_at and c.clicked_at between $5 and $6
+		limit 1) as x` + earnerOfX
+
+const (
+	// lookedUpTogether bounds the clicks of one statement, lookups is how many such
+	// statements there are at a time.
+	lookedUpTogether = 64
+	lookups          = 2
+	lookupTimeout    = 15 * time.Second
+)
+
+// clickLookup asks for a click.
+type clickLookup struct {
+	workspace affiliate.WorkspaceID
+	id        affiliate.ClickID
+	found     *affiliate.FoundClick // nil: there is none
+}
 
 // FindClick finds a workspace's click, in either mode, with everything that a
-// decision about it needs, in one round trip. nil: there is none.
+// decision about it needs. nil: there is none. Look-ups of the same time share a
+// round trip.
 func (s *Store) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
-	clickedAt, ok := id.Time()
-	if !ok {
+	if _, ok := id.Time(); !ok {
 		// Ids of other versions are never given out.
 		return nil, nil
 	}
-	rows, err := s.pool.Query(ctx, findClick, workspace, id, clickedAt)
-	if err != nil {
+	l := &clickLookup{workspace: workspace, id: id}
+	if err := s.clicks.do(ctx, l); err != nil {
 		return nil, err
 	}
+	return l.found, nil
+}
+
+// findClicks answers look-ups in one statement. It only reads: no failure is final.
+func (s *Store) findClicks(ctx context.Context, all []*clickLookup) (final bool, err error) {
 	type clickRow struct {
+		N          int
 		Mode       affiliate.Mode
 		ReceivedAt time.Time
 		ExpiresAt  time.Time
@@ -133,21 +159,29 @@ func (s *Store) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, 
 		LinkID     affiliate.LinkID
 		earnerRow
 	}
-	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[clickRow])
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil, nil
-	case err != nil:
-		return nil, err
+	numbers, workspaces := make([]int, len(all)), make([]affiliate.WorkspaceID, len(all))
+	ids, times := make([]affiliate.ClickID, len(all)), make([]time.Time, len(all))
+	for i, l := range all {
+		numbers[i], workspaces[i], ids[i] = i, l.workspace, l.id
+		times[i], _ = l.id.Time()
 	}
-	return &affiliate.FoundClick{
-		Mode: row.Mode, ReceivedAt: row.ReceivedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
-		Link: row.LinkID, Earner: row.earner(),
-		Traits: affiliate.ClickTraits{
-			IPHash: row.IPHash, IPPrefix: row.IPPrefix, UAHash: row.UAHash, Bot: row.IsBot, Referrer: row.Referrer,
-			UTM: affiliate.UTM{Source: row.UTMSource, Medium: row.UTMMedium, Term: row.UTMTerm},
-		},
-	}, nil
+	first, last := slices.MinFunc(times, time.Time.Compare), slices.MaxFunc(times, time.Time.Compare)
+	rows, err := s.pool.Query(ctx, selectClicks, numbers, workspaces, ids, times, first, last)
+	if err != nil {
+		return false, err
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
+	for _, row := range found {
+		all[row.N].found = &affiliate.FoundClick{
+			Mode: row.Mode, ReceivedAt: row.ReceivedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+			Link: row.LinkID, Earner: row.earner(),
+			Traits: affiliate.ClickTraits{
+				IPHash: row.IPHash, IPPrefix: row.IPPrefix, UAHash: row.UAHash, Bot: row.IsBot, Referrer: row.Referrer,
+				UTM: affiliate.UTM{Source: row.UTMSource, Medium: row.UTMMedium, Term: row.UTMTerm},
+			},
+		}
+	}
+	return false, err
 }
 
 // FindEarner finds what a click leads to that is itself not in the table yet.

@@ -34,7 +34,6 @@ var conversionRows = rowsOf(insertConversions, 39)
 // recording is a report on its way into the database.
 type recording struct {
 	affiliate.Report
-	done chan struct{} // closed when recorded and err are final
 	attempt
 }
 
@@ -62,10 +61,9 @@ func in(batch []*recording) []*recording {
 // recordTogether decides about conversions, stores them with the decisions, the
 // commissions that they earn and all that follows, and tells the world: in one
 // transaction, and in as many round trips for many as for one. No two of them may
-// want the same (recorder.take). A refusal is one report's own: the others go on
+// want the same (wantsOf). A refusal is one report's own: the others go on
 // without it. An error is about all, and nothing is stored then; committing says
-// that it came when the transaction had been sent to its end, so that this is not
-// known.
+// that COMMIT may have been sent, so that this is not known.
 func (s *Store) recordTogether(ctx context.Context, all []*recording) (committing bool, err error) {
 	// All batches take what others may want too in one order.
 	slices.SortFunc(all, func(a, b *recording) int {

@@ -10,7 +10,7 @@ import (
 
 // The statements whose plans are asserted.
 const (
-	FindClickSQL       = findClick
+	SelectClicksSQL    = selectClicks
 	StoredAwaitedSQL   = storedAwaited
 	LockPromoCodeSQL   = lockPromoCode
 	FindPromoCodeSQL   = findPromoCode

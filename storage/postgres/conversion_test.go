@@ -210,13 +210,13 @@ func TestClickLookupsReadOnePartitionByIndex(t *testing.T) {
 	if _, err := owner.Exec(t.Context(), `analyze`); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`prepare one as ` + postgres.FindClickSQL)
+	s.exec(`prepare one as ` + postgres.SelectClicksSQL)
 	s.exec(`prepare awaited as ` + postgres.StoredAwaitedSQL)
 	at := salesDay.Format(time.RFC3339Nano)
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		s.exec(`set plan_cache_mode = ` + mode)
 		for name, execute := range map[string]string{
-			"one":     fmt.Sprintf("one('%s', '%s', '%s')", s.scope.Workspace, id, at),
+			"one":     fmt.Sprintf("one('{0}', '{%s}', '{%s}', '{%s}', '%s', '%s')", s.scope.Workspace, id, at, at, at),
 			"awaited": fmt.Sprintf("awaited('{%s}', '{%s}', '{%s}')", s.scope.Workspace, id, at),
 		} {
 			plan := s.explain(execute)

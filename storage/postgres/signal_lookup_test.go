@@ -100,8 +100,9 @@ func TestSignalLookupsReadByKey(t *testing.T) {
 func TestWhatWasBroughtIsReadForTiersOnly(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay)
-	s.exec(`prepare one as ` + postgres.FindClickSQL)
-	execute := fmt.Sprintf("one('%s', '%s', '%s')", s.scope.Workspace, click, salesDay.Format(time.RFC3339Nano))
+	s.exec(`prepare one as ` + postgres.SelectClicksSQL)
+	at := salesDay.Format(time.RFC3339Nano)
+	execute := fmt.Sprintf("one('{0}', '{%s}', '{%s}', '{%s}', '%s', '%s')", s.scope.Workspace, click, at, at, at)
 	for tiers, want := range map[string]bool{``: false, ` || '{"tiers":[{"min_conversions":2,"rate_bps":4000}]}'`: true} {
 		s.exec(`update programs set rules = rules - 'tiers'` + tiers)
 		plan := strings.Join(s.explain(execute), "\n")

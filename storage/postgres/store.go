@@ -46,7 +46,8 @@ type Store struct {
 	pool     *pgxpool.Pool
 	jobs     *river.Client[pgx.Tx]
 	exports  exports
-	recorder recorder
+	recorder gatherer[*recording]
+	clicks   gatherer[*clickLookup]
 }
 
 // Open connects as the service's restricted role. The schema must be there
@@ -85,7 +86,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 func newStore(pool *pgxpool.Pool, jobs *river.Client[pgx.Tx]) *Store {
 	s := &Store{pool: pool, jobs: jobs}
-	s.recorder.record = s.recordBatch
+	s.recorder = gatherer[*recording]{
+		most: recordedTogether, atOnce: recorders, timeout: recordTimeout, wants: wantsOf, work: s.recordTogether,
+	}
+	s.clicks = gatherer[*clickLookup]{most: lookedUpTogether, atOnce: lookups, timeout: lookupTimeout, work: s.findClicks}
 	return s
 }
 

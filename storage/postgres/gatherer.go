@@ -1,0 +1,157 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// gatherer lets calls that are made at the same time share their work: those that
+// come while some are at work wait and are the next ones. Nobody waits for
+// company, so a single call is at work at once.
+type gatherer[T comparable] struct {
+	most   int // calls at work together
+	atOnce int // such groups
+	// timeout ends the work for a group, and what is repeated of it: callers may go
+	// before.
+	timeout time.Duration
+	// wants is what a call wants for itself alone; nil: nothing. No two of a group
+	// want the same, so that each finds what the one before has left.
+	wants func(T) []want
+	// work does what a group wants. An error is about all of it: nothing was done,
+	// or, when it is final, something may have been.
+	work func(ctx context.Context, group []T) (final bool, err error)
+
+	mu      sync.Mutex
+	waiting []*call[T] // in the order in which they came
+	running int        // groups
+}
+
+type call[T any] struct {
+	of   T
+	err  error         // of its group
+	done chan struct{} // closed behind err
+}
+
+// want is something that one call of a group can have.
+type want struct {
+	scope      affiliate.Scope
+	kind, name string
+}
+
+// do comes back when the call's work is done, with the error of its group, or when
+// the context ends. A call that was not at work by then never will be; of others it
+// is unknown.
+func (g *gatherer[T]) do(ctx context.Context, of T) error {
+	c := &call[T]{of: of, done: make(chan struct{})}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, c)
+	if g.running < g.atOnce {
+		g.running++
+		go g.run()
+	}
+	g.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.waiting = slices.DeleteFunc(g.waiting, func(other *call[T]) bool { return other == c })
+		return ctx.Err()
+	}
+}
+
+// run works until nothing waits.
+func (g *gatherer[T]) run() {
+	for {
+		group := g.take()
+		if len(group) == 0 {
+			return
+		}
+		g.serve(group)
+		for _, c := range group {
+			close(c.done)
+		}
+	}
+}
+
+// take picks the next group; none when nothing waits, and whoever asks is at its
+// end then.
+func (g *gatherer[T]) take() []*call[T] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var group, later []*call[T]
+	taken := map[want]bool{}
+	for i, c := range g.waiting {
+		if len(group) == g.most {
+			later = append(later, g.waiting[i:]...)
+			break
+		}
+		alone := true
+		if g.wants != nil {
+			// What comes behind one that has to wait may not overtake it.
+			for _, w := range g.wants(c.of) {
+				alone = alone && !taken[w]
+				taken[w] = true
+			}
+		}
+		if alone {
+			group = append(group, c)
+		} else {
+			later = append(later, c)
+		}
+	}
+	g.waiting = later
+	if len(group) == 0 {
+		g.running--
+	}
+	return group
+}
+
+// serve works for a group. When that fails, and nothing was done, it works for one
+// after the other, so that a call for which it cannot be done keeps none of the
+// others from theirs; unless the database does not answer at all, which it would
+// not do for the next one either.
+func (g *gatherer[T]) serve(group []*call[T]) {
+	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
+	defer cancel()
+	all := make([]T, len(group))
+	for i, c := range group {
+		all[i] = c.of
+	}
+	final, err := g.try(ctx, all)
+	alone := err != nil && !final && len(group) > 1 && answered(err)
+	for _, c := range group {
+		if alone {
+			_, err = g.try(ctx, []T{c.of})
+			alone = err == nil || answered(err)
+		}
+		c.err = err
+	}
+}
+
+// try is work, of which a panic is a failure like others.
+func (g *gatherer[T]) try(ctx context.Context, group []T) (final bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return g.work(ctx, group)
+}
+
+// answered reports whether an error is about what was asked for, and not about the
+// way to the database.
+func answered(err error) bool {
+	var connectErr *pgconn.ConnectError
+	return !errors.As(err, &connectErr) && !pgconn.Timeout(err)
+}
