@@ -1,5 +1,7 @@
 package affiliate
 
+import "time"
+
 // Job is work that follows from a change and commits with it. Workers live in
 // server/, the insertion in storage/postgres; both need the names and the
 // arguments, which hold ids only, so that erasure never has to search a queue.
@@ -15,6 +17,15 @@ type DispatchEvents struct {
 
 // Kind names the job.
 func (DispatchEvents) Kind() string { return "dispatch_events" }
+
+// ConvertedClick is a click as an event tells that it has converted.
+type ConvertedClick struct {
+	Event EventID
+	Click ClickID
+	At    time.Time // of the conversion
+	// MayCome: where the click is not stored, it may still be on its way.
+	MayCome bool
+}
 
 // SyncDirectory brings the edge directory up to date: with one programme and
 // all its codes, or with one participant's codes, or, with neither, with the

@@ -202,6 +202,7 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	river.AddWorker(registered, dispatch.NewWorker(c.store, c.now))
 	river.AddWorker(registered, c.keeper.Worker())
 	conversions.AddWorkers(registered)
+	river.AddWorker(registered, participant.NewReviewWorker(c.store, c.now))
 	river.AddWorker(registered, commission.NewSweepWorker(c.store, c.log, c.now))
 	river.AddWorker(registered, stats.New(c.store, c.log, c.now))
 	river.AddWorker(registered, fx.New(c.store, c.cfg.FXFile, c.log, c.now))

@@ -2,8 +2,11 @@
 //
 // An event row commits with its cause, and the job that brings it here with
 // both, so no event is lost and none tells of something that did not happen.
-// Each follower sees an event at least once and in no promised order; what a
-// follower does has to bear repetition.
+// A job has the events of one workspace, of any number of causes, and costs the
+// same few statements however many they are. Each follower sees an event at least
+// once and in no promised order; what a follower does has to bear repetition.
+// What a follower cannot take yet waits with its job and keeps no other event
+// back.
 package dispatch
 
 import (
@@ -28,11 +31,10 @@ const (
 type Store interface {
 	// Undispatched reads those of the events that have not been taken on yet.
 	Undispatched(ctx context.Context, workspace affiliate.WorkspaceID, ids []affiliate.EventID) ([]affiliate.StoredEvent, error)
-	// MarkConverted stamps a click with its first conversion, and reports whether
-	// the click is stored.
-	MarkConverted(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, at time.Time) (stored bool, err error)
-	// MarkDispatched ends the events' stay in the outbox.
-	MarkDispatched(ctx context.Context, workspace affiliate.WorkspaceID, ids []affiliate.EventID, now time.Time) error
+	// MarkDispatched ends the events' stay in the outbox and stamps clicks with
+	// their first conversions. Events whose click may still come stay: they are
+	// returned.
+	MarkDispatched(ctx context.Context, workspace affiliate.WorkspaceID, ids []affiliate.EventID, clicks []affiliate.ConvertedClick, now time.Time) (early []affiliate.EventID, err error)
 }
 
 // Worker works affiliate.DispatchEvents.
@@ -45,50 +47,58 @@ type Worker struct {
 // NewWorker makes the worker.
 func NewWorker(store Store, now func() time.Time) *Worker { return &Worker{store: store, now: now} }
 
-// Work hands the job's events to every follower and marks them.
+// Work hands the job's events to every follower and marks them. It comes back for
+// those whose clicks are on their way.
 func (w *Worker) Work(ctx context.Context, job *river.Job[affiliate.DispatchEvents]) error {
 	events, err := w.store.Undispatched(ctx, job.Args.Workspace, job.Args.Events)
 	if err != nil || len(events) == 0 {
 		return err
 	}
-	early, err := w.stampClicks(ctx, job.Args.Workspace, events)
-	if err != nil {
-		return fmt.Errorf("stamp clicks: %w", err)
+	now := w.now().UTC()
+	ids := make([]affiliate.EventID, len(events))
+	var clicks []affiliate.ConvertedClick
+	for i, event := range events {
+		ids[i] = event.ID
+		click, err := convertedClick(event)
+		if err != nil {
+			return fmt.Errorf("event %s: %w", event.ID, err)
+		}
+		if click != nil {
+			clicks = append(clicks, affiliate.ConvertedClick{Event: event.ID, Click: *click, At: event.At, MayCome: now.Sub(event.At) < arrival})
+		}
 	}
-	if early {
+	early, err := w.store.MarkDispatched(ctx, job.Args.Workspace, ids, clicks, now)
+	if err != nil {
+		return fmt.Errorf("mark events: %w", err)
+	}
+	if len(early) > 0 {
 		return river.JobSnooze(snooze)
 	}
-	return w.store.MarkDispatched(ctx, job.Args.Workspace, job.Args.Events, w.now().UTC())
+	return nil
 }
 
-// stampClicks follows attributed conversions: their clicks have converted. early
-// says that a click is on its way: its conversion found it where ingestion had
+// convertedClick is the click of a conversion that an event tells is attributed;
+// nil of every other event. The conversion may have found it where ingestion had
 // not been yet.
-func (w *Worker) stampClicks(ctx context.Context, workspace affiliate.WorkspaceID, events []affiliate.StoredEvent) (early bool, err error) {
-	for _, event := range events {
-		if event.Name != affiliate.EventConversionCreated && event.Name != affiliate.EventConversionReattributed {
-			continue
-		}
-		var body struct {
-			Data struct {
-				Object struct {
-					Attributed  bool `json:"attributed"`
-					Attribution struct {
-						Click *affiliate.ClickID `json:"click_id"`
-					} `json:"attribution"`
-				} `json:"object"`
-			} `json:"data"`
-		}
-		if err := json.Unmarshal(event.Body, &body); err != nil {
-			return false, fmt.Errorf("event %s: %w", event.ID, err)
-		}
-		if object := body.Data.Object; object.Attributed && object.Attribution.Click != nil {
-			stored, err := w.store.MarkConverted(ctx, workspace, *object.Attribution.Click, event.At)
-			if err != nil {
-				return false, err
-			}
-			early = early || !stored && w.now().Sub(event.At) < arrival
-		}
+func convertedClick(event affiliate.StoredEvent) (*affiliate.ClickID, error) {
+	if event.Name != affiliate.EventConversionCreated && event.Name != affiliate.EventConversionReattributed {
+		return nil, nil
 	}
-	return early, nil
+	var body struct {
+		Data struct {
+			Object struct {
+				Attributed  bool `json:"attributed"`
+				Attribution struct {
+					Click *affiliate.ClickID `json:"click_id"`
+				} `json:"attribution"`
+			} `json:"object"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(event.Body, &body); err != nil {
+		return nil, err
+	}
+	if !body.Data.Object.Attributed {
+		return nil, nil
+	}
+	return body.Data.Object.Attribution.Click, nil
 }

@@ -10,8 +10,8 @@ import (
 // *affiliate.Error.
 type Store interface {
 	// Ledger reads one page of a participant's entries, newest first, counts all
-	// pages, and reads the balances by currency, whatever the filter. Errors:
-	// NOT_FOUND.
+	// pages up to affiliate.MaxSearchTotal entries, and reads the balances by
+	// currency, whatever the filter. Errors: NOT_FOUND.
 	Ledger(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, filter affiliate.LedgerFilter, page affiliate.Page) ([]affiliate.LedgerEntry, int64, []affiliate.LedgerBalance, error)
 	// AddLedgerEntry adds an entry with its audit line. Errors: NOT_FOUND,
 	// PARTICIPANT_ERASED.

@@ -14,7 +14,10 @@
 // addresses masked cannot search for them either.
 //
 // It does not promise that the edge knows a new code with the answer: the
-// directory follows a moment after the commit.
+// directory follows a moment after the commit. Nor that all pending commissions of
+// a participant are flagged with the answer to a suspension, or free with that to
+// its end: those behind the first 500 follow in jobs. Meanwhile the status alone
+// keeps them from being approved without a person.
 package participant
 
 import (

@@ -15,8 +15,9 @@ type Store interface {
 	// PartnerProgram reads one programme that is the partner's or public. Errors:
 	// NOT_FOUND.
 	PartnerProgram(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.ProgramID) (affiliate.PartnerProgram, error)
-	// PartnerCommissions reads one page and counts all pages; a programme that the
-	// partner does not take part in has none.
+	// PartnerCommissions reads one page and counts all pages up to
+	// affiliate.MaxSearchTotal rows; a programme that the partner does not take part
+	// in has none.
 	PartnerCommissions(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerCommissionFilter, order affiliate.CommissionOrder, page affiliate.Page) ([]affiliate.PartnerCommission, int64, error)
 	// PartnerBalances sums what is owed and what was earned, by currency.
 	PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]affiliate.PartnerBalance, error)

@@ -14,81 +14,151 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// updateCommission is the one statement that changes a commission; to be held by a
-// payout is no change of it (payout_hold.go). Its row is locked, and the guard holds the database to what the change was decided on.
-const updateCommission = `
-	update commissions set
-		status = $6, amount_cents = $7, needs_review = $8, review_reasons = $9, dispute_status = $10,
-		override_reason = $11, override_by = $12, rejection_reason = $13, rejection_code = $14,
-		approved_at = $15, approved_by = $16, rejected_at = $17, paid_at = $18, refunded_at = $19, payout_id = $20,
-		version = $21, updated_at = $22
-	where workspace_id = $1 and mode = $2 and id = $3 and status = $4 and version = $5`
+// updateCommissions is the one statement that changes commissions; to be held by a
+// payout is no change of them (payout_hold.go). Their rows are locked, and the guard
+// holds the database to what the changes were decided on.
+const updateCommissions = `
+	update commissions c set
+		status = t.status, amount_cents = t.amount_cents, needs_review = t.needs_review, review_reasons = t.review_reasons,
+		dispute_status = t.dispute_status, override_reason = t.override_reason, override_by = t.override_by,
+		rejection_reason = t.rejection_reason, rejection_code = t.rejection_code, approved_at = t.approved_at, approved_by = t.approved_by,
+		rejected_at = t.rejected_at, paid_at = t.paid_at, refunded_at = t.refunded_at, payout_id = t.payout_id,
+		version = t.version, updated_at = t.updated_at
+	from (values %s) as t (workspace_id, mode, id, from_status, from_version,
+		status, amount_cents, needs_review, review_reasons, dispute_status, override_reason, override_by, rejection_reason, rejection_code,
+		approved_at, approved_by, rejected_at, paid_at, refunded_at, payout_id, version, updated_at)
+	where c.workspace_id = t.workspace_id and c.mode = t.mode and c.id = t.id and c.status = t.from_status and c.version = t.from_version`
 
 const insertHistory = `
 	insert into commission_history (workspace_id, commission_id, seq, at, actor, from_status, to_status, amount_cents, reason)
-	values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+	values %s`
+
+var (
+	changedRows = rowsOf(updateCommissions, 22,
+		"uuid", "text", "uuid", "text", "integer",
+		"text", "bigint", "boolean", "text[]", "text", "text", "uuid", "text", "text",
+		"timestamptz", "text", "timestamptz", "timestamptz", "timestamptz", "uuid", "integer", "timestamptz")
+	historyRows = rowsOf(insertHistory, 9)
+)
 
 // settle writes changes of commissions with everything that follows from them but
 // their events: history, ledger, balances and counts. A transaction calls it, or
 // queueSettlement, once, last of all that it locks, with all its changes: rows
-// that others want too are then taken in one order.
+// that others want too are then taken in one order. One that has too many changes
+// for that makes a settlement of its own.
 func settle(ctx context.Context, tx pgx.Tx, changes ...affiliate.CommissionChange) error {
-	if len(changes) == 0 {
-		return nil
+	s := newSettlement()
+	if err := s.write(ctx, tx, changes...); err != nil {
+		return err
 	}
-	batch := &pgx.Batch{}
-	queueSettlement(batch, changes...)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("settle commissions: %w", err)
-	}
-	return nil
+	return s.end(ctx, tx)
 }
 
 // queueSettlement is settle within a batch. A commission that came into being is
-// inserted by queueCommission, and what it brings to its participant's totals is
+// inserted by queueCommissions, and what it brings to its participant's totals is
 // the conversion's; of the others the totals change here.
 func queueSettlement(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
-	var entries []affiliate.LedgerEntry
-	counts := commissionCounts{}
+	s := newSettlement()
+	s.queue(batch, changes...)
+	s.queueEnd(batch)
+}
+
+// settlement is settle in parts: any number of writes, which touch nothing that
+// others want too, and one end.
+type settlement struct {
+	entries []affiliate.LedgerEntry
+	counts  commissionCounts
+}
+
+func newSettlement() *settlement { return &settlement{counts: commissionCounts{}} }
+
+// queue writes changes and their history, and keeps the rest for the end.
+func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
+	var updates, history [][]any
+	var deltas []affiliate.StatsDelta
+	updated := map[affiliate.CommissionID]int{}
 	for _, change := range changes {
 		after, at := change.After, change.Transition.At
 		var from *affiliate.CommissionStatus
 		if before := change.Before; before != nil {
 			from = &before.Status
-			queueUpdate(batch, *before, after)
-			counts.add(*before, -1)
+			if i, again := updated[after.ID]; again {
+				// One statement sees a row once: it takes the row from the first to the last.
+				updates[i] = changedRow(updates[i][:guardColumns:guardColumns], after)
+			} else {
+				updated[after.ID] = len(updates)
+				updates = append(updates, changedRow([]any{before.Scope.Workspace, before.Scope.Mode, before.ID, before.Status, before.Version}, after))
+			}
+			s.counts.add(*before, -1)
 			if cents := change.EarnedCents(); cents != 0 {
 				// Hours that were reported already stay as they are: it counts in this one.
-				queueDeltas(batch, affiliate.StatsDelta{
+				deltas = append(deltas, affiliate.StatsDelta{
 					Scope: after.Scope, Program: after.Program, Participant: after.Participant, At: at,
 					Currency: after.Currency, CommissionCents: cents,
 				})
 			}
 		}
-		counts.add(after, 1)
-		batch.Queue(insertHistory, after.Scope.Workspace, after.ID, after.Version, at, change.Transition.Actor.String(),
-			from, after.Status, after.AmountCents, change.Note())
+		s.counts.add(after, 1)
+		history = append(history, []any{
+			after.Scope.Workspace, after.ID, after.Version, at, change.Transition.Actor.String(), from, after.Status, after.AmountCents, change.Note(),
+		})
 		if entry := change.LedgerEntry(); entry != nil {
-			entries = append(entries, *entry)
+			s.entries = append(s.entries, *entry)
 		}
 	}
-	slot := anySlot()
-	queueLedger(batch, slot, entries...)
-	counts.queue(batch, slot)
-}
-
-func queueUpdate(batch *pgx.Batch, before, after affiliate.Commission) {
-	batch.Queue(updateCommission, before.Scope.Workspace, before.Scope.Mode, before.ID, before.Status, before.Version,
-		after.Status, after.AmountCents, after.NeedsReview, nonNil(after.ReviewReasons), after.Dispute,
-		after.OverrideReason, after.OverrideBy, after.RejectionReason, after.RejectionCode,
-		after.ApprovedAt, after.ApprovedBy, after.RejectedAt, after.PaidAt, after.RefundedAt, after.Payout,
-		after.Version, after.UpdatedAt).
-		Exec(func(tag pgconn.CommandTag) error {
-			if tag.RowsAffected() == 0 {
-				return fmt.Errorf("commission %s changed under its lock", before.ID)
+	for _, q := range changedRows.queue(batch, updates...) {
+		q.Exec(func(tag pgconn.CommandTag) error {
+			if tag.RowsAffected() != int64(q.n) {
+				return fmt.Errorf("%d of %d commissions are as they were locked", tag.RowsAffected(), q.n)
 			}
 			return nil
 		})
+	}
+	queueDeltas(batch, deltas...)
+	historyRows.queue(batch, history...)
+}
+
+// guardColumns are those of updateCommissions that say what a change was decided
+// on.
+const guardColumns = 5
+
+// changedRow adds to the guard of a commission what it becomes.
+func changedRow(guard []any, after affiliate.Commission) []any {
+	return append(guard, after.Status, after.AmountCents, after.NeedsReview, nonNil(after.ReviewReasons), after.Dispute,
+		after.OverrideReason, after.OverrideBy, after.RejectionReason, after.RejectionCode,
+		after.ApprovedAt, after.ApprovedBy, after.RejectedAt, after.PaidAt, after.RefundedAt, after.Payout,
+		after.Version, after.UpdatedAt)
+}
+
+// queueEnd writes what others want too, in one order.
+func (s *settlement) queueEnd(batch *pgx.Batch) {
+	slot := anySlot()
+	queueLedger(batch, slot, s.entries...)
+	s.counts.queue(batch, slot)
+}
+
+// write is queue in a round trip of its own.
+func (s *settlement) write(ctx context.Context, tx pgx.Tx, changes ...affiliate.CommissionChange) error {
+	batch := &pgx.Batch{}
+	s.queue(batch, changes...)
+	return send(ctx, tx, batch)
+}
+
+// end is queueEnd in a round trip of its own.
+func (s *settlement) end(ctx context.Context, tx pgx.Tx) error {
+	batch := &pgx.Batch{}
+	s.queueEnd(batch)
+	return send(ctx, tx, batch)
+}
+
+func send(ctx context.Context, tx pgx.Tx, batch *pgx.Batch) error {
+	if batch.Len() == 0 {
+		return nil
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("settle commissions: %w", err)
+	}
+	return nil
 }
 
 // commissionCounts collects what a transaction changes of commission_counts.

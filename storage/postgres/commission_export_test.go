@@ -12,11 +12,15 @@ import (
 // SelectDue is the sweep's statement.
 const SelectDue = selectDue
 
-// The statements of every move.
-const (
-	LockCommissionsSQL  = lockCommissionsSQL
-	UpdateCommissionSQL = updateCommission
-)
+// LockCommissionsSQL is the first statement of every move.
+const LockCommissionsSQL = lockCommissionsSQL
+
+// UpdateCommissionsSQL is the statement that changes as many commissions as it may,
+// with arguments.
+func UpdateCommissionsSQL(before, after affiliate.Commission) (sql string, args []any) {
+	row := changedRow([]any{before.Scope.Workspace, before.Scope.Mode, before.ID, before.Status, before.Version}, after)
+	return changedRows.sql[rowSizes-1], slices.Concat(slices.Repeat([][]any{row}, maxRows)...)
+}
 
 // InsertCommission is queueCommissions in a transaction of its own.
 func (s *Store) InsertCommission(ctx context.Context, c affiliate.Commission, actor affiliate.Actor) error {
@@ -77,3 +81,6 @@ func SpansOf(p affiliate.Period) []CountSpan {
 	}
 	return spans
 }
+
+// ExportPlan is what an export's transaction sets.
+const ExportPlan = exportPlan

@@ -1,7 +1,11 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,27 +27,108 @@ func (s *Store) Undispatched(ctx context.Context, workspace affiliate.WorkspaceI
 	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.StoredEvent])
 }
 
-// MarkDispatched ends the events' stay in the outbox.
-func (s *Store) MarkDispatched(ctx context.Context, workspace affiliate.WorkspaceID, ids []affiliate.EventID, now time.Time) error {
+// MarkDispatched ends the events' stay in the outbox and stamps the clicks whose
+// conversions they tell of, in one transaction. An event whose click may still come
+// stays: they are returned.
+func (s *Store) MarkDispatched(
+	ctx context.Context, workspace affiliate.WorkspaceID, ids []affiliate.EventID, clicks []affiliate.ConvertedClick, now time.Time,
+) (early []affiliate.EventID, err error) {
 	const update = `
 		update events set dispatched_at = $3
 		where workspace_id = $1 and id = any($2) and dispatched_at is null`
-	_, err := s.pool.Exec(ctx, update, workspace, ids, now)
-	return err
+	if len(clicks) == 0 {
+		_, err := s.pool.Exec(ctx, update, workspace, ids, now)
+		return nil, err
+	}
+	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		missing, err := markConverted(ctx, tx, workspace, clicks)
+		if err != nil {
+			return err
+		}
+		early = nil
+		for _, c := range clicks {
+			if c.MayCome && missing[c.Click] {
+				early = append(early, c.Event)
+			}
+		}
+		done := slices.DeleteFunc(slices.Clone(ids), func(id affiliate.EventID) bool { return slices.Contains(early, id) })
+		_, err = tx.Exec(ctx, update, workspace, done, now)
+		return err
+	})
+	return early, err
 }
 
-// MarkConverted stamps a click with its first conversion and reports whether the
-// click is stored. The time inside the id picks the partition.
-func (s *Store) MarkConverted(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, at time.Time) (bool, error) {
-	const update = `
-		update clicks set converted_at = least(converted_at, $4)
-		where workspace_id = $1 and id = $2 and clicked_at = $3`
-	clickedAt, ok := click.Time()
-	if !ok {
-		return true, nil // not one of ours: only a UUIDv7 is ever stored
+// The clicks of a job are found by their keys. The times inside their ids name their
+// partitions, and the statements are planned for these times (= any): Postgres opens
+// no other partition. In those it probes the key, unless they are so small that
+// reading them costs less.
+const (
+	// lockConverted is one probe of one partition per click, whatever the
+	// statistics say, and locks in the order of the ids that it is given.
+	lockConverted = `
+		select k.id, c.converted_at
+		from unnest($2::uuid[], $3::timestamptz[]) as k (id, clicked_at)
+		cross join lateral (
+			select c.converted_at from clicks c
+			where c.workspace_id = $1 and c.id = k.id and c.clicked_at = k.clicked_at and c.clicked_at = any($3)
+			limit 1
+			for no key update) as c`
+	stampConverted = `
+		update clicks c set converted_at = k.at
+		from unnest($2::uuid[], $3::timestamptz[], $4::timestamptz[]) as k (id, clicked_at, at)
+		where c.workspace_id = $1 and c.id = k.id and c.clicked_at = k.clicked_at and c.clicked_at = any($3)`
+)
+
+// markConverted stamps each click with the first of its conversions, those of
+// earlier jobs among them, and returns the clicks that are not stored.
+func markConverted(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, clicks []affiliate.ConvertedClick) (map[affiliate.ClickID]bool, error) {
+	first := make(map[affiliate.ClickID]time.Time, len(clicks))
+	for _, c := range clicks {
+		if _, ours := c.Click.Time(); !ours {
+			continue // only a UUIDv7 is ever stored: this one will not come
+		}
+		if at, seen := first[c.Click]; !seen || c.At.Before(at) {
+			first[c.Click] = c.At
+		}
 	}
-	tag, err := s.pool.Exec(ctx, update, workspace, click, clickedAt, at)
-	return tag.RowsAffected() > 0, err
+	missing := make(map[affiliate.ClickID]bool, len(first))
+	for id := range first {
+		missing[id] = true
+	}
+	ids := slices.SortedFunc(maps.Keys(first), func(a, b affiliate.ClickID) int { return bytes.Compare(a.UUID[:], b.UUID[:]) })
+	type lockedClick struct {
+		ID          affiliate.ClickID
+		ConvertedAt *time.Time
+	}
+	rows, _ := tx.Query(ctx, lockConverted, planned, workspace, ids, clickTimes(ids))
+	stored, err := pgx.CollectRows(rows, pgx.RowToStructByName[lockedClick])
+	if err != nil {
+		return nil, fmt.Errorf("clicks: %w", err)
+	}
+	ids = ids[:0]
+	var at []time.Time
+	for _, c := range stored {
+		delete(missing, c.ID)
+		if c.ConvertedAt == nil || first[c.ID].Before(*c.ConvertedAt) {
+			ids, at = append(ids, c.ID), append(at, first[c.ID])
+		}
+	}
+	if len(ids) == 0 {
+		return missing, nil
+	}
+	if _, err := tx.Exec(ctx, stampConverted, planned, workspace, ids, clickTimes(ids), at); err != nil {
+		return nil, fmt.Errorf("stamp clicks: %w", err)
+	}
+	return missing, nil
+}
+
+// clickTimes are the times inside ids, which say in which partitions they are.
+func clickTimes(ids []affiliate.ClickID) []time.Time {
+	times := make([]time.Time, len(ids))
+	for i, id := range ids {
+		times[i], _ = id.Time()
+	}
+	return times
 }
 
 // RequeueEvents gives events that were left behind since before an instant a

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,71 +12,120 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// reviewChunk bounds the commissions of one statement.
+// A suspended participant's pending commissions are flagged in blocks: one with
+// the suspension itself, so that it is seen at once where there are few, and each
+// further one in a transaction and a job of its own, so that no transaction grows
+// with what a participant has earned. What is not flagged yet is held back by the
+// participant's status: automatic approval and payouts ask for it under the lock
+// of the commission or of the participant.
+
+// reviewChunk bounds the commissions of one block.
 const reviewChunk = 500
 
-// selectPendingOf names a participant's pending commissions that have a review
-// reason, or have it not, in the order in which they are locked. The partner finds
-// them by index: most of what a participant ever earned is not pending.
+// selectPendingOf reads the next of a participant's pending commissions that have
+// a review reason, or have it not, oldest first: the order of the index by which
+// the partner finds them. Most of what a participant ever earned is not pending.
 const selectPendingOf = `
-	select c.id
+	select c.created_at, c.id
 	from commissions c
 	where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.status = 'pending'
 		and c.partner_id = $6 and ($4 = any (c.review_reasons)) = $5
-	order by c.id`
+		and (c.created_at, c.id) > ($7, $8)
+	order by c.created_at, c.id
+	limit $9`
 
 // reviewPending keeps what a suspended participant has waiting from being approved
-// without a person, and takes that back when the participant is reinstated. It is
-// the last thing that a move locks anything for. A conversion decided at the same
-// moment may miss the flag; automatic approval asks for the participant's status
-// as well.
+// without a person, and takes that back when the participant is reinstated: a
+// block of it here, the rest in jobs. It is the last thing that a move locks
+// anything for. A conversion decided at the same moment may miss the flag.
 func (s *Store) reviewPending(
 	ctx context.Context, tx pgx.Tx, p affiliate.Participant, move affiliate.ParticipantMove, at time.Time, by affiliate.Actor,
 ) error {
-	t := affiliate.CommissionTransition{
-		Scope: p.Scope, Program: p.Program, Actor: by, At: at, ReviewReasons: []string{affiliate.ReviewParticipantSuspended},
-	}
-	switch move {
-	case affiliate.SuspendParticipant:
-		t.Move = affiliate.MoveFlag
-	case affiliate.ReinstateParticipant:
-		t.Move = affiliate.MoveClearReview
-	default:
+	if move != affiliate.SuspendParticipant && move != affiliate.ReinstateParticipant {
 		return nil
 	}
-	has := t.Move == affiliate.MoveClearReview
-	rows, err := tx.Query(ctx, selectPendingOf, p.Scope.Workspace, p.Scope.Mode, p.ID, affiliate.ReviewParticipantSuspended, has, p.Partner)
-	if err != nil {
-		return err
+	return s.reviewBlock(ctx, tx, affiliate.ReviewPending{
+		Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, Program: p.Program, Participant: p.ID, Move: move, User: by.User, Key: by.Key,
+	}, p.Partner, at)
+}
+
+// ReviewPending works one job. It does nothing when the participant stands
+// elsewhere by now: another move has begun at the first commission. Work that is
+// done again finds nothing left to change.
+func (s *Store) ReviewPending(ctx context.Context, job affiliate.ReviewPending, at time.Time) error {
+	// Held from the reading on, so that no block follows the end of a suspension.
+	const stands = `
+		select partner_id from participants
+		where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4 and status = $5
+		for share`
+	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		var partner affiliate.UserID
+		err := tx.QueryRow(ctx, stands, job.Workspace, job.Mode, job.Program, job.Participant, job.Move.To()).Scan(&partner)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("participant: %w", err)
+		}
+		return s.reviewBlock(ctx, tx, job, partner, at)
+	})
+}
+
+// reviewBlock flags a block of commissions, or takes the flag off them, and leaves
+// a job for what follows it. Its participant is locked.
+func (s *Store) reviewBlock(ctx context.Context, tx pgx.Tx, job affiliate.ReviewPending, partner affiliate.UserID, at time.Time) error {
+	scope := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}
+	t := affiliate.CommissionTransition{
+		Scope: scope, Program: job.Program, Actor: affiliate.Actor{User: job.User, Key: job.Key}, At: at,
+		Move: affiliate.MoveFlag, ReviewReasons: []string{affiliate.ReviewParticipantSuspended},
 	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
+	if job.Move == affiliate.ReinstateParticipant {
+		t.Move = affiliate.MoveClearReview
+	}
+	has := t.Move == affiliate.MoveClearReview
+	type pendingRow struct {
+		CreatedAt time.Time
+		ID        affiliate.CommissionID
+	}
+	rows, _ := tx.Query(ctx, selectPendingOf, scope.Workspace, scope.Mode, job.Participant, affiliate.ReviewParticipantSuspended, has, partner,
+		job.After, job.AfterID, reviewChunk)
+	pending, err := pgx.CollectRows(rows, pgx.RowToStructByName[pendingRow])
 	if err != nil {
 		return fmt.Errorf("pending commissions: %w", err)
 	}
+	ids := make([]affiliate.CommissionID, len(pending))
+	for i, c := range pending {
+		ids[i] = c.ID
+	}
+	locked, err := lockCommissions(ctx, tx, scope, ids, waitForRows)
+	if err != nil {
+		return err
+	}
 	var changes []affiliate.CommissionChange
 	var events []affiliate.Event
-	// The chunks follow the order of the ids, as one call would.
-	for chunk := range slices.Chunk(ids, reviewChunk) {
-		locked, err := lockCommissions(ctx, tx, p.Scope, chunk, waitForRows)
+	for _, c := range locked {
+		// Judged again: it may have gone on before it was locked.
+		if c.Status != affiliate.CommissionPending || slices.Contains(c.ReviewReasons, affiliate.ReviewParticipantSuspended) != has {
+			continue
+		}
+		t.Commission = c.ID
+		change, err := c.move(t)
 		if err != nil {
 			return err
 		}
-		for _, c := range locked {
-			// Judged again: it may have gone on before it was locked.
-			if c.Status != affiliate.CommissionPending || slices.Contains(c.ReviewReasons, affiliate.ReviewParticipantSuspended) != has {
-				continue
-			}
-			t.Commission = c.ID
-			change, err := c.move(t)
-			if err != nil {
-				return err
-			}
-			changes = append(changes, change)
-			events = append(events, change.Events()...)
-		}
+		changes = append(changes, change)
+		events = append(events, change.Events()...)
 	}
 	if err := settle(ctx, tx, changes...); err != nil {
 		return err
 	}
-	return s.publishInBlocks(ctx, tx, events)
+	if err := s.publishInBlocks(ctx, tx, events); err != nil {
+		return err
+	}
+	if len(pending) < reviewChunk {
+		return nil
+	}
+	last := pending[len(pending)-1]
+	job.After, job.AfterID = last.CreatedAt.UTC(), last.ID
+	return s.enqueue(ctx, tx, job)
 }

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -86,42 +85,149 @@ func TestSuspendingFlagsWhatIsPending(t *testing.T) {
 	}
 }
 
-// More commissions than one statement takes are flagged in one transaction, and
-// what they are counted as moves along.
-func TestSuspendingFlagsAnyNumber(t *testing.T) {
-	w := newCommissionWorld(t)
-	participant, partner := w.participant(affiliate.ParticipantApproved, false)
-	first := w.commission(participant, partner, nil)
-	n := 2*postgres.ReviewChunk + 1
+// copies makes so many commissions like one, each of another age but for some,
+// with all that is kept beside them.
+func (w *commissionWorld) copies(of affiliate.Commission, n int) {
+	w.t.Helper()
 	w.exec(`set session_replication_role = replica`)
 	w.exec(`
 		insert into commissions
 		select (jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'conversion_id', gen_random_uuid(),
-			'decision_id', gen_random_uuid(), 'external_transaction_id', 'copy-' || n))).*
-		from commissions c, generate_series(2, $2::integer) n where c.id = $1`, first.ID, n)
+			'decision_id', gen_random_uuid(), 'external_transaction_id', 'copy-' || n, 'created_at', c.created_at + n / 3 * interval '1 second'))).*
+		from commissions c, generate_series(1, $2::integer) n where c.id = $1`, of.ID, n)
+	w.exec(`
+		insert into commission_history (workspace_id, commission_id, seq, at, actor, to_status, amount_cents)
+		select workspace_id, id, 1, created_at, 'system', status, amount_cents from commissions where external_transaction_id like 'copy-%'`)
+	w.exec(`update commission_counts set n = n * ($1 + 1), amount_cents = amount_cents * ($1 + 1)`, n)
 	w.exec(`set session_replication_role = origin`)
+}
 
-	flagged := func() int {
-		return w.count(`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review`)
+// reviewJobs takes the jobs that wait off the queue.
+func (w *commissionWorld) reviewJobs() []affiliate.ReviewPending {
+	w.t.Helper()
+	rows, _ := w.owner.Query(w.t.Context(), `delete from river.river_job where kind = $1 returning args`, affiliate.ReviewPending{}.Kind())
+	jobs, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ReviewPending])
+	if err != nil {
+		w.t.Fatal(err)
 	}
-	counted := func() int {
-		return w.count(`select coalesce(sum(n), 0) from commission_counts where grain = 'ever' and needs_review`)
+	return jobs
+}
+
+func (w *commissionWorld) work(jobs ...affiliate.ReviewPending) {
+	w.t.Helper()
+	for _, job := range jobs {
+		if err := w.store.ReviewPending(w.t.Context(), job, w.now); err != nil {
+			w.t.Fatal(err)
+		}
 	}
+}
+
+// checkReview holds what is flagged against its number, and what is kept and told
+// of it against the commissions.
+func (w *commissionWorld) checkReview(when string, flagged, requiredEvents, updatedEvents int) {
+	w.t.Helper()
+	for what, c := range map[string]struct {
+		sql  string
+		want int
+	}{
+		"flagged":      {`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review`, flagged},
+		"free":         {`select count(*) from commissions where review_reasons <> '{}' and not needs_review or review_reasons = '{}' and needs_review`, 0},
+		"flags told":   {`select count(*) from events where type = 'commission.review_required'`, requiredEvents},
+		"ends told":    {`select count(*) from events where type = 'commission.updated'`, updatedEvents},
+		"jobs' events": {`select coalesce(sum(jsonb_array_length(args -> 'events')), 0) from river.river_job where kind = 'dispatch_events'`, w.count(`select count(*) from events`)},
+		"other history": {`select count(*) from commissions c
+			where version <> (select count(*) from commission_history h where h.commission_id = c.id)`, 0},
+		"approved": {`select count(*) from commissions where status <> 'pending'`, 0},
+	} {
+		if n := w.count(c.sql); n != c.want {
+			w.t.Errorf("%s: %s: %d, want %d", when, what, n, c.want)
+		}
+	}
+	w.checkBooks()
+}
+
+// However many commissions wait, a suspension flags one block of them, and each
+// job one more; what is not flagged yet is not approved meanwhile.
+func TestSuspendingFlagsAnyNumberInBlocks(t *testing.T) {
+	const n = 1200
+	w := newCommissionWorld(t)
+	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	w.copies(w.commission(participant, partner, nil), n-1)
+
 	if err := w.moveParticipant(participant, affiliate.SuspendParticipant); err != nil {
 		t.Fatal(err)
 	}
-	if flagged() != n || counted() != n || w.count(`select count(*) from events where type = 'commission.review_required'`) != n {
-		t.Errorf("%d flagged, %d counted", flagged(), counted())
+	w.checkReview("suspended", postgres.ReviewChunk, postgres.ReviewChunk, 0)
+	if sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now.AddDate(0, 1, 0), n); err != nil || sweep != (affiliate.CommissionSweep{}) {
+		t.Errorf("swept %+v, %v", sweep, err)
 	}
-	// No job is told of more events than one statement takes.
-	if most := w.count(`select max(jsonb_array_length(args -> 'events')) from river.river_job where kind = 'dispatch_events'`); most > postgres.ReviewChunk {
-		t.Errorf("a job of %d events", most)
+	first := w.reviewJobs()
+	if len(first) != 1 {
+		t.Fatalf("%d jobs", len(first))
 	}
+	w.work(first...)
+	w.checkReview("one job", 2*postgres.ReviewChunk, 2*postgres.ReviewChunk, 0)
+	all := slices.Clone(first)
+	for jobs := w.reviewJobs(); len(jobs) > 0; jobs = w.reviewJobs() {
+		all = append(all, jobs...)
+		w.work(jobs...)
+	}
+	w.checkReview("all jobs", n, n, 0)
+	if len(all) != 2 {
+		t.Errorf("%d jobs for the rest", len(all))
+	}
+	w.work(all...)
+	w.checkReview("all jobs again", n, n, 0)
+	if jobs := w.reviewJobs(); len(jobs) != 0 {
+		t.Errorf("jobs that found nothing left others: %+v", jobs)
+	}
+	if by := w.count(`select count(distinct actor) from commission_history where seq = 2`); by != 1 {
+		t.Errorf("%d have flagged", by)
+	}
+
 	if err := w.moveParticipant(participant, affiliate.ReinstateParticipant); err != nil {
 		t.Fatal(err)
 	}
-	if flagged() != 0 || counted() != 0 {
-		t.Errorf("%d still flagged, %d counted", flagged(), counted())
+	w.checkReview("reinstated", n-postgres.ReviewChunk, n, postgres.ReviewChunk)
+	for jobs := w.reviewJobs(); len(jobs) > 0; jobs = w.reviewJobs() {
+		w.work(jobs...)
+		w.work(jobs...)
+	}
+	w.checkReview("reinstated and all jobs", 0, n, n)
+	w.work(all...)
+	w.checkReview("jobs of a suspension that has ended", 0, n, n)
+}
+
+// A participant who is reinstated before the jobs have run is as before.
+func TestReinstatingEndsWhatASuspensionBegan(t *testing.T) {
+	const n, chunk = 1200, postgres.ReviewChunk
+	w := newCommissionWorld(t)
+	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	w.copies(w.commission(participant, partner, nil), n-1)
+	for _, move := range []affiliate.ParticipantMove{affiliate.SuspendParticipant, affiliate.ReinstateParticipant} {
+		if err := w.moveParticipant(participant, move); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.checkReview("reinstated", 0, chunk, chunk)
+	w.work(w.reviewJobs()...)
+	w.checkReview("the jobs of both", 0, chunk, chunk)
+	if jobs := w.reviewJobs(); len(jobs) != 0 {
+		t.Errorf("jobs that found nothing left others: %+v", jobs)
+	}
+}
+
+// A suspension of few is whole with its answer.
+func TestSuspendingFewLeavesNoJob(t *testing.T) {
+	w := newCommissionWorld(t)
+	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	w.copies(w.commission(participant, partner, nil), postgres.ReviewChunk-2)
+	if err := w.moveParticipant(participant, affiliate.SuspendParticipant); err != nil {
+		t.Fatal(err)
+	}
+	w.checkReview("suspended", postgres.ReviewChunk-1, postgres.ReviewChunk-1, 0)
+	if jobs := w.reviewJobs(); len(jobs) != 0 {
+		t.Errorf("jobs: %+v", jobs)
 	}
 }
 
@@ -169,9 +275,9 @@ func TestPendingCommissionsAreFoundByIndex(t *testing.T) {
 	}
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		w.exec(`set plan_cache_mode = ` + mode)
-		plan := w.plan(postgres.SelectPendingOfSQL, w.scope.Workspace, w.scope.Mode, participant, affiliate.ReviewParticipantSuspended, false, partner)
-		if !strings.Contains(plan, "commissions_by_partner_status") || strings.Contains(plan, "Seq Scan") {
-			t.Errorf("%s:\n%s", mode, plan)
-		}
+		plan := w.plan(postgres.SelectPendingOfSQL, w.scope.Workspace, w.scope.Mode, participant, affiliate.ReviewParticipantSuspended, false, partner,
+			w.now.AddDate(0, -1, 0), affiliate.CommissionID{}, postgres.ReviewChunk)
+		// From where the block before ended; a handful may be sorted.
+		w.checkPlan(mode, plan, []string{"commissions_by_partner_status", "ROW(created_at, id) >"}, []string{"Seq Scan"})
 	}
 }

@@ -105,7 +105,8 @@ func (c *payoutRows) add(p affiliate.Payout) {
 
 // movePayouts writes moves of locked payouts of one batch with what follows from
 // them: the ledger, where the batch stands, and the events. Commissions that they
-// hold or give back are the caller's. It returns the batch as it is then.
+// hold or give back are the caller's. It returns the batch as it is then, but for
+// its counts and totals.
 func (s *Store) movePayouts(
 	ctx context.Context, tx pgx.Tx, batch affiliate.PayoutBatch, at time.Time, changes ...affiliate.PayoutChange,
 ) (affiliate.PayoutBatch, error) {

@@ -175,17 +175,39 @@ func inUTC(b affiliate.PayoutBatch, scope affiliate.Scope) affiliate.PayoutBatch
 	return b
 }
 
-// followPayouts brings a locked batch to where its payouts stand.
+// standings are the statuses that a batch's payouts have. Each is looked for and
+// none is counted, so that it costs the same whatever their number; the limited
+// lateral keeps the planner from joining them all.
+const standings = `
+	select s.status
+	from unnest($4::text[]) as s (status)
+	cross join lateral (
+		select from payouts p
+		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = s.status
+		limit 1
+	) p`
+
+var payoutStatuses = []affiliate.PayoutStatus{
+	affiliate.PayoutDraft, affiliate.PayoutPending, affiliate.PayoutProcessing, affiliate.PayoutPaid, affiliate.PayoutFailed, affiliate.PayoutCanceled,
+}
+
+// followPayouts brings a locked batch to where its payouts stand, without its counts
+// and totals.
 func followPayouts(ctx context.Context, tx pgx.Tx, batch affiliate.PayoutBatch, at time.Time) (affiliate.PayoutBatch, error) {
 	const update = `
 		update payout_batches set status = $4, confirmed_by = $5, confirmed_at = $6, completed_at = $7, version = $8
 		where workspace_id = $1 and mode = $2 and id = $3`
-	counts, totals, err := countPayouts(ctx, tx, batch)
+	rows, _ := tx.Query(ctx, standings, batch.Scope.Workspace, batch.Scope.Mode, batch.ID, payoutStatuses)
+	found, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.PayoutStatus])
 	if err != nil {
-		return batch, err
+		return batch, fmt.Errorf("payouts of a batch: %w", err)
 	}
-	batch = batch.Follow(counts, at)
-	batch.Totals = totals
+	some := affiliate.PayoutCounts{}
+	for _, status := range found {
+		some[status] = 1 // or more
+	}
+	batch = batch.Follow(some, at)
+	batch.Counts, batch.Totals = nil, nil
 	batch.Version++
 	_, err = tx.Exec(ctx, update, batch.Scope.Workspace, batch.Scope.Mode, batch.ID, batch.Status,
 		batch.ConfirmedBy, batch.ConfirmedAt, batch.CompletedAt, batch.Version)
@@ -271,6 +293,9 @@ func (s *Store) ConfirmPayoutBatch(
 		}
 		batch.ConfirmedBy, batch.ConfirmedAt = by.User, &at
 		if batch, err = s.movePayouts(ctx, tx, batch, at, changes...); err != nil {
+			return err
+		}
+		if batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch); err != nil {
 			return err
 		}
 		return recordBatch(ctx, tx, batch, "confirm", at, by, map[string]any{"status": affiliate.BatchDraft}, map[string]any{
@@ -376,6 +401,9 @@ func (s *Store) CancelPayoutBatch(
 			return err
 		}
 		if batch, err = s.movePayouts(ctx, tx, batch, at, changes...); err != nil {
+			return err
+		}
+		if batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch); err != nil {
 			return err
 		}
 		return recordBatch(ctx, tx, batch, "cancel", at, by, map[string]any{"status": was}, map[string]any{"status": batch.Status})

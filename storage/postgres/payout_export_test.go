@@ -15,9 +15,16 @@ const (
 	LockHeldSQL              = lockHeld
 	LockLostSQL              = lockLost
 	SumBatchesSQL            = sumBatches
+	StandingsSQL             = standings
 	SelectBatchesSQL         = selectBatches
 	PartnerLedgerBalancesSQL = partnerLedgerBalances
 )
+
+// PayoutStatuses are all that there are.
+func PayoutStatuses() []affiliate.PayoutStatus { return payoutStatuses }
+
+// PayBlock is how many commissions of a payout are paid at a time.
+const PayBlock = payBlock
 
 // DueArgs are the arguments of SelectPayoutsDueSQL.
 func DueArgs(of affiliate.PayoutSelection, participants []affiliate.ParticipantID) pgx.NamedArgs {

@@ -11,7 +11,8 @@ import (
 
 // A page of payouts is read from an index in the order of age: of the mode, of a
 // status, a programme, a participant, or of the partner; of a batch it is one
-// pass over the batch. What else narrows it is a filter over those rows.
+// pass over the batch. What else narrows it is a filter over those rows. A total is
+// counted as far as affiliate.MaxSearchTotal.
 
 // payoutItemRow is a payout with its names.
 type payoutItemRow struct {
@@ -52,7 +53,7 @@ func payoutListSQL(where conditions) (page, count string) {
 		select ` + payoutColumns + `, g.name as program_name, t.partner_name
 		from (select p.* from payouts p where ` + where.sql() + newest +
 		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) p` + payoutNames + newest
-	return page, `select count(*) from payouts p where ` + where.sql()
+	return page, fmt.Sprintf(`select count(*) from (select from payouts p where %s limit %d) p`, where.sql(), affiliate.MaxSearchTotal)
 }
 
 func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID, where conditions, page affiliate.Page) ([]affiliate.PayoutItem, int64, error) {
@@ -71,7 +72,7 @@ func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID,
 	}
 	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
 		// The list ends on this page.
-		return items, page.Offset() + n, nil
+		return items, min(page.Offset()+n, affiliate.MaxSearchTotal), nil
 	}
 	var total int64
 	if err := s.pool.QueryRow(ctx, countSQL, args...).Scan(&total); err != nil {
@@ -80,7 +81,8 @@ func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID,
 	return items, total, nil
 }
 
-// Payouts reads one page, newest first, and counts all pages.
+// Payouts reads one page, newest first, and counts all pages up to
+// affiliate.MaxSearchTotal payouts.
 func (s *Store) Payouts(ctx context.Context, scope affiliate.Scope, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error) {
 	if err := s.checkFilter(ctx, scope, filter.Program, filter.Participant, filter.Batch); err != nil {
 		return nil, 0, err
@@ -93,8 +95,8 @@ func (s *Store) Payouts(ctx context.Context, scope affiliate.Scope, filter affil
 }
 
 // PartnerPayouts reads one page of a partner's own payouts in the mode, newest
-// first, and counts all pages. What was never confirmed is the merchant's own
-// business.
+// first, and counts all pages up to affiliate.MaxSearchTotal payouts. What was never
+// confirmed is the merchant's own business.
 func (s *Store) PartnerPayouts(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PayoutFilter, page affiliate.Page,
 ) ([]affiliate.PayoutItem, int64, error) {
@@ -180,11 +182,13 @@ const (
 		order by b.created_at desc, b.id desc
 		limit $4 offset $5`
 	countBatches = `
-		select count(*) from payout_batches b where b.workspace_id = $1 and b.mode = $2 and ($3::text = '' or b.status = $3)`
+		select count(*) from (
+			select from payout_batches b where b.workspace_id = $1 and b.mode = $2 and ($3::text = '' or b.status = $3) limit $4
+		) b`
 )
 
-// PayoutBatches reads one page, newest first, and counts all pages; an empty
-// status is any.
+// PayoutBatches reads one page, newest first, and counts all pages up to
+// affiliate.MaxSearchTotal batches; an empty status is any.
 func (s *Store) PayoutBatches(
 	ctx context.Context, scope affiliate.Scope, status affiliate.PayoutBatchStatus, page affiliate.Page,
 ) ([]affiliate.PayoutBatch, int64, error) {
@@ -197,7 +201,7 @@ func (s *Store) PayoutBatches(
 		return nil, 0, fmt.Errorf("payout batches: %w", err)
 	}
 	var total int64
-	if err := s.pool.QueryRow(ctx, countBatches, planned, scope.Workspace, scope.Mode, status).Scan(&total); err != nil {
+	if err := s.pool.QueryRow(ctx, countBatches, planned, scope.Workspace, scope.Mode, status, affiliate.MaxSearchTotal).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count payout batches: %w", err)
 	}
 	return batches, total, countEach(ctx, s.pool, scope, batches)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,10 +27,10 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 		if refusal != nil {
 			return refusal
 		}
-		var paid []affiliate.CommissionChange
+		settled := newSettlement()
 		switch t.Move {
 		case affiliate.MoveMarkPaid:
-			paid, err = payCommissions(ctx, tx, p, t)
+			err = s.payCommissions(ctx, tx, p, t, settled)
 		case affiliate.MoveRetry:
 			change, err = retryPayout(ctx, tx, change)
 		default:
@@ -44,17 +45,10 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 		if err := recordPayout(ctx, tx, change); err != nil {
 			return err
 		}
-		var events []affiliate.Event
-		for _, c := range paid {
-			events = append(events, c.Events()...)
-		}
-		if err := s.publishInBlocks(ctx, tx, events); err != nil {
-			return err
-		}
 		if item, err = readPayout(ctx, tx, scope, id); err != nil {
 			return err
 		}
-		return settle(ctx, tx, paid...)
+		return settled.end(ctx, tx)
 	})
 	return item, err
 }
@@ -87,37 +81,50 @@ func lockPayout(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affili
 	return batch, found[0], nil
 }
 
-// payCommissions locks what a payout holds and pays it in memory, on behalf of
-// the payout and not of who marks it. What was
-// rejected or refunded meanwhile stays as it is: its own entry in the ledger has
-// made a debt of it, which the next payout nets.
-func payCommissions(ctx context.Context, tx pgx.Tx, p affiliate.Payout, t affiliate.PayoutTransition) ([]affiliate.CommissionChange, error) {
+// payBlock bounds the commissions of a payout that are in memory at a time.
+const payBlock = 1000
+
+// payCommissions pays what a payout holds, on behalf of the payout and not of who
+// marks it, and tells of it; settled ends with the transaction. What was rejected
+// or refunded meanwhile stays as it is: its own entry in the ledger has made a debt
+// of it, which the next payout nets.
+func (s *Store) payCommissions(ctx context.Context, tx pgx.Tx, p affiliate.Payout, t affiliate.PayoutTransition, settled *settlement) error {
 	const held = `
-		select c.id from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3`
+		select c.id from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3 order by c.id`
 	rows, _ := tx.Query(ctx, held, p.Scope.Workspace, p.Scope.Mode, p.ID)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
 	if err != nil {
-		return nil, fmt.Errorf("commissions of a payout: %w", err)
+		return fmt.Errorf("commissions of a payout: %w", err)
 	}
-	locked, err := lockCommissions(ctx, tx, p.Scope, ids, waitForRows)
-	if err != nil {
-		return nil, err
-	}
-	var paid []affiliate.CommissionChange
-	for _, c := range locked {
-		if c.Status != affiliate.CommissionApproved {
-			continue
-		}
-		change, err := c.move(affiliate.CommissionTransition{
-			Scope: p.Scope, Program: c.Program, Commission: c.ID, Move: affiliate.MovePay, Actor: affiliate.System, At: t.At,
-			PaidAt: t.PaidAt, Payout: &p.ID,
-		})
+	// The blocks follow the order of the ids, as one call would.
+	for block := range slices.Chunk(ids, payBlock) {
+		locked, err := lockCommissions(ctx, tx, p.Scope, block, waitForRows)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		paid = append(paid, change)
+		var changes []affiliate.CommissionChange
+		var events []affiliate.Event
+		for _, c := range locked {
+			if c.Status != affiliate.CommissionApproved {
+				continue
+			}
+			change, err := c.move(affiliate.CommissionTransition{
+				Scope: p.Scope, Program: c.Program, Commission: c.ID, Move: affiliate.MovePay, Actor: affiliate.System, At: t.At,
+				PaidAt: t.PaidAt, Payout: &p.ID,
+			})
+			if err != nil {
+				return err
+			}
+			changes, events = append(changes, change), append(events, change.Events()...)
+		}
+		if err := settled.write(ctx, tx, changes...); err != nil {
+			return err
+		}
+		if err := s.publishInBlocks(ctx, tx, events); err != nil {
+			return err
+		}
 	}
-	return paid, nil
+	return nil
 }
 
 // retryPayout fills a failed payout with those of its commissions that nobody
@@ -169,10 +176,11 @@ func (s *Store) SendPayouts(
 		if err != nil {
 			return err
 		}
-		if err := chooseMethods(ctx, tx, pending); err != nil {
-			return err
+		if method != nil {
+			if pending, err = paidBy(ctx, tx, pending, *method); err != nil {
+				return err
+			}
 		}
-		pending = slices.DeleteFunc(pending, func(p affiliate.Payout) bool { return method != nil && p.Method != *method })
 		sent := 0
 		if len(pending) > 0 {
 			changes, err := judgePayouts(ctx, tx, batch, pending, affiliate.MoveSend, at, by)
@@ -194,30 +202,24 @@ func (s *Store) SendPayouts(
 	})
 }
 
-// chooseMethods sets the methods that the partners have chosen by now.
-func chooseMethods(ctx context.Context, tx pgx.Tx, payouts []affiliate.Payout) error {
+// paidBy leaves the payouts whose partners are paid by a method now.
+func paidBy(ctx context.Context, tx pgx.Tx, payouts []affiliate.Payout, method affiliate.PayoutMethod) ([]affiliate.Payout, error) {
 	const read = `select m.user_id, m.method from payout_methods m where m.user_id = any($1)`
-	partners := make([]affiliate.UserID, len(payouts))
-	for i, p := range payouts {
-		partners[i] = p.Partner
+	chosen := map[affiliate.UserID]affiliate.PayoutMethod{}
+	for _, p := range payouts {
+		chosen[p.Partner] = p.Method // who has none any more is judged by it
 	}
-	methods := map[affiliate.UserID]affiliate.PayoutMethod{}
-	rows, _ := tx.Query(ctx, read, partners)
+	rows, _ := tx.Query(ctx, read, slices.Collect(maps.Keys(chosen)))
 	var partner affiliate.UserID
-	var method affiliate.PayoutMethod
-	_, err := pgx.ForEachRow(rows, []any{&partner, &method}, func() error {
-		methods[partner] = method
+	var now affiliate.PayoutMethod
+	_, err := pgx.ForEachRow(rows, []any{&partner, &now}, func() error {
+		chosen[partner] = now
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("payout methods: %w", err)
+		return nil, fmt.Errorf("payout methods: %w", err)
 	}
-	for i, p := range payouts {
-		if method, ok := methods[p.Partner]; ok {
-			payouts[i].Method = method
-		}
-	}
-	return nil
+	return slices.DeleteFunc(payouts, func(p affiliate.Payout) bool { return chosen[p.Partner] != method }), nil
 }
 
 // ExportPayouts hands on the processing payouts of a batch, or those of one

@@ -67,7 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	// Calls are short and many: starting workers would cost more than they save.
 	pc.ConnConfig.RuntimeParams["max_parallel_workers_per_gather"] = "0"
 	pc.ConnConfig.RuntimeParams["application_name"] = "tributary"
-	pc.AfterConnect = assumeAppRole
+	pc.AfterConnect = readyConn
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
@@ -93,7 +93,9 @@ func newStore(pool *pgxpool.Pool, jobs *river.Client[pgx.Tx]) *Store {
 	return s
 }
 
-func assumeAppRole(ctx context.Context, conn *pgx.Conn) error {
+// readyConn is for a new connection.
+func readyConn(ctx context.Context, conn *pgx.Conn) error {
+	registerIDs(conn.TypeMap())
 	_, err := conn.Exec(ctx, "set role "+appRole)
 	return err
 }

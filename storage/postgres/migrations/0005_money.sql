@@ -20,7 +20,7 @@ create table ledger_entries (
   primary key (workspace_id, id),
   foreign key (workspace_id, participant_id) references participants (workspace_id, id)
 );
-create index ledger_entries_by_participant on ledger_entries (workspace_id, participant_id, created_at desc, id desc);
+create index ledger_entries_by_participant on ledger_entries (workspace_id, participant_id, mode, created_at desc, id desc);
 create index ledger_entries_by_partner on ledger_entries (partner_id, mode, created_at desc, id desc);
 create index ledger_entries_by_commission on ledger_entries (workspace_id, commission_id) where commission_id is not null;
 create index ledger_entries_by_payout on ledger_entries (workspace_id, payout_id) where payout_id is not null;
@@ -101,7 +101,7 @@ create table payouts (
 create index payouts_by_age on payouts (workspace_id, mode, created_at desc, id desc);
 create index payouts_by_status on payouts (workspace_id, mode, status, created_at desc, id desc);
 create index payouts_by_program on payouts (workspace_id, mode, program_id, created_at desc, id desc);
-create index payouts_by_batch on payouts (workspace_id, batch_id, id);
+create index payouts_by_batch on payouts (workspace_id, batch_id, status, id);
 create index payouts_by_participant on payouts (workspace_id, participant_id, created_at desc, id desc);
 create index payouts_by_partner on payouts (partner_id, mode, created_at desc, id desc);
 

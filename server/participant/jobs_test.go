@@ -1,0 +1,77 @@
+package participant_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server/participant"
+)
+
+// The queue flags what the answer to a suspension leaves.
+func TestTheQueueGoesOnWithASuspension(t *testing.T) {
+	const n = 1200
+	w := newWorld(t)
+	jane := w.applied("Jane")
+	owner := w.asMerchant(affiliate.RoleOwner)
+	if _, err := w.do(owner, "approve", jane.ProgramId, jane.Id, nil); err != nil {
+		t.Fatal(err)
+	}
+	// The rows of other aggregates do not matter here, nor do their keys.
+	w.Exec(`set session_replication_role = replica`)
+	w.Exec(`
+		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
+			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents,
+			currency, base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status,
+			rule_snapshot, version, created_at, updated_at)
+		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
+			n::text, 'pending', 'percentage', 'purchase', 2000, 1, 1, 'EUR', 1, 1, 'EUR', false, '{}', 'none', '{}', 1,
+			$1::timestamptz + n * interval '1 second', $1
+		from participants t, generate_series(1, $2::integer) n`, w.now, n)
+	w.Exec(`set session_replication_role = origin`)
+	if _, err := w.do(owner, "suspend", jane.ProgramId, jane.Id, nil); err != nil {
+		t.Fatal(err)
+	}
+	flagged := func() int {
+		return w.Count(`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review and version = 2`)
+	}
+	if flagged() == 0 || flagged() == n {
+		t.Errorf("%d flagged with the answer", flagged())
+	}
+
+	workers := river.NewWorkers()
+	river.AddWorker(workers, participant.NewReviewWorker(w.Store, w.Now))
+	client, err := w.Store.WorkerClient(&river.Config{
+		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
+		Workers: workers,
+		// The dispatch of events has no worker here.
+		SkipUnknownJobCheck: true,
+		Logger:              slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := client.StopAndCancel(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	for deadline := time.Now().Add(30 * time.Second); flagged() < n; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d flagged in 30 s", flagged(), n)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if by := w.Texts(`select distinct actor from commission_history`); len(by) != 1 || by[0] != w.user.String() {
+		t.Errorf("flagged by %v, want who suspended", by)
+	}
+}

@@ -1,0 +1,44 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// However many entries there are, they are all listed, and counted so far.
+func TestLedgerTotalStopsCounting(t *testing.T) {
+	w := newPayoutWorld(t, 1, 1, 0)
+	var one affiliate.ParticipantID
+	var partner affiliate.UserID
+	if err := w.SQL.QueryRow(t.Context(), `select id, partner_id from participants`).Scan(&one, &partner); err != nil {
+		t.Fatal(err)
+	}
+	w.Exec(`
+		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, reason, created_by, created_at)
+		select workspace_id, gen_random_uuid(), mode, program_id, id, partner_id, case when n % 100 = 0 then 'adjustment' else 'bonus' end, 1, 'EUR', 'x', 'system',
+			$1::timestamptz + n * interval '1 second'
+		from participants, generate_series(1, $2::integer) n`, w.now, affiliate.MaxSearchTotal+150)
+	for _, tc := range []struct {
+		kind   affiliate.LedgerEntryType
+		number int
+		rows   int
+		total  int64
+	}{
+		{"", 1, 100, affiliate.MaxSearchTotal},
+		{"", 102, 51, affiliate.MaxSearchTotal}, // the last page
+		{"", 200, 0, affiliate.MaxSearchTotal},
+		{affiliate.EntryAdjustment, 1, 100, 101},
+		{affiliate.EntryAdjustment, 2, 1, 101},
+	} {
+		filter, page := affiliate.LedgerFilter{Type: tc.kind}, affiliate.Page{Number: tc.number, Size: 100}
+		entries, total, _, err := w.Store.Ledger(t.Context(), w.scope, w.program, one, filter, page)
+		if err != nil || len(entries) != tc.rows || total != tc.total {
+			t.Errorf("participant, %q, page %d: %d entries of %d, %v", tc.kind, tc.number, len(entries), total, err)
+		}
+		of, total, _, err := w.Store.PartnerLedger(t.Context(), partner, w.scope.Mode, filter, page)
+		if err != nil || len(of) != tc.rows || total != tc.total {
+			t.Errorf("partner, %q, page %d: %d entries of %d, %v", tc.kind, tc.number, len(of), total, err)
+		}
+	}
+}

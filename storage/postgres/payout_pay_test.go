@@ -1,0 +1,162 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// complete adds what the books hold beside commissions and their ledger: where they
+// came from, their histories and the counts.
+func (w *payoutWorld) complete() {
+	w.t.Helper()
+	for _, sql := range []string{
+		`insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents,
+			fee_cents, discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, program_id, participant_id,
+			product_ids, is_recurring, fraud_score, fraud_signals, version)
+		select workspace_id, conversion_id, mode, id::text, 'purchase', sale_amount_cents, sale_currency, 0, 0, 0, 0, created_at, created_at, 'api',
+			'recorded', true, 'ATTRIBUTED_CLICK', decision_id, program_id, participant_id, '{}', false, 0, '[]', 1
+		from commissions`,
+		`insert into attribution_decisions (workspace_id, id, conversion_id, mode, attributed, method, reason_code, explanation, engine_version,
+			program_id, participant_id, trace, decided_at)
+		select workspace_id, decision_id, conversion_id, mode, true, 'click', 'ATTRIBUTED_CLICK', 'x', '1', program_id, participant_id, '{}', created_at
+		from commissions`,
+		`insert into commission_history (workspace_id, commission_id, seq, at, actor, to_status, amount_cents)
+		select workspace_id, id, version, created_at, 'system', status, amount_cents from commissions`,
+		`insert into commission_counts (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot, n, amount_cents)
+		select workspace_id, mode, grain, starts, program_id, status, needs_review, currency, 0, count(*), sum(amount_cents)
+		from commissions c
+		cross join lateral (values
+			('ever', date '0001-01-01'),
+			('month', date_trunc('month', c.created_at at time zone 'UTC')::date),
+			('day', (c.created_at at time zone 'UTC')::date)) as g (grain, starts)
+		group by 1, 2, 3, 4, 5, 6, 7, 8`,
+		`insert into participant_totals (workspace_id, participant_id, program_id, conversions, commission_cents)
+		select workspace_id, participant_id, program_id, count(*), sum(amount_cents) from commissions group by 1, 2, 3`,
+		`insert into list_counts (workspace_id, program_id, what, slot, n)
+		select workspace_id, program_id, 'participants.approved', 0, count(*) from participants group by 1, 2`,
+	} {
+		w.Exec(sql)
+	}
+}
+
+// checkBooks fails unless all that is kept twice agrees.
+func (w *payoutWorld) checkBooks() {
+	w.t.Helper()
+	results, err := w.Store.CheckBooks(w.t.Context(), time.Now)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.Violated > 0 {
+			w.t.Errorf("%s: %d of %d: %v", r.Name, r.Violated, r.Compared, r.Violations)
+		}
+	}
+}
+
+// A payout of several blocks is paid as one: what was rejected meanwhile stays as it
+// is, wherever in a block it stands, and be it all of one.
+func TestLargePayoutsArePaidExactly(t *testing.T) {
+	const commissions = 3*postgres.PayBlock + 1
+	w := newPayoutWorld(t, 1, commissions, 0)
+	w.complete()
+	by := affiliate.Actor{User: &w.user}
+	batch := w.batch()
+	if _, err := w.Store.ConfirmPayoutBatch(t.Context(), w.scope, batch.ID, w.now, by); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Store.SendPayouts(t.Context(), w.scope, batch.ID, nil, w.now, by); err != nil {
+		t.Fatal(err)
+	}
+	rows, _ := w.SQL.Query(t.Context(), `select id from commissions order by id`)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rejections []affiliate.CommissionTransition
+	for _, i := range []int{0, postgres.PayBlock - 1, postgres.PayBlock, 2*postgres.PayBlock + 500, 3 * postgres.PayBlock} {
+		rejections = append(rejections, affiliate.CommissionTransition{
+			Scope: w.scope, Program: w.program, Commission: ids[i], Move: affiliate.MoveReject, Actor: affiliate.System, At: w.now,
+		})
+	}
+	if err := w.Store.MoveTogether(t.Context(), rejections...); err != nil {
+		t.Fatal(err)
+	}
+	var payout affiliate.PayoutID
+	if err := w.SQL.QueryRow(t.Context(), `select id from payouts`).Scan(&payout); err != nil {
+		t.Fatal(err)
+	}
+	reference, paidAt := "transfer", w.now.Add(-time.Hour)
+	paid, err := w.Store.MovePayout(t.Context(), w.scope, payout, affiliate.PayoutTransition{
+		Move: affiliate.MoveMarkPaid, Actor: by, At: w.now, PaidAt: paidAt, Reference: &reference,
+	})
+	if err != nil || paid.Status != affiliate.PayoutPaid || paid.CommissionCount != commissions {
+		t.Fatalf("%+v, %v", paid, err)
+	}
+	if batch, err = w.Store.PayoutBatch(t.Context(), w.scope, batch.ID); err != nil || batch.Status != affiliate.BatchCompleted || batch.Counts[affiliate.PayoutPaid] != 1 {
+		t.Errorf("%+v, %v", batch, err)
+	}
+
+	want := commissions - len(rejections)
+	const told = `select count(distinct convert_from(body, 'UTF8')::jsonb #>> '{data,object,id}') from events where type = 'commission.paid'`
+	for what, n := range map[string]int{
+		"paid":    w.Count(`select count(*) from commissions where status = 'paid' and version = 2 and paid_at = $1 and payout_id = $2`, paidAt, payout),
+		"history": w.Count(`select count(*) from commission_history where from_status = 'approved' and to_status = 'paid' and seq = 2 and actor = 'system'`),
+		"events":  w.Count(`select count(*) from events where type = 'commission.paid'`),
+		"told of": w.Count(told),
+		"with jobs": w.Count(`
+			select count(distinct e.id) from river.river_job, jsonb_array_elements_text(args -> 'events') as event
+			join events e on e.id = event::uuid and e.type = 'commission.paid'`),
+	} {
+		if n != want {
+			t.Errorf("%s: %d, want %d", what, n, want)
+		}
+	}
+	for _, rejected := range rejections {
+		if w.Count(`select count(*) from commissions where id = $1 and status = 'rejected' and version = 2 and paid_at is null`, rejected.Commission) != 1 {
+			t.Errorf("%s does not stay rejected", rejected.Commission)
+		}
+	}
+	debt := w.Count(`select -sum(amount_cents) from commissions where status = 'rejected'`)
+	if balance := w.Count(`select sum(balance_cents) from ledger_balances`); balance != debt {
+		t.Errorf("the balance is %d, want %d", balance, debt)
+	}
+	w.checkBooks()
+}
+
+// One settlement may hold several changes of one commission: the row goes from the
+// first to the last, and the history has them all.
+func TestChangesOfOneCommissionAreSettledTogether(t *testing.T) {
+	w := newPayoutWorld(t, 1, 40, 0)
+	w.complete()
+	rows, _ := w.SQL.Query(t.Context(), `select id from commissions`)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var moves []affiliate.CommissionTransition
+	for _, move := range []affiliate.CommissionTransition{
+		{Move: affiliate.MoveFlag, ReviewReasons: []string{"one", "two"}},
+		{Move: affiliate.MoveClearReview, ReviewReasons: []string{"one"}},
+		{Move: affiliate.MoveReject},
+	} {
+		for _, id := range ids {
+			move.Scope, move.Program, move.Commission, move.Actor, move.At = w.scope, w.program, id, affiliate.System, w.now
+			moves = append(moves, move)
+		}
+	}
+	if err := w.Store.MoveTogether(t.Context(), moves...); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.Count(`select count(*) from commissions where status = 'rejected' and version = 4 and review_reasons = '{two}'`); n != len(ids) {
+		t.Errorf("%d are rejected", n)
+	}
+	if n := w.Count(`select count(*) from commission_history`); n != 4*len(ids) {
+		t.Errorf("%d lines of history", n)
+	}
+	w.checkBooks()
+}
