@@ -76,15 +76,20 @@ func appendText[S string | []byte](w *Writer, s S) {
 
 // ID adds a UUID in its canonical form.
 func (w *Writer) ID(id [16]byte) {
+	b := w.fixed(`"00000000-0000-0000-0000-000000000000"`)
+	hex.Encode(b[1:], id[:4])
+	hex.Encode(b[10:], id[4:6])
+	hex.Encode(b[15:], id[6:8])
+	hex.Encode(b[20:], id[8:10])
+	hex.Encode(b[25:], id[10:])
+}
+
+// fixed adds a cell and returns it to be filled in.
+func (w *Writer) fixed(cell string) []byte {
 	w.cell()
-	w.buf = append(w.buf, '"')
-	for i, group := range [][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:]} {
-		if i > 0 {
-			w.buf = append(w.buf, '-')
-		}
-		w.buf = hex.AppendEncode(w.buf, group)
-	}
-	w.buf = append(w.buf, '"')
+	at := len(w.buf)
+	w.buf = append(w.buf, cell...)
+	return w.buf[at:]
 }
 
 // OptionalText adds a text cell, or an empty one.
@@ -127,22 +132,22 @@ func (w *Writer) Time(t time.Time) {
 		return
 	}
 	hour, minute, second := t.Clock()
-	w.cell()
-	b := append(w.buf, '"')
-	b = digits(append(digits(append(digits(b, year, 4), '-'), int(month), 2), '-'), day, 2)
-	b = digits(append(digits(append(digits(append(b, 'T'), hour, 2), ':'), minute, 2), ':'), second, 2)
-	w.buf = append(digits(append(b, '.'), t.Nanosecond()/int(time.Millisecond), 3), 'Z', '"')
+	b := w.fixed(`"0000-00-00T00:00:00.000Z"`)
+	millis := t.Nanosecond() / int(time.Millisecond)
+	twoDigits(b[1:], year/100)
+	twoDigits(b[3:], year%100)
+	twoDigits(b[6:], int(month))
+	twoDigits(b[9:], day)
+	twoDigits(b[12:], hour)
+	twoDigits(b[15:], minute)
+	twoDigits(b[18:], second)
+	twoDigits(b[21:], millis/10)
+	b[23] = '0' + byte(millis%10)
 }
 
-// digits appends the last of n's decimal digits.
-func digits(to []byte, n, width int) []byte {
-	at := len(to)
-	to = append(to, "0000"[:width]...)
-	for i := at + width - 1; i >= at; i-- {
-		to[i] = byte('0' + n%10)
-		n /= 10
-	}
-	return to
+// twoDigits writes n, of at most two, to the start of to.
+func twoDigits(to []byte, n int) {
+	to[0], to[1] = '0'+byte(n/10), '0'+byte(n%10)
 }
 
 // OptionalTime adds an instant, or an empty cell.
