@@ -1,9 +1,9 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -202,25 +202,27 @@ func (s *Store) RevokeSecretKey(ctx context.Context, scope affiliate.Scope, id a
 	})
 }
 
+// keyLookup asks for a key.
+type keyLookup struct {
+	digest [sha256.Size]byte
+	now    time.Time
+
+	key affiliate.APIKey
+	ok  bool
+}
+
 // LiveKey finds a key by its digest unless it is revoked or expired. It is the
 // one read of api_keys without a workspace: the key is what tells the workspace.
+// Look-ups of the same time share a round trip.
 func (s *Store) LiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (affiliate.APIKey, bool, error) {
-	const query = `
-		select workspace_id, mode, id, kind, name, prefix, last4, created_at, last_used_at, expires_at
-		from api_keys
-		where digest = $1 and revoked_at is null and (expires_at is null or expires_at > $2)`
 	const touch = `
 		update api_keys set last_used_at = $3
 		where workspace_id = $1 and id = $2 and (last_used_at is null or last_used_at < $4)`
-	var key affiliate.APIKey
-	err := s.pool.QueryRow(ctx, query, digest[:], now).Scan(&key.Scope.Workspace, &key.Scope.Mode, &key.ID, &key.Kind,
-		&key.Name, &key.Prefix, &key.Last4, &key.CreatedAt, &key.LastUsedAt, &key.ExpiresAt)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return affiliate.APIKey{}, false, nil
-	}
-	if err != nil {
+	l := &keyLookup{digest: digest, now: now}
+	if err := s.keys.do(ctx, l); err != nil || !l.ok {
 		return affiliate.APIKey{}, false, err
 	}
+	key := l.key
 	if stale := now.Add(-keyUseResolution); key.LastUsedAt == nil || key.LastUsedAt.Before(stale) {
 		minute := now.Truncate(keyUseResolution)
 		if _, err := s.pool.Exec(ctx, touch, key.Scope.Workspace, key.ID, minute, stale); err != nil {
@@ -228,4 +230,36 @@ func (s *Store) LiveKey(ctx context.Context, digest [sha256.Size]byte, now time.
 		}
 	}
 	return key, true, nil
+}
+
+// findKeys answers look-ups in one statement. It only reads: no failure is final.
+func (s *Store) findKeys(ctx context.Context, all []*keyLookup) (final bool, err error) {
+	const query = `
+		select digest, workspace_id, mode, id, kind, name, prefix, last4, created_at, last_used_at, expires_at
+		from api_keys
+		where digest = any($1) and revoked_at is null`
+	asked := map[[sha256.Size]byte][]*keyLookup{}
+	for _, l := range all {
+		asked[l.digest] = append(asked[l.digest], l)
+	}
+	digests := make([][]byte, 0, len(asked))
+	for digest := range asked {
+		digests = append(digests, bytes.Clone(digest[:]))
+	}
+	rows, err := s.gathered.Query(ctx, query, digests)
+	if err != nil {
+		return false, err
+	}
+	var digest []byte
+	var key affiliate.APIKey
+	_, err = pgx.ForEachRow(rows, []any{
+		&digest, &key.Scope.Workspace, &key.Scope.Mode, &key.ID, &key.Kind,
+		&key.Name, &key.Prefix, &key.Last4, &key.CreatedAt, &key.LastUsedAt, &key.ExpiresAt,
+	}, func() error {
+		for _, l := range asked[[sha256.Size]byte(digest)] {
+			l.key, l.ok = key, key.ExpiresAt == nil || key.ExpiresAt.After(l.now)
+		}
+		return nil
+	})
+	return false, err
 }

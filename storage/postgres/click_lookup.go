@@ -111,14 +111,6 @@ const selectClicks = `
 		where c.workspace_id = n.workspace_id and c.id = n.id and c.clicked_at = n.clicked_at and c.clicked_at between $5 and $6
 		limit 1) as x` + earnerOfX
 
-const (
-	// lookedUpTogether bounds the clicks of one statement, lookups is how many such
-	// statements there are at a time.
-	lookedUpTogether = 64
-	lookups          = 2
-	lookupTimeout    = 15 * time.Second
-)
-
 // clickLookup asks for a click.
 type clickLookup struct {
 	workspace affiliate.WorkspaceID
@@ -166,7 +158,7 @@ func (s *Store) findClicks(ctx context.Context, all []*clickLookup) (final bool,
 		times[i], _ = l.id.Time()
 	}
 	first, last := slices.MinFunc(times, time.Time.Compare), slices.MaxFunc(times, time.Time.Compare)
-	rows, err := s.pool.Query(ctx, selectClicks, numbers, workspaces, ids, times, first, last)
+	rows, err := s.gathered.Query(ctx, selectClicks, numbers, workspaces, ids, times, first, last)
 	if err != nil {
 		return false, err
 	}

@@ -69,7 +69,7 @@ func (s *Store) recordTogether(ctx context.Context, all []*recording) (committin
 	slices.SortFunc(all, func(a, b *recording) int {
 		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Conversion.ExternalTransactionID, b.Conversion.ExternalTransactionID))
 	})
-	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = inTx(ctx, s.gathered, func(ctx context.Context, tx pgx.Tx) error {
 		committing = false
 		for _, r := range all {
 			r.attempt = attempt{outcome: outcome{signals: signals{of: r.Conversion, found: r.Inputs}}}
@@ -142,13 +142,16 @@ func (r *recording) decide() {
 	r.decision, r.commission, r.err = r.Decide(r.found)
 }
 
-// knownConversions tells which external ids are taken: one probe each.
+// knownConversions tells which external ids are taken: one probe each. The order
+// leaves one index to the planner, also while the table is too small for telling
+// them apart: connections keep their plans.
 const knownConversions = `
 	select t.id
 	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
 	cross join lateral (
 		select from conversions c
-		where c.workspace_id = t.workspace_id and c.mode = t.mode and c.external_transaction_id = t.external_transaction_id
+		where c.workspace_id = t.workspace_id and c.mode = t.mode and c.external_transaction_id between t.external_transaction_id and t.external_transaction_id
+		order by c.external_transaction_id
 		limit 1) as c`
 
 // queueKnown notes what is a duplicate already. Whatever becomes one from now on

@@ -67,5 +67,5 @@ func (s *Store) with(t *testing.T, url string, set func(*pgxpool.Config)) *Store
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return newStore(pool, s.jobs)
+	return newStore(pool, pool, s.jobs)
 }

@@ -10,9 +10,9 @@ import (
 const (
 	// recordedTogether bounds the conversions of one transaction.
 	recordedTogether = 64
-	// recorders is how many such transactions are at work at the same time: while
-	// one waits for the disk the other uses the processor.
-	recorders     = 2
+	// recorders is how many such transactions are at work at the same time in a
+	// process. More of them are smaller ones, and use no less of the processor.
+	recorders     = 1
 	recordTimeout = 30 * time.Second
 )
 

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -29,6 +30,15 @@ import (
 // call of the API may need as much.
 const statementTimeout = 10 * time.Second
 
+// queueConns bounds the connections of the job queue, one of which listens.
+const queueConns = 6
+
+const (
+	// lookedUpTogether bounds the clicks, or keys, of one statement.
+	lookedUpTogether = 64
+	lookupTimeout    = 15 * time.Second
+)
+
 // txAttempts bounds how often a transaction is repeated after a serialization
 // failure or a deadlock, both of which say that nothing happened.
 const txAttempts = 4
@@ -37,38 +47,88 @@ const txAttempts = 4
 type Config struct {
 	// URL is a libpq connection string.
 	URL string
-	// MaxConns bounds the pool; 0 means 20.
+	// MaxConns bounds the connections that calls and jobs share; 0 means 20. What is
+	// gathered, and the job queue, have nine more.
 	MaxConns int32
 }
 
 // Store is the one door to Postgres. Its methods are safe for concurrent use.
 type Store struct {
-	pool     *pgxpool.Pool
-	jobs     *river.Client[pgx.Tx]
-	exports  exports
+	pool    *pgxpool.Pool
+	jobs    *river.Client[pgx.Tx]
+	exports exports
+
+	// gathered has a connection for each group of gathered calls, so that nothing
+	// else keeps reports waiting. Its statements are always the same, and their plans
+	// do not depend on values.
+	gathered *pgxpool.Pool
+	// queue is for the job queue's own bookkeeping, which does not wait for the disk:
+	// what a crash takes of it, jobs that were done, is done once more.
+	queue    *pgxpool.Pool
 	recorder gatherer[*recording]
 	clicks   gatherer[*clickLookup]
+	keys     gatherer[*keyLookup]
 }
 
 // Open connects as the service's restricted role. The schema must be there
 // (Migrate).
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	pc, err := pgxpool.ParseConfig(cfg.URL)
+	if cfg.MaxConns == 0 {
+		cfg.MaxConns = 20
+	}
+	pool, err := connect(ctx, cfg.URL, cfg.MaxConns, nil)
+	if err != nil {
+		return nil, err
+	}
+	gathered, err := connect(ctx, cfg.URL, recorders+2, map[string]string{
+		"plan_cache_mode": "force_generic_plan",
+		// A plan that was made while a table was small is not to walk it when it has
+		// grown.
+		"enable_seqscan": "off",
+	})
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	queue, err := connect(ctx, cfg.URL, queueConns, map[string]string{"synchronous_commit": "off"})
+	if err != nil {
+		pool.Close()
+		gathered.Close()
+		return nil, err
+	}
+	jobs, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: queueSchema})
+	if err != nil {
+		pool.Close()
+		gathered.Close()
+		queue.Close()
+		return nil, fmt.Errorf("job inserter: %w", err)
+	}
+	s := newStore(pool, gathered, jobs)
+	s.queue = queue
+	return s, nil
+}
+
+// connect makes a pool whose connections have these settings beside the usual
+// ones, and sees whether the database answers.
+func connect(ctx context.Context, url string, conns int32, settings map[string]string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("database url: %w", err)
 	}
-	pc.MaxConns = cfg.MaxConns
-	if pc.MaxConns == 0 {
-		pc.MaxConns = 20
-	}
-	pc.ConnConfig.ConnectTimeout = 5 * time.Second
-	pc.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(statementTimeout.Milliseconds(), 10)
-	pc.ConnConfig.RuntimeParams["timezone"] = "UTC"
-	// Calls are short and many: starting workers would cost more than they save.
-	pc.ConnConfig.RuntimeParams["max_parallel_workers_per_gather"] = "0"
-	pc.ConnConfig.RuntimeParams["application_name"] = "tributary"
-	pc.AfterConnect = readyConn
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	config.MaxConns = conns
+	config.ConnConfig.ConnectTimeout = 5 * time.Second
+	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{
+		"statement_timeout": strconv.FormatInt(statementTimeout.Milliseconds(), 10),
+		"timezone":          "UTC",
+		"application_name":  "tributary",
+		// Calls are short and many: starting workers, or compiling, would cost more
+		// than it saves.
+		"max_parallel_workers_per_gather": "0",
+		"jit":                             "off",
+	})
+	maps.Copy(config.ConnConfig.RuntimeParams, settings)
+	config.AfterConnect = readyConn
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
@@ -76,20 +136,16 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		pool.Close()
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	jobs, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: queueSchema})
-	if err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("job inserter: %w", err)
-	}
-	return newStore(pool, jobs), nil
+	return pool, nil
 }
 
-func newStore(pool *pgxpool.Pool, jobs *river.Client[pgx.Tx]) *Store {
-	s := &Store{pool: pool, jobs: jobs}
+func newStore(pool, gathered *pgxpool.Pool, jobs *river.Client[pgx.Tx]) *Store {
+	s := &Store{pool: pool, jobs: jobs, gathered: gathered}
 	s.recorder = gatherer[*recording]{
 		most: recordedTogether, atOnce: recorders, timeout: recordTimeout, wants: wantsOf, work: s.recordTogether,
 	}
-	s.clicks = gatherer[*clickLookup]{most: lookedUpTogether, atOnce: lookups, timeout: lookupTimeout, work: s.findClicks}
+	s.clicks = gatherer[*clickLookup]{most: lookedUpTogether, atOnce: 1, timeout: lookupTimeout, work: s.findClicks}
+	s.keys = gatherer[*keyLookup]{most: lookedUpTogether, atOnce: 1, timeout: lookupTimeout, work: s.findKeys}
 	return s
 }
 
@@ -101,7 +157,11 @@ func readyConn(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // Close waits for connections in use and closes them all.
-func (s *Store) Close() { s.pool.Close() }
+func (s *Store) Close() {
+	s.pool.Close()
+	s.gathered.Close()
+	s.queue.Close()
+}
 
 // Ping asks whether the database answers.
 func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
@@ -110,7 +170,7 @@ func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
 // The schema is set here; queues and workers are the caller's.
 func (s *Store) WorkerClient(cfg *river.Config) (*river.Client[pgx.Tx], error) {
 	cfg.Schema = queueSchema
-	return river.NewClient(riverpgxv5.New(s.pool), cfg)
+	return river.NewClient(riverpgxv5.New(s.queue), cfg)
 }
 
 // InTx runs fn in one READ COMMITTED transaction: it commits when fn returns
@@ -119,8 +179,13 @@ func (s *Store) WorkerClient(cfg *river.Config) (*river.Client[pgx.Tx], error) {
 // transaction. Once COMMIT was sent and its answer is lost nothing is repeated:
 // the outcome is unknown and the error says so.
 func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	return inTx(ctx, s.pool, fn)
+}
+
+// inTx is InTx on a connection of a pool.
+func inTx(ctx context.Context, pool *pgxpool.Pool, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
-		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return fn(ctx, tx) })
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return fn(ctx, tx) })
 		if err == nil || attempt == txAttempts || !startsOver(err) {
 			return err
 		}

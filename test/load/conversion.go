@@ -12,6 +12,7 @@ import (
 const (
 	conversionsPath = "/api/v1/conversions"
 	conversionRound = 2 * time.Second
+	shopOpenFor     = 10 * time.Second
 )
 
 // clientCounts are those that the conversions' goals name.
@@ -52,6 +53,22 @@ func measureConversions(ctx context.Context, b *bench) error {
 	if err := s.writeScript(ctx, ours, script); err != nil {
 		return err
 	}
+	// Both go on as shops that have sold for a while: with rows, and with what the
+	// database knows of them.
+	busy := warm
+	busy.connections, busy.measured = 64, shopOpenFor
+	if _, err := busy.run(ctx); err != nil {
+		return core.fail(err)
+	}
+	if err := core.pause(); err != nil {
+		return err
+	}
+	if _, err := b.pgbench(ctx, pgbench, twin, script, 64, s.clicks, shopOpenFor); err != nil {
+		return err
+	}
+	if err := errors.Join(execute(ctx, ours.url, "vacuum analyze"), execute(ctx, twin.url, "vacuum analyze"), core.resume()); err != nil {
+		return err
+	}
 	for _, clients := range clientCounts {
 		what := conversionsPath[len("/api/v1"):] + ", " + strconv.Itoa(clients) + " in flight"
 		report := func(ctx context.Context) (sample, error) {
@@ -73,7 +90,7 @@ func measureConversions(ctx context.Context, b *bench) error {
 			if err := b.settle(ctx); err != nil {
 				return sample{}, err
 			}
-			return b.pgbench(ctx, pgbench, twin, script, clients, s.clicks)
+			return b.pgbench(ctx, pgbench, twin, script, clients, s.clicks, conversionRound)
 		}
 		if err := core.pause(); err != nil {
 			return err

@@ -155,7 +155,7 @@ const pgbenchWarmUp = time.Second
 
 // pgbench runs the script and reads its log, so that the beginning can be left
 // out and there are latencies.
-func (b *bench) pgbench(ctx context.Context, binary string, on *database, script string, clients, clicks int) (sample, error) {
+func (b *bench) pgbench(ctx context.Context, binary string, on *database, script string, clients, clicks int, measured time.Duration) (sample, error) {
 	prefix := b.file("transactions")
 	old, err := filepath.Glob(prefix + ".*")
 	if err != nil {
@@ -169,7 +169,7 @@ func (b *bench) pgbench(ctx context.Context, binary string, on *database, script
 	cmd := exec.CommandContext(ctx, binary,
 		"--no-vacuum", "--protocol=prepared", "--client="+strconv.Itoa(clients), "--jobs=2",
 		// One second more: the log begins with the first transaction's end.
-		"--time="+strconv.Itoa(int((pgbenchWarmUp+conversionRound)/time.Second)+1),
+		"--time="+strconv.Itoa(int((pgbenchWarmUp+measured)/time.Second)+1),
 		"--define=clicks="+strconv.Itoa(clicks), "--file="+script, "--log", "--log-prefix="+prefix, on.url)
 	// As the service does.
 	cmd.Env = append(os.Environ(), "PGOPTIONS=-c role=tributary_app")
@@ -185,12 +185,12 @@ func (b *bench) pgbench(ctx context.Context, binary string, on *database, script
 	if err != nil {
 		return sample{}, err
 	}
-	return readLogs(logs)
+	return readLogs(logs, measured)
 }
 
 // readLogs reads pgbench's transactions: client, number, µs, script, and the end
 // in seconds and µs.
-func readLogs(paths []string) (sample, error) {
+func readLogs(paths []string, measured time.Duration) (sample, error) {
 	type transaction struct{ end, took time.Duration }
 	var all []transaction
 	for _, path := range paths {
@@ -215,10 +215,10 @@ func readLogs(paths []string) (sample, error) {
 	first := slices.MinFunc(all, func(a, b transaction) int { return int(a.end - b.end) }).end
 	var took []time.Duration
 	for _, t := range all {
-		if after := t.end - first - pgbenchWarmUp; after >= 0 && after < conversionRound {
+		if after := t.end - first - pgbenchWarmUp; after >= 0 && after < measured {
 			took = append(took, t.took)
 		}
 	}
 	slices.Sort(took)
-	return sample{rate: float64(len(took)) / conversionRound.Seconds(), p50: quantile(took, 0.5), p99: quantile(took, 0.99)}, nil
+	return sample{rate: float64(len(took)) / measured.Seconds(), p50: quantile(took, 0.5), p99: quantile(took, 0.99)}, nil
 }

@@ -129,7 +129,7 @@ func apply(ctx context.Context, address string) (secretKey, program, participant
 	call(http.MethodPost, "/api-keys", merchant, object{"name": "Load"})
 	secretKey = answer.SecretKey
 	call(http.MethodPost, "/programs", merchant, object{
-		"name": "Spring", "slug": "spring", "websiteUrl": "https://shop.example.com",
+		"name": "Spring", "slug": "spring", "websiteUrl": "https://shop.example.com", "currency": "EUR",
 		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 30, "autoApproval": true},
 	})
 	program = answer.ID
