@@ -10,7 +10,8 @@
 //	         decided anew, once, with all that follows, unless another signal attributed it ◀────┘
 //
 // It guarantees that of any number of reports of one external id exactly one is
-// recorded, that everything a conversion causes commits with it, that a click
+// recorded, that everything a conversion causes commits with it (reports of the
+// same moment share a transaction, and nothing else), that a click
 // whose registration was acknowledged before the report is found, and that one
 // that arrives up to a day later is attributed exactly once. Conversions that
 // name one customer or one promo code are decided one after the other, so that a

@@ -112,17 +112,23 @@ func TestReportsAtTheSameTimeShareATransaction(t *testing.T) {
 	if err := s.record("known", click); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.store.RecordConversion(t.Context(), s.byCustomer(s.report("old", click), "old")); err != nil {
+		t.Fatal(err)
+	}
 	var reports []affiliate.Report
 	var externals []string
 	for i := range 30 {
 		externals = append(externals, fmt.Sprintf("order-%02d", i))
 		reports = append(reports, s.byCustomer(s.report(externals[i], click), fmt.Sprint("customer-", i)))
 	}
-	refused := s.byCustomer(s.report("refused", click), "refused")
-	refused.Key = &affiliate.IdempotencyKey{Method: "m", Key: "refused", Fingerprint: []byte{1}, At: salesDay}
-	refused.Decide = func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+	mismatch := func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 		return affiliate.Decision{}, nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
 	}
+	refused := s.byCustomer(s.report("refused", click), "refused")
+	refused.Key = &affiliate.IdempotencyKey{Method: "m", Key: "refused", Fingerprint: []byte{1}, At: salesDay}
+	refused.Decide = mismatch
+	refusedAgain := s.byCustomer(s.report("refused-again", click), "old")
+	refusedAgain.Decide = mismatch
 	broken := s.byCustomer(s.report("broken", click), "broken")
 	broken.Decide = func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) { panic("broken") }
 	keyed := s.report("keyed", click)
@@ -131,7 +137,7 @@ func TestReportsAtTheSameTimeShareATransaction(t *testing.T) {
 	duplicate.Key = &affiliate.IdempotencyKey{Method: "m", Key: "duplicate", Fingerprint: []byte{1}, At: salesDay}
 	again := s.report("order-29", click)
 
-	outcomes := s.together(s.store, append(reports, refused, broken, keyed, duplicate, again)...)
+	outcomes := s.together(s.store, append(reports, refused, broken, keyed, duplicate, again, refusedAgain)...)
 	for i, err := range outcomes[:29] {
 		if err != nil {
 			t.Errorf("%s: %v", externals[i], err)
@@ -146,7 +152,7 @@ func TestReportsAtTheSameTimeShareATransaction(t *testing.T) {
 		t.Errorf("%v, %v", first, second)
 	}
 	for i, want := range map[int]affiliate.Reason{
-		30: affiliate.ReasonModeMismatch, 33: affiliate.ReasonConversionDuplicate,
+		30: affiliate.ReasonModeMismatch, 33: affiliate.ReasonConversionDuplicate, 35: affiliate.ReasonModeMismatch,
 	} {
 		if !refusedAs(outcomes[i], want) {
 			t.Errorf("%d: %v, want %s", i, outcomes[i], want)
@@ -160,10 +166,13 @@ func TestReportsAtTheSameTimeShareATransaction(t *testing.T) {
 	if n := s.count(`customers where ref in ('refused', 'broken', 'duplicate')`); n != 0 {
 		t.Errorf("%d customers of refused reports", n)
 	}
+	if n := s.count(`customers where ref = 'old' and conversion_id is not null`); n != 1 {
+		t.Error("a customer is gone whom a refused report named")
+	}
 	if n := s.count(`idempotency_keys where response = 'keyed'`); n != 1 || s.count(`idempotency_keys`) != 1 {
 		t.Errorf("%d keys of %d are the kept one", n, s.count(`idempotency_keys`))
 	}
-	const recorded = 1 + postgres.Recorders + 31
+	const recorded = 2 + postgres.Recorders + 31
 	if n := s.count(`conversions`); n != recorded || s.count(`attribution_decisions`) != recorded || s.count(`commission_history`) != recorded || s.count(`events`) != 2*recorded {
 		t.Errorf("%d conversions, want %d with their decisions, histories and events", n, recorded)
 	}
@@ -202,7 +211,8 @@ func TestABatchOfTwoWorkspaces(t *testing.T) {
 	}
 }
 
-// What the schema refuses keeps none of the others from being recorded.
+// What the schema refuses, and what panics on the way, keeps none of the others
+// from being recorded.
 func TestAPoisonedReportHarmsNoneOfItsBatch(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
@@ -217,17 +227,21 @@ func TestAPoisonedReportHarmsNoneOfItsBatch(t *testing.T) {
 	for i := range 9 {
 		reports = append(reports, s.report(fmt.Sprint("order-", i), click))
 	}
-	outcomes := s.together(s.store, append(reports, poison)...)
+	panics := s.report("order-panics", click)
+	panics.Key = &affiliate.IdempotencyKey{Method: "m", Key: "panics", Fingerprint: []byte{1}, At: salesDay}
+	panics.Answer = func(affiliate.Recorded) ([]byte, error) { panic("no answer") }
+	outcomes := s.together(s.store, append(reports, poison, panics)...)
 	for i, err := range outcomes {
-		if (err != nil) != (i == 9) {
+		if (err != nil) != (i >= 9) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
 	if n := s.count(`conversions where external_transaction_id like 'order-_'`); n != 9 {
 		t.Errorf("%d conversions", n)
 	}
-	if n := s.count(`customers where ref = 'poison'`) + s.count(`conversions where external_transaction_id = 'order-poison'`); n != 0 {
-		t.Errorf("%d rows of the poisoned one", n)
+	if n := s.count(`customers where ref = 'poison'`) + s.count(`idempotency_keys`) +
+		s.count(`conversions where external_transaction_id in ('order-poison', 'order-panics')`); n != 0 {
+		t.Errorf("%d rows of the poisoned ones", n)
 	}
 }
 

@@ -85,6 +85,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		// A plan that was made while a table was small is not to walk it when it has
 		// grown.
 		"enable_seqscan": "off",
+		// A lock that somebody holds for longer is to keep only those waiting who want
+		// it: their group is repeated one by one.
+		"lock_timeout": "5s",
 	})
 	if err != nil {
 		pool.Close()
