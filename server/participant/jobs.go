@@ -14,8 +14,8 @@ import (
 type ReviewStore interface {
 	// ReviewPending flags the next pending commissions of a suspended participant,
 	// or takes the flag off those of a reinstated one, and leaves a job for what
-	// follows. It may be repeated, and does nothing for a participant who stands
-	// elsewhere by now.
+	// follows. It does nothing for a participant whom another move has taken
+	// elsewhere by now. It may be repeated.
 	ReviewPending(ctx context.Context, job affiliate.ReviewPending, at time.Time) error
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -233,7 +234,7 @@ func (s *Store) LiveKey(ctx context.Context, digest [sha256.Size]byte, now time.
 }
 
 // findKeys answers look-ups in one statement. It only reads: no failure is final.
-func (s *Store) findKeys(ctx context.Context, all []*keyLookup) (final bool, err error) {
+func (s *Store) findKeys(ctx context.Context, pool *pgxpool.Pool, all []*keyLookup) (final bool, err error) {
 	const query = `
 		select digest, workspace_id, mode, id, kind, name, prefix, last4, created_at, last_used_at, expires_at
 		from api_keys
@@ -246,7 +247,7 @@ func (s *Store) findKeys(ctx context.Context, all []*keyLookup) (final bool, err
 	for digest := range asked {
 		digests = append(digests, bytes.Clone(digest[:]))
 	}
-	rows, err := s.gathered.Query(ctx, query, digests)
+	rows, err := pool.Query(ctx, query, digests)
 	if err != nil {
 		return false, err
 	}

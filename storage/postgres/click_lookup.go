@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -133,8 +134,40 @@ func (s *Store) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, 
 	return l.found, nil
 }
 
-// findClicks answers look-ups in one statement. It only reads: no failure is final.
-func (s *Store) findClicks(ctx context.Context, all []*clickLookup) (final bool, err error) {
+// findClicks answers look-ups in one round trip. It only reads: no failure is
+// final.
+func (s *Store) findClicks(ctx context.Context, pool *pgxpool.Pool, all []*clickLookup) (final bool, err error) {
+	batch := &pgx.Batch{}
+	eachSpan(len(all), func(i int) time.Time { at, _ := all[i].id.Time(); return at }, func(these []int, first, last time.Time) {
+		workspaces, ids, times := make([]affiliate.WorkspaceID, len(these)), make([]affiliate.ClickID, len(these)), make([]time.Time, len(these))
+		for j, i := range these {
+			workspaces[j], ids[j] = all[i].workspace, all[i].id
+			times[j], _ = all[i].id.Time()
+		}
+		batch.Queue(selectClicks, these, workspaces, ids, times, first, last).Query(func(rows pgx.Rows) error { return collectClicks(rows, all) })
+	})
+	return false, pool.SendBatch(ctx, batch).Close()
+}
+
+// spanDays is how many days' partitions one statement opens at most.
+const spanDays = 32
+
+// eachSpan calls do for the numbers from 0 to n whose times are not far from each
+// other, with the first and the last of these times: an old one makes nobody else
+// open the partitions in between.
+func eachSpan(n int, timeOf func(int) time.Time, do func(these []int, first, last time.Time)) {
+	spans := map[int64][]int{}
+	for i := range n {
+		span := timeOf(i).Unix() / (spanDays * 24 * 60 * 60)
+		spans[span] = append(spans[span], i)
+	}
+	for _, these := range spans {
+		byTime := func(a, b int) int { return timeOf(a).Compare(timeOf(b)) }
+		do(these, timeOf(slices.MinFunc(these, byTime)), timeOf(slices.MaxFunc(these, byTime)))
+	}
+}
+
+func collectClicks(rows pgx.Rows, all []*clickLookup) error {
 	type clickRow struct {
 		N          int
 		Mode       affiliate.Mode
@@ -151,17 +184,6 @@ func (s *Store) findClicks(ctx context.Context, all []*clickLookup) (final bool,
 		LinkID     affiliate.LinkID
 		earnerRow
 	}
-	numbers, workspaces := make([]int, len(all)), make([]affiliate.WorkspaceID, len(all))
-	ids, times := make([]affiliate.ClickID, len(all)), make([]time.Time, len(all))
-	for i, l := range all {
-		numbers[i], workspaces[i], ids[i] = i, l.workspace, l.id
-		times[i], _ = l.id.Time()
-	}
-	first, last := slices.MinFunc(times, time.Time.Compare), slices.MaxFunc(times, time.Time.Compare)
-	rows, err := s.gathered.Query(ctx, selectClicks, numbers, workspaces, ids, times, first, last)
-	if err != nil {
-		return false, err
-	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
 	for _, row := range found {
 		all[row.N].found = &affiliate.FoundClick{
@@ -173,7 +195,7 @@ func (s *Store) findClicks(ctx context.Context, all []*clickLookup) (final bool,
 			},
 		}
 	}
-	return false, err
+	return err
 }
 
 // FindEarner finds what a click leads to that is itself not in the table yet.

@@ -34,7 +34,8 @@ func commissionExportSQL(where conditions, order affiliate.CommissionOrder) stri
 
 // exportPlan makes Postgres read the rows in their order, where an index has it,
 // and name them one by one. By its costs it would at times read a table of other
-// workspaces' rows, or sort a million before the first goes out.
+// workspaces' rows, or sort a million before the first goes out. What a search
+// finds is few rows, which are sorted.
 const exportPlan = `set local enable_sort = off; set local enable_seqscan = off`
 
 // ExportCommissions hands every row of a list to each, in the list's order, as
@@ -50,8 +51,10 @@ func (s *Store) ExportCommissions(
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, exportPlan); err != nil {
-			return fmt.Errorf("export commissions: %w", err)
+		if filter.Search == "" {
+			if _, err := tx.Exec(ctx, exportPlan); err != nil {
+				return fmt.Errorf("export commissions: %w", err)
+			}
 		}
 		// A result that is not read to its end would be read to it by Close.
 		ctx, cancel := context.WithCancel(ctx)
@@ -65,6 +68,7 @@ func (s *Store) ExportCommissions(
 		for rows.Next() {
 			row, err := reader.read(rows.RawValues())
 			if err != nil {
+				cancel()
 				return fmt.Errorf("export commissions: %w", err)
 			}
 			if err := each(row); err != nil {

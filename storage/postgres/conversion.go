@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -64,12 +65,12 @@ func in(batch []*recording) []*recording {
 // want the same (wantsOf). A refusal is one report's own: the others go on
 // without it. An error is about all, and nothing is stored then; committing says
 // that COMMIT may have been sent, so that this is not known.
-func (s *Store) recordTogether(ctx context.Context, all []*recording) (committing bool, err error) {
+func (s *Store) recordTogether(ctx context.Context, pool *pgxpool.Pool, all []*recording) (committing bool, err error) {
 	// All batches take what others may want too in one order.
 	slices.SortFunc(all, func(a, b *recording) int {
 		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Conversion.ExternalTransactionID, b.Conversion.ExternalTransactionID))
 	})
-	err = inTx(ctx, s.gathered, func(ctx context.Context, tx pgx.Tx) error {
+	err = inTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
 		committing = false
 		for _, r := range all {
 			r.attempt = attempt{outcome: outcome{signals: signals{of: r.Conversion, found: r.Inputs}}}

@@ -8,7 +8,6 @@ const (
 	DecisionOfExternalSQL = decisionOfExternal
 	SeeClickSQL           = seeClick
 	ConversionsOfClickSQL = conversionsOfClick
-	SeePromoCodeSQL       = seePromoCode
 )
 
 // DecisionListSQL gives the statements of a list, for the first page of 20, with

@@ -182,7 +182,7 @@ func TestPromoCodeIsSeenByItsKey(t *testing.T) {
 	if err := s.sql.QueryRow(t.Context(), `select code from promo_codes limit 1`).Scan(&code); err != nil {
 		t.Fatal(err)
 	}
-	plan := s.planOf(postgres.SeePromoCodeSQL, s.scope.Workspace, s.scope.Mode, code)
+	plan := s.planOf(postgres.FindPromoCodeSQL, s.scope.Workspace, s.scope.Mode, code)
 	checkDecisionPlan(t, "code", plan, "promo_codes_code", "participants_pkey")
 	if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "LockRows") {
 		t.Errorf("code:\n%s", plan)

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -176,13 +175,7 @@ func (o *buyerOrigins) add(n int, prefix string, agent []byte) {
 
 // queueFromAddress counts the clicks from the addresses of found clicks.
 func queueFromAddress(batch *pgx.Batch, all []*signals) {
-	var (
-		numbers    []int
-		workspaces []affiliate.WorkspaceID
-		modes      []affiliate.Mode
-		addresses  [][]byte
-		times      []time.Time
-	)
+	var asked []int
 	for n, s := range all {
 		click := s.found.FoundClick
 		if click == nil || s.found.FraudFacts == nil || click.Mode != s.found.Mode || len(click.Traits.IPHash) == 0 {
@@ -191,23 +184,27 @@ func queueFromAddress(batch *pgx.Batch, all []*signals) {
 		// A copy: the click may be used for another try.
 		counted := *click
 		s.found.FoundClick = &counted
-		at, _ := s.found.Click.Time()
-		numbers, workspaces, modes = append(numbers, n), append(workspaces, s.of.Scope.Workspace), append(modes, s.of.Scope.Mode)
-		addresses, times = append(addresses, counted.Traits.IPHash), append(times, at)
+		asked = append(asked, n)
 	}
-	if len(numbers) == 0 {
-		return
-	}
-	first, last := slices.MinFunc(times, time.Time.Compare), slices.MaxFunc(times, time.Time.Compare)
-	batch.Queue(countFromAddress, numbers, workspaces, modes, addresses, times, first.Add(-time.Hour), last, fraud.MaxClicksInHour+1).
-		Query(func(rows pgx.Rows) error {
-			var n, clicks int
-			_, err := pgx.ForEachRow(rows, []any{&n, &clicks}, func() error {
-				all[n].found.FoundClick.FromAddress = clicks
-				return nil
+	timeOf := func(i int) time.Time { at, _ := all[asked[i]].found.Click.Time(); return at }
+	eachSpan(len(asked), timeOf, func(these []int, first, last time.Time) {
+		numbers, workspaces := make([]int, len(these)), make([]affiliate.WorkspaceID, len(these))
+		modes, addresses, times := make([]affiliate.Mode, len(these)), make([][]byte, len(these)), make([]time.Time, len(these))
+		for j, i := range these {
+			s := all[asked[i]]
+			numbers[j], workspaces[j], modes[j] = asked[i], s.of.Scope.Workspace, s.of.Scope.Mode
+			addresses[j], times[j] = s.found.FoundClick.Traits.IPHash, timeOf(i)
+		}
+		batch.Queue(countFromAddress, numbers, workspaces, modes, addresses, times, first.Add(-time.Hour), last, fraud.MaxClicksInHour+1).
+			Query(func(rows pgx.Rows) error {
+				var n, clicks int
+				_, err := pgx.ForEachRow(rows, []any{&n, &clicks}, func() error {
+					all[n].found.FoundClick.FromAddress = clicks
+					return nil
+				})
+				return err
 			})
-			return err
-		})
+	})
 }
 
 func collectFraudFacts(rows pgx.Rows, all []*signals) error {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -20,15 +22,17 @@ import (
 type gatherer[T comparable] struct {
 	most   int // calls at work together
 	atOnce int // such groups
-	// timeout ends the work for a group, and what is repeated of it: callers may go
-	// before.
+	// timeout ends the work for a group, and then for what is repeated of it: callers
+	// may go before.
 	timeout time.Duration
+	// together is for groups, alone for calls that are repeated one by one.
+	together, alone *pgxpool.Pool
 	// wants is what a call wants for itself alone; nil: nothing. No two of a group
 	// want the same, so that each finds what the one before has left.
 	wants func(T) []want
 	// work does what a group wants. An error is about all of it: nothing was done,
 	// or, when it is final, something may have been.
-	work func(ctx context.Context, group []T) (final bool, err error)
+	work func(ctx context.Context, pool *pgxpool.Pool, group []T) (final bool, err error)
 
 	mu      sync.Mutex
 	waiting []*call[T] // in the order in which they came
@@ -78,9 +82,6 @@ func (g *gatherer[T]) run() {
 			return
 		}
 		g.serve(group)
-		for _, c := range group {
-			close(c.done)
-		}
 	}
 }
 
@@ -117,10 +118,13 @@ func (g *gatherer[T]) take() []*call[T] {
 	return group
 }
 
-// serve works for a group. When that fails, and nothing was done, it works for one
-// after the other, so that a call for which it cannot be done keeps none of the
-// others from theirs; unless the database does not answer at all, which it would
-// not do for the next one either.
+// aloneAtOnce bounds the calls of one group that are repeated at the same time.
+const aloneAtOnce = 8
+
+// serve works for a group. When that fails, and nothing was done, each of its calls
+// is repeated alone, so that one for which it cannot be done, or that waits for a
+// lock, keeps none of the others from theirs; the next group goes on meanwhile.
+// When the database does not answer at all, it would not do so then.
 func (g *gatherer[T]) serve(group []*call[T]) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
 	defer cancel()
@@ -128,25 +132,41 @@ func (g *gatherer[T]) serve(group []*call[T]) {
 	for i, c := range group {
 		all[i] = c.of
 	}
-	final, err := g.try(ctx, all)
-	alone := err != nil && !final && len(group) > 1 && answered(err)
+	final, err := g.try(ctx, g.together, all)
+	if err != nil && !final && answered(err) {
+		go g.repeat(group)
+		return
+	}
 	for _, c := range group {
-		if alone {
-			_, err = g.try(ctx, []T{c.of})
-			alone = err == nil || answered(err)
-		}
 		c.err = err
+		close(c.done)
 	}
 }
 
+// repeat works for calls one by one.
+func (g *gatherer[T]) repeat(group []*call[T]) {
+	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
+	defer cancel()
+	var some errgroup.Group
+	some.SetLimit(aloneAtOnce)
+	for _, c := range group {
+		some.Go(func() error {
+			_, c.err = g.try(ctx, g.alone, []T{c.of})
+			close(c.done)
+			return nil
+		})
+	}
+	_ = some.Wait()
+}
+
 // try is work, of which a panic is a failure like others.
-func (g *gatherer[T]) try(ctx context.Context, group []T) (final bool, err error) {
+func (g *gatherer[T]) try(ctx context.Context, pool *pgxpool.Pool, group []T) (final bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return g.work(ctx, group)
+	return g.work(ctx, pool, group)
 }
 
 // answered reports whether an error is about what was asked for, and not about the

@@ -34,10 +34,10 @@ func (c idCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any) p
 	return c.UUIDCodec.PlanScan(m, oid, format, target)
 }
 
-// Scan reads the sixteen bytes; nothing leaves the target as it is.
+// Scan reads the sixteen bytes; nothing is the zero id.
 func (idPlan) Scan(src []byte, target any) error {
 	if src == nil {
-		return nil
+		src = make([]byte, 16)
 	}
 	return target.(encoding.BinaryUnmarshaler).UnmarshalBinary(src)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -51,7 +52,9 @@ func queueEvents(batch *pgx.Batch, events ...affiliate.Event) ([]affiliate.Job, 
 	}
 	eventRows.queue(batch, rows...)
 	for workspace, events := range ids {
-		jobs = append(jobs, affiliate.DispatchEvents{Workspace: workspace, Events: events})
+		for block := range slices.Chunk(events, eventBlock) {
+			jobs = append(jobs, affiliate.DispatchEvents{Workspace: workspace, Events: block})
+		}
 	}
 	return jobs, nil
 }

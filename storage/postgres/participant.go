@@ -211,12 +211,21 @@ func refuseParticipantMove(ctx context.Context, tx pgx.Tx, scope affiliate.Scope
 // deactivateSynced takes the promo codes that stand at the payment processor
 // out of use: there, nobody would ask about the participant.
 func (s *Store) deactivateSynced(ctx context.Context, tx pgx.Tx, p affiliate.Participant, at time.Time, by affiliate.Actor) error {
+	// In the order in which conversions take them.
+	const lock = `
+		select from promo_codes c
+		where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.active and c.sync_status = 'synced'
+		order by c.code collate "C"
+		for no key update`
 	const deactivate = `
 		update promo_codes c
 		set active = false, version = c.version + 1, updated_at = $4
 		where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.active and c.sync_status = 'synced'
 		returning c.id, c.code, c.discount_type, c.discount_value, c.currency, c.max_redemptions, c.redemptions,
 			c.expires_at, c.active, c.sync_to_processor as sync, c.sync_status, c.version, c.created_at, c.updated_at`
+	if _, err := tx.Exec(ctx, lock, p.Scope.Workspace, p.Scope.Mode, p.ID); err != nil {
+		return err
+	}
 	rows, err := tx.Query(ctx, deactivate, p.Scope.Workspace, p.Scope.Mode, p.ID, at)
 	if err != nil {
 		return err

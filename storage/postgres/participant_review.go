@@ -16,8 +16,9 @@ import (
 // the suspension itself, so that it is seen at once where there are few, and each
 // further one in a transaction and a job of its own, so that no transaction grows
 // with what a participant has earned. What is not flagged yet is held back by the
-// participant's status: automatic approval and payouts ask for it under the lock
-// of the commission or of the participant.
+// participant's status, which payouts ask for under the participant's lock; an
+// automatic approval asks for it too, and may at most be the last before the
+// suspension.
 
 // reviewChunk bounds the commissions of one block.
 const reviewChunk = 500
@@ -45,22 +46,24 @@ func (s *Store) reviewPending(
 		return nil
 	}
 	return s.reviewBlock(ctx, tx, affiliate.ReviewPending{
-		Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, Program: p.Program, Participant: p.ID, Move: move, User: by.User, Key: by.Key,
+		Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, Program: p.Program, Participant: p.ID, Move: move, Since: at, User: by.User, Key: by.Key,
 	}, p.Partner, at)
 }
 
 // ReviewPending works one job. It does nothing when the participant stands
-// elsewhere by now: another move has begun at the first commission. Work that is
-// done again finds nothing left to change.
+// elsewhere by now, or is suspended anew: another move has begun at the first
+// commission. A job that is repeated, because a process died before its end was
+// noted, takes the next block, and flags again what a person has cleared since.
 func (s *Store) ReviewPending(ctx context.Context, job affiliate.ReviewPending, at time.Time) error {
 	// Held from the reading on, so that no block follows the end of a suspension.
 	const stands = `
 		select partner_id from participants
 		where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4 and status = $5
+			and (status <> 'suspended' or suspended_at = $6)
 		for share`
 	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var partner affiliate.UserID
-		err := tx.QueryRow(ctx, stands, job.Workspace, job.Mode, job.Program, job.Participant, job.Move.To()).Scan(&partner)
+		err := tx.QueryRow(ctx, stands, job.Workspace, job.Mode, job.Program, job.Participant, job.Move.To(), job.Since).Scan(&partner)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}

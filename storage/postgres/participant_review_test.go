@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -218,6 +219,28 @@ func TestReinstatingEndsWhatASuspensionBegan(t *testing.T) {
 }
 
 // A suspension of few is whole with its answer.
+// A job of a suspension that has ended does nothing in the next one.
+func TestASuspensionDoesNotWorkForTheNext(t *testing.T) {
+	w := newCommissionWorld(t)
+	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	w.copies(w.commission(participant, partner, nil), 2*postgres.ReviewChunk)
+	for _, move := range []affiliate.ParticipantMove{affiliate.SuspendParticipant, affiliate.ReinstateParticipant} {
+		if err := w.moveParticipant(participant, move); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := w.reviewJobs()
+	w.now = w.now.Add(time.Second)
+	if err := w.moveParticipant(participant, affiliate.SuspendParticipant); err != nil {
+		t.Fatal(err)
+	}
+	flagged := w.count(`select count(*) from commissions where needs_review`)
+	w.work(before...)
+	if n := w.count(`select count(*) from commissions where needs_review`); len(before) == 0 || n != flagged {
+		t.Errorf("%d jobs of before have flagged %d more", len(before), n-flagged)
+	}
+}
+
 func TestSuspendingFewLeavesNoJob(t *testing.T) {
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)

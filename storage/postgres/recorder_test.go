@@ -245,6 +245,46 @@ func TestAPoisonedReportHarmsNoneOfItsBatch(t *testing.T) {
 	}
 }
 
+// Who wants what somebody holds waits for it; the others of the group do not.
+func TestAHeldLockKeepsOnlyThoseWaitingWhoWantIt(t *testing.T) {
+	s := newSales(t)
+	click := s.click(salesDay.Add(-time.Hour))
+	holder, err := s.asOwner().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holder.Exec(t.Context(), `insert into customers (workspace_id, mode, ref, created_at) values ($1, $2, 'held', $3)`, s.scope.Workspace, s.scope.Mode, salesDay); err != nil {
+		t.Fatal(err)
+	}
+	var kept, free sync.WaitGroup
+	held := s.byCustomer(s.report("held", click), "held")
+	kept.Go(func() {
+		if _, err := s.store.RecordConversion(t.Context(), held); err != nil {
+			t.Errorf("held: %v", err)
+		}
+	})
+	s.eventually(func() bool { return s.store.Recording() == 1 && s.store.Waiting() == 0 })
+	for i := range 5 {
+		r := s.report(fmt.Sprint("order-", i), click)
+		free.Go(func() {
+			if _, err := s.store.RecordConversion(t.Context(), r); err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+		})
+	}
+	free.Wait() // with the lock still held
+	if n := s.count(`conversions`); n != 5 {
+		t.Errorf("%d conversions", n)
+	}
+	if err := holder.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kept.Wait()
+	if n := s.count(`conversions`); n != 6 {
+		t.Errorf("%d conversions in the end", n)
+	}
+}
+
 // cut is a network that loses a connection when the word comes by for the first
 // time: before the word has arrived, or, with answered, when its answer is on the
 // way back.

@@ -19,18 +19,15 @@ const lockPromoCode = `
 	where workspace_id = $1 and mode = $2 and code = $3
 	for no key update`
 
-// seePromoCode prefers the mode's own code, and gives the other mode's only where
-// it has none: a signal of the other mode has to be told from an unknown one.
-const seePromoCode = `
+// findPromoCode prefers the mode's own code, and gives the other mode's only where
+// it has none: a signal of the other mode has to be told from an unknown one. Only
+// the own one is ever locked.
+const findPromoCode = `
 	select x.id, x.mode, x.active, x.expires_at, x.max_redemptions, x.redemptions, ` + earnerColumns + `
 	from promo_codes x` + earnerOfX + `
 	where x.workspace_id = $1 and x.mode in ('test', 'live') and x.code = $3
 	order by x.mode = $2 desc
 	limit 1`
-
-// findPromoCode is seePromoCode of what stays as it is until the transaction ends.
-const findPromoCode = seePromoCode + `
-	for no key update of x`
 
 // signals are a conversion and what is found of what it names.
 type signals struct {
@@ -59,7 +56,7 @@ func lockSignals(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 			s.found.Customer = queueCustomer(batch, s.of.Scope, *s.of.CustomerRef)
 		}
 		if s.of.PromoCode != nil {
-			queuePromoCode(batch, findPromoCode, s.of, &s.found)
+			queuePromoCode(batch, s.of, &s.found)
 		}
 	}
 	if batch.Len() == 0 {
@@ -72,8 +69,8 @@ func lockSignals(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 }
 
 // queuePromoCode finds the promo code that a conversion names.
-func queuePromoCode(batch *pgx.Batch, find string, c affiliate.Conversion, into *affiliate.AttributionInputs) {
-	batch.Queue(find, c.Scope.Workspace, c.Scope.Mode, c.PromoCode).Query(func(rows pgx.Rows) (err error) {
+func queuePromoCode(batch *pgx.Batch, c affiliate.Conversion, into *affiliate.AttributionInputs) {
+	batch.Queue(findPromoCode, c.Scope.Workspace, c.Scope.Mode, c.PromoCode).Query(func(rows pgx.Rows) (err error) {
 		into.FoundPromoCode, err = collectPromoCode(rows)
 		return err
 	})

@@ -230,13 +230,13 @@ func TestConversionByClickTakesNoSignalRoundTrip(t *testing.T) {
 	}
 	counter.batches = 0
 	record("order-1", nil)
-	if counter.batches != 3 {
-		t.Errorf("%d batches, want the facts, the conversion, and what follows from it", counter.batches)
+	if counter.batches != 4 {
+		t.Errorf("%d batches, want the click, the facts, the conversion, and what follows from it", counter.batches)
 	}
 	ref := "ann"
 	counter.batches = 0
 	record("order-2", &ref)
-	if counter.batches != 4 {
+	if counter.batches != 5 {
 		t.Errorf("%d batches, want one more for the customer", counter.batches)
 	}
 }

@@ -20,7 +20,7 @@ func (s *Store) SeeSignals(ctx context.Context, c affiliate.Conversion, in affil
 			seen.found.Customer = queueCustomer(batch, c.Scope, *c.CustomerRef)
 		}
 		if c.PromoCode != nil {
-			queuePromoCode(batch, seePromoCode, c, &seen.found)
+			queuePromoCode(batch, c, &seen.found)
 		}
 		if batch.Len() > 0 {
 			if err := tx.SendBatch(ctx, batch).Close(); err != nil {

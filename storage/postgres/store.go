@@ -34,9 +34,12 @@ const statementTimeout = 10 * time.Second
 const queueConns = 6
 
 const (
-	// lookedUpTogether bounds the clicks, or keys, of one statement.
+	// lookedUpTogether bounds the clicks, or keys, of one round trip.
 	lookedUpTogether = 64
-	lookupTimeout    = 15 * time.Second
+	lookupTimeout    = 5 * time.Second
+	// gatheredConns are as many again as groups are at work, for those that replace
+	// one which hangs.
+	gatheredConns = 2 * (recorders + 2)
 )
 
 // txAttempts bounds how often a transaction is repeated after a serialization
@@ -48,7 +51,7 @@ type Config struct {
 	// URL is a libpq connection string.
 	URL string
 	// MaxConns bounds the connections that calls and jobs share; 0 means 20. What is
-	// gathered, and the job queue, have nine more.
+	// gathered, and the job queue, have twelve more.
 	MaxConns int32
 }
 
@@ -58,7 +61,7 @@ type Store struct {
 	jobs    *river.Client[pgx.Tx]
 	exports exports
 
-	// gathered has a connection for each group of gathered calls, so that nothing
+	// gathered has connections for groups of gathered calls alone, so that nothing
 	// else keeps reports waiting. Its statements are always the same, and their plans
 	// do not depend on values.
 	gathered *pgxpool.Pool
@@ -80,14 +83,16 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	gathered, err := connect(ctx, cfg.URL, recorders+2, map[string]string{
+	gathered, err := connect(ctx, cfg.URL, gatheredConns, map[string]string{
 		"plan_cache_mode": "force_generic_plan",
 		// A plan that was made while a table was small is not to walk it when it has
 		// grown.
 		"enable_seqscan": "off",
 		// A lock that somebody holds for longer is to keep only those waiting who want
-		// it: their group is repeated one by one.
-		"lock_timeout": "5s",
+		// it: their group is repeated one by one. A process that was stopped or cut off
+		// in a transaction is not to be such a somebody.
+		"lock_timeout":                        "1s",
+		"idle_in_transaction_session_timeout": "5s",
 	})
 	if err != nil {
 		pool.Close()
@@ -120,6 +125,7 @@ func connect(ctx context.Context, url string, conns int32, settings map[string]s
 	}
 	config.MaxConns = conns
 	config.ConnConfig.ConnectTimeout = 5 * time.Second
+	config.PingTimeout = 2 * time.Second
 	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{
 		"statement_timeout": strconv.FormatInt(statementTimeout.Milliseconds(), 10),
 		"timezone":          "UTC",
@@ -145,10 +151,15 @@ func connect(ctx context.Context, url string, conns int32, settings map[string]s
 func newStore(pool, gathered *pgxpool.Pool, jobs *river.Client[pgx.Tx]) *Store {
 	s := &Store{pool: pool, jobs: jobs, gathered: gathered}
 	s.recorder = gatherer[*recording]{
-		most: recordedTogether, atOnce: recorders, timeout: recordTimeout, wants: wantsOf, work: s.recordTogether,
+		most: recordedTogether, atOnce: recorders, timeout: recordTimeout, together: gathered, alone: pool,
+		wants: wantsOf, work: s.recordTogether,
 	}
-	s.clicks = gatherer[*clickLookup]{most: lookedUpTogether, atOnce: 1, timeout: lookupTimeout, work: s.findClicks}
-	s.keys = gatherer[*keyLookup]{most: lookedUpTogether, atOnce: 1, timeout: lookupTimeout, work: s.findKeys}
+	s.clicks = gatherer[*clickLookup]{
+		most: lookedUpTogether, atOnce: 1, timeout: lookupTimeout, together: gathered, alone: pool, work: s.findClicks,
+	}
+	s.keys = gatherer[*keyLookup]{
+		most: lookedUpTogether, atOnce: 1, timeout: lookupTimeout, together: gathered, alone: pool, work: s.findKeys,
+	}
 	return s
 }
 
