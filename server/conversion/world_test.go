@@ -132,6 +132,7 @@ type countingStore struct {
 	failing atomic.Int64 // reports that end in an accident under their locks
 	broken  atomic.Bool  // so that no report is recorded but those left
 	left    atomic.Int64
+	through atomic.Int64 // of those left, that are not recorded yet
 	panics  atomic.Bool
 }
 
