@@ -113,11 +113,15 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := newStore(pool, gathered, jobs)
 	s.queue = queue
+	if err := s.Ping(ctx); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
 	return s, nil
 }
 
 // connect makes a pool whose connections have these settings beside the usual
-// ones, and sees whether the database answers.
+// ones. It connects when it is used first.
 func connect(ctx context.Context, url string, conns int32, settings map[string]string) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -139,10 +143,6 @@ func connect(ctx context.Context, url string, conns int32, settings map[string]s
 	config.AfterConnect = readyConn
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
-	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	return pool, nil
