@@ -97,25 +97,13 @@ func (s *sales) click(receivedAt time.Time) affiliate.ClickID {
 
 // record stores a purchase that names a click, awaited when it is not found.
 func (s *sales) record(external string, click affiliate.ClickID) error {
-	found, err := s.store.FindClick(s.Context(), s.scope.Workspace, click)
-	if err != nil {
-		return err
+	s.Helper()
+	r := s.report(external, click)
+	if r.Inputs.FoundClick == nil {
+		until := salesDay.Add(24 * time.Hour)
+		r.AwaitUntil = &until
 	}
-	c := affiliate.Conversion{
-		ID: affiliate.NewID[affiliate.Conversion](salesDay), Scope: s.scope, ExternalTransactionID: external,
-		EventType: affiliate.Purchase, Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}},
-		OccurredAt: salesDay, CreatedAt: salesDay, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded,
-		Click: &click, Version: 1,
-	}
-	in := affiliate.AttributionInputs{
-		Mode: s.scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale, Click: &click, FoundClick: found,
-	}
-	var until *time.Time
-	if found == nil {
-		day := salesDay.Add(24 * time.Hour)
-		until = &day
-	}
-	_, err = s.store.RecordConversion(s.Context(), affiliate.Report{Conversion: c, Inputs: in, AwaitUntil: until, Decide: decideAt(c, salesDay)})
+	_, err := s.store.RecordConversion(s.Context(), r)
 	return err
 }
 
