@@ -2,7 +2,6 @@ package commission_test
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -20,26 +19,10 @@ func TestTheQueueSweepsByItself(t *testing.T) {
 	id := m.commission(m.somebody(), map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()})
 	workers := river.NewWorkers()
 	river.AddWorker(workers, commission.NewSweepWorker(w.Store, slog.New(slog.DiscardHandler), w.now))
-	client, err := w.Store.WorkerClient(&river.Config{
+	w.Work(&river.Config{
 		Queues:       map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
 		Workers:      workers,
 		PeriodicJobs: []*river.PeriodicJob{commission.SweepJob()},
-		// The dispatch of events has no worker here.
-		SkipUnknownJobCheck: true,
-		Logger:              slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := client.StopAndCancel(ctx); err != nil {
-			t.Error(err)
-		}
 	})
 	for deadline := time.Now().Add(30 * time.Second); w.Count(`select count(*) from commissions where status = 'approved'`) == 0; {
 		if time.Now().After(deadline) {

@@ -3,7 +3,6 @@ package conversion_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -294,22 +293,10 @@ func (w *world) work(periodic []*river.PeriodicJob) {
 	w.Helper()
 	workers := river.NewWorkers()
 	w.service.AddWorkers(workers)
-	client, err := w.store.WorkerClient(&river.Config{
+	w.Work(&river.Config{
 		Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
 		Workers:           workers,
 		PeriodicJobs:      periodic,
 		FetchPollInterval: 100 * time.Millisecond,
-		Logger:            slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		w.Fatal(err)
-	}
-	if err := client.Start(context.Background()); err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() {
-		if err := client.StopAndCancel(context.Background()); err != nil {
-			w.Error(err)
-		}
 	})
 }

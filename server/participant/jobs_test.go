@@ -1,8 +1,6 @@
 package participant_test
 
 import (
-	"context"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -45,25 +43,9 @@ func TestTheQueueGoesOnWithASuspension(t *testing.T) {
 
 	workers := river.NewWorkers()
 	river.AddWorker(workers, participant.NewReviewWorker(w.Store, w.Now))
-	client, err := w.Store.WorkerClient(&river.Config{
+	w.Work(&river.Config{
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
 		Workers: workers,
-		// The dispatch of events has no worker here.
-		SkipUnknownJobCheck: true,
-		Logger:              slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := client.StopAndCancel(ctx); err != nil {
-			t.Error(err)
-		}
 	})
 	for deadline := time.Now().Add(30 * time.Second); flagged() < n; {
 		if time.Now().After(deadline) {

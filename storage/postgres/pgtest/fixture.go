@@ -1,9 +1,11 @@
 package pgtest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -148,6 +151,27 @@ func (f *Fixture) newUser(kind, name string, changes []Row) affiliate.UserID {
 		"id": id, "kind": kind, "email": "jane-" + id.String() + "@example.com", "password_hash": "", "name": name, "created_at": now,
 	}}, changes...)...)
 	return id
+}
+
+// Work runs the workers of a configuration until the test ends. What has no worker
+// there, as the dispatch of events, is left.
+func (f *Fixture) Work(config *river.Config) {
+	f.t.Helper()
+	config.SkipUnknownJobCheck, config.Logger = true, slog.New(slog.DiscardHandler)
+	client, err := f.Store.WorkerClient(config)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := client.Start(context.WithoutCancel(f.t.Context())); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := client.StopAndCancel(ctx); err != nil {
+			f.t.Error(err)
+		}
+	})
 }
 
 // Participant is a participation that the fixture made.
