@@ -5,7 +5,8 @@
 // 60 seconds, wherever they begin, hold more than N, and a place becomes free at
 // most a second late. Refusals count nothing.
 //
-//	Limiter: one Lua call per request, for limits that every instance shares.
+//	Limiter: a Lua call in front of every request, for limits that every instance
+//	         shares; requests of one subject that wait at the same time share it.
 //	Lease:   blocks fetched ahead, for the click path, where a request must not
 //	         wait for Redis.
 //
@@ -101,8 +102,8 @@ func windowKey(hashKey []byte, zone, subject string) string {
 // acquire is the shared window KEYS[1], a hash of "<second><holder>" → count.
 // ARGV: now in ms, limit, tokens wanted, buckets in the row, holder, and then
 // pairs (second, count) that set this holder's buckets right. It returns the
-// tokens granted, the sum afterwards, the ms until one token is free (0 unless
-// none was granted) and the ms until all are.
+// tokens granted, the sum afterwards, the ms until one token is free (0 when all
+// were granted) and the ms until all are.
 var acquire = redis.NewScript(`
 local now, limit, want, span, holder = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local second = math.floor(now / 1000)
@@ -134,8 +135,9 @@ if granted > 0 or #ARGV > 5 then
   redis.call('PEXPIRE', KEYS[1], (span + 1) * 1000)
 end
 local retry = 0
-if granted == 0 and want > 0 then
+if granted < want then
   table.sort(live, function(a, b) return a[1] < b[1] end)
+  live[#live + 1] = {second, granted}
   local excess = sum - limit + 1
   for _, bucket in ipairs(live) do
     excess = excess - bucket[2]

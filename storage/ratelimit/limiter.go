@@ -10,21 +10,36 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Limiter counts one request at a time. It is safe for concurrent use.
+// Limiter counts every request before it is let in. It is safe for concurrent use.
 type Limiter struct {
 	client redis.UniversalClient
 	opt    Options
 	warned minutely
 
-	mu    sync.Mutex
-	local map[string]*window
+	mu        sync.Mutex
+	local     map[string]*window
+	questions map[string]*question // the last one of each key, until it is answered
+}
+
+// question asks the shared window for all requests of one subject that come while
+// the question before it is under way: under load Redis is asked as often as it
+// answers, and a single request does not wait for company.
+type question struct {
+	before <-chan struct{} // closed when the one before is answered; nil: there is none
+	asked  bool            // it takes no more requests
+	want   int64           // requests
+
+	done                       chan struct{} // closed behind the answer
+	granted, sum, retry, reset int64
+	nowMs                      int64
+	err                        error
 }
 
 // NewLimiter shares its windows through a client of clickstream.Connect; a nil
 // client makes a Limiter of this process alone.
 func NewLimiter(client redis.UniversalClient, opt Options) *Limiter {
 	opt.setDefaults()
-	return &Limiter{client: client, opt: opt, local: make(map[string]*window)}
+	return &Limiter{client: client, opt: opt, local: make(map[string]*window), questions: make(map[string]*question)}
 }
 
 // Allow counts one request of subject in zone, or refuses it.
@@ -36,15 +51,58 @@ func (l *Limiter) Allow(ctx context.Context, zone Zone, subject string) Result {
 	if full, refusal := l.full(key, nowMs, zone.Limit); full {
 		return refusal
 	}
-	granted, sum, retry, reset, err := ask(ctx, l.client, key, nowMs, zone.Limit, 1, span, "")
-	if err != nil {
-		return l.alone(zone, key, nowMs, err)
+	q, place := l.join(key)
+	if place == 0 {
+		l.ask(ctx, zone, key, q)
 	}
-	if granted == 0 {
-		return Result{Limit: zone.Limit, RetryAfter: seconds(retry), ResetAfter: seconds(reset)}
+	<-q.done // no longer than this question and the one before may take
+	switch {
+	case q.err != nil:
+		return l.alone(zone, key, q.nowMs, q.err)
+	case place >= q.granted:
+		return Result{Limit: zone.Limit, RetryAfter: seconds(q.retry), ResetAfter: seconds(q.reset)}
 	}
-	l.admit(key, nowMs)
-	return Result{Allowed: true, Limit: zone.Limit, Remaining: max(0, zone.Limit-sum), ResetAfter: seconds(reset)}
+	left := max(0, zone.Limit-q.sum) + q.granted - 1 - place
+	return Result{Allowed: true, Limit: zone.Limit, Remaining: left, ResetAfter: seconds(q.reset)}
+}
+
+// join adds a request to the question that is asked next, and tells its place
+// there. Who is the first asks it.
+func (l *Limiter) join(key string) (q *question, place int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q = l.questions[key]
+	if q == nil || q.asked {
+		next := &question{done: make(chan struct{})}
+		if q != nil {
+			next.before = q.done
+		}
+		q = next
+		l.questions[key] = q
+	}
+	q.want++
+	return q, q.want - 1
+}
+
+// ask waits for the answer to the question before, and then asks this one.
+func (l *Limiter) ask(ctx context.Context, zone Zone, key string, q *question) {
+	if q.before != nil {
+		<-q.before
+	}
+	l.mu.Lock()
+	q.asked = true
+	l.mu.Unlock()
+	q.nowMs = l.opt.Now().UnixMilli()
+	q.granted, q.sum, q.retry, q.reset, q.err = ask(ctx, l.client, key, q.nowMs, zone.Limit, q.want, span, "")
+	l.mu.Lock()
+	if q.granted > 0 {
+		l.window(key, q.nowMs).add(q.nowMs/1000, q.granted)
+	}
+	if l.questions[key] == q {
+		delete(l.questions, key)
+	}
+	l.mu.Unlock()
+	close(q.done)
 }
 
 var errNoRedis = errors.New("no Redis is configured")
@@ -81,12 +139,6 @@ func (l *Limiter) full(key string, nowMs, limit int64) (bool, Result) {
 		return false, Result{}
 	}
 	return true, Result{Limit: limit, RetryAfter: seconds(w.freeIn(nowMs, limit)), ResetAfter: seconds(w.emptyIn(nowMs))}
-}
-
-func (l *Limiter) admit(key string, nowMs int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.window(key, nowMs).add(nowMs/1000, 1)
 }
 
 func (l *Limiter) alone(zone Zone, key string, nowMs int64, cause error) Result {

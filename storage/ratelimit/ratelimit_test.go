@@ -197,3 +197,66 @@ func TestLimiterIsBounded(t *testing.T) {
 		t.Errorf("%d windows", n)
 	}
 }
+
+// counted counts the commands of a client.
+type counted struct{ atomic.Int64 }
+
+func (c *counted) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (c *counted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func TestRequestsAtTheSameTimeShareAQuestion(t *testing.T) {
+	const limit, used, waiting = 30, 1, 40
+	client, c := connect(t, redistest.New(t)), newClock()
+	limiter, zone := NewLimiter(client, Options{Now: c.now}), Zone{Name: "test", Limit: limit}
+	limiter.Allow(t.Context(), zone, "a") // and the script is in Redis
+	asked := &counted{}
+	client.AddHook(asked)
+
+	// A question is under way until all have come.
+	key, before := windowKey(nil, zone.Name, "a"), &question{asked: true, done: make(chan struct{})}
+	limiter.questions[key] = before
+	results := make(chan Result, waiting)
+	for range waiting {
+		go func() { results <- limiter.Allow(context.Background(), zone, "a") }()
+	}
+	for come := int64(0); come < waiting; time.Sleep(time.Millisecond) {
+		limiter.mu.Lock()
+		if q := limiter.questions[key]; q != before {
+			come = q.want
+		}
+		limiter.mu.Unlock()
+	}
+	close(before.done)
+
+	left := map[int64]bool{}
+	for range waiting {
+		result := <-results
+		switch {
+		case !result.Allowed && result.RetryAfter != 61*time.Second:
+			t.Errorf("refused for %s, want until this second has left the row", result.RetryAfter)
+		case result.Allowed && left[result.Remaining]:
+			t.Errorf("two are told that %d are left", result.Remaining)
+		case result.Allowed:
+			left[result.Remaining] = true
+		}
+	}
+	if len(left) != limit-used || !left[0] || !left[limit-used-1] {
+		t.Errorf("admitted, by what was left: %v, want %d of them", left, limit-used)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("Redis was asked %d times", n)
+	}
+	if len(limiter.questions) != 0 {
+		t.Errorf("%d questions are kept", len(limiter.questions))
+	}
+}
