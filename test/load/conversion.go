@@ -4,9 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/conversion"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 const (
@@ -18,7 +26,7 @@ const (
 // clientCounts are those that the conversions' goals name.
 var clientCounts = []int{16, 64}
 
-// measureConversions makes row V3.
+// measureConversions makes the rows V1, V2 and V3.
 func measureConversions(ctx context.Context, b *bench) error {
 	pgbench, err := b.findPgbench(ctx)
 	if err != nil {
@@ -49,8 +57,11 @@ func measureConversions(ctx context.Context, b *bench) error {
 	if _, err := warm.run(ctx); err != nil {
 		return core.fail(err)
 	}
-	script := b.file("conversion.sql")
+	script, least := b.file("conversion.sql"), b.file("least.sql")
 	if err := s.writeScript(ctx, ours, script); err != nil {
+		return err
+	}
+	if err := s.writeScript(ctx, ours, least, "conversions", "commissions", "river.river_job"); err != nil {
 		return err
 	}
 	// Both go on as shops that have sold for a while: with rows, and with what the
@@ -69,6 +80,14 @@ func measureConversions(ctx context.Context, b *bench) error {
 	if err := errors.Join(execute(ctx, ours.url, "vacuum analyze"), execute(ctx, twin.url, "vacuum analyze"), core.resume()); err != nil {
 		return err
 	}
+	onTwin := func(script string, clients int) side {
+		return func(ctx context.Context) (sample, error) {
+			if err := b.settle(ctx); err != nil {
+				return sample{}, err
+			}
+			return b.pgbench(ctx, pgbench, twin, script, clients, s.clicks, conversionRound)
+		}
+	}
 	for _, clients := range clientCounts {
 		what := conversionsPath[len("/api/v1"):] + ", " + strconv.Itoa(clients) + " in flight"
 		report := func(ctx context.Context) (sample, error) {
@@ -86,16 +105,10 @@ func measureConversions(ctx context.Context, b *bench) error {
 			// What is left to do in the background is not to disturb pgbench.
 			return got, core.pause()
 		}
-		yardstick := func(ctx context.Context) (sample, error) {
-			if err := b.settle(ctx); err != nil {
-				return sample{}, err
-			}
-			return b.pgbench(ctx, pgbench, twin, script, clients, s.clicks, conversionRound)
-		}
 		if err := core.pause(); err != nil {
 			return err
 		}
-		got, err := b.takeTurns(ctx, what, report, yardstick)
+		got, err := b.takeTurns(ctx, what, report, onTwin(script, clients))
 		if err := errors.Join(err, core.resume()); err != nil {
 			return err
 		}
@@ -106,6 +119,53 @@ func measureConversions(ctx context.Context, b *bench) error {
 		b.compare("V3", "POST "+what, "pgbench", goal, got[0], got[1], rate, perSecond)
 		b.compare("", "  p50", "pgbench", "", got[0], got[1], p50, millis)
 		b.compare("", "  p99", "pgbench", "", got[0], got[1], p99, millis)
+	}
+	core.stop()
+	return b.measureTransactions(ctx, ours, s, func(clients int) side { return onTwin(script, clients) }, func(clients int) side { return onTwin(least, clients) })
+}
+
+// measureTransactions makes the rows V1 and V2: the service's own part of a report,
+// called in this process, without HTTP, credentials and limits. What a conversion
+// leaves to do is done by nobody, as with pgbench.
+func (b *bench) measureTransactions(ctx context.Context, on *database, s *shop, all, least func(clients int) side) error {
+	store, err := postgres.Open(ctx, postgres.Config{URL: on.url})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	service := conversion.New(conversion.Config{Store: store, HashKey: []byte(hashKey), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	ctx = server.WithPrincipal(ctx, server.Principal{Kind: server.SecretKey, Workspace: s.workspace, Mode: affiliate.ModeLive})
+	report := func(ctx context.Context, _ int, phase *atomic.Int32) (took []time.Duration, err error) {
+		for {
+			now := phase.Load()
+			if now == over {
+				return took, nil
+			}
+			began := time.Now()
+			if _, err := service.ReportConversion(ctx, s.report()); err != nil {
+				return nil, err
+			}
+			if now == measuring && phase.Load() == measuring {
+				took = append(took, time.Since(began))
+			}
+		}
+	}
+	goals := map[int][2]string{16: {"≥ 3.5", "≥ 2.5"}, 64: {"≥ 7", "≥ 5"}}
+	for _, clients := range clientCounts {
+		what := "the transaction, " + strconv.Itoa(clients) + " in flight"
+		ours := func(ctx context.Context) (sample, error) {
+			if err := b.settle(ctx); err != nil {
+				return sample{}, err
+			}
+			return sampleOf(ctx, clients, conversionRound, os.Getpid(), report)
+		}
+		got, err := b.takeTurns(ctx, what, ours, all(clients), least(clients))
+		if err != nil {
+			return err
+		}
+		b.compare("V1", what, "pgbench", goals[clients][0], got[0], got[1], rate, perSecond)
+		b.compare("", "  p99", "pgbench", "", got[0], got[1], p99, millis)
+		b.compare("V2", what, "pgbench with the look-up, conversion, commission and job alone", goals[clients][1], got[0], got[2], rate, perSecond)
 	}
 	return nil
 }

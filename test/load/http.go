@@ -47,27 +47,41 @@ const (
 )
 
 func (t traffic) run(ctx context.Context) (sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, warmUp+t.measured+patience)
+	got, err := sampleOf(ctx, t.connections, t.measured, t.pid, t.connection)
+	if err == nil && got.rate == 0 {
+		err = fmt.Errorf("%s answered nothing within %s", t.address, t.measured)
+	}
+	return got, err
+}
+
+// worker is one of those that work at the same time: until the round is over. It
+// returns how long each piece took of what was done while it was measured.
+type worker func(ctx context.Context, n int, phase *atomic.Int32) ([]time.Duration, error)
+
+// sampleOf measures so many workers, and the CPU time of the process that serves
+// them. The first error ends the run.
+func sampleOf(ctx context.Context, workers int, measured time.Duration, pid int, work worker) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, warmUp+measured+patience)
 	defer cancel()
 	var phase atomic.Int32
 	var group sync.WaitGroup
-	took := make([][]time.Duration, t.connections)
-	faults := make([]error, t.connections)
-	for i := range t.connections {
+	took := make([][]time.Duration, workers)
+	faults := make([]error, workers)
+	for i := range workers {
 		group.Go(func() {
-			if took[i], faults[i] = t.connection(ctx, i, &phase); faults[i] != nil {
+			if took[i], faults[i] = work(ctx, i, &phase); faults[i] != nil {
 				cancel()
 			}
 		})
 	}
 	err := sleep(ctx, warmUp)
-	before, cpuErr := cpuTime(t.pid)
+	before, cpuErr := cpuTime(pid)
 	phase.Store(measuring)
 	began := time.Now()
-	err = errors.Join(err, cpuErr, sleep(ctx, t.measured))
+	err = errors.Join(err, cpuErr, sleep(ctx, measured))
 	phase.Store(over)
 	length := time.Since(began)
-	after, cpuErr := cpuTime(t.pid)
+	after, cpuErr := cpuTime(pid)
 	err = errors.Join(err, cpuErr)
 	group.Wait()
 	for _, fault := range faults {
@@ -80,20 +94,16 @@ func (t traffic) run(ctx context.Context) (sample, error) {
 		return sample{}, err
 	}
 	all := slices.Concat(took...)
-	if len(all) == 0 {
-		return sample{}, fmt.Errorf("%s answered nothing within %s", t.address, t.measured)
-	}
 	slices.Sort(all)
 	return sample{
 		rate: float64(len(all)) / length.Seconds(),
-		cpu:  (after - before) / time.Duration(len(all)),
+		cpu:  (after - before) / time.Duration(max(1, len(all))),
 		p50:  quantile(all, 0.5),
 		p99:  quantile(all, 0.99),
 	}, nil
 }
 
-// connection sends until the round is over and returns the latencies of what
-// was answered while it was measured.
+// connection is a worker that sends requests.
 func (t traffic) connection(ctx context.Context, n int, phase *atomic.Int32) ([]time.Duration, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.address)
 	if err != nil {

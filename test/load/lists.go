@@ -75,11 +75,21 @@ func measureLists(ctx context.Context, b *bench) error {
 }
 
 // listed is a merchant's programme whose lists are read.
-type listed struct{ token, program string }
+type listed struct {
+	session
+	program string
+}
+
+type session struct{ AccessToken, RefreshToken string }
+
+// refresh is for a session whose access token has grown old.
+func (s *session) refresh(ctx context.Context, core *process) error {
+	return callJSON(ctx, http.MethodPost, "http://"+core.address+"/api/v1/auth/merchant/refresh", "", map[string]any{"refreshToken": s.RefreshToken}, s)
+}
 
 // get asks for a path again and again.
 func (p listed) get(core *process, path string) side {
-	head := "GET /api/v1" + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + p.token + "\r\n\r\n"
+	head := "GET /api/v1" + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + p.AccessToken + "\r\n\r\n"
 	return func(ctx context.Context) (sample, error) {
 		got, err := traffic{
 			address: core.address, pid: core.pid, connections: listClients, measured: listRound, status: http.StatusOK,
@@ -94,19 +104,19 @@ func (p listed) get(core *process, path string) side {
 
 func openProgram(ctx context.Context, address, name string) (listed, error) {
 	type object = map[string]any
-	var session struct{ AccessToken string }
+	var merchant session
 	var made struct{ ID string }
 	base := "http://" + address + "/api/v1"
 	err := callJSON(ctx, http.MethodPost, base+"/auth/merchant/register", "", object{
 		"email": name + "@example.com", "password": "a long enough password", "name": "Mia", "workspaceName": name,
-	}, &session)
+	}, &merchant)
 	if err != nil {
 		return listed{}, err
 	}
-	err = callJSON(ctx, http.MethodPost, base+"/programs", session.AccessToken, object{
+	err = callJSON(ctx, http.MethodPost, base+"/programs", merchant.AccessToken, object{
 		"name": name, "websiteUrl": "https://shop.example.com",
 	}, &made)
-	return listed{token: session.AccessToken, program: made.ID}, err
+	return listed{session: merchant, program: made.ID}, err
 }
 
 // fill makes participants with their accounts, codes, links and sums the way

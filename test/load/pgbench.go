@@ -37,8 +37,9 @@ where c.workspace_id = '%s' and c.id = ('%s' || lpad(:n::text, %d, '0'))::uuid a
 `
 
 // writeScript writes pgbench's transaction: the lookup, and then every row that
-// one conversion made in ours, with ids of its own, statement by statement.
-func (s *shop) writeScript(ctx context.Context, ours *database, path string) (err error) {
+// one conversion made in ours, with ids of its own, statement by statement; of
+// these tables, or of all when none is named.
+func (s *shop) writeScript(ctx context.Context, ours *database, path string, tables ...string) (err error) {
 	conn, err := pgx.Connect(ctx, ours.url)
 	if err != nil {
 		return err
@@ -100,6 +101,9 @@ func (s *shop) writeScript(ctx context.Context, ours *database, path string) (er
 			query: `select args, kind, max_attempts, metadata, priority, queue, tags from river.river_job where kind = 'dispatch_events' limit 1`,
 		},
 	} {
+		if len(tables) > 0 && !slices.Contains(tables, row.table) {
+			continue
+		}
 		statement, err := insertOf(ctx, conn, row.table, row.query, variables, row.instead)
 		if err != nil {
 			return fmt.Errorf("%s: %w", row.table, err)

@@ -15,7 +15,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -100,8 +103,16 @@ func (s *shop) addClicks(ctx context.Context, to *database, like affiliate.Click
 
 func (s *shop) clickID(n int) string { return fmt.Sprintf("%s%0*d", s.clickHead, clickDigits, n) }
 
-// request appends the report of a new purchase; it goes through the clicks in
-// turn.
+// report is a new purchase; it goes through the clicks in turn.
+func (s *shop) report() *affiliatev1.ReportConversionRequest {
+	n := int(s.reported.Add(1))
+	return &affiliatev1.ReportConversionRequest{
+		EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: "order-" + strconv.Itoa(n),
+		AmountCents: proto.Int64(10000), Currency: proto.String("EUR"), ClickId: proto.String(s.clickID(1 + n%s.clicks)),
+	}
+}
+
+// request appends the same as a request.
 func (s *shop) request(dst []byte, _ int) []byte {
 	n := int(s.reported.Add(1))
 	return appendPost(dst, conversionsPath, s.key, `{"event_type":"purchase","external_transaction_id":"order-`+strconv.Itoa(n)+
