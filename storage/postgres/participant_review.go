@@ -26,12 +26,19 @@ const reviewChunk = 500
 // selectPendingOf reads the next of a participant's pending commissions that have
 // a review reason, or have it not, oldest first: the order of the index by which
 // the partner finds them. Most of what a participant ever earned is not pending.
+// What the move has reached before ($10 is when it was made, $11 its note) it does
+// not reach again, whatever a person has done since.
 const selectPendingOf = `
 	select c.created_at, c.id
 	from commissions c
 	where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.status = 'pending'
 		and c.partner_id = $6 and ($4 = any (c.review_reasons)) = $5
 		and (c.created_at, c.id) > ($7, $8)
+		and (
+			select h.seq from commission_history h
+			where h.workspace_id = c.workspace_id and h.commission_id = c.id and h.at >= $10 and h.reason = $11
+			order by h.seq desc
+			limit 1) is null
 	order by c.created_at, c.id
 	limit $9`
 
@@ -53,7 +60,7 @@ func (s *Store) reviewPending(
 // ReviewPending works one job. It does nothing when the participant stands
 // elsewhere by now, or is suspended anew: another move has begun at the first
 // commission. A job that is repeated, because a process died before its end was
-// noted, takes the next block, and flags again what a person has cleared since.
+// noted, takes the next block.
 func (s *Store) ReviewPending(ctx context.Context, job affiliate.ReviewPending, at time.Time) error {
 	// Held from the reading on, so that no block follows the end of a suspension.
 	const stands = `
@@ -82,16 +89,18 @@ func (s *Store) reviewBlock(ctx context.Context, tx pgx.Tx, job affiliate.Review
 		Scope: scope, Program: job.Program, Actor: affiliate.Actor{User: job.User, Key: job.Key}, At: at,
 		Move: affiliate.MoveFlag, ReviewReasons: []string{affiliate.ReviewParticipantSuspended},
 	}
+	note := "The partner was suspended."
 	if job.Move == affiliate.ReinstateParticipant {
-		t.Move = affiliate.MoveClearReview
+		t.Move, note = affiliate.MoveClearReview, "The partner was reinstated."
 	}
+	t.Note = &note
 	has := t.Move == affiliate.MoveClearReview
 	type pendingRow struct {
 		CreatedAt time.Time
 		ID        affiliate.CommissionID
 	}
 	rows, _ := tx.Query(ctx, selectPendingOf, scope.Workspace, scope.Mode, job.Participant, affiliate.ReviewParticipantSuspended, has, partner,
-		job.After, job.AfterID, reviewChunk)
+		job.After, job.AfterID, reviewChunk, job.Since, note)
 	pending, err := pgx.CollectRows(rows, pgx.RowToStructByName[pendingRow])
 	if err != nil {
 		return fmt.Errorf("pending commissions: %w", err)
