@@ -159,3 +159,24 @@ func TestInterruptedFirstStartIsBegunAgain(t *testing.T) {
 		t.Errorf("database = %q", got)
 	}
 }
+
+func TestMemoryDir(t *testing.T) {
+	asked := tempDir(t)
+	for _, tmp := range []string{asked, ""} {
+		t.Setenv("TMPDIR", tmp)
+		dir, err := MemoryDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = os.Remove(dir) }()
+		switch parent := filepath.Dir(dir); {
+		case tmp != "" && parent != tmp:
+			t.Errorf("%s, though TMPDIR is %s", dir, tmp)
+		case tmp == "" && parent != memory && parent != os.TempDir() && parent != "/var/tmp":
+			t.Errorf("%s is nowhere that was spoken of", dir)
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o711 {
+			t.Errorf("%s: %v, %v", dir, info, err)
+		}
+	}
+}

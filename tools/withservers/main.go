@@ -9,9 +9,9 @@
 // looked at: tests do not touch the data that somebody runs Tributary on.
 //
 // The command has our standard input and output, gets SIGINT and SIGTERM passed
-// on, and its exit code is ours. The servers keep nothing on disk safe; with
-// -durable they write as production does, for measurements and for tests that
-// kill them.
+// on, and its exit code is ours. The servers keep nothing safe, and work in memory
+// where there is room; with -durable they write to disk as production does, for
+// measurements and for tests that kill them.
 package main
 
 import (
@@ -121,8 +121,12 @@ func (p *private) start(signals <-chan os.Signal) (os.Signal, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
+	folder := servers.MemoryDir
+	if p.durable {
+		folder = servers.TempDir
+	}
 	var err error
-	if p.dir, err = servers.TempDir(); err != nil {
+	if p.dir, err = folder(); err != nil {
 		return nil, err
 	}
 	// The servers' own lines would bury the command's; an error brings the last
