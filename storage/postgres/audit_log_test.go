@@ -91,6 +91,7 @@ func (w *auditWorld) plan(sql string, args ...any) string {
 }
 
 func TestAuditLogPlans(t *testing.T) {
+	t.Parallel()
 	w := newAuditWorld(t)
 	resource := uuid.MustParse("c4ca4238-a0b9-2382-0dcc-509a6f75849b") // md5 of 1
 	day := w.now.AddDate(0, 0, -2)
@@ -141,6 +142,7 @@ func TestAuditLogPlans(t *testing.T) {
 }
 
 func TestAnExportSeesOneInstantAndEndsWithItsReader(t *testing.T) {
+	t.Parallel()
 	w := newAuditWorld(t)
 	at := 0
 	err := w.store.ExportAuditLog(t.Context(), w.scope, affiliate.AuditFilter{}, func(entry affiliate.AuditEntry) error {

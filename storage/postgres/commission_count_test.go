@@ -139,6 +139,7 @@ func leaves(f affiliate.CommissionFilter, c affiliate.Commission) bool {
 
 // Every page, total, sum and exported row is what a look at all rows would say.
 func TestListsStatsAndExportsEqualBruteForce(t *testing.T) {
+	t.Parallel()
 	w := newCommissionWorld(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	all, second := w.variety(r, 250)

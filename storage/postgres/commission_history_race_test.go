@@ -164,6 +164,7 @@ func approved(first bool, end string) string {
 }
 
 func TestRefusalsOfMovesThatRace(t *testing.T) {
+	t.Parallel()
 	const (
 		notPending, holdActive = affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionHoldActive
 		terminal               = affiliate.ReasonCommissionTerminal

@@ -212,6 +212,7 @@ func inUTC(c affiliate.Commission) affiliate.Commission {
 // Random lives, one move a transaction: each is answered, refused and written
 // down as the model says.
 func TestStoredLivesFollowTheModel(t *testing.T) {
+	t.Parallel()
 	l := newLives(t)
 	participants := []pgtest.Participant{l.participant(), l.participant()}
 	seed := rand.IntN(1 << 30)
@@ -246,6 +247,7 @@ func TestStoredLivesFollowTheModel(t *testing.T) {
 // the same: what follows from them is that of the moves one by one. One that may
 // not be made takes all back.
 func TestMovesOfOneTransactionFollowTheModel(t *testing.T) {
+	t.Parallel()
 	l := newLives(t)
 	participants := []pgtest.Participant{l.participant(), l.participant()}
 	seed := rand.IntN(1 << 30)

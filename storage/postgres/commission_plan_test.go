@@ -121,6 +121,7 @@ func (w *commissionWorld) checkPlan(what, explained string, has, hasNot []string
 
 // The two share a world, which takes a while to fill.
 func TestCommissionPlansAndTotals(t *testing.T) {
+	t.Parallel()
 	w := newLargeCommissionWorld(t)
 	checkCommissionPlans(t, w)
 	checkCommissionTotals(t, w)

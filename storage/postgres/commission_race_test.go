@@ -115,6 +115,7 @@ func (w *commissionWorld) checkTrace(c affiliate.Commission, moves int) {
 }
 
 func TestMovesThatRaceHaveOneWinner(t *testing.T) {
+	t.Parallel()
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	later, reason := w.now.Add(time.Hour), "trusted"
@@ -187,6 +188,7 @@ func TestMovesThatRaceHaveOneWinner(t *testing.T) {
 // Whatever is done with commissions, in whatever order and by however many at a
 // time, the counts are counts and the balances are what is owed.
 func TestCountsAndBalancesFollowRandomMoves(t *testing.T) {
+	t.Parallel()
 	w := newCommissionWorld(t)
 	r := rand.New(rand.NewPCG(11, 12))
 	later := w.now.Add(time.Hour)

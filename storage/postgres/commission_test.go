@@ -190,6 +190,7 @@ func TestCommissionIsReadAsItWasWritten(t *testing.T) {
 // The sweep's guards, in SQL, and the domain's rule, in Go, say the same of
 // every combination.
 func TestSweepApprovesExactlyWhatTheDomainCallsDue(t *testing.T) {
+	t.Parallel()
 	w := newCommissionWorld(t)
 	before, later := w.now.Add(-time.Millisecond), w.now.Add(time.Millisecond)
 	instants := []*time.Time{nil, &before, &w.now, &later}
@@ -291,6 +292,7 @@ func TestSweepIsBoundedAndNoFailureStopsIt(t *testing.T) {
 }
 
 func TestParallelSweepsApproveEachCommissionOnce(t *testing.T) {
+	t.Parallel()
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	const rows, sweeps = 150, 6

@@ -91,6 +91,7 @@ func (w *conversionWorld) plan(sql string, args pgx.NamedArgs) string {
 }
 
 func TestConversionListsReadTheirIndexes(t *testing.T) {
+	t.Parallel()
 	w := newConversionWorld(t, 12_000, time.Minute)
 	w.Exec(`vacuum analyze`)
 	yes, no := true, false
@@ -150,6 +151,7 @@ func TestConversionListsReadTheirIndexes(t *testing.T) {
 
 // Every page of every filter is what a walk over all rows gives.
 func TestConversionListsGiveEachRowOnce(t *testing.T) {
+	t.Parallel()
 	// Many share an instant.
 	w := newConversionWorld(t, 300, 0)
 	random := rand.New(rand.NewPCG(3, 5))

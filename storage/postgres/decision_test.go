@@ -84,6 +84,7 @@ func checkDecisionPlan(t *testing.T, what, plan string, has ...string) {
 }
 
 func TestDecisionPlansAndTotals(t *testing.T) {
+	t.Parallel()
 	s := newSales(t)
 	other := affiliate.NewID[affiliate.Program](salesDay)
 	s.manyDecisions(other)
@@ -173,6 +174,7 @@ func TestClickIsSeenInOnePartition(t *testing.T) {
 
 // A simulation reads a code as a report does, and locks nothing.
 func TestPromoCodeIsSeenByItsKey(t *testing.T) {
+	t.Parallel()
 	s := newSales(t)
 	s.manySignals()
 	if _, err := s.asOwner().Exec(t.Context(), `analyze`); err != nil {

@@ -337,6 +337,7 @@ func TestDirectoryVersionsGrow(t *testing.T) {
 // A page costs what it holds, however many codes, links and promo codes there
 // are beside it.
 func TestDirectoryPlans(t *testing.T) {
+	t.Parallel()
 	w := newDirectoryWorld(t)
 	large, small := w.program(affiliate.ProgramActive), w.program(affiliate.ProgramActive)
 	fill := func(program affiliate.ProgramID, n int) {

@@ -16,6 +16,7 @@ import (
 // Of a hundred days, the statements open those of their clicks, and there probe
 // the key.
 func TestConvertedClicksAreFoundInTheirPartitions(t *testing.T) {
+	t.Parallel()
 	store, conn := clickFixture(t)
 	ctx := t.Context()
 	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)

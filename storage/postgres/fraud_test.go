@@ -51,6 +51,7 @@ func (s *sales) manyFacts() {
 // What a decision has to know is read by keys, whatever there is, with the values
 // known to the planner and without.
 func TestFraudFactsAreReadByIndex(t *testing.T) {
+	t.Parallel()
 	s := newSales(t)
 	s.manyFacts()
 	at := salesDay.Format(time.RFC3339Nano)
@@ -184,6 +185,7 @@ func TestOriginsAreKeptForThirtyDays(t *testing.T) {
 }
 
 func TestFraudEventListsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
 	s := newSales(t)
 	owner := s.asOwner()
 	run := func(sql string, args ...any) {

@@ -15,6 +15,7 @@ func rate(base, quote, date, rate string) affiliate.FXRate {
 }
 
 func TestRatesAreLoadedWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
 	b := newBooks(t)
 	at := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	load := func(want affiliate.FXLoad, rates ...affiliate.FXRate) {

@@ -25,6 +25,7 @@ func (w *programWorld) newGroup(p affiliate.Program, name string) affiliate.Grou
 }
 
 func TestGroupsAndRulesUseTheirIndexes(t *testing.T) {
+	t.Parallel()
 	w := newProgramWorld(t)
 	p, other := w.program(affiliate.ProgramActive), w.program(affiliate.ProgramActive)
 	gold := w.newGroup(p, "Gold")

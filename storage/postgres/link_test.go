@@ -121,6 +121,7 @@ func (w *linkWorld) checkPlan(what, sql string, args pgx.NamedArgs, index string
 }
 
 func TestLinkAndPromoCodeListsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
 	w := newLinkWorld(t)
 	w.exec(`
 		insert into users (id, kind, email, password_hash, name, created_at)

@@ -23,6 +23,7 @@ var participantSorts = []affiliate.ParticipantSort{
 func inOneLine(plan string) string { return strings.Join(strings.Fields(plan), " ") }
 
 func TestParticipantListsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
 	w := newProgramWorld(t)
 	p := w.program(affiliate.ProgramActive)
 	w.crowd(p, 5000)
@@ -175,6 +176,7 @@ func TestParticipantListsHoldEachRowOnceInOrder(t *testing.T) {
 
 // What more share than anybody could look through is found and counted so far.
 func TestParticipantSearchStopsCounting(t *testing.T) {
+	t.Parallel()
 	w := newProgramWorld(t)
 	p := w.program(affiliate.ProgramActive)
 	w.crowd(p, postgres.MaxSearchPartners+500)

@@ -150,6 +150,7 @@ func (w *commissionWorld) checkReview(when string, flagged, requiredEvents, upda
 // However many commissions wait, a suspension flags one block of them, and each
 // job one more; what is not flagged yet is not approved meanwhile.
 func TestSuspendingFlagsAnyNumberInBlocks(t *testing.T) {
+	t.Parallel()
 	const n = 1200
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
@@ -211,6 +212,7 @@ func TestSuspendingFlagsAnyNumberInBlocks(t *testing.T) {
 
 // A participant who is reinstated before the jobs have run is as before.
 func TestReinstatingEndsWhatASuspensionBegan(t *testing.T) {
+	t.Parallel()
 	const n, chunk = 1200, postgres.ReviewChunk
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
@@ -231,6 +233,7 @@ func TestReinstatingEndsWhatASuspensionBegan(t *testing.T) {
 // A suspension of few is whole with its answer.
 // A job of a suspension that has ended does nothing in the next one.
 func TestASuspensionDoesNotWorkForTheNext(t *testing.T) {
+	t.Parallel()
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	w.copies(w.commission(participant, partner, nil), 2*postgres.ReviewChunk)
@@ -252,6 +255,7 @@ func TestASuspensionDoesNotWorkForTheNext(t *testing.T) {
 }
 
 func TestSuspendingFewLeavesNoJob(t *testing.T) {
+	t.Parallel()
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	w.copies(w.commission(participant, partner, nil), postgres.ReviewChunk-2)
@@ -299,6 +303,7 @@ func TestSuspendingRacesApprovals(t *testing.T) {
 }
 
 func TestPendingCommissionsAreFoundByIndex(t *testing.T) {
+	t.Parallel()
 	w := newLargeCommissionWorld(t)
 	var participant affiliate.ParticipantID
 	var partner affiliate.UserID

@@ -100,6 +100,7 @@ func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner counted) {
 }
 
 func TestPartnerPlans(t *testing.T) {
+	t.Parallel()
 	w, partner := newPartnerPlanWorld(t)
 	args := pgx.NamedArgs{"partner": partner.Partner, "mode": "live", "search": "programme 0a%", "limit": 20, "offset": 0, "program": partner.Program}
 	for _, tc := range []struct {

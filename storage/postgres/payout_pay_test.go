@@ -61,6 +61,7 @@ func (w *payoutWorld) checkBooks() {
 // A payout of several blocks is paid as one: what was rejected meanwhile stays as it
 // is, wherever in a block it stands, and be it all of one.
 func TestLargePayoutsArePaidExactly(t *testing.T) {
+	t.Parallel()
 	const commissions = 3*postgres.PayBlock + 1
 	w := newPayoutWorld(t, 1, commissions, 0)
 	w.complete()

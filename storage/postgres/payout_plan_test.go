@@ -110,6 +110,7 @@ func (w *payoutWorld) plan(sql string, args ...any) string {
 }
 
 func TestPayoutStatementsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
 	w := newPayoutWorld(t, 300, 4, 40)
 	for range 2 {
 		w.fill(600, 4, 40)
@@ -196,6 +197,7 @@ func TestPayoutStatementsUseTheirIndexes(t *testing.T) {
 // A batch of more than one block of each kind is made, confirmed and sent as any
 // other.
 func TestLargeBatchesAreWhole(t *testing.T) {
+	t.Parallel()
 	w := newPayoutWorld(t, 600, 18, 0)
 	b := w.batch()
 	by := affiliate.Actor{User: &w.user}

@@ -103,6 +103,7 @@ func (w *programWorld) plan(sql string, args ...any) string {
 }
 
 func TestProgramListsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
 	w := newProgramWorld(t)
 	p := w.program(affiliate.ProgramActive)
 	for range 30 {

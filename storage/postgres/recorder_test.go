@@ -247,6 +247,7 @@ func TestAPoisonedReportHarmsNoneOfItsBatch(t *testing.T) {
 
 // Who wants what somebody holds waits for it; the others of the group do not.
 func TestAHeldLockKeepsOnlyThoseWaitingWhoWantIt(t *testing.T) {
+	t.Parallel()
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
 	holder, err := s.asOwner().Begin(t.Context())
@@ -333,6 +334,7 @@ func (c *cutConn) Read(b []byte) (int, error) {
 // A batch whose connection breaks before COMMIT is repeated; behind COMMIT, nobody
 // knows, and nothing is.
 func TestABatchThatLosesItsConnection(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		word     string
 		answered bool

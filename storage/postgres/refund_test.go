@@ -33,6 +33,7 @@ func (s *sales) manyRefunds(n int) {
 }
 
 func TestRefundStatementsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
 	s := newSales(t)
 	s.manyRefunds(20_000)
 	// The decisions of these do not matter here.

@@ -56,6 +56,7 @@ func (s *sales) manySignals() {
 // Each lookup of a signal reads what it names by its key, with the values known
 // to the planner and without, and so does all that leads from there to the rate.
 func TestSignalLookupsReadByKey(t *testing.T) {
+	t.Parallel()
 	s := newSales(t)
 	s.exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":2,"rate_bps":4000}]}'`)
 	s.manySignals()

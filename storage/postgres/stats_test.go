@@ -175,6 +175,7 @@ const differences = `
 		+ (select count(*) from ((table links except table true_links) union all (table true_links except table links)) x)`
 
 func TestSumsAreExactAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	w := newStatsWorld(t, 2, 5)
 	if n := w.count(`select count(*) from participant_totals`); n != 0 {
 		t.Fatal("the test wants to see missing totals made")
@@ -386,6 +387,7 @@ func TestFoldOfWhatIsGone(t *testing.T) {
 }
 
 func TestStatsPlansCostTheDeltasNotTheParticipants(t *testing.T) {
+	t.Parallel()
 	w := newStatsWorld(t, 500, 20)
 	few := w.participants[0].Partner
 	w.exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`, few)

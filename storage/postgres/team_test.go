@@ -124,6 +124,7 @@ const (
 )
 
 func TestWhoLosesARoleLosesTheInvitationsOfIt(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		from, to affiliate.Role
 		left     []string
@@ -299,6 +300,7 @@ func TestWhichRolesManageKeys(t *testing.T) {
 }
 
 func TestARoleLostWhileWaitingGivesNoKey(t *testing.T) {
+	t.Parallel()
 	for _, change := range []string{demote, remove} {
 		for _, what := range []string{"create", "roll", "revoke"} {
 			w := newTeam(t)
