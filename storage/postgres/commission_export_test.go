@@ -19,7 +19,7 @@ const LockCommissionsSQL = lockCommissionsSQL
 // with arguments.
 func UpdateCommissionsSQL(before, after affiliate.Commission) (sql string, args []any) {
 	row := changedRow([]any{before.Scope.Workspace, before.Scope.Mode, before.ID, before.Status, before.Version}, after)
-	return changedRows.sql[rowSizes-1], slices.Concat(slices.Repeat([][]any{row}, maxRows)...)
+	return changedRows.sql[len(rowSizes)-1], slices.Concat(slices.Repeat([][]any{row}, maxRows)...)
 }
 
 // InsertCommission is queueCommissions in a transaction of its own.

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"fmt"
-	"math/bits"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -10,18 +9,18 @@ import (
 
 // maxRows bounds the rows of one statement. Larger ones save no more time, and
 // every connection keeps the plans of those it has prepared.
-const maxRows = 1 << (rowSizes - 1)
+const maxRows = 32
 
-// rowSizes is how many statements there are for any number of rows: one for each
-// power of two.
-const rowSizes = 6
+// rowSizes are those for which there is a statement: few rows, which are the
+// common case, take one.
+var rowSizes = [...]int{1, 2, 3, 4, 5, 6, 7, 8, 16, maxRows}
 
 // manyRows is a statement over many rows, each of as many values as there are
 // columns. Any number of rows takes few statements, whose texts do not depend on
 // the number, so that each is prepared once.
 type manyRows struct {
 	columns int
-	sql     [rowSizes]string // for 1, 2, 4, … rows
+	sql     [len(rowSizes)]string // by rowSizes
 }
 
 // rowsOf makes the statement from its text, in which %s stands for the list of
@@ -32,9 +31,9 @@ func rowsOf(statement string, columns int, types ...string) manyRows {
 		panic(fmt.Sprintf("postgres: %d types of %d columns", len(types), columns))
 	}
 	m := manyRows{columns: columns}
-	for size := range m.sql {
+	for size, n := range rowSizes {
 		var rows strings.Builder
-		for row := range 1 << size {
+		for row := range n {
 			for column := range columns {
 				switch {
 				case column > 0:
@@ -61,8 +60,11 @@ func rowsOf(statement string, columns int, types ...string) manyRows {
 func (m manyRows) queue(batch *pgx.Batch, rows ...[]any) []queuedRows {
 	var queued []queuedRows
 	for len(rows) > 0 {
-		size := min(bits.Len(uint(len(rows))), rowSizes) - 1
-		n := 1 << size
+		size := len(rowSizes) - 1
+		for rowSizes[size] > len(rows) {
+			size--
+		}
+		n := rowSizes[size]
 		args := make([]any, 0, n*m.columns)
 		for _, row := range rows[:n] {
 			if len(row) != m.columns {
