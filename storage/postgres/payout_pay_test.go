@@ -1,6 +1,8 @@
 package postgres_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,6 +129,30 @@ func TestLargePayoutsArePaidExactly(t *testing.T) {
 		t.Errorf("the balance is %d, want %d", balance, debt)
 	}
 	w.checkBooks()
+}
+
+// What a batch could not be paid of in time it does not begin with; an earlier
+// cutoff makes it less.
+func TestABatchIsBounded(t *testing.T) {
+	t.Parallel()
+	const participants, each = 2, affiliate.MaxBatchCommissions/2 + 1
+	w := newPayoutWorld(t, participants, each, 0)
+	_, err := w.batchUntil(w.now)
+	var refusal *affiliate.Error
+	if !errors.As(err, &refusal) || refusal.Reason != affiliate.ReasonPayoutState || !strings.Contains(refusal.Message, "an earlier cutoff") {
+		t.Errorf("%v, want a refusal that says what to do", err)
+	}
+	if n := w.Count(`select count(*) from payout_batches`) + w.Count(`select count(*) from payouts`); n != 0 {
+		t.Errorf("%d rows of a batch that was refused", n)
+	}
+	// The n-th of a participant's was approved n minutes ago.
+	batch, err := w.batchUntil(w.now.Add(-(each - 10) * time.Minute))
+	if err != nil || batch.Counts[affiliate.PayoutDraft] != participants {
+		t.Errorf("%+v, %v", batch, err)
+	}
+	if n := w.Count(`select sum(commission_count) from payouts`); n != 11*participants {
+		t.Errorf("%d commissions until the cutoff", n)
+	}
 }
 
 // One settlement may hold several changes of one commission: the row goes from the

@@ -58,8 +58,9 @@ type PayoutServiceClient interface {
 	// CreatePayoutBatch makes a batch of drafts. Needs the header Idempotency-Key:
 	// IDEMPOTENCY_KEY_REQUIRED; the same key with another body is
 	// IDEMPOTENCY_KEY_REUSED, with the same body it gives the first answer again. A
-	// commission is in at most one open payout, whatever runs at a time. Errors:
-	// PAYOUT_STATE_INVALID when nothing is payable.
+	// commission is in at most one open payout, whatever runs at a time. A batch
+	// takes 25,000 commissions at most. Errors: PAYOUT_STATE_INVALID when nothing is
+	// payable, or more than that: an earlier cutoff or fewer programmes make it less.
 	CreatePayoutBatch(ctx context.Context, in *CreatePayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
 	// ListPayouts pages through the mode's payouts, newest first.
 	ListPayouts(ctx context.Context, in *ListPayoutsRequest, opts ...grpc.CallOption) (*ListPayoutsResponse, error)
@@ -277,8 +278,9 @@ type PayoutServiceServer interface {
 	// CreatePayoutBatch makes a batch of drafts. Needs the header Idempotency-Key:
 	// IDEMPOTENCY_KEY_REQUIRED; the same key with another body is
 	// IDEMPOTENCY_KEY_REUSED, with the same body it gives the first answer again. A
-	// commission is in at most one open payout, whatever runs at a time. Errors:
-	// PAYOUT_STATE_INVALID when nothing is payable.
+	// commission is in at most one open payout, whatever runs at a time. A batch
+	// takes 25,000 commissions at most. Errors: PAYOUT_STATE_INVALID when nothing is
+	// payable, or more than that: an earlier cutoff or fewer programmes make it less.
 	CreatePayoutBatch(context.Context, *CreatePayoutBatchRequest) (*PayoutBatch, error)
 	// ListPayouts pages through the mode's payouts, newest first.
 	ListPayouts(context.Context, *ListPayoutsRequest) (*ListPayoutsResponse, error)
