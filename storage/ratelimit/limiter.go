@@ -31,7 +31,6 @@ type question struct {
 
 	done                       chan struct{} // closed behind the answer
 	granted, sum, retry, reset int64
-	nowMs                      int64
 	err                        error
 }
 
@@ -58,7 +57,7 @@ func (l *Limiter) Allow(ctx context.Context, zone Zone, subject string) Result {
 	<-q.done // no longer than this question and the one before may take
 	switch {
 	case q.err != nil:
-		return l.alone(zone, key, q.nowMs, q.err)
+		return l.alone(zone, key, nowMs, q.err)
 	case place >= q.granted:
 		return Result{Limit: zone.Limit, RetryAfter: seconds(q.retry), ResetAfter: seconds(q.reset)}
 	}
@@ -73,7 +72,7 @@ func (l *Limiter) join(key string) (q *question, place int64) {
 	defer l.mu.Unlock()
 	q = l.questions[key]
 	if q == nil || q.asked {
-		next := &question{done: make(chan struct{})}
+		next := &question{done: make(chan struct{}), err: errNoAnswer}
 		if q != nil {
 			next.before = q.done
 		}
@@ -86,26 +85,34 @@ func (l *Limiter) join(key string) (q *question, place int64) {
 
 // ask waits for the answer to the question before, and then asks this one.
 func (l *Limiter) ask(ctx context.Context, zone Zone, key string, q *question) {
+	// Whatever happens, nobody waits for ever.
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.questions[key] == q {
+			delete(l.questions, key)
+		}
+		close(q.done)
+	}()
 	if q.before != nil {
 		<-q.before
 	}
 	l.mu.Lock()
 	q.asked = true
 	l.mu.Unlock()
-	q.nowMs = l.opt.Now().UnixMilli()
-	q.granted, q.sum, q.retry, q.reset, q.err = ask(ctx, l.client, key, q.nowMs, zone.Limit, q.want, span, "")
+	nowMs := l.opt.Now().UnixMilli()
+	q.granted, q.sum, q.retry, q.reset, q.err = ask(ctx, l.client, key, nowMs, zone.Limit, q.want, span, "")
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if q.granted > 0 {
-		l.window(key, q.nowMs).add(q.nowMs/1000, q.granted)
+		l.window(key, nowMs).add(nowMs/1000, q.granted)
 	}
-	if l.questions[key] == q {
-		delete(l.questions, key)
-	}
-	l.mu.Unlock()
-	close(q.done)
 }
 
-var errNoRedis = errors.New("no Redis is configured")
+var (
+	errNoRedis  = errors.New("no Redis is configured")
+	errNoAnswer = errors.New("the question was given up")
+)
 
 func ask(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, want, span int64, holder string, settle ...bucket) (granted, sum, retry, reset int64, err error) {
 	if client == nil {
