@@ -118,8 +118,18 @@ func migrateQueue(ctx context.Context, config *pgxpool.Config) error {
 	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return fmt.Errorf("migrate queue: %w", err)
 	}
+	for _, index := range unusedQueueIndexes {
+		if _, err := pool.Exec(ctx, "drop index if exists "+queueSchema+"."+index); err != nil {
+			return fmt.Errorf("migrate queue: %w", err)
+		}
+	}
 	return nil
 }
+
+// unusedQueueIndexes serve searches for jobs by what is in them, which nobody
+// makes. Every job of many events would write all their ids into them three times:
+// when it is inserted, taken and done.
+var unusedQueueIndexes = []string{"river_job_args_index", "river_job_metadata_index"}
 
 // MigrationsHash changes whenever the schema does: the name of a template
 // database that can be reused.

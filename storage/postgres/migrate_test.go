@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -19,6 +20,27 @@ func TestMigrateAgainChangesNothing(t *testing.T) {
 		if err := postgres.Migrate(t.Context(), url); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A job's arguments are in no index: what the queue's own migrations make of that
+// kind is gone, and what it rebuilds each night is there.
+func TestTheQueueHasTheIndexesThatItUses(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	if gin := f.Texts(`select indexdef from pg_indexes where schemaname = 'river' and indexdef like '%USING gin%'`); len(gin) != 0 {
+		t.Errorf("%q", gin)
+	}
+	cfg := &river.Config{}
+	if _, err := f.Store.WorkerClient(cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range cfg.ReindexerIndexNames {
+		if f.Count(`select count(*) from pg_indexes where schemaname = 'river' and indexname = $1`, name) != 1 {
+			t.Errorf("%s is to be rebuilt and is not there", name)
+		}
+	}
+	if len(cfg.ReindexerIndexNames) == 0 {
+		t.Error("nothing is rebuilt")
 	}
 }
 

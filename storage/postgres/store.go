@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -181,9 +182,13 @@ func (s *Store) Close() {
 func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
 
 // WorkerClient makes a River client that works the jobs whose workers cfg names.
-// The schema is set here; queues and workers are the caller's.
+// The schema is set here, with the indexes that are there to be rebuilt now and
+// then; queues and workers are the caller's.
 func (s *Store) WorkerClient(cfg *river.Config) (*river.Client[pgx.Tx], error) {
 	cfg.Schema = queueSchema
+	cfg.ReindexerIndexNames = slices.DeleteFunc(river.ReindexerIndexNamesDefault(), func(name string) bool {
+		return slices.Contains(unusedQueueIndexes, name)
+	})
 	return river.NewClient(riverpgxv5.New(s.queue), cfg)
 }
 
