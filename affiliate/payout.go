@@ -1,7 +1,6 @@
 package affiliate
 
 import (
-	"fmt"
 	"slices"
 	"time"
 )
@@ -318,28 +317,29 @@ func (d PayoutDue) WithCommissions(commissions []HeldCommission) PayoutDue {
 	return d
 }
 
-// MaxBatchCommissions bounds what one batch takes in. All that happens to a batch,
-// or to a payout that has the whole of it, is one transaction, and it has to end
-// within a call's time on a busy database too: paying takes some 0.3 ms each.
+// MaxBatchCommissions bounds what one batch takes in, but for a single account that
+// has more. All that happens to a batch, or to a payout, is one transaction, and it
+// has to end within a call's time on a busy database too: paying takes some 0.3 ms
+// each.
 const MaxBatchCommissions = 25_000
 
-// CheckBatchSize refuses a batch that would pay too much at once, or nothing:
-// PAYOUT_STATE_INVALID.
-func CheckBatchSize(payable []PayoutDue) error {
+// FitBatch are those of the accounts that one batch takes: who waits longest comes
+// first, so that what is left has its turn in one of the next.
+func FitBatch(payable []PayoutDue) []PayoutDue {
+	since := func(d PayoutDue) time.Time {
+		if d.PeriodStart == nil {
+			return time.Time{}
+		}
+		return *d.PeriodStart
+	}
+	payable = slices.SortedStableFunc(slices.Values(payable), func(a, b PayoutDue) int { return since(a).Compare(since(b)) })
 	var commissions int64
-	for _, d := range payable {
-		commissions += d.CommissionCount
+	for i, d := range payable {
+		if commissions += d.CommissionCount; commissions > MaxBatchCommissions && i > 0 {
+			return payable[:i]
+		}
 	}
-	refusal := Refuse(ReasonPayoutState)
-	switch {
-	case len(payable) == 0:
-		refusal.Message = "Nothing is payable."
-	case commissions > MaxBatchCommissions:
-		refusal.Message = fmt.Sprintf("%d commissions are payable, and a batch takes %d: choose an earlier cutoff or fewer programmes.", commissions, MaxBatchCommissions)
-	default:
-		return nil
-	}
-	return refusal
+	return payable
 }
 
 // HeldCommission is a commission that a payout takes in.

@@ -3,6 +3,7 @@ package affiliate
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -177,6 +178,35 @@ func TestHandEntriesAreChecked(t *testing.T) {
 		got := e.Check()
 		if want := len(slices.DeleteFunc([]byte(field), func(b byte) bool { return b == ' ' })); (want == 0) != (got == nil) || want > 0 && got[0].Field != field[:want] {
 			t.Errorf("%q: %v", field, got)
+		}
+	}
+}
+
+func TestFitBatchTakesWhoWaitsLongestAndAlwaysSomebody(t *testing.T) {
+	at := func(day int) *time.Time {
+		d := time.Date(2026, 1, day, 0, 0, 0, 0, time.UTC)
+		return &d
+	}
+	bonus := PayoutDue{PartnerName: "bonus"}
+	old := PayoutDue{PartnerName: "old", CommissionCount: MaxBatchCommissions - 1, PeriodStart: at(1)}
+	huge := PayoutDue{PartnerName: "huge", CommissionCount: 2 * MaxBatchCommissions, PeriodStart: at(2)}
+	one := PayoutDue{PartnerName: "one", CommissionCount: 1, PeriodStart: at(3)}
+	for _, c := range []struct {
+		payable []PayoutDue
+		want    string
+	}{
+		{nil, ""},
+		{[]PayoutDue{one, old}, "old one"},
+		{[]PayoutDue{one, huge, old, bonus}, "bonus old"},
+		{[]PayoutDue{one, huge}, "huge"},
+		{[]PayoutDue{one, one, old}, "old one"},
+	} {
+		var names []string
+		for _, d := range FitBatch(c.payable) {
+			names = append(names, d.PartnerName)
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("a batch of %q, want %q", got, c.want)
 		}
 	}
 }

@@ -42,6 +42,13 @@ const selectPendingOf = `
 	order by c.created_at, c.id
 	limit $9`
 
+// The notes in the history of what a move reaches. They are looked for there, so
+// another wording is another move.
+const (
+	suspendedNote  = "The partner was suspended."
+	reinstatedNote = "The partner was reinstated."
+)
+
 // reviewPending keeps what a suspended participant has waiting from being approved
 // without a person, and takes that back when the participant is reinstated: a
 // block of it here, the rest in jobs. It is the last thing that a move locks
@@ -62,12 +69,13 @@ func (s *Store) reviewPending(
 // commission. A job that is repeated, because a process died before its end was
 // noted, takes the next block.
 func (s *Store) ReviewPending(ctx context.Context, job affiliate.ReviewPending, at time.Time) error {
-	// Held from the reading on, so that no block follows the end of a suspension.
+	// Held from the reading on, so that no block follows the end of a suspension, and
+	// a job that is at work twice does not look for its block beside itself.
 	const stands = `
 		select partner_id from participants
 		where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4 and status = $5
 			and (status <> 'suspended' or suspended_at = $6)
-		for share`
+		for no key update`
 	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var partner affiliate.UserID
 		err := tx.QueryRow(ctx, stands, job.Workspace, job.Mode, job.Program, job.Participant, job.Move.To(), job.Since).Scan(&partner)
@@ -89,11 +97,14 @@ func (s *Store) reviewBlock(ctx context.Context, tx pgx.Tx, job affiliate.Review
 		Scope: scope, Program: job.Program, Actor: affiliate.Actor{User: job.User, Key: job.Key}, At: at,
 		Move: affiliate.MoveFlag, ReviewReasons: []string{affiliate.ReviewParticipantSuspended},
 	}
-	note := "The partner was suspended."
+	note := suspendedNote
 	if job.Move == affiliate.ReinstateParticipant {
-		t.Move, note = affiliate.MoveClearReview, "The partner was reinstated."
+		t.Move, note = affiliate.MoveClearReview, reinstatedNote
 	}
 	t.Note = &note
+	if t.At.Before(job.Since) { // by another process's clock
+		t.At = job.Since
+	}
 	has := t.Move == affiliate.MoveClearReview
 	type pendingRow struct {
 		CreatedAt time.Time

@@ -24,7 +24,7 @@ const batchColumns = `
 // given under the key before (replay). A batch that is made at the same time has
 // its participants first or last: each commission is in one of them. Errors:
 // NOT_FOUND for a programme, IDEMPOTENCY_KEY_REUSED, PAYOUT_STATE_INVALID when
-// nothing is due, or too much for one batch.
+// nothing is due.
 func (s *Store) CreatePayoutBatch(ctx context.Context, n affiliate.NewPayoutBatch) (batch affiliate.PayoutBatch, replay []byte, err error) {
 	const insert = `
 		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at, version)
@@ -98,11 +98,8 @@ func draftPayouts(
 		return nil, nil, err
 	}
 	candidates = slices.DeleteFunc(candidates, func(d affiliate.PayoutDue) bool { return d.Excluded() != "" })
-	if err := affiliate.CheckBatchSize(candidates); err != nil {
-		return nil, nil, err
-	}
 	participants := []affiliate.ParticipantID{}
-	for _, d := range candidates {
+	for _, d := range affiliate.FitBatch(candidates) {
 		participants = append(participants, d.Participant)
 	}
 	if err := lockParticipants(ctx, tx, n.Scope, participants); err != nil {
@@ -124,7 +121,6 @@ func draftPayouts(
 		byAccount[of] = append(byAccount[of], c)
 	}
 	var payouts []affiliate.Payout
-	var settled []affiliate.PayoutDue
 	into := map[account]*affiliate.PayoutID{}
 	for of, d := range due {
 		if d = d.WithCommissions(byAccount[of]); d.Excluded() != "" {
@@ -134,11 +130,12 @@ func draftPayouts(
 			ID: affiliate.NewID[affiliate.Payout](n.At), Scope: n.Scope, Batch: batch, Program: d.Program, Participant: d.Participant,
 			Partner: d.Partner, Currency: d.Currency, Status: affiliate.PayoutDraft, Version: 1, CreatedAt: n.At, UpdatedAt: n.At,
 		}.Settles(d)
-		payouts, settled, into[of] = append(payouts, p), append(settled, d), &p.ID
+		payouts, into[of] = append(payouts, p), &p.ID
 	}
-	// Nothing is left when another batch was faster.
-	if err := affiliate.CheckBatchSize(settled); err != nil {
-		return nil, nil, err
+	if len(payouts) == 0 {
+		nothing := affiliate.Refuse(affiliate.ReasonPayoutState)
+		nothing.Message = "Nothing is payable."
+		return nil, nil, nothing
 	}
 	var held []affiliate.HeldCommission
 	for _, c := range free {

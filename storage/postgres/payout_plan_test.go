@@ -89,19 +89,14 @@ func (w *payoutWorld) fill(participants, commissions, paid int) (affiliate.Scope
 // batch makes a batch of all that is due.
 func (w *payoutWorld) batch() affiliate.PayoutBatch {
 	w.t.Helper()
-	b, err := w.batchUntil(w.now)
+	b, _, err := w.Store.CreatePayoutBatch(w.t.Context(), affiliate.NewPayoutBatch{
+		PayoutSelection: affiliate.PayoutSelection{Scope: w.scope, Cutoff: w.now}, By: affiliate.Actor{User: &w.user}, At: w.now,
+		Answer: func(affiliate.PayoutBatch) ([]byte, error) { return nil, nil },
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return b
-}
-
-func (w *payoutWorld) batchUntil(cutoff time.Time) (affiliate.PayoutBatch, error) {
-	b, _, err := w.Store.CreatePayoutBatch(w.t.Context(), affiliate.NewPayoutBatch{
-		PayoutSelection: affiliate.PayoutSelection{Scope: w.scope, Cutoff: cutoff}, By: affiliate.Actor{User: &w.user}, At: w.now,
-		Answer: func(affiliate.PayoutBatch) ([]byte, error) { return nil, nil },
-	})
-	return b, err
 }
 
 func (w *payoutWorld) plan(sql string, args ...any) string {

@@ -58,7 +58,8 @@ type Result struct {
 const (
 	// span is sixty full seconds and the one that has begun.
 	span = 61
-	// redisTimeout is what a request waits for the shared window at most.
+	// redisTimeout is what a question to the shared window may take. A request waits
+	// for one, and before it for the rest of one that was under way.
 	redisTimeout = 50 * time.Millisecond
 	// redisPause is how long a Lease leaves Redis alone after it did not answer.
 	redisPause = 250 * time.Millisecond
@@ -136,8 +137,8 @@ if granted > 0 or #ARGV > 5 then
 end
 local retry = 0
 if granted < want then
-  table.sort(live, function(a, b) return a[1] < b[1] end)
   live[#live + 1] = {second, granted}
+  table.sort(live, function(a, b) return a[1] < b[1] end)
   local excess = sum - limit + 1
   for _, bucket in ipairs(live) do
     excess = excess - bucket[2]

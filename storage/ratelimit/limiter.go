@@ -25,9 +25,9 @@ type Limiter struct {
 // the question before it is under way: under load Redis is asked as often as it
 // answers, and a single request does not wait for company.
 type question struct {
-	before <-chan struct{} // closed when the one before is answered; nil: there is none
-	asked  bool            // it takes no more requests
-	want   int64           // requests
+	before *question // nil: there is none
+	asked  bool      // it takes no more requests
+	want   int64     // requests
 
 	done                       chan struct{} // closed behind the answer
 	granted, sum, retry, reset int64
@@ -54,7 +54,7 @@ func (l *Limiter) Allow(ctx context.Context, zone Zone, subject string) Result {
 	if place == 0 {
 		l.ask(ctx, zone, key, q)
 	}
-	<-q.done // no longer than this question and the one before may take
+	<-q.done
 	switch {
 	case q.err != nil:
 		return l.alone(zone, key, nowMs, q.err)
@@ -72,18 +72,16 @@ func (l *Limiter) join(key string) (q *question, place int64) {
 	defer l.mu.Unlock()
 	q = l.questions[key]
 	if q == nil || q.asked {
-		next := &question{done: make(chan struct{}), err: errNoAnswer}
-		if q != nil {
-			next.before = q.done
-		}
-		q = next
+		next := &question{done: make(chan struct{})}
+		next.before, q = q, next
 		l.questions[key] = q
 	}
 	q.want++
 	return q, q.want - 1
 }
 
-// ask waits for the answer to the question before, and then asks this one.
+// ask waits for the answer to the question before, and then asks this one; without
+// an answer to that, nobody waits for another.
 func (l *Limiter) ask(ctx context.Context, zone Zone, key string, q *question) {
 	// Whatever happens, nobody waits for ever.
 	defer func() {
@@ -94,12 +92,18 @@ func (l *Limiter) ask(ctx context.Context, zone Zone, key string, q *question) {
 		}
 		close(q.done)
 	}()
+	var unanswered error
 	if q.before != nil {
-		<-q.before
+		<-q.before.done
+		unanswered = q.before.err
 	}
 	l.mu.Lock()
-	q.asked = true
+	q.asked, q.before = true, nil // no chain of them stays in memory
 	l.mu.Unlock()
+	if q.err = unanswered; q.err != nil {
+		return
+	}
+	q.err = errNoAnswer
 	nowMs := l.opt.Now().UnixMilli()
 	q.granted, q.sum, q.retry, q.reset, q.err = ask(ctx, l.client, key, nowMs, zone.Limit, q.want, span, "")
 	l.mu.Lock()

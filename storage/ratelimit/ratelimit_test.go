@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -217,8 +218,12 @@ func (c *counted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestRequestsAtTheSameTimeShareAQuestion(t *testing.T) {
 	const limit, used, waiting = 30, 1, 40
 	client, c := connect(t, redistest.New(t)), newClock()
-	limiter, zone := NewLimiter(client, Options{Now: c.now}), Zone{Name: "test", Limit: limit}
-	limiter.Allow(t.Context(), zone, "a") // and the script is in Redis
+	limiter := NewLimiter(client, Options{Now: c.now, Fallback: func(string) { t.Error("decided without Redis") }})
+	zone := Zone{Name: "test", Limit: limit}
+	if err := acquire.Load(t.Context(), client).Err(); err != nil {
+		t.Fatal(err)
+	}
+	limiter.Allow(t.Context(), zone, "a")
 	asked := &counted{}
 	client.AddHook(asked)
 
@@ -236,6 +241,7 @@ func TestRequestsAtTheSameTimeShareAQuestion(t *testing.T) {
 		}
 		limiter.mu.Unlock()
 	}
+	before.err = nil
 	close(before.done)
 
 	left := map[int64]bool{}
@@ -258,5 +264,54 @@ func TestRequestsAtTheSameTimeShareAQuestion(t *testing.T) {
 	}
 	if len(limiter.questions) != 0 {
 		t.Errorf("%d questions are kept", len(limiter.questions))
+	}
+}
+
+func TestParallelRequestsGetTheLimitExactly(t *testing.T) {
+	const limit, callers, each = 100, 20, 10
+	client, c := connect(t, redistest.New(t)), newClock()
+	var fallbacks, admitted atomic.Int64
+	options := Options{Now: c.now, Fallback: func(string) { fallbacks.Add(1) }}
+	instances := []*Limiter{NewLimiter(client, options), NewLimiter(client, options)}
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			for range each {
+				if instances[i%len(instances)].Allow(t.Context(), Zone{Name: "test", Limit: limit}, "a").Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	// What was decided without Redis, on a slow machine, may be too much.
+	if n := admitted.Load(); n < limit || n > limit+fallbacks.Load() {
+		t.Errorf("%d admitted of %d, %d of the decisions without Redis", n, limit, fallbacks.Load())
+	}
+}
+
+// Whoever waits for a question that Redis does not answer asks no other.
+func TestWithoutAnAnswerNobodyAsksAgain(t *testing.T) {
+	c := newClock()
+	var fallbacks atomic.Int64
+	client := connect(t, redistest.New(t))
+	limiter := NewLimiter(client, Options{Now: c.now, Fallback: func(string) { fallbacks.Add(1) }})
+	zone := Zone{Name: "test", Limit: 10, LocalLimit: 3}
+	asked := &counted{}
+	client.AddHook(asked)
+	key, before := windowKey(nil, zone.Name, "a"), &question{asked: true, done: make(chan struct{}), err: context.DeadlineExceeded}
+	limiter.questions[key] = before
+	close(before.done)
+	allowed := 0
+	for range 5 {
+		limiter.mu.Lock()
+		limiter.questions[key] = before
+		limiter.mu.Unlock()
+		if limiter.Allow(t.Context(), zone, "a").Allowed {
+			allowed++
+		}
+	}
+	if allowed != 3 || fallbacks.Load() != 5 || asked.Load() != 0 {
+		t.Errorf("%d allowed, %d decided alone, Redis asked %d times", allowed, fallbacks.Load(), asked.Load())
 	}
 }

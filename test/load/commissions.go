@@ -49,12 +49,14 @@ func measureCommissions(ctx context.Context, b *bench) error {
 	}
 	b.say("commissions: making %d", (largeCommissions+smallCommissions+othersCommissions)*b.scale)
 	// Its sweeps would walk a table without indexes meanwhile.
-	if err := core.pause(); err != nil {
+	core.stop()
+	if err := fillCommissions(ctx, database, b.scale, large, small); err != nil {
 		return err
 	}
-	if err := errors.Join(fillCommissions(ctx, database, b.scale, large, small), core.resume()); err != nil {
+	if core, err = b.startCore(ctx, database); err != nil {
 		return err
 	}
+	defer core.stop()
 	if err := errors.Join(large.refresh(ctx, core), small.refresh(ctx, core)); err != nil {
 		return core.fail(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,9 @@ const (
 	conversionsPath = "/api/v1/conversions"
 	conversionRound = 2 * time.Second
 	shopOpenFor     = 10 * time.Second
+	// As cmd/core has them: for the transaction that is called in this process.
+	coreConnections = 48
+	coreGCPercent   = 150
 )
 
 // clientCounts are those that the conversions' goals name.
@@ -121,6 +125,9 @@ func measureConversions(ctx context.Context, b *bench) error {
 		b.compare("", "  p99", "pgbench", "", got[0], got[1], p99, millis)
 	}
 	core.stop()
+	if err := errors.Join(execute(ctx, ours.url, "vacuum analyze"), execute(ctx, twin.url, "vacuum analyze")); err != nil {
+		return err
+	}
 	return b.measureTransactions(ctx, ours, s, func(clients int) side { return onTwin(script, clients) }, func(clients int) side { return onTwin(least, clients) })
 }
 
@@ -128,11 +135,12 @@ func measureConversions(ctx context.Context, b *bench) error {
 // called in this process, without HTTP, credentials and limits. What a conversion
 // leaves to do is done by nobody, as with pgbench.
 func (b *bench) measureTransactions(ctx context.Context, on *database, s *shop, all, least func(clients int) side) error {
-	store, err := postgres.Open(ctx, postgres.Config{URL: on.url})
+	store, err := postgres.Open(ctx, postgres.Config{URL: on.url, MaxConns: coreConnections})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+	defer debug.SetGCPercent(debug.SetGCPercent(coreGCPercent))
 	service := conversion.New(conversion.Config{Store: store, HashKey: []byte(hashKey), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	ctx = server.WithPrincipal(ctx, server.Principal{Kind: server.SecretKey, Workspace: s.workspace, Mode: affiliate.ModeLive})
 	report := func(ctx context.Context, _ int, phase *atomic.Int32) (took []time.Duration, err error) {

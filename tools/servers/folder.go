@@ -55,21 +55,37 @@ func TempDir() (string, error) { return openDir(os.TempDir(), "/var/tmp") }
 
 const (
 	memory = "/dev/shm"
-	// roomInMemory is what has to be free there: some times what a run of all tests
-	// takes.
+	// roomInMemory is what has to be free: some times what a run of all tests takes.
 	roomInMemory = 4 << 30
 )
 
 // MemoryDir is TempDir in the machine's memory, for what may be lost with it; on
-// disk where there is no such place, where it is small, as in many containers, and
+// disk where there is no such place, or too little room, as in many containers, and
 // where TMPDIR asks for another one. A database whose files come and go by the
 // thousand takes a third of the kernel's time there.
 func MemoryDir() (string, error) {
-	var room syscall.Statfs_t
-	if os.Getenv("TMPDIR") != "" || syscall.Statfs(memory, &room) != nil || int64(room.Bavail)*int64(room.Bsize) < roomInMemory { //nolint:unconvert // their types differ between systems
+	if os.Getenv("TMPDIR") != "" || min(roomIn(memory), freeMemory()) < roomInMemory {
 		return TempDir()
 	}
 	return openDir(memory, os.TempDir(), "/var/tmp")
+}
+
+// roomIn is what may still be written to a folder's file system, in bytes.
+func roomIn(dir string) uint64 {
+	var room syscall.Statfs_t
+	if syscall.Statfs(dir, &room) != nil {
+		return 0
+	}
+	return room.Bavail * uint64(room.Bsize) //nolint:gosec // a block's size is above zero
+}
+
+// freeMemory is what processes may still take, in bytes; 0 where nobody says.
+func freeMemory() uint64 {
+	text, _ := os.ReadFile("/proc/meminfo") // proc(5)
+	_, rest, _ := strings.Cut(string(text), "MemAvailable:")
+	kilobytes, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	n, _ := strconv.ParseUint(kilobytes, 10, 54)
+	return n << 10
 }
 
 // openDir tries one parent after the other.

@@ -58,9 +58,10 @@ type PayoutServiceClient interface {
 	// CreatePayoutBatch makes a batch of drafts. Needs the header Idempotency-Key:
 	// IDEMPOTENCY_KEY_REQUIRED; the same key with another body is
 	// IDEMPOTENCY_KEY_REUSED, with the same body it gives the first answer again. A
-	// commission is in at most one open payout, whatever runs at a time. A batch
-	// takes 25,000 commissions at most. Errors: PAYOUT_STATE_INVALID when nothing is
-	// payable, or more than that: an earlier cutoff or fewer programmes make it less.
+	// commission is in at most one open payout, whatever runs at a time. A batch takes
+	// whole accounts, until they have 25,000 commissions; what is left stays payable,
+	// and the next batch takes it. Errors: PAYOUT_STATE_INVALID when nothing is
+	// payable.
 	CreatePayoutBatch(ctx context.Context, in *CreatePayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
 	// ListPayouts pages through the mode's payouts, newest first.
 	ListPayouts(ctx context.Context, in *ListPayoutsRequest, opts ...grpc.CallOption) (*ListPayoutsResponse, error)
@@ -278,9 +279,10 @@ type PayoutServiceServer interface {
 	// CreatePayoutBatch makes a batch of drafts. Needs the header Idempotency-Key:
 	// IDEMPOTENCY_KEY_REQUIRED; the same key with another body is
 	// IDEMPOTENCY_KEY_REUSED, with the same body it gives the first answer again. A
-	// commission is in at most one open payout, whatever runs at a time. A batch
-	// takes 25,000 commissions at most. Errors: PAYOUT_STATE_INVALID when nothing is
-	// payable, or more than that: an earlier cutoff or fewer programmes make it less.
+	// commission is in at most one open payout, whatever runs at a time. A batch takes
+	// whole accounts, until they have 25,000 commissions; what is left stays payable,
+	// and the next batch takes it. Errors: PAYOUT_STATE_INVALID when nothing is
+	// payable.
 	CreatePayoutBatch(context.Context, *CreatePayoutBatchRequest) (*PayoutBatch, error)
 	// ListPayouts pages through the mode's payouts, newest first.
 	ListPayouts(context.Context, *ListPayoutsRequest) (*ListPayoutsResponse, error)
