@@ -230,7 +230,6 @@ func TestReinstatingEndsWhatASuspensionBegan(t *testing.T) {
 	}
 }
 
-// A suspension of few is whole with its answer.
 // A job of a suspension that has ended does nothing in the next one.
 func TestASuspensionDoesNotWorkForTheNext(t *testing.T) {
 	t.Parallel()
@@ -254,6 +253,7 @@ func TestASuspensionDoesNotWorkForTheNext(t *testing.T) {
 	}
 }
 
+// A suspension of few is whole with its answer.
 func TestSuspendingFewLeavesNoJob(t *testing.T) {
 	t.Parallel()
 	w := newCommissionWorld(t)

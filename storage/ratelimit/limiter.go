@@ -72,7 +72,7 @@ func (l *Limiter) join(key string) (q *question, place int64) {
 	defer l.mu.Unlock()
 	q = l.questions[key]
 	if q == nil || q.asked {
-		next := &question{done: make(chan struct{})}
+		next := &question{done: make(chan struct{}), err: errNoAnswer}
 		next.before, q = q, next
 		l.questions[key] = q
 	}
@@ -92,18 +92,16 @@ func (l *Limiter) ask(ctx context.Context, zone Zone, key string, q *question) {
 		}
 		close(q.done)
 	}()
-	var unanswered error
-	if q.before != nil {
-		<-q.before.done
-		unanswered = q.before.err
+	if before := q.before; before != nil {
+		q.before = nil // no chain of them stays in memory
+		if <-before.done; before.err != nil {
+			q.err = before.err
+			return
+		}
 	}
 	l.mu.Lock()
-	q.asked, q.before = true, nil // no chain of them stays in memory
+	q.asked = true
 	l.mu.Unlock()
-	if q.err = unanswered; q.err != nil {
-		return
-	}
-	q.err = errNoAnswer
 	nowMs := l.opt.Now().UnixMilli()
 	q.granted, q.sum, q.retry, q.reset, q.err = ask(ctx, l.client, key, nowMs, zone.Limit, q.want, span, "")
 	l.mu.Lock()

@@ -150,7 +150,7 @@ func (b *bench) measureTransactions(ctx context.Context, on *database, s *shop, 
 				return took, nil
 			}
 			began := time.Now()
-			if _, err := service.ReportConversion(ctx, s.report()); err != nil {
+			if _, err := service.ReportConversion(ctx, s.call()); err != nil {
 				return nil, err
 			}
 			if now == measuring && phase.Load() == measuring {

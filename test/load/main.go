@@ -21,7 +21,10 @@
 //     stream to committed and acknowledged (I2); the yardstick copies the same
 //     rows in the same batches into a twin of the table over one connection.
 //   - conversions: POST /api/v1/conversions, new ones each; the yardstick is
-//     pgbench with the same statements that one conversion causes.
+//     pgbench with the same statements that one conversion causes (V3). The same
+//     reports without HTTP, credentials and limits, by calls of the service in this
+//     process, against that (V1) and against the look-up, conversion, commission
+//     and job alone (V2).
 //   - gateway: a route that does not touch the database; the yardstick is
 //     net/http with encoding/json.
 //   - lists: a page or a search in a workspace with a hundred times as many

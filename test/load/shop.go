@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -103,20 +102,25 @@ func (s *shop) addClicks(ctx context.Context, to *database, like affiliate.Click
 
 func (s *shop) clickID(n int) string { return fmt.Sprintf("%s%0*d", s.clickHead, clickDigits, n) }
 
-// report is a new purchase; it goes through the clicks in turn.
-func (s *shop) report() *affiliatev1.ReportConversionRequest {
+// sell is a new purchase: its external id, and its click, which go in turn.
+func (s *shop) sell() (order, click string) {
 	n := int(s.reported.Add(1))
-	return &affiliatev1.ReportConversionRequest{
-		EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: "order-" + strconv.Itoa(n),
-		AmountCents: proto.Int64(10000), Currency: proto.String("EUR"), ClickId: proto.String(s.clickID(1 + n%s.clicks)),
-	}
+	return "order-" + strconv.Itoa(n), s.clickID(1 + n%s.clicks)
 }
 
-// request appends the same as a request.
+// request appends the report of a new purchase, and call is the same without HTTP.
 func (s *shop) request(dst []byte, _ int) []byte {
-	n := int(s.reported.Add(1))
-	return appendPost(dst, conversionsPath, s.key, `{"event_type":"purchase","external_transaction_id":"order-`+strconv.Itoa(n)+
-		`","amount_cents":10000,"currency":"EUR","click_id":"`+s.clickID(1+n%s.clicks)+`"}`)
+	order, click := s.sell()
+	return appendPost(dst, conversionsPath, s.key, `{"event_type":"purchase","external_transaction_id":"`+order+
+		`","amount_cents":10000,"currency":"EUR","click_id":"`+click+`"}`)
+}
+
+func (s *shop) call() *affiliatev1.ReportConversionRequest {
+	order, click := s.sell()
+	return &affiliatev1.ReportConversionRequest{
+		EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: order,
+		AmountCents: proto.Int64(10000), Currency: proto.String("EUR"), ClickId: &click,
+	}
 }
 
 // apply makes a merchant with a secret key and an active programme, and a
