@@ -49,6 +49,15 @@ type Click struct {
 	UAHash         []byte
 	IsBot          bool
 	BotReason      string
+	// Country is ISO 3166-1 alpha-2, Region the part of ISO 3166-2 behind the dash.
+	Country, Region string
+	// Device is desktop, mobile or tablet; Browser and OS are names without versions.
+	Device, Browser, OS string
+	// PaidPlatform is the ad platform whose click id the landing URL carried.
+	PaidPlatform string
+	// Unique: the first click of its visitor (address, agent and code) in 24 hours.
+	// Clicks of bots, and of visitors who cannot be told apart, are not.
+	Unique bool
 	// ForeignOrigin: the page is none of the workspace's allowed origins.
 	ForeignOrigin bool
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
@@ -50,7 +51,7 @@ func TestARememberedKeyIsStillTheDirectorysToJudge(t *testing.T) {
 // newEdgeOn is a second collector of e's Redis, whose cache is empty.
 func newEdgeOn(t *testing.T, e *edge) *Collector {
 	t.Helper()
-	c, err := Open(Config{RedisURL: e.url, CacheRedisURL: e.url, Shards: 1, HashKey: make([]byte, 32)}, nilLogger(), newRegistry())
+	c, err := Open(Config{Stream: clickstream.Endpoint{URL: e.url}, Cache: clickstream.Endpoint{URL: e.url}, Shards: 1, HashKey: make([]byte, 32)}, nilLogger(), newRegistry())
 	check(t, err)
 	t.Cleanup(func() {
 		check(t, c.Shutdown(context.Background()))

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type edge struct {
 	t         testing.TB
 	collector *Collector
-	client    *redis.Client
+	client    redis.UniversalClient
 	writer    *directory.Writer
 	url       string
 
@@ -50,7 +50,7 @@ type edge struct {
 func newEdge(t testing.TB, url string, change ...func(*Config)) *edge {
 	t.Helper()
 	cfg := Config{
-		RedisURL: url, CacheRedisURL: url, AllowHTTP: true, Shards: 1, LimitTracking: 1000,
+		Stream: clickstream.Endpoint{URL: url}, Cache: clickstream.Endpoint{URL: url}, AllowHTTP: true, Shards: 1, LimitTracking: 1000,
 		HashKey:        bytes.Repeat([]byte("k"), 32),
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 	}
@@ -61,7 +61,7 @@ func newEdge(t testing.TB, url string, change ...func(*Config)) *edge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := clickstream.Connect(url)
+	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,11 @@
 package collector
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+
+	"github.com/tributary-hq/tributary/storage/clickstream"
+)
 
 // Config is what a collector is told from outside. cmd/settings reads it from
 // the environment.
@@ -9,10 +14,8 @@ type Config struct {
 	AllowHTTP bool
 	// TrustedProxies may say who the client is and that it came over HTTPS.
 	TrustedProxies []netip.Prefix
-	// RedisURL holds the click stream.
-	RedisURL string
-	// CacheRedisURL holds limits and the directory.
-	CacheRedisURL string
+	// Stream is the Redis of the click stream, Cache that of limits and directory.
+	Stream, Cache clickstream.Endpoint
 	// HashKey, 32 bytes or more, keys the hashes of addresses, agents and limit
 	// subjects. Every process of a deployment has the same.
 	HashKey []byte
@@ -20,4 +23,13 @@ type Config struct {
 	LimitTracking int64
 	// Shards is the number of click streams.
 	Shards int
+	// JournalDir is where clicks go that the stream cannot take. It belongs to this
+	// collector alone. Empty: no journal, such clicks are refused.
+	JournalDir string
+	// CountryDB is a MaxMind file (.mmdb) with countries, or cities, for the
+	// record's country and region. Empty: neither is known.
+	CountryDB string
+	// Farewell is how long a stopping collector goes on answering, so that
+	// balancers see it leave before its port closes.
+	Farewell time.Duration
 }

@@ -125,8 +125,8 @@ func New(cfg Config, deps Deps) *Collector {
 // starts without it and says so in its readiness.
 func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collector, error) {
 	var clients []io.Closer
-	connect := func(url string, faults *error) *redis.Client {
-		client, err := clickstream.Connect(url)
+	connect := func(at clickstream.Endpoint, faults *error) redis.UniversalClient {
+		client, err := clickstream.Connect(at)
 		if err != nil {
 			*faults = errors.Join(*faults, err)
 			return nil
@@ -135,7 +135,7 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 		return client
 	}
 	var faults error
-	stream, lookups, limits := connect(cfg.RedisURL, &faults), connect(cfg.CacheRedisURL, &faults), connect(cfg.CacheRedisURL, &faults)
+	stream, lookups, limits := connect(cfg.Stream, &faults), connect(cfg.Cache, &faults), connect(cfg.Cache, &faults)
 	if faults != nil {
 		for _, client := range clients {
 			_ = client.Close()

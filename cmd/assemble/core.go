@@ -84,9 +84,9 @@ type Core struct {
 
 	registry *prometheus.Registry
 	store    *postgres.Store
-	stream   *redis.Client
-	blocking *redis.Client
-	cache    *redis.Client
+	stream   redis.UniversalClient
+	blocking redis.UniversalClient
+	cache    redis.UniversalClient
 
 	grpc     *server.Server
 	jobs     *river.Client[pgx.Tx]
@@ -115,10 +115,10 @@ func (c *Core) connect(ctx context.Context) error {
 	if c.store, err = postgres.Open(ctx, postgres.Config{URL: c.cfg.DatabaseURL, MaxConns: connections}); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	if c.stream, err = clickstream.Connect(c.cfg.URL); err != nil {
+	if c.stream, err = clickstream.Connect(c.cfg.Stream()); err != nil {
 		return fmt.Errorf("TRIBUTARY_REDIS_URL: %w", err)
 	}
-	if c.blocking, err = clickstream.ConnectBlocking(c.cfg.URL, streamBlock); err != nil {
+	if c.blocking, err = clickstream.ConnectBlocking(c.cfg.Stream(), streamBlock); err != nil {
 		return fmt.Errorf("TRIBUTARY_REDIS_URL: %w", err)
 	}
 	if c.cache, err = clickstream.Connect(c.cfg.Cache()); err != nil {
@@ -294,7 +294,7 @@ func (c *Core) Run(ctx context.Context, on Listeners) error {
 
 // Close ends the connections. Run must have returned.
 func (c *Core) Close() {
-	for _, client := range []*redis.Client{c.stream, c.blocking, c.cache} {
+	for _, client := range []redis.UniversalClient{c.stream, c.blocking, c.cache} {
 		if client != nil {
 			_ = client.Close()
 		}

@@ -19,7 +19,7 @@ type limiter struct {
 	zones   map[server.Zone]ratelimit.Zone
 }
 
-func newLimiter(cache *redis.Client, limits settings.Limits, hashKey []byte, log *slog.Logger, now func() time.Time, registry prometheus.Registerer) *limiter {
+func newLimiter(cache redis.UniversalClient, limits settings.Limits, hashKey []byte, log *slog.Logger, now func() time.Time, registry prometheus.Registerer) *limiter {
 	alone := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tributary_limit_alone_total",
 		Help: "Requests counted by this process alone because Redis did not answer, by zone.",

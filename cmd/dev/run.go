@@ -71,12 +71,12 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 func serve(
 	ctx context.Context, f *folder, d *databases, open listeners, core settings.Core, edge collector.Config, out io.Writer,
 ) error {
-	core.DatabaseURL, core.URL, edge.RedisURL = d.postgresURL, d.redisURL, d.redisURL
+	core.DatabaseURL, core.URL, edge.Stream.URL = d.postgresURL, d.redisURL, d.redisURL
 	if core.LinkURL == "" {
 		core.LinkURL = "http://" + address(open.collector())
 	}
-	if edge.CacheRedisURL == private {
-		edge.CacheRedisURL = d.redisURL
+	if edge.Cache.URL == private {
+		edge.Cache.URL = d.redisURL
 	}
 	file, err := f.newLog(logName)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caarlos0/env/v11"
 
@@ -42,8 +43,10 @@ type Redis struct {
 	// StreamShards is how many streams clicks are spread over, 1 to 64. Every
 	// process has to agree on it.
 	StreamShards int `env:"TRIBUTARY_STREAM_SHARDS" envDefault:"1"`
-	// StreamRedis is what URL leads to. Only single is known so far.
-	StreamRedis string `env:"TRIBUTARY_CLICK_STREAM_REDIS" envDefault:"single"`
+	// StreamRedis is what URL leads to: single, sentinel or cluster. CacheRedis is
+	// the same of CacheURL, which without that URL is what StreamRedis is.
+	StreamRedis clickstream.Kind `env:"TRIBUTARY_CLICK_STREAM_REDIS" envDefault:"single"`
+	CacheRedis  clickstream.Kind `env:"TRIBUTARY_CACHE_REDIS" envDefault:"single"`
 }
 
 // HTTP says how a public HTTP port behaves.
@@ -164,6 +167,15 @@ type Collector struct {
 	// Tracking is clicks in any 60 seconds per public key.
 	Tracking int64  `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`
 	HashKey  Secret `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
+	// JournalDir keeps clicks that the stream cannot take, on a disk of this
+	// collector's own. Empty: such clicks are refused.
+	JournalDir string `env:"TRIBUTARY_JOURNAL_DIR"`
+	// CountryDB is a MaxMind file with countries or cities. Empty: the country of a
+	// click is not known.
+	CountryDB string `env:"TRIBUTARY_COUNTRY_DB"`
+	// Farewell is how long a stopping collector still answers, for balancers to see
+	// it leave.
+	Farewell time.Duration `env:"TRIBUTARY_FAREWELL" envDefault:"3s"`
 }
 
 // Edge is the part of it that the collector itself goes by.
@@ -171,11 +183,14 @@ func (c *Collector) Edge() collector.Config {
 	return collector.Config{
 		AllowHTTP:      c.AllowHTTP,
 		TrustedProxies: c.TrustedProxies,
-		RedisURL:       c.URL,
-		CacheRedisURL:  c.Cache(),
+		Stream:         c.Stream(),
+		Cache:          c.Cache(),
 		HashKey:        c.HashKey,
 		LimitTracking:  c.Tracking,
 		Shards:         c.StreamShards,
+		JournalDir:     c.JournalDir,
+		CountryDB:      c.CountryDB,
+		Farewell:       c.Farewell,
 	}
 }
 
@@ -243,12 +258,17 @@ func named(t reflect.Type, err error) error {
 	return fmt.Errorf("%s: %w", name, cause)
 }
 
+// Stream is where the click stream is.
+func (r Redis) Stream() clickstream.Endpoint {
+	return clickstream.Endpoint{URL: r.URL, Kind: r.StreamRedis}
+}
+
 // Cache is where limits and the directory are.
-func (r Redis) Cache() string {
+func (r Redis) Cache() clickstream.Endpoint {
 	if r.CacheURL != "" {
-		return r.CacheURL
+		return clickstream.Endpoint{URL: r.CacheURL, Kind: r.CacheRedis}
 	}
-	return r.URL
+	return r.Stream()
 }
 
 func (r Redis) faults() []error {

@@ -26,14 +26,14 @@ func TestDefaults(t *testing.T) {
 	}
 	if cfg.APIListen != "127.0.0.1:8080" || cfg.GRPCListen != "127.0.0.1:9090" || cfg.MetricsListen != "127.0.0.1:9100" ||
 		cfg.Conversions != 120 || cfg.Auth != 10 || cfg.General != 300 || cfg.AllowHTTP || len(cfg.TrustedProxies) != 0 ||
-		cfg.Cache() != cfg.URL || cfg.StreamShards != 1 {
+		cfg.Cache() != cfg.Stream() || cfg.StreamShards != 1 {
 		t.Errorf("got %+v", cfg)
 	}
 	collector, err := settings.Parse[settings.Collector](core())
 	if err != nil || collector.Listen != "127.0.0.1:8081" || collector.Tracking != 1000 {
 		t.Errorf("got %+v, %v", collector, err)
 	}
-	if edge := collector.Edge(); edge.CacheRedisURL != edge.RedisURL || edge.Shards != 1 || len(edge.HashKey) != 32 {
+	if edge := collector.Edge(); edge.Cache != edge.Stream || edge.Shards != 1 || len(edge.HashKey) != 32 {
 		t.Errorf("got %+v", edge)
 	}
 }

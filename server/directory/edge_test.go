@@ -18,6 +18,7 @@ import (
 	"github.com/tributary-hq/tributary/collector"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/directory"
+	"github.com/tributary-hq/tributary/storage/clickstream"
 	edge "github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -26,7 +27,7 @@ import (
 func edgeOf(w *world, redisURL string) string {
 	w.t.Helper()
 	c, err := collector.Open(collector.Config{
-		RedisURL: redisURL, CacheRedisURL: redisURL, AllowHTTP: true, Shards: 1, HashKey: make([]byte, 32), LimitTracking: 1_000_000,
+		Stream: clickstream.Endpoint{URL: redisURL}, Cache: clickstream.Endpoint{URL: redisURL}, AllowHTTP: true, Shards: 1, HashKey: make([]byte, 32), LimitTracking: 1_000_000,
 	}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		w.t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 type world struct {
 	*pgtest.Fixture
 	t       *testing.T
-	client  *redis.Client
+	client  redis.UniversalClient
 	writer  *edge.Writer
 	scope   affiliate.Scope
 	user    affiliate.UserID

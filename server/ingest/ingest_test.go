@@ -114,13 +114,13 @@ func (s *table) count() (clicks, letters int) {
 type stream struct {
 	t      testing.TB
 	url    string
-	client *redis.Client
+	client redis.UniversalClient
 	writer *clickstream.Writer
 }
 
 func newStream(t testing.TB, url string) *stream {
 	t.Helper()
-	client, err := clickstream.Connect(url)
+	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
 	check(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return &stream{t: t, url: url, client: client, writer: clickstream.NewWriter(client, 1)}
@@ -131,9 +131,9 @@ const claimIdle = 30 * time.Millisecond
 
 func (s *stream) reader(consumer string) *clickstream.Reader {
 	s.t.Helper()
-	client, err := clickstream.Connect(s.url)
+	client, err := clickstream.Connect(clickstream.Endpoint{URL: s.url})
 	check(s.t, err)
-	blocking, err := clickstream.ConnectBlocking(s.url, 50*time.Millisecond)
+	blocking, err := clickstream.ConnectBlocking(clickstream.Endpoint{URL: s.url}, 50*time.Millisecond)
 	check(s.t, err)
 	s.t.Cleanup(func() { _, _ = client.Close(), blocking.Close() })
 	return clickstream.NewReader(client, blocking, clickstream.ReaderConfig{

@@ -27,7 +27,7 @@ func TestStreamToTableExactlyOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	client, err := clickstream.Connect(url)
+	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestStreamToTableExactlyOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for _, name := range []string{"one", "two"} {
-		blocking, err := clickstream.ConnectBlocking(url, 20*time.Millisecond)
+		blocking, err := clickstream.ConnectBlocking(clickstream.Endpoint{URL: url}, 20*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,7 +47,7 @@ func newPath(t *testing.T) *path {
 	now := time.Now()
 	p.workspace, p.link = affiliate.NewID[affiliate.Workspace](now), affiliate.NewID[affiliate.Link](now)
 	program, participant := affiliate.NewID[affiliate.Program](now), affiliate.NewID[affiliate.Participant](now)
-	client, err := clickstream.Connect(redisURL)
+	client, err := clickstream.Connect(clickstream.Endpoint{URL: redisURL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func newPath(t *testing.T) *path {
 		t.Fatal(err)
 	}
 	p.collector, err = collector.Open(collector.Config{
-		RedisURL: redisURL, CacheRedisURL: redisURL, AllowHTTP: true, Shards: 1, HashKey: make([]byte, 32), LimitTracking: 1000,
+		Stream: clickstream.Endpoint{URL: redisURL}, Cache: clickstream.Endpoint{URL: redisURL}, AllowHTTP: true, Shards: 1, HashKey: make([]byte, 32), LimitTracking: 1000,
 	}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func newPath(t *testing.T) *path {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, name := range []string{"one", "two"} {
-		blocking, err := clickstream.ConnectBlocking(redisURL, 20*time.Millisecond)
+		blocking, err := clickstream.ConnectBlocking(clickstream.Endpoint{URL: redisURL}, 20*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,9 +19,9 @@ import (
 
 const block = 50 * time.Millisecond
 
-func connect(t testing.TB, url string) *redis.Client {
+func connect(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
-	client, err := clickstream.Connect(url)
+	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func connect(t testing.TB, url string) *redis.Client {
 
 func reader(t testing.TB, url, consumer string) *clickstream.Reader {
 	t.Helper()
-	blocking, err := clickstream.ConnectBlocking(url, block)
+	blocking, err := clickstream.ConnectBlocking(clickstream.Endpoint{URL: url}, block)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +396,7 @@ func TestShardIsStableAndEven(t *testing.T) {
 }
 
 func TestConnectDoesNotPrintThePassword(t *testing.T) {
-	_, err := clickstream.Connect("redis://user:hunter2@host:notaport")
+	_, err := clickstream.Connect(clickstream.Endpoint{URL: "redis://user:hunter2@host:notaport"})
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("%v", err)
 	}

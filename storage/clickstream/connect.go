@@ -27,14 +27,35 @@ const (
 // process.
 func init() { logging.Disable() }
 
+// Kind is how the Redis behind a URL is run.
+type Kind string
+
+// The kinds. The stream's own promises are the same on each; what a failover may
+// lose is not (docs/operations.md).
+const (
+	// Single is one server: redis://user:password@host:port/db.
+	Single Kind = "single"
+	// Sentinel is a master that sentinels know:
+	// redis://user:password@sentinel:port/db?master_name=name&addr=sentinel:port.
+	Sentinel Kind = "sentinel"
+	// Cluster is any of its nodes: redis://user:password@node:port?addr=node:port.
+	Cluster Kind = "cluster"
+)
+
+// Endpoint says where a Redis is. An empty Kind is Single.
+type Endpoint struct {
+	URL  string
+	Kind Kind
+}
+
 // Connect makes a client for one use on a request's path. Nothing is ever
 // retried inside it, because a retried XADD is a second entry; deadlines of the
 // context reach the socket; and after five failures in a row it fails at once,
 // letting one call through each half second to see whether Redis is back. Give
 // the stream, the directory and the limits a client each, so that one of them
 // being slow does not blind the others.
-func Connect(url string) (*redis.Client, error) {
-	options, err := parse(url)
+func Connect(at Endpoint) (redis.UniversalClient, error) {
+	options, err := parse(at.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +67,8 @@ func Connect(url string) (*redis.Client, error) {
 
 // ConnectBlocking makes the client that a Reader blocks on, apart from all
 // others and without the breaker.
-func ConnectBlocking(url string, block time.Duration) (*redis.Client, error) {
-	options, err := parse(url)
+func ConnectBlocking(at Endpoint, block time.Duration) (redis.UniversalClient, error) {
+	options, err := parse(at.URL)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 var scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](time.Now()), Mode: affiliate.ModeTest}
 
 type fixture struct {
-	client *redis.Client
+	client redis.UniversalClient
 	writer *directory.Writer
 	reader *directory.Reader
 	clock  atomic.Int64 // nanoseconds added to the real clock
@@ -29,7 +29,7 @@ type fixture struct {
 
 func newFixture(t testing.TB, url string) *fixture {
 	t.Helper()
-	client, err := clickstream.Connect(url)
+	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-func connect(t testing.TB, url string) *redis.Client {
+func connect(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
-	client, err := clickstream.Connect(url)
+	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

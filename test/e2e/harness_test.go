@@ -199,7 +199,7 @@ func openCollector(t *testing.T, env map[string]string, asCommand bool, now func
 		}
 		return func(ctx context.Context) error { return c.Run(ctx, on, nil) }
 	}
-	client, err := clickstream.Connect(cfg.RedisURL)
+	client, err := clickstream.Connect(cfg.Cache)
 	if err != nil {
 		t.Fatalf("collector's Redis: %v", err)
 	}

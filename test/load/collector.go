@@ -94,7 +94,7 @@ func (b *bench) collectorRows(what string, connections int, bare, everysec, alwa
 
 // clicks is the load of the collector's rows.
 type clicks struct {
-	client      *redis.Client
+	client      redis.UniversalClient
 	keys        []string
 	connections int
 }
@@ -126,7 +126,7 @@ func (c clicks) to(p *process, fsync string) side {
 
 // fillDirectory makes a merchant for every connection, as the core would tell
 // the edge of them, and returns their public keys.
-func fillDirectory(ctx context.Context, client *redis.Client, merchants int) ([]string, error) {
+func fillDirectory(ctx context.Context, client redis.UniversalClient, merchants int) ([]string, error) {
 	writer := directory.NewWriter(client)
 	rebuild, err := writer.BeginRebuild(ctx)
 	if err != nil {

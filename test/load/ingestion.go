@@ -66,7 +66,7 @@ type ingestion struct {
 	rows             int
 	ours, twin       *database
 	postgres         *postgres.Store
-	stream, blocking *redis.Client
+	stream, blocking redis.UniversalClient
 	workspace        affiliate.WorkspaceID
 }
 
@@ -93,15 +93,15 @@ func newIngestion(ctx context.Context, b *bench) (i *ingestion, err error) {
 	if err != nil {
 		return i, err
 	}
-	if i.stream, err = clickstream.Connect(redisURL); err != nil {
+	if i.stream, err = clickstream.Connect(clickstream.Endpoint{URL: redisURL}); err != nil {
 		return i, err
 	}
-	i.blocking, err = clickstream.ConnectBlocking(redisURL, streamBlock)
+	i.blocking, err = clickstream.ConnectBlocking(clickstream.Endpoint{URL: redisURL}, streamBlock)
 	return i, err
 }
 
 func (i *ingestion) close() {
-	for _, client := range []*redis.Client{i.stream, i.blocking} {
+	for _, client := range []redis.UniversalClient{i.stream, i.blocking} {
 		if client != nil {
 			_ = client.Close()
 		}

@@ -176,6 +176,18 @@ type Click struct {
 	AttributionWindowDays int32 `protobuf:"varint,27,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
 	// The page's origin is not in the workspace's list (originPolicy observe).
 	ForeignOrigin bool `protobuf:"varint,28,opt,name=foreign_origin,json=foreignOrigin,proto3" json:"foreign_origin,omitempty"`
+	// Where the address is, as the edge's country file has it: ISO 3166-1 alpha-2,
+	// and the part of ISO 3166-2 behind the dash. Empty: not known, or no consent.
+	Country string `protobuf:"bytes,29,opt,name=country,proto3" json:"country,omitempty"`
+	Region  string `protobuf:"bytes,30,opt,name=region,proto3" json:"region,omitempty"`
+	// What the agent says it is. device is desktop, mobile or tablet; browser and os
+	// are names without versions.
+	Device  string `protobuf:"bytes,31,opt,name=device,proto3" json:"device,omitempty"`
+	Browser string `protobuf:"bytes,32,opt,name=browser,proto3" json:"browser,omitempty"`
+	Os      string `protobuf:"bytes,33,opt,name=os,proto3" json:"os,omitempty"`
+	// The ad platform whose click id the landing URL carried, for example google.
+	// The id itself is not kept.
+	PaidPlatform  string `protobuf:"bytes,34,opt,name=paid_platform,json=paidPlatform,proto3" json:"paid_platform,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -406,6 +418,48 @@ func (x *Click) GetForeignOrigin() bool {
 	return false
 }
 
+func (x *Click) GetCountry() string {
+	if x != nil {
+		return x.Country
+	}
+	return ""
+}
+
+func (x *Click) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *Click) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *Click) GetBrowser() string {
+	if x != nil {
+		return x.Browser
+	}
+	return ""
+}
+
+func (x *Click) GetOs() string {
+	if x != nil {
+		return x.Os
+	}
+	return ""
+}
+
+func (x *Click) GetPaidPlatform() string {
+	if x != nil {
+		return x.PaidPlatform
+	}
+	return ""
+}
+
 // ClickBatch is one stream entry: what one group commit at the edge made
 // durable together.
 type ClickBatch struct {
@@ -456,7 +510,7 @@ var File_edge_v1_click_proto protoreflect.FileDescriptor
 
 const file_edge_v1_click_proto_rawDesc = "" +
 	"\n" +
-	"\x13edge/v1/click.proto\x12\aedge.v1\"\x8e\a\n" +
+	"\x13edge/v1/click.proto\x12\aedge.v1\"\xa7\b\n" +
 	"\x05Click\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12!\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\r.edge.v1.ModeR\x04mode\x12!\n" +
@@ -493,7 +547,13 @@ const file_edge_v1_click_proto_rawDesc = "" +
 	"bot_reason\x18\x19 \x01(\tR\tbotReason\x12$\n" +
 	"\x0eoccurred_at_ms\x18\x1a \x01(\x03R\foccurredAtMs\x126\n" +
 	"\x17attribution_window_days\x18\x1b \x01(\x05R\x15attributionWindowDays\x12%\n" +
-	"\x0eforeign_origin\x18\x1c \x01(\bR\rforeignOrigin\"4\n" +
+	"\x0eforeign_origin\x18\x1c \x01(\bR\rforeignOrigin\x12\x18\n" +
+	"\acountry\x18\x1d \x01(\tR\acountry\x12\x16\n" +
+	"\x06region\x18\x1e \x01(\tR\x06region\x12\x16\n" +
+	"\x06device\x18\x1f \x01(\tR\x06device\x12\x18\n" +
+	"\abrowser\x18  \x01(\tR\abrowser\x12\x0e\n" +
+	"\x02os\x18! \x01(\tR\x02os\x12#\n" +
+	"\rpaid_platform\x18\" \x01(\tR\fpaidPlatform\"4\n" +
 	"\n" +
 	"ClickBatch\x12&\n" +
 	"\x06clicks\x18\x01 \x03(\v2\x0e.edge.v1.ClickR\x06clicks*:\n" +

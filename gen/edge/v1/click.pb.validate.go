@@ -112,6 +112,18 @@ func (m *Click) validate(all bool) error {
 
 	// no validation rules for ForeignOrigin
 
+	// no validation rules for Country
+
+	// no validation rules for Region
+
+	// no validation rules for Device
+
+	// no validation rules for Browser
+
+	// no validation rules for Os
+
+	// no validation rules for PaidPlatform
+
 	if len(errors) > 0 {
 		return ClickMultiError(errors)
 	}
