@@ -41,8 +41,8 @@ type Redis struct {
 	// CacheURL holds limits and the edge directory. Default: URL.
 	CacheURL string `env:"TRIBUTARY_CACHE_REDIS_URL"`
 	// StreamShards is how many streams clicks are spread over, 1 to 64. Every
-	// process has to agree on it.
-	StreamShards int `env:"TRIBUTARY_STREAM_SHARDS" envDefault:"1"`
+	// process has to agree on it. Default, and 0: 16 on a Cluster, else 1.
+	StreamShards int `env:"TRIBUTARY_STREAM_SHARDS"`
 	// StreamRedis is what URL leads to: single, sentinel or cluster. CacheRedis is
 	// the same of CacheURL, which without that URL is what StreamRedis is.
 	StreamRedis clickstream.Kind `env:"TRIBUTARY_CLICK_STREAM_REDIS" envDefault:"single"`
@@ -211,6 +211,9 @@ func Parse[T any](environ []string) (T, error) {
 	case err != nil:
 		faults = append(faults, err)
 	}
+	if d, ok := any(&out).(interface{ setDefaults() }); ok {
+		d.setDefaults()
+	}
 	if c, ok := any(&out).(interface{ check() []error }); ok {
 		faults = append(faults, c.check()...)
 	}
@@ -259,27 +262,55 @@ func named(t reflect.Type, err error) error {
 }
 
 // Stream is where the click stream is.
-func (r Redis) Stream() clickstream.Endpoint {
+func (r *Redis) Stream() clickstream.Endpoint {
 	return clickstream.Endpoint{URL: r.URL, Kind: r.StreamRedis}
 }
 
 // Cache is where limits and the directory are.
-func (r Redis) Cache() clickstream.Endpoint {
+func (r *Redis) Cache() clickstream.Endpoint {
 	if r.CacheURL != "" {
 		return clickstream.Endpoint{URL: r.CacheURL, Kind: r.CacheRedis}
 	}
 	return r.Stream()
 }
 
-func (r Redis) faults() []error {
+// clusterShards is enough for each of a Cluster's masters to have some.
+const clusterShards = 16
+
+func (r *Redis) setDefaults() {
+	switch {
+	case r.StreamShards != 0:
+	case r.StreamRedis == clickstream.Cluster:
+		r.StreamShards = clusterShards
+	default:
+		r.StreamShards = 1
+	}
+}
+
+func (r *Redis) faults() []error {
 	var faults []error
 	if r.StreamShards < 1 || r.StreamShards > clickstream.MaxShards {
 		faults = append(faults, fmt.Errorf("TRIBUTARY_STREAM_SHARDS: must be 1 to %d", clickstream.MaxShards))
 	}
-	if r.StreamRedis != "single" {
-		faults = append(faults, errors.New("TRIBUTARY_CLICK_STREAM_REDIS: may only be single in this release"))
+	faults = append(faults, endpoint("TRIBUTARY_REDIS_URL", r.URL, "TRIBUTARY_CLICK_STREAM_REDIS", r.StreamRedis)...)
+	return append(faults, endpoint("TRIBUTARY_CACHE_REDIS_URL", r.CacheURL, "TRIBUTARY_CACHE_REDIS", r.CacheRedis)...)
+}
+
+// endpoint names the variable that does not fit: the kind, or the URL that is none of
+// that kind.
+func endpoint(urlName, url, kindName string, kind clickstream.Kind) []error {
+	switch kind {
+	case clickstream.Single, clickstream.Sentinel, clickstream.Cluster:
+	default:
+		return []error{fmt.Errorf("%s: must be single, sentinel or cluster", kindName)}
 	}
-	return faults
+	if url == "" {
+		return nil
+	}
+	if err := (clickstream.Endpoint{URL: url, Kind: kind}).Check(); err != nil {
+		return []error{fmt.Errorf("%s, which %s calls %s: %w", urlName, kindName, kind, err)}
+	}
+	return nil
 }
 
 func (h HTTP) faults() []error {

@@ -42,7 +42,7 @@ func TestEveryFaultIsNamedAtOnceAndNoValueShown(t *testing.T) {
 	_, err := settings.Parse[settings.Core]([]string{
 		"TRIBUTARY_REDIS_URL=redis://:hunter2@host", "TRIBUTARY_HASH_KEY=c2VjcmV0", "TRIBUTARY_LIMIT_AUTH=0", "TRIBUTARY_LIMIT_GENERAL=hunter2",
 		"TRIBUTARY_TRUSTED_PROXIES=everywhere", "TRIBUTARY_TLS_CERT=/c.pem", "TRIBUTARY_STREAM_SHARDS=65", "TRIBUTARY_GRPC_TLS_CA=/ca.pem",
-		"TRIBUTARY_JWT_KEYS_FILE=/does/not/exist", "TRIBUTARY_CLICK_STREAM_REDIS=cluster",
+		"TRIBUTARY_JWT_KEYS_FILE=/does/not/exist", "TRIBUTARY_CLICK_STREAM_REDIS=hunter2",
 		"TRIBUTARY_LINK_URL=https://go.example.com/path",
 	})
 	if err == nil {

@@ -1,24 +1,10 @@
 package clickstream
 
 import (
-	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
-)
-
-// Socket bounds of every client on a request's path (RELIABILITY.md 2): the
-// library's own are too long for an edge that has to answer.
-const (
-	dialTimeout = 500 * time.Millisecond
-	ioTimeout   = time.Second
-	poolTimeout = 250 * time.Millisecond
-
-	// A blocking read that found nothing may come back late; the socket has to
-	// outwait it.
-	blockingSlack = 10 * time.Second
 )
 
 // Every error of a client reaches its caller. The library's own lines on stderr
@@ -36,7 +22,8 @@ const (
 	// Single is one server: redis://user:password@host:port/db.
 	Single Kind = "single"
 	// Sentinel is a master that sentinels know:
-	// redis://user:password@sentinel:port/db?master_name=name&addr=sentinel:port.
+	// redis://sentinel:port/db?master_name=name&addr=sentinel:port&username=user&password=password.
+	// A user and password before the host are the sentinels' own.
 	Sentinel Kind = "sentinel"
 	// Cluster is any of its nodes: redis://user:password@node:port?addr=node:port.
 	Cluster Kind = "cluster"
@@ -48,46 +35,77 @@ type Endpoint struct {
 	Kind Kind
 }
 
-// Connect makes a client for one use on a request's path. Nothing is ever
-// retried inside it, because a retried XADD is a second entry; deadlines of the
-// context reach the socket; and after five failures in a row it fails at once,
-// letting one call through each half second to see whether Redis is back. Give
-// the stream, the directory and the limits a client each, so that one of them
-// being slow does not blind the others.
+// Connect makes a client for one use on a request's path. What may have happened is
+// never tried again inside it, because a second XADD is a second entry; it only
+// follows what a Cluster says of where a key is. Deadlines of the context reach the
+// socket; and a server that has failed five times in a row is left alone, but for one
+// call each half second that sees whether it is back. On a Cluster that holds for
+// each node by itself, so the shards of the others go on. Give the stream, the
+// directory and the limits a client each, so that one of them being slow does not
+// blind the others.
 func Connect(at Endpoint) (redis.UniversalClient, error) {
-	options, err := parse(at.URL)
-	if err != nil {
-		return nil, err
-	}
-	options.ReadTimeout = ioTimeout
-	client := redis.NewClient(options)
-	client.AddHook(&breaker{now: time.Now})
-	return client, nil
+	return at.connect(0, func(server *redis.Client) { server.AddHook(&breaker{now: time.Now}) })
 }
 
-// ConnectBlocking makes the client that a Reader blocks on, apart from all
-// others and without the breaker.
-func ConnectBlocking(at Endpoint, block time.Duration) (redis.UniversalClient, error) {
-	options, err := parse(at.URL)
-	if err != nil {
-		return nil, err
-	}
-	options.ReadTimeout = block + blockingSlack
-	return redis.NewClient(options), nil
+// ConnectBlocking makes the client that a Reader blocks on, apart from all others and
+// without the breaker. Each shard may hold one of its connections. Nothing depends on
+// how long its reads block: the library lets the socket outwait each of them by ten
+// seconds, because Redis may come back late (redis#12998).
+func ConnectBlocking(at Endpoint, _ time.Duration) (redis.UniversalClient, error) {
+	return at.connect(MaxShards, func(*redis.Client) {})
 }
 
-func parse(url string) (*redis.Options, error) {
-	options, err := redis.ParseURL(url)
-	if err != nil {
-		// The library's error may quote the URL, which holds the password.
-		return nil, errors.New("the Redis URL must look like redis://user:password@host:port/db")
+// connect makes the client that the kind asks for, with room for so many connections
+// to each server (0: the library's ten, or on a Cluster five, for each processor),
+// and prepares whatever speaks to one server.
+func (at Endpoint) connect(room int, prepare func(server *redis.Client)) (redis.UniversalClient, error) {
+	switch at.Kind {
+	case Single, "":
+		options, err := singleOptions(at.URL)
+		if err != nil {
+			return nil, err
+		}
+		options.PoolSize = max(options.PoolSize, room)
+		client := redis.NewClient(options)
+		prepare(client)
+		return client, nil
+	case Sentinel:
+		options, err := sentinelOptions(at.URL)
+		if err != nil {
+			return nil, err
+		}
+		options.PoolSize = max(options.PoolSize, room)
+		client := redis.NewFailoverClient(options)
+		prepare(client)
+		client.AddHook(lookup{})
+		return client, nil
+	case Cluster:
+		options, err := clusterOptions(at.URL)
+		if err != nil {
+			return nil, err
+		}
+		options.PoolSize = max(options.PoolSize, room)
+		client := redis.NewClusterClient(options)
+		client.OnNewNode(prepare)
+		client.AddHook(once{})
+		return client, nil
 	}
-	options.MaxRetries = -1
-	options.ContextTimeoutEnabled = true
-	options.DialTimeout = dialTimeout
-	options.DialerRetries = 1
-	options.WriteTimeout = ioTimeout
-	options.PoolTimeout = poolTimeout
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return options, nil
+	return nil, errKind
+}
+
+// Check says what is wrong with an endpoint, without asking anybody and without
+// quoting the URL, which may hold a password.
+func (at Endpoint) Check() error {
+	var err error
+	switch at.Kind {
+	case Single, "":
+		_, err = singleOptions(at.URL)
+	case Sentinel:
+		_, err = sentinelOptions(at.URL)
+	case Cluster:
+		_, err = clusterOptions(at.URL)
+	default:
+		err = errKind
+	}
+	return err
 }

@@ -29,7 +29,12 @@ type fixture struct {
 
 func newFixture(t testing.TB, url string) *fixture {
 	t.Helper()
-	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
+	return newFixtureAt(t, clickstream.Endpoint{URL: url})
+}
+
+func newFixtureAt(t testing.TB, at clickstream.Endpoint) *fixture {
+	t.Helper()
+	client, err := clickstream.Connect(at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +53,16 @@ func (f *fixture) complete(t testing.TB) {
 	if done, err := f.writer.MarkComplete(t.Context(), rebuild); err != nil || !done {
 		t.Fatal(done, err)
 	}
+}
+
+// everywhere does something to the server, or to each master of a cluster.
+func (f *fixture) everywhere(t testing.TB, do func(context.Context, redis.UniversalClient) error) {
+	t.Helper()
+	if cluster, ok := f.client.(*redis.ClusterClient); ok {
+		check(t, cluster.ForEachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error { return do(ctx, master) }))
+		return
+	}
+	check(t, do(t.Context(), f.client))
 }
 
 func code(window int32) *edgev1.ReferralCodeEntry {
@@ -95,8 +110,9 @@ func TestPublicAndSigningKeys(t *testing.T) {
 	}
 }
 
-func TestNewestVersionWinsInAnyOrder(t *testing.T) {
-	f := newFixture(t, redistest.New(t))
+func newestVersionWinsInAnyOrder(t *testing.T, at clickstream.Endpoint) {
+	t.Helper()
+	f := newFixtureAt(t, at)
 	ctx := t.Context()
 	f.complete(t)
 	// Around the places where a comparison in floats or in words would slip.
@@ -145,8 +161,9 @@ func TestCacheAndItsEnd(t *testing.T) {
 	}
 }
 
-func TestAListeningReaderHearsOfAChange(t *testing.T) {
-	f := newFixture(t, redistest.New(t))
+func aListeningReaderHearsOfAChange(t *testing.T, at clickstream.Endpoint) {
+	t.Helper()
+	f := newFixtureAt(t, at)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { f.reader.Run(ctx) })
@@ -176,7 +193,9 @@ func TestAListeningReaderHearsOfAChange(t *testing.T) {
 	windowIs(90)
 
 	// A cut subscription may have missed anything: all is dropped when it is back.
-	check(t, f.client.Do(ctx, "client", "kill", "type", "pubsub").Err())
+	f.everywhere(t, func(ctx context.Context, server redis.UniversalClient) error {
+		return server.Do(ctx, "client", "kill", "type", "pubsub").Err()
+	})
 	check(t, f.client.Eval(ctx, `return redis.call('DEL', KEYS[1])`, []string{"{directory}:code:" + scope.Workspace.String() + ":test:anna"}).Err())
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state == directory.Absent {
@@ -188,8 +207,9 @@ func TestAListeningReaderHearsOfAChange(t *testing.T) {
 	}
 }
 
-func TestRebuildCountsOnlyWhenNothingWasLostMeanwhile(t *testing.T) {
-	f := newFixture(t, redistest.New(t))
+func rebuildCountsOnlyWhenNothingWasLostMeanwhile(t *testing.T, at clickstream.Endpoint) {
+	t.Helper()
+	f := newFixtureAt(t, at)
 	ctx := t.Context()
 	rebuild, err := f.writer.BeginRebuild(ctx)
 	check(t, err)
@@ -198,7 +218,7 @@ func TestRebuildCountsOnlyWhenNothingWasLostMeanwhile(t *testing.T) {
 		batch.PutReferralCode(1, scope, string(rune('a'+i%26))+time.Duration(i).String(), code(30))
 	}
 	check(t, batch.Flush(ctx))
-	check(t, f.client.FlushDB(ctx).Err())
+	f.everywhere(t, func(ctx context.Context, server redis.UniversalClient) error { return server.FlushDB(ctx).Err() })
 	if done, err := f.writer.MarkComplete(ctx, rebuild); err != nil || done {
 		t.Fatalf("an emptied directory was called complete: %v %v", done, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -22,8 +23,9 @@ func (f *fixture) target(t testing.TB, key string) (string, directory.State) {
 	return entry.GetTargetUrl(), state
 }
 
-func TestLinksAreFoundAbsentOrUnknown(t *testing.T) {
-	f := newFixture(t, redistest.New(t))
+func linksAreFoundAbsentOrUnknown(t *testing.T, at clickstream.Endpoint) {
+	t.Helper()
+	f := newFixtureAt(t, at)
 	ctx := t.Context()
 	if _, state := f.target(t, "Anna000key"); state != directory.Blind {
 		t.Errorf("without the marker: %v", state)
@@ -83,8 +85,9 @@ func TestTheNewestStateOfALinkWins(t *testing.T) {
 	}
 }
 
-func TestAListeningReaderHearsOfALink(t *testing.T) {
-	f := newFixture(t, redistest.New(t))
+func aListeningReaderHearsOfALink(t *testing.T, at clickstream.Endpoint) {
+	t.Helper()
+	f := newFixtureAt(t, at)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { f.reader.Run(ctx) })

@@ -205,11 +205,17 @@ func (b *Batch) Flush(ctx context.Context) error {
 	}
 	changed, err := b.writer.send(ctx, writes)
 	if err != nil && strings.Contains(err.Error(), "NOSCRIPT") {
-		// Redis has forgotten the script (a restart, a failover).
-		if err := setIfNewer.Load(ctx, b.writer.client).Err(); err != nil {
-			return fmt.Errorf("directory: %w", err)
+		// Redis has forgotten the script (a restart, a failover). A whole call teaches
+		// it where the keys are; SCRIPT LOAD would need every node of a Cluster.
+		var learned int
+		first := writes[0]
+		learned, err = setIfNewer.Eval(ctx, b.writer.client, []string{first.key}, first.digits, first.value, "").Int()
+		changed = changed || learned == 1
+		if err == nil {
+			var rest bool
+			rest, err = b.writer.send(ctx, writes[1:])
+			changed = changed || rest
 		}
-		changed, err = b.writer.send(ctx, writes)
 	}
 	if err != nil {
 		return fmt.Errorf("directory: %w", err)

@@ -3,7 +3,8 @@
 // Model: New hands out one of the server's logical databases, emptied. Which are
 // taken is written in database 0, which no test gets, as one key per database
 // that expires by itself, so that a killed test binary blocks nothing for long.
-// Start starts a whole server, for tests that stop or kill it.
+// Start starts a whole server, for tests that stop or kill it; Cluster and Sentinels
+// start the several that make one whole.
 //
 // Guaranteed by New: tests may run in parallel, in one binary and in many, and
 // see nothing of each other's keys, streams and consumer groups.

@@ -26,8 +26,10 @@ type Server struct {
 	URL string
 
 	t       testing.TB
+	launch  func(ctx context.Context, dir string, port int) (*servers.Server, error)
 	dir     string
 	port    int
+	bus     int // of a node of a cluster
 	running *servers.Server
 }
 
@@ -35,11 +37,26 @@ type Server struct {
 // test.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	return startRedis(t, servers.RedisConfig{})
+}
+
+// startRedis starts a durable Redis of cfg, which says nothing of folder and port.
+func startRedis(t testing.TB, cfg servers.RedisConfig) *Server {
+	t.Helper()
+	return start(t, func(ctx context.Context, dir string, port int) (*servers.Server, error) {
+		cfg := cfg
+		cfg.Dir, cfg.Port, cfg.Durable = dir, port, true
+		return servers.StartRedis(ctx, cfg)
+	})
+}
+
+func start(t testing.TB, launch func(ctx context.Context, dir string, port int) (*servers.Server, error)) *Server {
+	t.Helper()
 	dir, err := servers.TempDir()
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
-	s := &Server{t: t, dir: dir}
+	s := &Server{t: t, launch: launch, dir: dir}
 	t.Cleanup(func() {
 		s.stop()
 		if err := os.RemoveAll(dir); err != nil {
@@ -96,7 +113,7 @@ func (s *Server) start() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	running, err := servers.StartRedis(ctx, servers.RedisConfig{Dir: filepath.Join(s.dir, "redis"), Port: s.port, Durable: true})
+	running, err := s.launch(ctx, filepath.Join(s.dir, "redis"), s.port)
 	if err != nil {
 		s.t.Fatalf("redistest: %v", err)
 	}

@@ -32,7 +32,7 @@ func findPostgres(ctx context.Context) (string, error) {
 	if err != nil || bin != "" {
 		return bin, err
 	}
-	if err := install(ctx, "postgresql"); err != nil {
+	if err := Install(ctx, "postgresql"); err != nil {
 		return "", fmt.Errorf("%w; %w", errNoPostgres, err)
 	}
 	bin, err = lookPostgres(ctx, debianBins)
@@ -92,7 +92,7 @@ func findRedis(ctx context.Context) (string, error) {
 	if path := lookRedis(); path != "" {
 		return path, nil
 	}
-	if err := install(ctx, "redis-server"); err != nil {
+	if err := Install(ctx, "redis-server"); err != nil {
 		return "", fmt.Errorf("%w; %w", errNoRedis, err)
 	}
 	if path := lookRedis(); path != "" {
@@ -123,10 +123,10 @@ fi
 apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$1"
 `
 
-// install brings a Debian package, in plain sight: it takes a while and changes
+// Install brings a Debian package, in plain sight: it takes a while and changes
 // the machine. Two processes install one after the other: the first to end would
 // take the hook away from under the second.
-func install(ctx context.Context, pkg string) (err error) {
+func Install(ctx context.Context, pkg string) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("not installed by itself: that needs root")
 	}

@@ -21,6 +21,10 @@ const redisDatabases = 256
 // answerTimeout bounds one look at whether Redis answers.
 const answerTimeout = time.Second
 
+// clusterNodeTimeout, in milliseconds, is how long the nodes of a cluster wait for
+// one of them before they call it down.
+const clusterNodeTimeout = "3000"
+
 // RedisConfig says how StartRedis runs its server.
 type RedisConfig struct {
 	// Dir belongs to this server alone; it is made when missing.
@@ -30,6 +34,16 @@ type RedisConfig struct {
 	// Durable writes every command to disk before it is acknowledged. Default
 	// false: nothing is written, the data ends with the server.
 	Durable bool
+	// Cluster makes it a node of a Redis Cluster: at its first start it has no
+	// slots and knows no other node, afterwards it is what it was. One node that is
+	// down does not stop the others.
+	Cluster bool
+	// BusPort of 127.0.0.1 is where a node of a cluster hears the others. Default 0:
+	// any free one.
+	BusPort int
+	// Master is the port of 127.0.0.1 of the Redis whose replica this one is at its
+	// start. Default 0: none, it is a master.
+	Master int
 	// Log gets what Redis prints. Default: nobody.
 	Log io.Writer
 }
@@ -64,31 +78,51 @@ func StartRedis(ctx context.Context, cfg RedisConfig) (*Server, error) {
 }
 
 func startRedis(ctx context.Context, bin string, cfg RedisConfig) (*Server, error) {
-	lock, err := lockFolder(cfg.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("redis: %w", err)
-	}
-	pidFile := filepath.Join(cfg.Dir, "redis.pid")
-	if err := reclaim(ctx, cfg.Dir, pidFile, syscall.SIGTERM); err != nil {
-		return nil, errors.Join(fmt.Errorf("redis: %w", err), lock.Close())
-	}
-	port, err := choosePort("redis", cfg.Port)
-	if err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
 	appendOnly := "no"
 	if cfg.Durable {
 		appendOnly = "yes"
 	}
+	argv := []string{
+		bin, "--databases", strconv.Itoa(redisDatabases), "--appendonly", appendOnly, "--appendfsync", "always",
+		"--save", "", "--maxmemory-policy", "noeviction",
+		// A replica gets its copy at once: there are no others to wait for.
+		"--repl-diskless-sync-delay", "0",
+	}
+	if cfg.Cluster {
+		// The bus has a port of its own choice: the usual one, 10,000 above the other,
+		// may be taken, or none at all.
+		bus, err := choosePort("redis", cfg.BusPort)
+		if err != nil {
+			return nil, err
+		}
+		argv = append(argv, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
+			"--cluster-node-timeout", clusterNodeTimeout, "--cluster-require-full-coverage", "no")
+	}
+	if cfg.Master != 0 {
+		argv = append(argv, "--replicaof", "127.0.0.1", strconv.Itoa(cfg.Master))
+	}
+	return launchRedis(ctx, "redis", cfg.Dir, cfg.Port, cfg.Log, argv)
+}
+
+// launchRedis starts argv, a Redis or a sentinel, in a folder that it takes for
+// itself, and returns when it answers. What every such process is told is added.
+func launchRedis(ctx context.Context, name, dir string, port int, log io.Writer, argv []string) (*Server, error) {
+	lock, err := lockFolder(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	pidFile := filepath.Join(dir, "redis.pid")
+	if err := reclaim(ctx, dir, pidFile, syscall.SIGTERM); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), lock.Close())
+	}
+	if port, err = choosePort(name, port); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	s, err := launch(command{
-		name: "redis",
-		argv: []string{
-			bin, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", cfg.Dir, "--pidfile", pidFile,
-			"--daemonize", "no", "--databases", strconv.Itoa(redisDatabases),
-			"--appendonly", appendOnly, "--appendfsync", "always", "--save", "", "--maxmemory-policy", "noeviction",
-		},
-		dir:   cfg.Dir,
-		log:   cfg.Log,
+		name:  name,
+		argv:  append(argv, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir, "--pidfile", pidFile, "--daemonize", "no"),
+		dir:   dir,
+		log:   log,
 		lock:  lock,
 		quit:  syscall.SIGTERM,
 		force: syscall.SIGKILL,

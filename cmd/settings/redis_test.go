@@ -1,0 +1,118 @@
+package settings_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+)
+
+const (
+	singleURL   = "redis://user:hunter2@redis.internal:6379/0"
+	sentinelURL = "redis://sentinel.internal:26379/0?master_name=clicks&addr=other.internal:26379&password=hunter2"
+	clusterURL  = "redis://user:hunter2@node1.internal:6379?addr=node2.internal:6379"
+)
+
+// redis is the environment of a collector; later lines win.
+func redis(url string, more ...string) []string {
+	return append([]string{"TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_REDIS_URL=" + url}, more...)
+}
+
+func TestTheKindOfRedisAndItsShards(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		environ       []string
+		stream, cache clickstream.Endpoint
+		shards        int
+	}{
+		{
+			"one server for both", redis(singleURL),
+			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
+			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
+			1,
+		},
+		{
+			"sentinels for both", redis(sentinelURL, "TRIBUTARY_CLICK_STREAM_REDIS=sentinel"),
+			clickstream.Endpoint{URL: sentinelURL, Kind: clickstream.Sentinel},
+			clickstream.Endpoint{URL: sentinelURL, Kind: clickstream.Sentinel},
+			1,
+		},
+		{
+			"a cluster for both", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster"),
+			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
+			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
+			16,
+		},
+		{
+			"a cluster, and one server beside it", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_CACHE_REDIS_URL="+singleURL),
+			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
+			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
+			16,
+		},
+		{
+			"one server, and a cluster for the cache", redis(singleURL, "TRIBUTARY_CACHE_REDIS_URL="+clusterURL, "TRIBUTARY_CACHE_REDIS=cluster"),
+			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
+			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
+			1,
+		},
+		{
+			"so many shards on a cluster", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_STREAM_SHARDS=1"),
+			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
+			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
+			1,
+		},
+		{
+			"so many shards on one server", redis(singleURL, "TRIBUTARY_STREAM_SHARDS=64"),
+			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
+			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
+			64,
+		},
+		{
+			"said in so many words", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_STREAM_SHARDS=0"),
+			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
+			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
+			16,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg, err := settings.Parse[settings.Collector](c.environ)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cfg.Stream() != c.stream || cfg.Cache() != c.cache || cfg.StreamShards != c.shards || cfg.Edge().Shards != c.shards {
+				t.Errorf("stream %v, cache %v, %d shards", cfg.Stream(), cfg.Cache(), cfg.StreamShards)
+			}
+		})
+	}
+}
+
+func TestAnAddressThatDoesNotFitItsKindIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		environ []string
+		named   string
+	}{
+		{redis(sentinelURL), "TRIBUTARY_REDIS_URL"},
+		{redis(clusterURL), "TRIBUTARY_REDIS_URL"},
+		{redis(singleURL, "TRIBUTARY_CLICK_STREAM_REDIS=sentinel"), "TRIBUTARY_REDIS_URL"},
+		{redis("redis://:hunter2@host:6379/3", "TRIBUTARY_CLICK_STREAM_REDIS=cluster"), "TRIBUTARY_REDIS_URL"},
+		{redis(clusterURL+"&read_only=true", "TRIBUTARY_CLICK_STREAM_REDIS=cluster"), "TRIBUTARY_REDIS_URL"},
+		{redis(sentinelURL+"&route_randomly=true", "TRIBUTARY_CLICK_STREAM_REDIS=sentinel"), "TRIBUTARY_REDIS_URL"},
+		{redis("http://:hunter2@host"), "TRIBUTARY_REDIS_URL"},
+		{redis("redis://:hunter2@host:port"), "TRIBUTARY_REDIS_URL"},
+		{redis(singleURL, "TRIBUTARY_CACHE_REDIS_URL="+clusterURL), "TRIBUTARY_CACHE_REDIS_URL"},
+		{redis(singleURL, "TRIBUTARY_CLICK_STREAM_REDIS=hunter2"), "TRIBUTARY_CLICK_STREAM_REDIS"},
+		{redis(singleURL, "TRIBUTARY_CACHE_REDIS=hunter2"), "TRIBUTARY_CACHE_REDIS"},
+		{redis(singleURL, "TRIBUTARY_STREAM_SHARDS=-1"), "TRIBUTARY_STREAM_SHARDS"},
+	} {
+		_, err := settings.Parse[settings.Collector](c.environ)
+		switch {
+		case err == nil:
+			t.Errorf("%q was taken", c.environ[1:])
+		case !strings.HasPrefix(err.Error(), c.named) || strings.Contains(err.Error(), "\n"):
+			t.Errorf("%q: %v, want %s alone", c.environ[1:], err, c.named)
+		case strings.Contains(err.Error(), "hunter2"):
+			t.Errorf("the password is shown: %v", err)
+		}
+	}
+}
