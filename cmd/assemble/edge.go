@@ -16,6 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/server/ingest"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	edge "github.com/tributary-hq/tributary/storage/directory"
+	"github.com/tributary-hq/tributary/storage/visitors"
 )
 
 const (
@@ -42,6 +43,7 @@ func (c *Core) newIngester() (*ingest.Ingester, error) {
 			Block:    streamBlock,
 		}),
 		Store:    c.store,
+		Visitors: visitors.New(c.cache),
 		Log:      c.log,
 		Registry: c.registry,
 		Now:      c.now,

@@ -3,7 +3,9 @@ package ingest
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -126,7 +128,14 @@ func fromEdge(edge *edgev1.Click) (record, error) {
 		IPPrefix:  edge.IpPrefix,
 		UAHash:    edge.UaHash,
 		IsBot:     edge.IsBot,
-		BotReason: edge.BotReason,
+		BotReason: name(edge.BotReason),
+
+		Country:      country(edge.Country),
+		Region:       region(edge.Country, edge.Region),
+		Device:       device(edge.Device),
+		Browser:      name(edge.Browser),
+		OS:           name(edge.Os),
+		PaidPlatform: name(edge.PaidPlatform),
 
 		ForeignOrigin: edge.ForeignOrigin,
 	}
@@ -178,6 +187,46 @@ func consentOf(consent edgev1.Consent) affiliate.Consent {
 	case edgev1.Consent_CONSENT_UNKNOWN, edgev1.Consent_CONSENT_UNSPECIFIED:
 	}
 	return affiliate.ConsentUnknown
+}
+
+// The edge finds these out by itself, so an odd one is the edge's fault, and
+// dropped rather than the click.
+
+// country is ISO 3166-1 alpha-2, or nothing.
+func country(code string) string {
+	if len(code) != 2 || strings.ContainsFunc(code, func(c rune) bool { return c < 'A' || c > 'Z' }) {
+		return ""
+	}
+	return code
+}
+
+// region is the part of ISO 3166-2 behind the dash, or nothing; it is none
+// without its country.
+func region(of, code string) string {
+	odd := func(c rune) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') }
+	if country(of) == "" || len(code) > 3 || strings.ContainsFunc(code, odd) {
+		return ""
+	}
+	return code
+}
+
+func device(kind string) string {
+	switch kind {
+	case "desktop", "mobile", "tablet":
+		return kind
+	}
+	return ""
+}
+
+// maxName bounds, in bytes, what the edge calls a browser, a system, an ad
+// platform or a reason.
+const maxName = 40
+
+func name(text string) string {
+	if len(text) > maxName || strings.ContainsFunc(text, unicode.IsControl) {
+		return ""
+	}
+	return text
 }
 
 // FromEdge reads a resolved click of the stream's tail (clickstream.Tail), for

@@ -1,6 +1,6 @@
 // Package ingest brings the click stream into the database, every click once.
 //
-//	shard 0 ─ fetch ─┐            ┌─ worker: decode, resolve, store (COPY) ─ commit ─ XACK
+//	shard 0 ─ fetch ─┐            ┌─ worker: decode, resolve, unique?, store (COPY) ─ commit ─ XACK
 //	shard 1 ─ fetch ─┼─ queue ────┤
 //	   …             ┘            └─ worker
 //
@@ -10,6 +10,10 @@
 // batch. Entries are acknowledged after the commit, never before, so a crash at
 // any point leads to a repetition and never to a loss; the click id makes a
 // repetition change nothing.
+//
+// Which clicks are unique is asked once per batch, before it is stored, and never
+// waited for: what is not known in time is stored as not unique, and counted. A
+// repetition asks again and is told the same, while the row keeps the first word.
 //
 // It guarantees that every click that was acknowledged at the edge ends as a row
 // of clicks or, with its reason, as a dead letter in a table and on a stream,
@@ -33,8 +37,9 @@ import (
 // cannot succeed. Every other error means that the store could not be reached,
 // and that nothing or everything was stored.
 type Store interface {
-	// StoreClicks stores all or none, and counts what was not there before but
-	// clicks of bots. Clicks that are there already are left as they are.
+	// StoreClicks stores all or none, and counts what was not there before, and how
+	// much of it is unique, but clicks of bots. Clicks that are there already are left
+	// as they are.
 	StoreClicks(ctx context.Context, clicks []affiliate.Click) error
 	// ResolveClicks finds what the sources lead to, one answer for each, in their
 	// order.
@@ -42,6 +47,13 @@ type Store interface {
 	// DeadLetterClicks keeps records that cannot be stored. A letter whose id is
 	// there already is left as it is.
 	DeadLetterClicks(ctx context.Context, letters []affiliate.ClickDeadLetter) error
+}
+
+// Visitors know which clicks are the first of their visitors in 24 hours.
+type Visitors interface {
+	// MarkUnique sets Unique of those that are, in a fraction of a second; unknown is
+	// how many it could not tell about. A click that asks again is told the same.
+	MarkUnique(ctx context.Context, clicks []*affiliate.Click) (unknown int)
 }
 
 // Resolution is what became of one ClickSource.

@@ -45,6 +45,8 @@ const (
 type Deps struct {
 	Reader *clickstream.Reader
 	Store  Store
+	// Visitors nil means that no click is unique.
+	Visitors Visitors
 	// Log nil means none, Registry nil a private one, Now nil time.Now.
 	Log      *slog.Logger
 	Registry prometheus.Registerer
@@ -53,13 +55,14 @@ type Deps struct {
 
 // Ingester is one member of the consumer group.
 type Ingester struct {
-	cfg     Config
-	reader  *clickstream.Reader
-	store   Store
-	log     *slog.Logger
-	now     func() time.Time
-	metrics *metrics
-	queue   *queue
+	cfg      Config
+	reader   *clickstream.Reader
+	store    Store
+	visitors Visitors
+	log      *slog.Logger
+	now      func() time.Time
+	metrics  *metrics
+	queue    *queue
 }
 
 // New makes an Ingester; Run works.
@@ -93,7 +96,7 @@ func New(cfg Config, deps Deps) *Ingester {
 		deps.Now = time.Now
 	}
 	return &Ingester{
-		cfg: cfg, reader: deps.Reader, store: deps.Store, log: deps.Log, now: deps.Now,
+		cfg: cfg, reader: deps.Reader, store: deps.Store, visitors: deps.Visitors, log: deps.Log, now: deps.Now,
 		metrics: newMetrics(deps.Registry), queue: newQueue(queueFactor * cfg.BatchRows),
 	}
 }

@@ -229,6 +229,8 @@ func TestFieldsSurviveTheStream(t *testing.T) {
 		c.UtmSource, c.UtmContent, c.SubId, c.Language, c.Screen = "mail", "top", "s", "de", "1x1"
 		c.Consent, c.IpHash, c.IpPrefix, c.UaHash = edgev1.Consent_CONSENT_GRANTED, []byte("ip"), "203.0.113.0/24", []byte("ua")
 		c.OccurredAtMs, c.LandingUrl, c.ReferrerDomain = 1767323045000, "https://x/", "news.example"
+		c.Country, c.Region, c.Device, c.Browser, c.Os, c.PaidPlatform = "GB", "ENG", "tablet", "Firefox", "Linux", "google"
+		c.IsBot, c.BotReason, c.ForeignOrigin = true, "agent", true
 	})
 	s.append(sent)
 	defer run(ingester)()
@@ -238,8 +240,40 @@ func TestFieldsSurviveTheStream(t *testing.T) {
 	minted, _ := id.Time()
 	if got.ClickedAt != minted || got.ReceivedAt.UnixMilli() != sent.ReceivedAtMs || got.ExpiresAt.Sub(got.ReceivedAt) != 30*24*time.Hour ||
 		got.OccurredAt.UnixMilli() != sent.OccurredAtMs || got.Scope.Mode != affiliate.ModeTest || !bytes.Equal(got.Link.UUID[:], sent.LinkId) ||
-		got.UTM.Source != "mail" || got.UTM.Content != "top" || got.Consent != affiliate.ConsentGranted || string(got.IPHash) != "ip" || got.CreatedAt.IsZero() {
+		got.UTM.Source != "mail" || got.UTM.Content != "top" || got.Consent != affiliate.ConsentGranted || string(got.IPHash) != "ip" || got.CreatedAt.IsZero() ||
+		got.Country != "GB" || got.Region != "ENG" || got.Device != "tablet" || got.Browser != "Firefox" || got.OS != "Linux" || got.PaidPlatform != "google" ||
+		!got.IsBot || got.BotReason != "agent" || !got.ForeignOrigin || got.Unique {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What an edge says that cannot be is dropped, and its click kept. An edge of the
+// release before says nothing.
+func TestOddValuesCostNoClick(t *testing.T) {
+	type values struct{ country, region, device, browser, os, platform, reason string }
+	long := strings.Repeat("x", 41)
+	for said, want := range map[values]values{
+		{}: {},
+		{"DE", "BE", "desktop", "Firefox", "macOS", "google", "agent"}: {"DE", "BE", "desktop", "Firefox", "macOS", "google", "agent"},
+		{"FR", "75C", "mobile", long[1:], long[1:], "x", "y"}:          {"FR", "75C", "mobile", long[1:], long[1:], "x", "y"},
+		{"de", "BE", "Desktop", long, long, long, long}:                {},
+		{"DEU", "BE", "phone", "a\x00", "a\n", "\x7f", "\x00"}:         {},
+		{"D1", "BE", "", "", "", "", ""}:                               {},
+		{"", "BE", "", "", "", "", ""}:                                 {},
+		{"Ü", "", "", "", "", "", ""}:                                  {},
+		{"DE", "BERL", "", "", "", "", ""}:                             {country: "DE"},
+		{"DE", "B-E", "", "", "", "", ""}:                              {country: "DE"},
+		{"DE", "Ü", "", "", "", "", ""}:                                {country: "DE"},
+	} {
+		r, err := fromEdge(click(func(c *edgev1.Click) {
+			c.Country, c.Region, c.Device, c.Browser, c.Os, c.PaidPlatform, c.BotReason =
+				said.country, said.region, said.device, said.browser, said.os, said.platform, said.reason
+		}))
+		check(t, err)
+		c := r.click
+		if got := (values{c.Country, c.Region, c.Device, c.Browser, c.OS, c.PaidPlatform, c.BotReason}); got != want {
+			t.Errorf("%+v became %+v, want %+v", said, got, want)
+		}
 	}
 }
 

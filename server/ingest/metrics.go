@@ -9,6 +9,7 @@ import (
 type metrics struct {
 	stored, acknowledged, trimmed, lost prometheus.Counter
 	unreachable, rejections             prometheus.Counter
+	uniqueUnknown                       prometheus.Counter
 	dead                                *prometheus.CounterVec
 	rows, took                          prometheus.Histogram
 	oldest                              prometheus.Gauge
@@ -27,6 +28,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		lost:         counter("entries_lost_total", "Entries that vanished from Redis before they were acknowledged. Any is an alarm."),
 		unreachable:  counter("store_unreachable_total", "Attempts at a store that did not answer; the batch is kept."),
 		rejections:   counter("store_rejections_total", "Batches or entries that the store refused for their data."),
+		uniqueUnknown: counter("unique_unknown_total",
+			"Clicks stored as not unique because Redis did not say in time whether they are."),
 		dead: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_ingest_dead_letters_total",
 			Help: "Clicks that ended as dead letters, by reason.",

@@ -2,7 +2,9 @@ package ingest_test
 
 import (
 	"context"
+	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +18,20 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
+	"github.com/tributary-hq/tributary/storage/visitors"
 )
+
+// askedVisitors count what a slow machine did not tell in time.
+type askedVisitors struct {
+	ingest.Visitors
+	unknown atomic.Int64
+}
+
+func (v *askedVisitors) MarkUnique(ctx context.Context, clicks []*affiliate.Click) int {
+	unknown := v.Visitors.MarkUnique(ctx, clicks)
+	v.unknown.Add(int64(unknown))
+	return unknown
+}
 
 // The whole way on real servers, with two ingesters, every entry delivered to
 // both, and a record that Postgres refuses.
@@ -34,6 +49,7 @@ func TestStreamToTableExactlyOnce(t *testing.T) {
 	defer func() { _ = client.Close() }()
 	writer := clickstream.NewWriter(client, 1)
 
+	asked := &askedVisitors{Visitors: visitors.New(client)}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for _, name := range []string{"one", "two"} {
@@ -47,19 +63,21 @@ func TestStreamToTableExactlyOnce(t *testing.T) {
 			Shards: 1, Consumer: name, Block: 20 * time.Millisecond, ClaimIdle: time.Millisecond,
 		})
 		ingester := ingest.New(ingest.Config{ClaimEvery: 5 * time.Millisecond, TrimEvery: 10 * time.Millisecond, FirstDelay: time.Millisecond},
-			ingest.Deps{Reader: reader, Store: store})
+			ingest.Deps{Reader: reader, Store: store, Visitors: asked})
 		running.Go(func() { ingester.Run(ctx) })
 	}
 	now := time.Now()
 	workspace := affiliate.NewID[affiliate.Workspace](now)
-	const entries, perEntry = 200, 20
-	for range entries {
+	const entries, perEntry, visiting = 200, 20, 700
+	for entry := range entries {
 		batch := &edgev1.ClickBatch{}
-		for range perEntry {
+		for n := range perEntry {
 			id := affiliate.NewID[affiliate.Click](now)
 			batch.Clicks = append(batch.Clicks, &edgev1.Click{
 				Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:],
 				ReferralCode: "anna", ReceivedAtMs: now.UnixMilli(), AttributionWindowDays: 30,
+				// Every visitor clicks some six times, in different entries.
+				IpHash: binary.BigEndian.AppendUint64(nil, uint64((entry*perEntry+n)%visiting)),
 			})
 		}
 		raw, err := proto.Marshal(batch)
@@ -107,9 +125,12 @@ func TestStreamToTableExactlyOnce(t *testing.T) {
 	if clicks != entries*perEntry || distinct != clicks || letters != 1 {
 		t.Errorf("%d rows of %d clicks, %d letters", clicks, distinct, letters)
 	}
-	var counted int64
-	if err := conn.QueryRow(t.Context(), `select coalesce(sum(clicks), 0) from stats_deltas where workspace_id = $1`, workspace).Scan(&counted); err != nil || counted != entries*perEntry {
-		t.Errorf("%d of %d clicks counted, %v", counted, entries*perEntry, err)
+	var counted, unique, visited int64
+	err = conn.QueryRow(t.Context(), `
+		select coalesce(sum(clicks), 0), coalesce(sum(unique_clicks), 0), (select count(distinct ip_hash) from clicks where is_unique)
+		from stats_deltas where workspace_id = $1`, workspace).Scan(&counted, &unique, &visited)
+	if err != nil || counted != entries*perEntry || unique+asked.unknown.Load() < visiting || unique > visiting || visited != unique {
+		t.Errorf("%d of %d clicks counted, %d of them unique, of %d visitors of %d, %v", counted, entries*perEntry, unique, visited, visiting, err)
 	}
 	if pending, err := client.XPending(t.Context(), clickstream.Key(0), clickstream.Group).Result(); err != nil || pending.Count != 0 {
 		t.Errorf("%+v %v", pending, err)

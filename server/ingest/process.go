@@ -17,10 +17,29 @@ func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
 		p := unpack(entry)
 		parcels[n] = &p
 	}
-	if i.resolve(ctx, parcels) != nil || i.storeAll(ctx, parcels) != nil || i.bury(ctx, parcels) != nil {
+	if i.resolve(ctx, parcels) != nil {
+		return
+	}
+	i.markUnique(ctx, parcels)
+	if i.storeAll(ctx, parcels) != nil || i.bury(ctx, parcels) != nil {
 		return
 	}
 	i.acknowledge(ctx, parcels)
+}
+
+// markUnique finds out which clicks are the first of their visitors, before they
+// are stored for the first time.
+func (i *Ingester) markUnique(ctx context.Context, parcels []*parcel) {
+	if i.visitors == nil {
+		return
+	}
+	var clicks []*affiliate.Click
+	for _, p := range parcels {
+		for n := range p.records {
+			clicks = append(clicks, &p.records[n].click)
+		}
+	}
+	i.metrics.uniqueUnknown.Add(float64(i.visitors.MarkUnique(ctx, clicks)))
 }
 
 // storeAll stores every record of the parcels. A batch that the store refuses

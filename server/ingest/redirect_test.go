@@ -190,12 +190,13 @@ func TestALinksRowIsTheScriptsRow(t *testing.T) {
 func TestVisitorsAreCountedOnce(t *testing.T) {
 	p := newPath(t)
 	const visitors = 50
+	browser := map[string]string{"User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"}
 	var group sync.WaitGroup
 	for range visitors {
 		group.Go(func() {
 			p.ask(http.MethodHead, "/r/"+shortKey, "", nil)
 			p.ask(http.MethodGet, "/r/"+shortKey, "", map[string]string{"Sec-Purpose": "prefetch"})
-			if status, _ := p.ask(http.MethodGet, "/r/"+shortKey, "", nil); status != http.StatusFound {
+			if status, _ := p.ask(http.MethodGet, "/r/"+shortKey, "", browser); status != http.StatusFound {
 				t.Error(status)
 			}
 		})

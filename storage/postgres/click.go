@@ -44,13 +44,6 @@ func dataError(err error) error {
 	return err
 }
 
-var clickColumns = []string{
-	"workspace_id", "id", "clicked_at", "mode", "program_id", "participant_id", "link_id", "referral_code",
-	"received_at", "expires_at", "created_at", "occurred_at", "landing_url", "referrer_domain",
-	"utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "sub_id", "consent", "language", "screen",
-	"ip_hash", "ip_prefix", "ua_hash", "is_bot", "bot_reason", "foreign_origin",
-}
-
 // StoreClicks stores all clicks or none, and leaves those that are there as
 // they are. What it adds to the counts, and the jobs of conversions that are
 // waiting for one of the clicks, commit with it. It copies straight into the
@@ -96,25 +89,8 @@ func (s *Store) clicksStored(ctx context.Context, tx pgx.Tx, clicks, stored []af
 	return s.wakeAwaiting(ctx, tx, clicks)
 }
 
-func copyClicks(ctx context.Context, tx pgx.Tx, table string, clicks []affiliate.Click) error {
-	row := make([]any, len(clickColumns))
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{table}, clickColumns, pgx.CopyFromSlice(len(clicks), func(n int) ([]any, error) {
-		c := &clicks[n]
-		row = append(row[:0],
-			pgUUID(c.Scope.Workspace.UUID), pgUUID(c.ID.UUID), c.ClickedAt, string(c.Scope.Mode),
-			pgUUID(c.Program.UUID), pgUUID(c.Participant.UUID), pgUUID(c.Link.UUID), c.ReferralCode,
-			c.ReceivedAt, c.ExpiresAt, c.CreatedAt, c.OccurredAt, pgText(c.LandingURL), pgText(c.ReferrerDomain),
-			pgText(c.UTM.Source), pgText(c.UTM.Medium), pgText(c.UTM.Campaign), pgText(c.UTM.Term), pgText(c.UTM.Content),
-			pgText(c.SubID), string(c.Consent), pgText(c.Language), pgText(c.Screen),
-			c.IPHash, pgText(c.IPPrefix), c.UAHash, c.IsBot, pgText(c.BotReason), c.ForeignOrigin)
-		return row, nil
-	}))
-	return err
-}
-
-// pgUUID and pgText encode without a detour over text; zero means null.
+// pgUUID encodes without a detour over text; zero means null.
 func pgUUID(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: u != uuid.Nil} }
-func pgText(s string) pgtype.Text    { return pgtype.Text{String: s, Valid: s != ""} }
 
 // mergeClicks stores what is not there yet, and gives of it what is counted.
 func mergeClicks(ctx context.Context, tx pgx.Tx, clicks []affiliate.Click) ([]affiliate.Click, error) {
@@ -125,12 +101,11 @@ func mergeClicks(ctx context.Context, tx pgx.Tx, clicks []affiliate.Click) ([]af
 	if err := copyClicks(ctx, tx, "clicks_incoming", clicks); err != nil {
 		return nil, err
 	}
-	columns := strings.Join(clickColumns, ", ")
 	merge := `
-		insert into clicks (` + columns + `)
-		select ` + columns + ` from clicks_incoming
+		insert into clicks (` + clickColumns + `)
+		select ` + clickColumns + ` from clicks_incoming
 		on conflict (workspace_id, id, clicked_at) do nothing
-		returning workspace_id, mode, program_id, participant_id, link_id, received_at, is_bot`
+		returning workspace_id, mode, program_id, participant_id, link_id, received_at, is_bot, is_unique`
 	rows, err := tx.Query(ctx, merge)
 	if err != nil {
 		return nil, err
@@ -138,7 +113,7 @@ func mergeClicks(ctx context.Context, tx pgx.Tx, clicks []affiliate.Click) ([]af
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Click, error) {
 		var c affiliate.Click
 		var link *affiliate.LinkID
-		err := row.Scan(&c.Scope.Workspace, &c.Scope.Mode, &c.Program, &c.Participant, &link, &c.ReceivedAt, &c.IsBot)
+		err := row.Scan(&c.Scope.Workspace, &c.Scope.Mode, &c.Program, &c.Participant, &link, &c.ReceivedAt, &c.IsBot, &c.Unique)
 		if link != nil {
 			c.Link = *link
 		}
@@ -150,23 +125,35 @@ func mergeClicks(ctx context.Context, tx pgx.Tx, clicks []affiliate.Click) ([]af
 // participants and links in the hours of their receipt: one delta for each.
 func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 	const insert = `
-		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
-		select workspace_id, id, mode, program_id, participant_id, link_id, hour, '', clicks
-		from unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[], $7::timestamptz[], $8::bigint[])
-			as d (workspace_id, id, mode, program_id, participant_id, link_id, hour, clicks)`
-	type counted struct {
+		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks, unique_clicks)
+		select workspace_id, id, mode, program_id, participant_id, link_id, hour, '', clicks, unique_clicks
+		from unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[], $7::timestamptz[], $8::bigint[], $9::bigint[])
+			as d (workspace_id, id, mode, program_id, participant_id, link_id, hour, clicks, unique_clicks)`
+	type place struct {
 		scope       affiliate.Scope
 		program     affiliate.ProgramID
 		participant affiliate.ParticipantID
 		link        affiliate.LinkID
 		hour        int64 // Unix seconds: a time.Time compares its location, too
 	}
+	type count struct{ clicks, unique int64 }
 	const hour = int64(time.Hour / time.Second)
-	counts := make(map[counted]int64)
+	counts := make(map[place]*count)
 	for n := range clicks {
-		if c := &clicks[n]; !c.IsBot {
-			received := c.ReceivedAt.Unix()
-			counts[counted{c.Scope, c.Program, c.Participant, c.Link, received - received%hour}]++
+		c := &clicks[n]
+		if c.IsBot {
+			continue
+		}
+		received := c.ReceivedAt.Unix()
+		at := place{c.Scope, c.Program, c.Participant, c.Link, received - received%hour}
+		counted := counts[at]
+		if counted == nil {
+			counted = &count{}
+			counts[at] = counted
+		}
+		counted.clicks++
+		if c.Unique {
+			counted.unique++
 		}
 	}
 	if len(counts) == 0 {
@@ -176,20 +163,21 @@ func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 		workspaces, ids, programs, participants, links = uuids(counts), uuids(counts), uuids(counts), uuids(counts), uuids(counts)
 		modes                                          = make([]string, 0, len(counts))
 		hours                                          = make([]time.Time, 0, len(counts))
-		numbers                                        = make([]int64, 0, len(counts))
+		all, unique                                    = make([]int64, 0, len(counts)), make([]int64, 0, len(counts))
 	)
-	for c, number := range counts {
-		at := time.Unix(c.hour, 0).UTC()
-		workspaces = append(workspaces, pgUUID(c.scope.Workspace.UUID))
+	for of, counted := range counts {
+		at := time.Unix(of.hour, 0).UTC()
+		workspaces = append(workspaces, pgUUID(of.scope.Workspace.UUID))
 		ids = append(ids, pgUUID(affiliate.NewID[affiliate.StatsDelta](at).UUID))
-		modes = append(modes, string(c.scope.Mode))
-		programs = append(programs, pgUUID(c.program.UUID))
-		participants = append(participants, pgUUID(c.participant.UUID))
-		links = append(links, pgUUID(c.link.UUID))
+		modes = append(modes, string(of.scope.Mode))
+		programs = append(programs, pgUUID(of.program.UUID))
+		participants = append(participants, pgUUID(of.participant.UUID))
+		links = append(links, pgUUID(of.link.UUID))
 		hours = append(hours, at)
-		numbers = append(numbers, number)
+		all = append(all, counted.clicks)
+		unique = append(unique, counted.unique)
 	}
-	batch.Queue(insert, workspaces, ids, modes, programs, participants, links, hours, numbers)
+	batch.Queue(insert, workspaces, ids, modes, programs, participants, links, hours, all, unique)
 }
 
 // uuids is room for one id per key of a map.

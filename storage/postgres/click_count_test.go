@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -21,21 +23,25 @@ type clickCount struct {
 	hour                                        time.Time
 }
 
+// clickNumbers are how many clicks there are, and how many of them are unique.
+type clickNumbers struct{ all, unique int64 }
+
 // clickCounts adds the deltas up.
-func clickCounts(t *testing.T, conn *pgx.Conn) map[clickCount]int64 {
+func clickCounts(t *testing.T, conn *pgx.Conn) map[clickCount]clickNumbers {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `
 		select workspace_id::text, mode, program_id::text, participant_id::text, coalesce(link_id::text, ''), hour,
-			sum(clicks)::bigint, sum(abs(signups) + abs(conversions) + abs(revenue_cents) + abs(commission_cents))::bigint, max(currency)
+			sum(clicks)::bigint, sum(unique_clicks)::bigint, sum(abs(signups) + abs(conversions) + abs(revenue_cents) + abs(commission_cents))::bigint, max(currency)
 		from stats_deltas group by 1, 2, 3, 4, 5, 6`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts := map[clickCount]int64{}
+	counts := map[clickCount]clickNumbers{}
 	var c clickCount
-	var n, other int64
+	var n clickNumbers
+	var other int64
 	var currency string
-	_, err = pgx.ForEachRow(rows, []any{&c.workspace, &c.mode, &c.program, &c.participant, &c.link, &c.hour, &n, &other, &currency}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&c.workspace, &c.mode, &c.program, &c.participant, &c.link, &c.hour, &n.all, &n.unique, &other, &currency}, func() error {
 		c.hour = c.hour.UTC()
 		counts[c] = n
 		if other != 0 || currency != "" {
@@ -50,8 +56,8 @@ func clickCounts(t *testing.T, conn *pgx.Conn) map[clickCount]int64 {
 }
 
 // wantCounts is what clicks come to.
-func wantCounts(clicks []affiliate.Click) map[clickCount]int64 {
-	counts := map[clickCount]int64{}
+func wantCounts(clicks []affiliate.Click) map[clickCount]clickNumbers {
+	counts := map[clickCount]clickNumbers{}
 	for _, c := range clicks {
 		if c.IsBot {
 			continue
@@ -63,19 +69,24 @@ func wantCounts(clicks []affiliate.Click) map[clickCount]int64 {
 		if !c.Link.IsZero() {
 			of.link = c.Link.String()
 		}
-		counts[of]++
+		n := counts[of]
+		n.all++
+		if c.Unique {
+			n.unique++
+		}
+		counts[of] = n
 	}
 	return counts
 }
 
 // crowdOfClicks are n clicks of a few links, participants, hours and modes, some
-// of them of bots, some without a link.
+// of them unique, some of bots, some without a link.
 func crowdOfClicks(n int) []affiliate.Click {
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), n)
 	midnight := clicks[0].ReceivedAt.Truncate(24 * time.Hour)
 	for i := range clicks {
 		c, of := &clicks[i], clicks[i%3]
-		c.Program, c.Participant = of.Program, of.Participant
+		c.Program, c.Participant, c.Unique = of.Program, of.Participant, i%11 < 4
 		if i%5 > 0 {
 			c.Link = affiliate.LinkID{UUID: of.ID.UUID}
 		}
@@ -183,31 +194,80 @@ func TestRefusedClicksAreNotCounted(t *testing.T) {
 	}
 }
 
-// Partitions that were there before the column, and those made after it, take
-// where a click came from.
-func TestEveryPartitionKnowsForeignOrigins(t *testing.T) {
+// Partitions that were there before a column, and those made after it, have it
+// as the table has it.
+func TestEveryPartitionHasTheTablesColumns(t *testing.T) {
 	store, conn := clickFixture(t)
 	today := time.Now()
 	if made, err := store.EnsureClickPartitions(t.Context(), today.AddDate(0, 0, -1), today.AddDate(0, 0, 2)); err != nil || made == 0 {
 		t.Fatalf("%d partitions made, %v", made, err)
 	}
-	var without int
-	err := conn.QueryRow(t.Context(), `
-		select count(*) from pg_inherits i
-		where i.inhparent = 'clicks'::regclass
-			and not exists (select from pg_attribute a where a.attrelid = i.inhrelid and a.attname = 'foreign_origin' and a.attnotnull and not a.attisdropped)`).Scan(&without)
-	if err != nil || without != 0 {
-		t.Errorf("%d partitions without the column, %v", without, err)
+	rows, err := conn.Query(t.Context(), `
+		select i.inhrelid::regclass || '.' || c.attname
+		from pg_inherits i
+		join pg_attribute c on c.attrelid = i.inhparent and c.attnum > 0 and not c.attisdropped
+		left join pg_attribute a on a.attrelid = i.inhrelid and a.attname = c.attname and a.atttypid = c.atttypid and a.attnotnull = c.attnotnull
+		where i.inhparent = 'clicks'::regclass and a.attname is null`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lacking, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(lacking) > 0 {
+		t.Errorf("%q, %v", lacking, err)
 	}
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 2)
-	clicks[0].ForeignOrigin = true
 	// A day that no partition was made for.
-	clicks[1].ClickedAt, clicks[1].ForeignOrigin = clicks[1].ClickedAt.AddDate(5, 0, 0), true
+	clicks[1].ClickedAt = clicks[1].ClickedAt.AddDate(5, 0, 0)
+	for i := range clicks {
+		clicks[i].ForeignOrigin, clicks[i].Unique, clicks[i].Country = true, true, "DE"
+	}
 	if err := store.StoreClicks(t.Context(), clicks); err != nil {
 		t.Fatal(err)
 	}
-	var foreign int
-	if err := conn.QueryRow(t.Context(), `select count(*) from clicks where foreign_origin`).Scan(&foreign); err != nil || foreign != 2 {
-		t.Errorf("%d foreign, %v", foreign, err)
+	var stored, partitions int
+	if err := conn.QueryRow(t.Context(), `
+		select count(*), count(distinct tableoid) from clicks where foreign_origin and is_unique and country = 'DE'`).Scan(&stored, &partitions); err != nil || stored != 2 || partitions != 2 {
+		t.Errorf("%d stored in %d partitions, %v", stored, partitions, err)
+	}
+	for _, click := range clicks {
+		_, err := conn.Exec(t.Context(), `update clicks set is_unique = null where id = $1`, click.ID)
+		var refused *pgconn.PgError
+		if !errors.As(err, &refused) || refused.Code != "23514" {
+			t.Errorf("is_unique may be unknown: %v", err)
+		}
+	}
+}
+
+// The release before, which knows nothing of the columns of the edge, stores and
+// merges on the schema of this one.
+func TestTheReleaseBeforeStoresClicks(t *testing.T) {
+	store, conn := clickFixture(t)
+	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 1)
+	if err := store.StoreClicks(t.Context(), clicks); err != nil {
+		t.Fatal(err)
+	}
+	const columns = `workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot, foreign_origin`
+	err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+		for _, statement := range []string{
+			`set local role tributary_app`,
+			`create temporary table clicks_incoming (like clicks) on commit drop`,
+			`insert into clicks_incoming (` + columns + `) select ` + columns + ` from clicks
+			 union all
+			 select workspace_id, gen_random_uuid(), clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot, foreign_origin from clicks`,
+			`insert into clicks (` + columns + `) select ` + columns + ` from clicks_incoming on conflict (workspace_id, id, clicked_at) do nothing`,
+			`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, hour, currency, clicks)
+			 select workspace_id, id, mode, program_id, participant_id, received_at, '', 1 from clicks limit 1`,
+		} {
+			if _, err := tx.Exec(t.Context(), statement); err != nil {
+				return fmt.Errorf("%s: %w", statement, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored int
+	if err := conn.QueryRow(t.Context(), `select count(*) from clicks where not is_unique and country is null`).Scan(&stored); err != nil || stored != 2 {
+		t.Errorf("%d stored, %v", stored, err)
 	}
 }

@@ -119,11 +119,13 @@ func (w *statsWorld) add(ctx context.Context, tx pgx.Tx, deltas ...affiliate.Sta
 		return err
 	}
 	batch := &pgx.Batch{}
+	// Ingestion alone counts unique clicks: here each click is one.
+	batch.Queue(`update stats_deltas set unique_clicks = clicks where unique_clicks <> clicks`)
 	for _, d := range deltas {
 		batch.Queue(`
 			insert into truth (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency,
-				clicks, signups, conversions, revenue_cents, commission_cents)
-			values ($1, gen_random_uuid(), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+				clicks, unique_clicks, signups, conversions, revenue_cents, commission_cents)
+			values ($1, gen_random_uuid(), $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12)`,
 			d.Scope.Workspace, d.Scope.Mode, d.Program, d.Participant, d.Link, d.At.UTC().Truncate(time.Hour), d.Currency,
 			d.Clicks, d.Signups, d.Conversions, d.RevenueCents, d.CommissionCents)
 	}
@@ -133,15 +135,15 @@ func (w *statsWorld) add(ctx context.Context, tx pgx.Tx, deltas ...affiliate.Sta
 // differences compares, in one snapshot, each sum with its deltas to the truth.
 const differences = `
 	with hours as (
-		select workspace_id, participant_id, hour, currency, program_id, mode, sum(clicks) as clicks, sum(signups) as signups,
+		select workspace_id, participant_id, hour, currency, program_id, mode, sum(clicks) as clicks, sum(unique_clicks) as unique_clicks, sum(signups) as signups,
 			sum(conversions) as conversions, sum(revenue_cents) as revenue, sum(commission_cents) as commission
 		from (
-			select workspace_id, participant_id, hour, currency, program_id, mode, clicks, signups, conversions, revenue_cents, commission_cents from stats_hours
+			select workspace_id, participant_id, hour, currency, program_id, mode, clicks, unique_clicks, signups, conversions, revenue_cents, commission_cents from stats_hours
 			union all
-			select workspace_id, participant_id, hour, currency, program_id, mode, clicks, signups, conversions, revenue_cents, commission_cents from stats_deltas
+			select workspace_id, participant_id, hour, currency, program_id, mode, clicks, unique_clicks, signups, conversions, revenue_cents, commission_cents from stats_deltas
 		) x group by 1, 2, 3, 4, 5, 6
 	), true_hours as (
-		select workspace_id, participant_id, hour, currency, program_id, mode, sum(clicks) as clicks, sum(signups) as signups,
+		select workspace_id, participant_id, hour, currency, program_id, mode, sum(clicks) as clicks, sum(unique_clicks) as unique_clicks, sum(signups) as signups,
 			sum(conversions) as conversions, sum(revenue_cents) as revenue, sum(commission_cents) as commission
 		from truth group by 1, 2, 3, 4, 5, 6
 	), totals as (

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/tributary-hq/tributary/server/ingest"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/visitors"
 )
 
 const (
@@ -67,6 +69,7 @@ type ingestion struct {
 	ours, twin       *database
 	postgres         *postgres.Store
 	stream, blocking redis.UniversalClient
+	cache            redis.UniversalClient
 	workspace        affiliate.WorkspaceID
 }
 
@@ -96,12 +99,15 @@ func newIngestion(ctx context.Context, b *bench) (i *ingestion, err error) {
 	if i.stream, err = clickstream.Connect(clickstream.Endpoint{URL: redisURL}); err != nil {
 		return i, err
 	}
+	if i.cache, err = clickstream.Connect(clickstream.Endpoint{URL: redisURL}); err != nil {
+		return i, err
+	}
 	i.blocking, err = clickstream.ConnectBlocking(clickstream.Endpoint{URL: redisURL}, streamBlock)
 	return i, err
 }
 
 func (i *ingestion) close() {
-	for _, client := range []redis.UniversalClient{i.stream, i.blocking} {
+	for _, client := range []redis.UniversalClient{i.stream, i.blocking, i.cache} {
 		if client != nil {
 			_ = client.Close()
 		}
@@ -137,7 +143,7 @@ func (i *ingestion) store(ctx context.Context) (sample, error) {
 		if !ok {
 			return sample{}, errors.New("the click is not one that ingestion stores")
 		}
-		click.CreatedAt = now
+		click.CreatedAt, click.Unique = now, visitorOf(n) == n
 		clicks[n] = click
 	}
 	if err := i.begin(ctx, i.ours); err != nil {
@@ -219,8 +225,9 @@ func (i *ingestion) drain(ctx context.Context) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	ingester := ingest.New(ingest.Config{}, ingest.Deps{
-		Reader: clickstream.NewReader(i.stream, i.blocking, clickstream.ReaderConfig{Shards: 1, Consumer: "load", Block: streamBlock}),
-		Store:  i.postgres,
+		Reader:   clickstream.NewReader(i.stream, i.blocking, clickstream.ReaderConfig{Shards: 1, Consumer: "load", Block: streamBlock}),
+		Store:    i.postgres,
+		Visitors: visitors.New(i.cache),
 	})
 	working, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -233,7 +240,8 @@ func (i *ingestion) drain(ctx context.Context) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	return got, i.stream.Unlink(ctx, clickstream.Key(0)).Err()
+	// The stream and the round's visitors.
+	return got, i.stream.FlushDB(ctx).Err()
 }
 
 func (i *ingestion) awaitAcknowledged(ctx context.Context, last string) error {
@@ -277,15 +285,29 @@ func (i *ingestion) fill(ctx context.Context) (last string, err error) {
 	return info.LastGeneratedID, nil
 }
 
-// clickEvery is between two clicks of a round: 25 share a millisecond, as with a
-// busy collector.
-const clickEvery = 40 * time.Microsecond
+const (
+	// clickEvery is between two clicks of a round: 25 share a millisecond, as with a
+	// busy collector.
+	clickEvery = 40 * time.Microsecond
+	// comeBackAfter is how many clicks later every second visitor clicks once more, so
+	// that they make 1.5 each. It is no multiple of three.
+	comeBackAfter = 3001
+)
 
-// click is what the collector makes of clickBody; n is its number in a round
-// that ends at end.
+// visitorOf is the number in its round of the visitor's first click.
+func visitorOf(n int) int {
+	if n%3 == 2 && n >= comeBackAfter {
+		return n - comeBackAfter
+	}
+	return n
+}
+
+// click is what the collector makes of clickBody and a visitor; n is its number
+// in a round that ends at end.
 func (i *ingestion) click(end time.Time, n int) *edgev1.Click {
 	at := end.Add(-clickEvery * time.Duration(i.rows-n))
 	id := affiliate.NewID[affiliate.Click](at)
+	visitor := sha256.Sum256(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(end.UnixNano())), uint64(visitorOf(n))))
 	return &edgev1.Click{
 		Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE,
 		WorkspaceId: i.workspace.UUID[:], ProgramId: i.workspace.UUID[:], ParticipantId: i.workspace.UUID[:],
@@ -293,7 +315,8 @@ func (i *ingestion) click(end time.Time, n int) *edgev1.Click {
 		LandingUrl: "https://shop.example.com/spring/collection", ReferrerDomain: "blog.example.org",
 		UtmSource: "newsletter", UtmMedium: "email", UtmCampaign: "spring", SubId: "banner-7",
 		Consent: edgev1.Consent_CONSENT_GRANTED, Language: "en-GB", Screen: "1920x1080",
-		IpHash: bytes.Repeat([]byte{1}, 16), IpPrefix: "127.0.0.0/24", UaHash: bytes.Repeat([]byte{2}, 16),
+		Country: "GB", Region: "ENG", Device: "desktop", Browser: "Firefox", Os: "Windows",
+		IpHash: visitor[:16], IpPrefix: "127.0.0.0/24", UaHash: visitor[16:],
 		AttributionWindowDays: 30,
 	}
 }

@@ -1,0 +1,129 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/redistest"
+	"github.com/tributary-hq/tributary/storage/visitors"
+)
+
+func (s *stream) visitors(url string) *visitors.Visitors {
+	s.t.Helper()
+	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
+	check(s.t, err)
+	s.t.Cleanup(func() { _ = client.Close() })
+	return visitors.New(client)
+}
+
+// visit is a click of a visitor with this address, received some milliseconds
+// after the others.
+func visit(address string, after int64, change ...func(*edgev1.Click)) *edgev1.Click {
+	return click(append(change, func(c *edgev1.Click) {
+		c.IpHash, c.UaHash, c.Consent = []byte(address), []byte("agent"), edgev1.Consent_CONSENT_GRANTED
+		c.WorkspaceId, c.ReceivedAtMs = make([]byte, 16), 1767323045000+after
+	})...)
+}
+
+// unique says which of the clicks are stored as unique.
+func (s *table) unique(t *testing.T, clicks ...*edgev1.Click) (unique []bool) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range clicks {
+		id, _ := affiliate.IDFromBytes[affiliate.Click](c.Id)
+		stored, there := s.clicks[id]
+		if !there {
+			t.Fatal("a click is not stored")
+		}
+		unique = append(unique, stored.Unique)
+	}
+	return unique
+}
+
+// The crash between the question and the commit: the next process reads the
+// entry again, with one before it that came late, and the same click is unique.
+func TestCrashBeforeTheCommitChangesNothingOfWhatIsUnique(t *testing.T) {
+	s, store := newStream(t, redistest.New(t)), newTable()
+	first, second := visit("a", 1), visit("a", 2)
+	s.append(first, second)
+	crashing, _ := s.ingester("one", store)
+	crashing.visitors = s.visitors(s.url)
+	entries, err := crashing.reader.Next(t.Context(), 0)
+	check(t, err)
+	ctx, crash := context.WithCancel(t.Context())
+	store.before = func(int, []affiliate.Click) error { crash(); return errors.New("connection lost") }
+	crashing.process(ctx, entries)
+	if clicks, _ := store.count(); clicks != 0 || s.pending() != 1 {
+		t.Fatalf("%d committed, %d pending", clicks, s.pending())
+	}
+
+	late, other := visit("a", 0), visit("b", 0)
+	s.append(late, other)
+	// One failure that is none of the process.
+	store.before = func(call int, _ []affiliate.Click) error {
+		if call == 2 {
+			return errors.New("connection refused")
+		}
+		return nil
+	}
+	restarted, _ := s.ingester("one", store)
+	restarted.visitors = s.visitors(s.url)
+	defer run(restarted)()
+	eventually(t, "acknowledged", func() bool { n, _ := store.count(); return n == 4 && s.pending() == 0 })
+	if got := store.unique(t, late, first, second, other); got[0] || !got[1] || got[2] || !got[3] {
+		t.Errorf("unique are %t, want the second and the last", got)
+	}
+}
+
+// A visitor's click is asked for once the workspace is known, which a blind edge
+// could not say.
+func TestUnresolvedClicksMayBeUnique(t *testing.T) {
+	s, store := newStream(t, redistest.New(t)), newTable()
+	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
+	now := time.Now()
+	target := affiliate.ClickTarget{
+		Scope:   affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](now), Mode: affiliate.ModeTest},
+		Program: affiliate.NewID[affiliate.Program](now), WindowDays: 7,
+	}
+	store.targets[affiliate.ClickSource{KeyDigest: key.Digest(), Code: "anna"}] = target
+	blind := visit("a", 0)
+	blind.WorkspaceId, blind.ProgramId, blind.ParticipantId, blind.PublicKey = nil, nil, nil, key.Reveal()
+	seen := visit("a", 1, func(c *edgev1.Click) { c.ProgramId = target.Program.UUID[:] })
+	seen.WorkspaceId = target.Scope.Workspace.UUID[:]
+	s.append(blind, seen)
+	ingester, _ := s.ingester("one", store)
+	ingester.visitors = s.visitors(s.url)
+	defer run(ingester)()
+	eventually(t, "stored", func() bool { n, _ := store.count(); return n == 2 })
+	if got := store.unique(t, blind, seen); !got[0] || got[1] {
+		t.Errorf("unique are %t, want the first", got)
+	}
+}
+
+func TestClicksDoNotWaitForVisitors(t *testing.T) {
+	s, store := newStream(t, redistest.New(t)), newTable()
+	away := redistest.Start(t)
+	ingester, _ := s.ingester("one", store)
+	ingester.visitors = s.visitors(away.URL)
+	away.Kill9()
+	clicks := []*edgev1.Click{visit("a", 0), visit("b", 0), visit("c", 0, func(c *edgev1.Click) { c.IsBot = true })}
+	s.append(clicks...)
+	defer run(ingester)()
+	eventually(t, "acknowledged", func() bool { n, _ := store.count(); return n == 3 && s.pending() == 0 })
+	for _, unique := range store.unique(t, clicks...) {
+		if unique {
+			t.Error("one is unique")
+		}
+	}
+	if unknown := testutil.ToFloat64(ingester.metrics.uniqueUnknown); unknown != 2 {
+		t.Errorf("%v are unknown, want 2", unknown)
+	}
+}

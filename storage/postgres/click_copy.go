@@ -1,0 +1,165 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// clickColumns are in the order in which appendClick writes them; clickFields is
+// how many they are.
+const (
+	clickColumns = `workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code,
+		received_at, expires_at, created_at, occurred_at, landing_url, referrer_domain,
+		utm_source, utm_medium, utm_campaign, utm_term, utm_content, sub_id, consent, language, screen,
+		ip_hash, ip_prefix, ua_hash, is_bot, bot_reason, foreign_origin,
+		country, region, device, browser, os, paid_platform, is_unique`
+	clickFields = 36
+)
+
+// copyClicks is pgx's CopyFrom without what that spends on every value, which it
+// boxes and looks up how to send: a row takes a seventh of the CPU time here.
+func copyClicks(ctx context.Context, tx pgx.Tx, table string, clicks []affiliate.Click) error {
+	_, err := tx.Conn().PgConn().CopyFrom(ctx, newClickRows(clicks), "copy "+table+" ("+clickColumns+") from stdin binary")
+	return err
+}
+
+// clickRows are clicks as COPY wants them in its binary format. They are written
+// while they are sent, one ahead.
+type clickRows struct {
+	clicks []affiliate.Click // not written yet
+	buf    []byte            // what was written last
+	unsent []byte            // of buf
+	ended  bool
+}
+
+func newClickRows(clicks []affiliate.Click) *clickRows {
+	// The signature, no flags, no extension.
+	head := append([]byte("PGCOPY\n\xff\r\n\x00"), make([]byte, 8)...)
+	return &clickRows{clicks: clicks, buf: head, unsent: head}
+}
+
+// Read implements io.Reader.
+func (r *clickRows) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		if len(r.unsent) == 0 && !r.next() {
+			return n, io.EOF
+		}
+		sent := copy(p[n:], r.unsent)
+		n, r.unsent = n+sent, r.unsent[sent:]
+	}
+	return n, nil
+}
+
+func (r *clickRows) next() bool {
+	switch {
+	case r.ended:
+		return false
+	case len(r.clicks) == 0:
+		r.buf, r.ended = append(r.buf[:0], 0xff, 0xff), true
+	default:
+		r.buf = appendClick(r.buf[:0], &r.clicks[0])
+		r.clicks = r.clicks[1:]
+	}
+	r.unsent = r.buf
+	return true
+}
+
+func appendClick(b []byte, c *affiliate.Click) []byte {
+	b = binary.BigEndian.AppendUint16(b, clickFields)
+	b = appendUUID(b, c.Scope.Workspace.UUID)
+	b = appendUUID(b, c.ID.UUID)
+	b = appendTime(b, c.ClickedAt)
+	b = appendValue(b, c.Scope.Mode)
+	b = appendUUID(b, c.Program.UUID)
+	b = appendUUID(b, c.Participant.UUID)
+	b = appendUUID(b, c.Link.UUID)
+	b = appendValue(b, c.ReferralCode)
+	b = appendTime(b, c.ReceivedAt)
+	b = appendTime(b, c.ExpiresAt)
+	b = appendTime(b, c.CreatedAt)
+	if c.OccurredAt == nil {
+		b = appendNull(b)
+	} else {
+		b = appendTime(b, *c.OccurredAt)
+	}
+	b = appendOptional(b, c.LandingURL)
+	b = appendOptional(b, c.ReferrerDomain)
+	b = appendOptional(b, c.UTM.Source)
+	b = appendOptional(b, c.UTM.Medium)
+	b = appendOptional(b, c.UTM.Campaign)
+	b = appendOptional(b, c.UTM.Term)
+	b = appendOptional(b, c.UTM.Content)
+	b = appendOptional(b, c.SubID)
+	b = appendValue(b, c.Consent)
+	b = appendOptional(b, c.Language)
+	b = appendOptional(b, c.Screen)
+	b = appendOptional(b, c.IPHash)
+	b = appendOptional(b, c.IPPrefix)
+	b = appendOptional(b, c.UAHash)
+	b = appendBool(b, c.IsBot)
+	b = appendOptional(b, c.BotReason)
+	b = appendBool(b, c.ForeignOrigin)
+	b = appendOptional(b, c.Country)
+	b = appendOptional(b, c.Region)
+	b = appendOptional(b, c.Device)
+	b = appendOptional(b, c.Browser)
+	b = appendOptional(b, c.OS)
+	b = appendOptional(b, c.PaidPlatform)
+	return appendBool(b, c.Unique)
+}
+
+func appendNull(b []byte) []byte { return append(b, 0xff, 0xff, 0xff, 0xff) }
+
+// appendValue writes a text or bytes, empty ones too.
+func appendValue[T ~string | ~[]byte](b []byte, value T) []byte {
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(value))), value...)
+}
+
+// appendOptional writes null for an empty one.
+func appendOptional[T ~string | ~[]byte](b []byte, value T) []byte {
+	if len(value) == 0 {
+		return appendNull(b)
+	}
+	return appendValue(b, value)
+}
+
+// appendUUID writes null for a zero one.
+func appendUUID(b []byte, u uuid.UUID) []byte {
+	if u == uuid.Nil {
+		return appendNull(b)
+	}
+	return append(append(b, 0, 0, 0, 16), u[:]...)
+}
+
+func appendBool(b []byte, value bool) []byte {
+	if value {
+		return append(b, 0, 0, 0, 1, 1)
+	}
+	return append(b, 0, 0, 0, 1, 0)
+}
+
+const (
+	// Postgres counts microseconds from the beginning of 2000.
+	pgEpoch = 946_684_800_000_000
+	// maxSeconds is how far from 1970 an instant may be: some 278,000 years. What is
+	// further away is sent as a number that Postgres refuses as data; the next one
+	// would be infinity.
+	maxSeconds = 1 << 43
+	refused    = math.MaxInt64 - 1
+)
+
+func appendTime(b []byte, t time.Time) []byte {
+	micros := int64(refused)
+	if s := t.Unix(); -maxSeconds < s && s < maxSeconds {
+		micros = t.UnixMicro() - pgEpoch
+	}
+	return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(micros))
+}
