@@ -56,6 +56,9 @@ func (r AttributionReason) OfDecision() bool { return slices.Contains(decisionRe
 // the conversions that name it.
 type AttributedClick struct {
 	Click // without hashes and prefix
+	// ConvertedAt is when the first conversion was reported that is attributed to
+	// the click now; nil while there is none.
+	ConvertedAt *time.Time
 	// Conversions are oldest first, at most MaxClickConversions.
 	Conversions []ClickConversion
 }

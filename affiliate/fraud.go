@@ -69,16 +69,19 @@ type ClickTraits struct {
 	IPPrefix string
 	UAHash   []byte
 	Bot      bool
-	// Country is ISO 3166-1 alpha-2; empty: unknown, as it is until the edge knows it.
-	Country  string
-	Referrer string // domain
-	UTM      UTM
+	// Country is ISO 3166-1 alpha-2; empty: unknown.
+	Country string
+	// PaidPlatform is as in Click.
+	PaidPlatform string
+	Referrer     string // domain
+	UTM          UTM
 }
 
 // Traits are what fraud rules look at of c.
 func (c Click) Traits() ClickTraits {
 	return ClickTraits{
-		IPHash: c.IPHash, IPPrefix: c.IPPrefix, UAHash: c.UAHash, Bot: c.IsBot, Referrer: c.ReferrerDomain, UTM: c.UTM,
+		IPHash: c.IPHash, IPPrefix: c.IPPrefix, UAHash: c.UAHash, Bot: c.IsBot,
+		Country: c.Country, PaidPlatform: c.PaidPlatform, Referrer: c.ReferrerDomain, UTM: c.UTM,
 	}
 }
 
@@ -158,7 +161,7 @@ func (in AttributionInputs) fraudFacts(winner *signal) fraud.Facts {
 		traits := in.FoundClick.Traits
 		facts.Click = &fraud.Click{
 			ToEvent: in.OccurredAt.Sub(in.FoundClick.ReceivedAt), InHour: in.FoundClick.FromAddress,
-			Bot: traits.Bot, Country: traits.Country, Referrer: traits.Referrer,
+			Bot: traits.Bot, Country: traits.Country, PaidPlatform: traits.PaidPlatform, Referrer: traits.Referrer,
 			Source: traits.UTM.Source, Medium: traits.UTM.Medium, Term: traits.UTM.Term,
 		}
 	}

@@ -107,6 +107,9 @@ func TestWhatTheSignalSaysIsJudged(t *testing.T) {
 			},
 			[]string{"paid_search"},
 		},
+		"a search ad's click id": {
+			func(in *AttributionInputs) { in.FoundClick.Traits.PaidPlatform = "google" }, []string{"paid_search"},
+		},
 		"a brand's term": {
 			func(in *AttributionInputs) {
 				in.FoundClick.Traits.UTM, in.FoundClick.Earner.FraudSettings.BrandTerms = UTM{Source: "bing", Term: "acme"}, []string{"acme"}

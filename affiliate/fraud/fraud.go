@@ -65,6 +65,9 @@ type Click struct {
 	Bot    bool
 	// Country is ISO 3166-1 alpha-2; empty: unknown.
 	Country string
+	// PaidPlatform is the ad platform whose click id the landing page's address
+	// carried; empty: none.
+	PaidPlatform string
 	// Referrer is a domain; Source, Medium and Term are the campaign's words.
 	Referrer string
 	Source   string

@@ -49,6 +49,8 @@ func TestEachRuleFiresOnItsFactsAlone(t *testing.T) {
 		"a search ad by its name":                  {click(func(c *Click) { c.Medium = "Paid-Search" }), []string{"paid_search"}},
 		"an ad on a search engine":                 {click(func(c *Click) { c.Medium, c.Referrer = "cpc", "www.google.co.uk" }), []string{"paid_search"}},
 		"an ad whose campaign names an engine":     {click(func(c *Click) { c.Medium, c.Source = "PPC", "Bing" }), []string{"paid_search"}},
+		"an ad's click id":                         {click(func(c *Click) { c.PaidPlatform, c.Medium = "microsoft", "referral" }), []string{"paid_search"}},
+		"a social network's click id":              {click(func(c *Click) { c.PaidPlatform = "tiktok" }), nil},
 		"an ad on a social network":                {click(func(c *Click) { c.Medium, c.Source = "cpc", "facebook" }), nil},
 		"a search":                                 {click(func(c *Click) { c.Medium, c.Referrer = "organic", "google.com" }), nil},
 		"a search for the brand":                   {click(func(c *Click) { c.Term, c.Referrer = "ACME+coupon", "bing.com" }), []string{"paid_search"}},

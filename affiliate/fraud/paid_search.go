@@ -15,6 +15,9 @@ var (
 	paidAds   = words("cpc ppc paid")
 )
 
+// searchPlatforms are the ad platforms of search engines, as the edge names them.
+var searchPlatforms = words("google microsoft yandex")
+
 func words(list string) map[string]bool {
 	set := map[string]bool{}
 	for word := range strings.FieldsSeq(list) {
@@ -23,14 +26,17 @@ func words(list string) map[string]bool {
 	return set
 }
 
-// The edge keeps neither the query of the landing page nor the ids that ad
-// platforms put there, so it is the campaign's words and the referrer that tell.
+// Of the landing page's query the edge keeps whose ad click id was in it. Where ads
+// come without one it is the campaign's words and the referrer that tell.
 var _ = register(Rule{
 	Name: "paid_search", Score: 50,
-	Description: "The click came from an ad of a search engine, or from a search with one of the programme's brand terms in the campaign.",
+	Description: "The click came from an ad of a search engine, by the ad's click id or the campaign's words, or from a search with one of the programme's brand terms in the campaign.",
 	fires: func(f Facts, s Settings) string {
 		if f.Click == nil {
 			return ""
+		}
+		if searchPlatforms[f.Click.PaidPlatform] {
+			return "The click carried an ad click id of a search engine: " + f.Click.PaidPlatform + "."
 		}
 		medium := joined(f.Click.Medium)
 		searched := fromSearch(*f.Click)

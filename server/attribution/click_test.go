@@ -30,6 +30,7 @@ func TestClickShowsEverythingButItsVisitor(t *testing.T) {
 	full := w.clickIn(w.scope, w.program, w.participant, pgtest.Row{
 		"link_id": link, "landing_url": "https://shop.example/a", "referrer_domain": "blog.example", "utm_source": "s", "utm_medium": "m",
 		"utm_campaign": "c", "utm_term": "t", "utm_content": "n", "sub_id": "sub", "language": "de", "is_bot": true, "bot_reason": "agent",
+		"country": "DE", "region": "BE", "device": "mobile", "browser": "Firefox", "os": "Android", "is_unique": true, "paid_platform": "google",
 	})
 	got := w.see(full)
 	received, _ := full.Time()
@@ -38,6 +39,7 @@ func TestClickShowsEverythingButItsVisitor(t *testing.T) {
 		LinkId: ptr(link.String()), ReferralCode: "pat", Mode: affiliatev1.Mode_MODE_TEST, LandingUrl: ptr("https://shop.example/a"),
 		ReferrerDomain: ptr("blog.example"), UtmSource: ptr("s"), UtmMedium: ptr("m"), UtmCampaign: ptr("c"), UtmTerm: ptr("t"), UtmContent: ptr("n"),
 		SubId: ptr("sub"), Language: ptr("de"), IsBot: true, BotReason: ptr("agent"), Consent: "granted",
+		Country: ptr("DE"), Region: ptr("BE"), Device: ptr("mobile"), Browser: ptr("Firefox"), Os: ptr("Android"), IsUnique: true, PaidPlatform: ptr("google"),
 		ReceivedAt: server.Timestamp(received), CreatedAt: server.Timestamp(received.Add(time.Second)),
 		ExpiresAt: server.Timestamp(affiliate.WindowEnd(received, 30)),
 	}
@@ -51,7 +53,9 @@ func TestClickShowsEverythingButItsVisitor(t *testing.T) {
 
 	bare := w.see(w.click())
 	if bare.LinkId != nil || bare.LandingUrl != nil || bare.ReferrerDomain != nil || bare.UtmSource != nil || bare.UtmMedium != nil || bare.UtmCampaign != nil ||
-		bare.UtmTerm != nil || bare.UtmContent != nil || bare.SubId != nil || bare.Language != nil || bare.BotReason != nil || bare.GetIsBot() {
+		bare.UtmTerm != nil || bare.UtmContent != nil || bare.SubId != nil || bare.Language != nil || bare.BotReason != nil || bare.GetIsBot() ||
+		bare.Country != nil || bare.Region != nil || bare.Device != nil || bare.Browser != nil || bare.Os != nil || bare.PaidPlatform != nil ||
+		bare.GetIsUnique() || bare.GetConvertedAt() != nil {
 		t.Errorf("what is not known is not null: %v", bare)
 	}
 }
@@ -66,7 +70,11 @@ func TestClickNamesItsConversionsOldestFirst(t *testing.T) {
 		wanted = append(wanted, w.report(named(fmt.Sprint("order-", i), click)))
 	}
 	w.Exec(`update programs set status = 'paused'`)
-	got := w.see(click).GetConversions()
+	seen := w.see(click)
+	got := seen.GetConversions()
+	if !seen.GetConvertedAt().AsTime().Equal(wanted[0].GetCreatedAt().AsTime()) {
+		t.Errorf("converted at %v, want %v", seen.GetConvertedAt(), wanted[0].GetCreatedAt())
+	}
 	if len(got) != affiliate.MaxClickConversions {
 		t.Fatalf("%d conversions", len(got))
 	}
@@ -81,6 +89,9 @@ func TestClickNamesItsConversionsOldestFirst(t *testing.T) {
 	// What a click says of a conversion is the decision in force.
 	expired := w.clickIn(w.scope, w.program, w.participant, pgtest.Row{"expires_at": w.now().Add(-time.Hour)})
 	r := w.report(named("late", expired))
+	if at := w.see(expired).GetConvertedAt(); at != nil {
+		t.Errorf("a click that attributes nothing converted at %v", at)
+	}
 	if c := w.see(expired).GetConversions(); len(c) != 1 || c[0].GetAttributed() || c[0].GetReasonCode() != "CLICK_EXPIRED" || c[0].GetDecisionId() != r.GetAttribution().GetDecisionId() {
 		t.Errorf("%v", c)
 	}

@@ -1,15 +1,18 @@
 // Package upkeep keeps the tables in shape: partitions exist before the clicks
 // that go into them, what has ended (sessions, answers under idempotency keys,
-// origins of users) does not pile up, and an event whose job was given up gets
-// another.
+// origins of users) does not pile up, an event whose job was given up gets
+// another, and clicks grow old as the merchant is promised: without anything that
+// tells visitors apart after 90 days, as a day's sums after 13 months.
 //
 // Each run repeats what an earlier one may have left, so a missed run is made
 // good by the next. It does not delete anything that the business may still
-// ask for.
+// ask for. What a run has no time for it leaves: a purge that is behind, as that
+// of the first run over a large table, takes several.
 package upkeep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -35,6 +38,14 @@ const (
 	// harm. requeueBatch bounds one run.
 	requeueAfter = 36 * time.Hour
 	requeueBatch = 1000
+	// visitorsKept is for how long clicks, and records that became none, tell their
+	// visitors apart.
+	visitorsKept = 90 * 24 * time.Hour
+	// rollTime and purgeTime are how long a job goes on beginning pieces of that
+	// work; timeout has room for the last piece.
+	rollTime  = time.Minute
+	purgeTime = 2 * time.Minute
+	timeout   = 5 * time.Minute
 )
 
 // Store does the work.
@@ -54,6 +65,15 @@ type Store interface {
 	// time.
 	DropExpiredIdempotencyKeys(ctx context.Context, now time.Time, limit int) (int64, error)
 	DropOldOrigins(ctx context.Context, now time.Time, limit int) (int64, error)
+	// DropDeadLetters deletes records of clicks of before an instant that could not
+	// be stored, a batch at a time.
+	DropDeadLetters(ctx context.Context, before time.Time, limit int) (int64, error)
+	// PurgeClicks takes what tells visitors apart from clicks of before an instant,
+	// in batches before each of which it asks more, and tells of how many.
+	PurgeClicks(ctx context.Context, before time.Time, more func() bool) (int64, error)
+	// RollClicks sums a day of clicks that ended 13 months ago up and drops it, and
+	// tells how many clicks it had; false: there is none.
+	RollClicks(ctx context.Context) (clicks int64, did bool, err error)
 }
 
 // Worker works affiliate.Upkeep.
@@ -69,13 +89,43 @@ func NewWorker(store Store, log *slog.Logger, now func() time.Time) *Worker {
 	return &Worker{store: store, log: log, now: now}
 }
 
-// Work runs once.
+// Timeout bounds one job.
+func (w *Worker) Timeout(*river.Job[affiliate.Upkeep]) time.Duration { return timeout }
+
+// Work runs once, and then ages clicks. A table that is in use may keep it from
+// dropping a day: that costs nobody their purge.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.Upkeep]) error {
-	return w.Run(ctx)
+	if err := w.Run(ctx); err != nil {
+		return err
+	}
+	return errors.Join(w.roll(ctx), w.purge(ctx))
 }
 
-// Run is Work outside the queue: a starting process wants today's partition at
-// once.
+func (w *Worker) roll(ctx context.Context) error {
+	for until := w.now().Add(rollTime); w.now().Before(until); {
+		clicks, did, err := w.store.RollClicks(ctx)
+		if err != nil {
+			return fmt.Errorf("clicks of 13 months ago: %w", err)
+		}
+		if !did {
+			return nil
+		}
+		w.log.LogAttrs(ctx, slog.LevelInfo, "clicks of 13 months ago were summed up and dropped", slog.Int64("clicks", clicks))
+	}
+	return nil
+}
+
+func (w *Worker) purge(ctx context.Context) error {
+	now := w.now()
+	until := now.Add(purgeTime)
+	if _, err := w.store.PurgeClicks(ctx, now.Add(-visitorsKept), func() bool { return w.now().Before(until) }); err != nil {
+		return fmt.Errorf("visitors of old clicks: %w", err)
+	}
+	return nil
+}
+
+// Run is what a starting process wants at once, today's partition above all, and
+// what takes no time worth mentioning.
 func (w *Worker) Run(ctx context.Context) error {
 	now := w.now().UTC()
 	if _, err := w.store.EnsureClickPartitions(ctx, now.AddDate(0, 0, -daysBack), now.AddDate(0, 0, daysAhead)); err != nil {
@@ -103,6 +153,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		{"ended sessions", now.Add(-forgetAfter), w.store.ForgetEnded},
 		{"idempotency keys", now, w.store.DropExpiredIdempotencyKeys},
 		{"origins of users", now, w.store.DropOldOrigins},
+		{"dead letters of clicks", now.Add(-visitorsKept), w.store.DropDeadLetters},
 	} {
 		for gone := int64(forgetBatch); gone == forgetBatch; {
 			if gone, err = forget.some(ctx, forget.ago, forgetBatch); err != nil {

@@ -3,6 +3,7 @@ package upkeep_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server/upkeep"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -60,5 +62,57 @@ func TestPartitionsStandAWeekAhead(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "default partition") {
 		t.Error("a click without a partition raised no alarm")
+	}
+}
+
+// A job takes what tells visitors apart from clicks of more than 90 days, and sums
+// up and drops days that ended 13 months ago. A table that is in use keeps it from
+// the one and not from the other.
+func TestClicksGrowOld(t *testing.T) {
+	ctx := t.Context()
+	w := pgtest.Open(t, time.Now)
+	now := time.Now().UTC()
+	worker := upkeep.NewWorker(w.Store, slog.New(slog.DiscardHandler), func() time.Time { return now })
+	day := now.AddDate(0, -13, -2)
+	if _, err := w.Store.EnsureClickPartitions(ctx, day, day); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Run(ctx); err != nil { // the days ahead, which need the table, too
+		t.Fatal(err)
+	}
+	young, old := now.Add(-90*24*time.Hour+time.Minute), now.Add(-90*24*time.Hour-time.Minute)
+	for _, at := range []time.Time{young, old, day, now.AddDate(0, -14, 0)} {
+		w.Insert("clicks", pgtest.Row{
+			"workspace_id": affiliate.NewID[affiliate.Workspace](at), "id": affiliate.NewID[affiliate.Click](at), "clicked_at": at, "mode": "live",
+			"program_id": affiliate.NewID[affiliate.Program](at), "participant_id": affiliate.NewID[affiliate.Participant](at), "referral_code": "pat",
+			"received_at": at, "expires_at": at, "created_at": at, "consent": "granted", "is_bot": false,
+			"ip_hash": []byte("a"), "ip_prefix": "203.0.113.0/24", "ua_hash": []byte("b"),
+		})
+		w.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.Click](at), "reason": "malformed", "record": []byte{1}, "created_at": at})
+	}
+	state := func() string {
+		return fmt.Sprint(
+			w.Count(`select count(*) from clicks`), w.Count(`select coalesce(sum(clicks), 0) from click_days`), w.Count(`select count(*) from click_dead_letters`),
+			w.Texts(`select (received_at > $1)::text from clicks where ip_hash is not null or ip_prefix is not null or ua_hash is not null`, old.Add(time.Second)),
+		)
+	}
+	reader, err := w.SQL.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Rollback(context.WithoutCancel(ctx)) }()
+	if _, err := reader.Exec(ctx, `select from clicks limit 1`); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Work(ctx, nil); err == nil || state() != "4 0 1 [true]" {
+		t.Errorf("%s, %v", state(), err)
+	}
+	if err := reader.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := worker.Work(ctx, nil); err != nil || state() != "2 2 1 [true]" {
+			t.Errorf("%s, %v", state(), err)
+		}
 	}
 }

@@ -100,7 +100,8 @@ func (r earnerRow) earner() affiliate.Earner {
 // default one.
 const selectClicks = `
 	select n.n, x.mode, x.received_at, x.expires_at,
-		x.ip_hash, coalesce(x.ip_prefix, '') as ip_prefix, x.ua_hash, x.is_bot, coalesce(x.referrer_domain, '') as referrer,
+		x.ip_hash, coalesce(x.ip_prefix, '') as ip_prefix, x.ua_hash, x.is_bot, coalesce(x.country, '') as country,
+		coalesce(x.paid_platform, '') as paid_platform, coalesce(x.referrer_domain, '') as referrer,
 		coalesce(x.utm_source, '') as utm_source, coalesce(x.utm_medium, '') as utm_medium, coalesce(x.utm_term, '') as utm_term,
 		coalesce(x.link_id, (
 			select l.id from links l
@@ -169,19 +170,21 @@ func eachSpan(n int, timeOf func(int) time.Time, do func(these []int, first, las
 
 func collectClicks(rows pgx.Rows, all []*clickLookup) error {
 	type clickRow struct {
-		N          int
-		Mode       affiliate.Mode
-		ReceivedAt time.Time
-		ExpiresAt  time.Time
-		IPHash     []byte
-		IPPrefix   string
-		UAHash     []byte
-		IsBot      bool
-		Referrer   string
-		UTMSource  string
-		UTMMedium  string
-		UTMTerm    string
-		LinkID     affiliate.LinkID
+		N            int
+		Mode         affiliate.Mode
+		ReceivedAt   time.Time
+		ExpiresAt    time.Time
+		IPHash       []byte
+		IPPrefix     string
+		UAHash       []byte
+		IsBot        bool
+		Country      string
+		PaidPlatform string
+		Referrer     string
+		UTMSource    string
+		UTMMedium    string
+		UTMTerm      string
+		LinkID       affiliate.LinkID
 		earnerRow
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
@@ -190,7 +193,8 @@ func collectClicks(rows pgx.Rows, all []*clickLookup) error {
 			Mode: row.Mode, ReceivedAt: row.ReceivedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 			Link: row.LinkID, Earner: row.earner(),
 			Traits: affiliate.ClickTraits{
-				IPHash: row.IPHash, IPPrefix: row.IPPrefix, UAHash: row.UAHash, Bot: row.IsBot, Referrer: row.Referrer,
+				IPHash: row.IPHash, IPPrefix: row.IPPrefix, UAHash: row.UAHash, Bot: row.IsBot,
+				Country: row.Country, PaidPlatform: row.PaidPlatform, Referrer: row.Referrer,
 				UTM: affiliate.UTM{Source: row.UTMSource, Medium: row.UTMMedium, Term: row.UTMTerm},
 			},
 		}

@@ -173,7 +173,15 @@ const seeClick = `
 		coalesce(x.utm_source, '') as utm_source, coalesce(x.utm_medium, '') as utm_medium,
 		coalesce(x.utm_campaign, '') as utm_campaign, coalesce(x.utm_term, '') as utm_term,
 		coalesce(x.utm_content, '') as utm_content, coalesce(x.sub_id, '') as sub_id,
-		coalesce(x.language, '') as language, x.consent, x.is_bot, coalesce(x.bot_reason, '') as bot_reason
+		coalesce(x.language, '') as language, x.consent, x.is_bot, coalesce(x.bot_reason, '') as bot_reason,
+		coalesce(x.country, '') as country, coalesce(x.region, '') as region, coalesce(x.device, '') as device,
+		coalesce(x.browser, '') as browser, coalesce(x.os, '') as os, coalesce(x.paid_platform, '') as paid_platform, x.is_unique,
+		(
+			select min(c.created_at)
+			from conversions c
+			join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
+			where c.workspace_id = x.workspace_id and c.mode = x.mode and c.click_id = x.id and d.click_id = x.id and d.attributed
+		) as converted_at
 	from clicks x
 	where x.workspace_id = $1 and x.mode = $2 and x.id = $3 and x.clicked_at = $4`
 
@@ -195,7 +203,7 @@ func (s *Store) AttributedClick(ctx context.Context, scope affiliate.Scope, id a
 	click := affiliate.AttributedClick{Click: affiliate.Click{ID: id, Scope: scope, ClickedAt: clickedAt}}
 	batch := &pgx.Batch{}
 	batch.Queue(seeClick, scope.Workspace, scope.Mode, id, clickedAt).Query(func(rows pgx.Rows) error {
-		return collectClick(rows, &click.Click)
+		return collectClick(rows, &click)
 	})
 	batch.Queue(conversionsOfClick, scope.Workspace, scope.Mode, id, affiliate.MaxClickConversions).Query(func(rows pgx.Rows) (err error) {
 		click.Conversions, err = allRows(rows, nil, func(c affiliate.ClickConversion) affiliate.ClickConversion {
@@ -208,7 +216,7 @@ func (s *Store) AttributedClick(ctx context.Context, scope affiliate.Scope, id a
 	return click, err
 }
 
-func collectClick(rows pgx.Rows, click *affiliate.Click) error {
+func collectClick(rows pgx.Rows, click *affiliate.AttributedClick) error {
 	type clickRow struct {
 		ProgramID      affiliate.ProgramID
 		ParticipantID  affiliate.ParticipantID
@@ -229,6 +237,14 @@ func collectClick(rows pgx.Rows, click *affiliate.Click) error {
 		Consent        affiliate.Consent
 		IsBot          bool
 		BotReason      string
+		Country        string
+		Region         string
+		Device         string
+		Browser        string
+		OS             string
+		PaidPlatform   string
+		IsUnique       bool
+		ConvertedAt    *time.Time
 	}
 	r, err := oneRow[clickRow](rows, nil)
 	if err != nil {
@@ -243,6 +259,9 @@ func collectClick(rows pgx.Rows, click *affiliate.Click) error {
 	click.UTM = affiliate.UTM{
 		Source: r.UTMSource, Medium: r.UTMMedium, Campaign: r.UTMCampaign, Term: r.UTMTerm, Content: r.UTMContent,
 	}
-	click.Consent, click.IsBot, click.BotReason = r.Consent, r.IsBot, r.BotReason
+	click.Consent, click.IsBot, click.BotReason, click.Unique = r.Consent, r.IsBot, r.BotReason, r.IsUnique
+	click.Country, click.Region, click.PaidPlatform = r.Country, r.Region, r.PaidPlatform
+	click.Device, click.Browser, click.OS = r.Device, r.Browser, r.OS
+	click.ConvertedAt = optionalUTC(r.ConvertedAt)
 	return nil
 }

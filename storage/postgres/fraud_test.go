@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -217,6 +218,32 @@ func TestFraudEventListsUseTheirIndexes(t *testing.T) {
 		}
 		if plan := s.planOf(count, args); !strings.Contains(plan, "Index Only Scan using fraud_events_by_") {
 			t.Errorf("%s, total:\n%s", name, plan)
+		}
+	}
+}
+
+// A click says the same to fraud rules from its row as from the stream's tail.
+func TestAStoredClickHasTheTraitsThatItCameWith(t *testing.T) {
+	s := newSales(t)
+	click := clicksOf(s.scope.Workspace, 1)[0]
+	click.Scope, click.Program, click.Participant, click.Link = s.scope, s.program, s.participant, s.link
+	click.Country, click.PaidPlatform, click.IsBot = "AQ", "google", true
+	click.UTM = affiliate.UTM{Source: "s", Medium: "m", Term: "t"}
+	bare := click
+	bare.ID = affiliate.NewID[affiliate.Click](click.ClickedAt)
+	bare.Country, bare.PaidPlatform, bare.ReferrerDomain, bare.UTM, bare.IsBot = "", "", "", affiliate.UTM{}, false
+	bare.IPHash, bare.IPPrefix, bare.UAHash = nil, "", nil
+	clicks := []affiliate.Click{click, bare}
+	if err := s.store.StoreClicks(t.Context(), clicks); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range clicks {
+		found, err := s.store.FindClick(t.Context(), s.scope.Workspace, c.ID)
+		if err != nil || found == nil {
+			t.Fatal(found, err)
+		}
+		if !reflect.DeepEqual(found.Traits, c.Traits()) {
+			t.Errorf("got %+v, want %+v", found.Traits, c.Traits())
 		}
 	}
 }

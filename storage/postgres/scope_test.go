@@ -28,7 +28,7 @@ var (
 // its modes.
 var scoped = map[string]bool{
 	"api_keys": true, "programs": true, "participants": true, "participant_invites": true, "referral_codes": true, "links": true, "promo_codes": true,
-	"customers": true, "customer_payments": true, "clicks": true, "awaited_clicks": true, "conversions": true, "attribution_decisions": true,
+	"customers": true, "customer_payments": true, "clicks": true, "clicks_default": true, "click_days": true, "awaited_clicks": true, "conversions": true, "attribution_decisions": true,
 	"commissions": true, "commission_counts": true, "ledger_entries": true, "payouts": true, "payout_batches": true, "refunds": true,
 	"idempotency_keys": true, "fraud_events": true, "events": true, "stats_deltas": true, "stats_hours": true,
 	"members": false, "member_invites": false, "program_rules": false, "groups": false, "commission_history": false, "audit_log": false,
@@ -146,6 +146,9 @@ func evaluate(e ast.Expr, local, all map[string]ast.Expr) string {
 // unscoped are the statements that may go without, and why.
 var unscoped = map[string]string{
 	"package.dropExpiredRefunds":    "upkeep, of all workspaces",
+	"package.purgeDay":              "upkeep, of all workspaces",
+	"package.purgeStray":            "upkeep, of all workspaces",
+	"StrayClicks.query":             "upkeep, of all workspaces",
 	"ArrivedClicks.page":            "the sweep looks after everybody's",
 	"DropExpiredAwaited.drop":       "the sweep looks after everybody's",
 	"RequeueEvents.query":           "upkeep looks after everybody's",

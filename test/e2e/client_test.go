@@ -110,10 +110,13 @@ func (c caller) send(t testing.TB, method, url string, body any) answer {
 	return answer{t: t, what: method + " " + request.URL.RequestURI(), status: response.StatusCode, header: response.Header, body: string(text)}
 }
 
+// visitorAgent is that of a person: the test's own HTTP client would be a bot.
+const visitorAgent = "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:130.0) Gecko/20100101 Firefox/130.0"
+
 // click posts to the collector with a public key.
 func (sys *system) click(t testing.TB, key string, body any) answer {
 	t.Helper()
-	return sys.caller().as(key).send(t, http.MethodPost, sys.edge+"/v1/clicks", body)
+	return sys.caller().as(key).with("User-Agent", visitorAgent).send(t, http.MethodPost, sys.edge+"/v1/clicks", body)
 }
 
 // answer is one HTTP answer.

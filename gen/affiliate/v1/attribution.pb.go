@@ -1471,7 +1471,26 @@ type AttributedClick struct {
 	CreatedAt      *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=created_at,proto3" json:"created_at,omitempty"`
 	ExpiresAt      *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=expires_at,proto3" json:"expires_at,omitempty"`
 	// Oldest first; at most 100.
-	Conversions   []*ClickConversion `protobuf:"bytes,23,rep,name=conversions,proto3" json:"conversions,omitempty"`
+	Conversions []*ClickConversion `protobuf:"bytes,23,rep,name=conversions,proto3" json:"conversions,omitempty"`
+	// ISO 3166-1 alpha-2; null where the edge has no country file, or consent was
+	// denied.
+	Country *string `protobuf:"bytes,24,opt,name=country,proto3,oneof" json:"country,omitempty"`
+	// The part of ISO 3166-2 behind the dash.
+	Region *string `protobuf:"bytes,25,opt,name=region,proto3,oneof" json:"region,omitempty"`
+	// desktop, mobile or tablet.
+	Device *string `protobuf:"bytes,26,opt,name=device,proto3,oneof" json:"device,omitempty"`
+	// A name without a version, as os.
+	Browser *string `protobuf:"bytes,27,opt,name=browser,proto3,oneof" json:"browser,omitempty"`
+	Os      *string `protobuf:"bytes,28,opt,name=os,proto3,oneof" json:"os,omitempty"`
+	// The first click of its visitor with its code in 24 hours. Clicks of bots, and
+	// of visitors who cannot be told apart, are not.
+	IsUnique bool `protobuf:"varint,29,opt,name=is_unique,proto3" json:"is_unique,omitempty"`
+	// The ad platform whose click id the landing page's address carried, for example
+	// google. The id itself is not kept.
+	PaidPlatform *string `protobuf:"bytes,30,opt,name=paid_platform,proto3,oneof" json:"paid_platform,omitempty"`
+	// When the first conversion was reported that is attributed to this click now;
+	// null while there is none.
+	ConvertedAt   *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=converted_at,proto3" json:"converted_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1663,6 +1682,62 @@ func (x *AttributedClick) GetExpiresAt() *timestamppb.Timestamp {
 func (x *AttributedClick) GetConversions() []*ClickConversion {
 	if x != nil {
 		return x.Conversions
+	}
+	return nil
+}
+
+func (x *AttributedClick) GetCountry() string {
+	if x != nil && x.Country != nil {
+		return *x.Country
+	}
+	return ""
+}
+
+func (x *AttributedClick) GetRegion() string {
+	if x != nil && x.Region != nil {
+		return *x.Region
+	}
+	return ""
+}
+
+func (x *AttributedClick) GetDevice() string {
+	if x != nil && x.Device != nil {
+		return *x.Device
+	}
+	return ""
+}
+
+func (x *AttributedClick) GetBrowser() string {
+	if x != nil && x.Browser != nil {
+		return *x.Browser
+	}
+	return ""
+}
+
+func (x *AttributedClick) GetOs() string {
+	if x != nil && x.Os != nil {
+		return *x.Os
+	}
+	return ""
+}
+
+func (x *AttributedClick) GetIsUnique() bool {
+	if x != nil {
+		return x.IsUnique
+	}
+	return false
+}
+
+func (x *AttributedClick) GetPaidPlatform() string {
+	if x != nil && x.PaidPlatform != nil {
+		return *x.PaidPlatform
+	}
+	return ""
+}
+
+func (x *AttributedClick) GetConvertedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ConvertedAt
 	}
 	return nil
 }
@@ -1956,7 +2031,7 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\x06source\x18\x06 \x01(\tR\x06source\x12\x1a\n" +
 	"\bleft_out\x18\a \x01(\bR\bleft_outB\v\n" +
 	"\t_rate_bpsB\x14\n" +
-	"\x12_flat_amount_cents\"\xba\b\n" +
+	"\x12_flat_amount_cents\"\x97\v\n" +
 	"\x0fAttributedClick\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
 	"\fworkspace_id\x18\x02 \x01(\tR\fworkspace_id\x12\x1e\n" +
@@ -1994,7 +2069,15 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expires_at\x12?\n" +
-	"\vconversions\x18\x17 \x03(\v2\x1d.affiliate.v1.ClickConversionR\vconversionsB\n" +
+	"\vconversions\x18\x17 \x03(\v2\x1d.affiliate.v1.ClickConversionR\vconversions\x12\x1d\n" +
+	"\acountry\x18\x18 \x01(\tH\vR\acountry\x88\x01\x01\x12\x1b\n" +
+	"\x06region\x18\x19 \x01(\tH\fR\x06region\x88\x01\x01\x12\x1b\n" +
+	"\x06device\x18\x1a \x01(\tH\rR\x06device\x88\x01\x01\x12\x1d\n" +
+	"\abrowser\x18\x1b \x01(\tH\x0eR\abrowser\x88\x01\x01\x12\x13\n" +
+	"\x02os\x18\x1c \x01(\tH\x0fR\x02os\x88\x01\x01\x12\x1c\n" +
+	"\tis_unique\x18\x1d \x01(\bR\tis_unique\x12)\n" +
+	"\rpaid_platform\x18\x1e \x01(\tH\x10R\rpaid_platform\x88\x01\x01\x12>\n" +
+	"\fconverted_at\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\fconverted_atB\n" +
 	"\n" +
 	"\b_link_idB\x0e\n" +
 	"\f_landing_urlB\x12\n" +
@@ -2006,7 +2089,15 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\f_utm_contentB\t\n" +
 	"\a_sub_idB\v\n" +
 	"\t_languageB\r\n" +
-	"\v_bot_reason\"\xfb\x01\n" +
+	"\v_bot_reasonB\n" +
+	"\n" +
+	"\b_countryB\t\n" +
+	"\a_regionB\t\n" +
+	"\a_deviceB\n" +
+	"\n" +
+	"\b_browserB\x05\n" +
+	"\x03_osB\x10\n" +
+	"\x0e_paid_platform\"\xfb\x01\n" +
 	"\x0fClickConversion\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x128\n" +
 	"\x17external_transaction_id\x18\x02 \x01(\tR\x17external_transaction_id\x12\x1e\n" +
@@ -2094,24 +2185,25 @@ var file_affiliate_v1_attribution_proto_depIdxs = []int32{
 	18, // 24: affiliate.v1.AttributedClick.created_at:type_name -> google.protobuf.Timestamp
 	18, // 25: affiliate.v1.AttributedClick.expires_at:type_name -> google.protobuf.Timestamp
 	16, // 26: affiliate.v1.AttributedClick.conversions:type_name -> affiliate.v1.ClickConversion
-	18, // 27: affiliate.v1.ClickConversion.created_at:type_name -> google.protobuf.Timestamp
-	0,  // 28: affiliate.v1.AttributionService.GetDecision:input_type -> affiliate.v1.GetDecisionRequest
-	1,  // 29: affiliate.v1.AttributionService.FindDecision:input_type -> affiliate.v1.FindDecisionRequest
-	3,  // 30: affiliate.v1.AttributionService.GetAttributedClick:input_type -> affiliate.v1.GetAttributedClickRequest
-	4,  // 31: affiliate.v1.AttributionService.ListDecisions:input_type -> affiliate.v1.ListDecisionsRequest
-	6,  // 32: affiliate.v1.AttributionService.SimulateAttribution:input_type -> affiliate.v1.SimulateAttributionRequest
-	2,  // 33: affiliate.v1.AttributionService.GetConversionAttribution:input_type -> affiliate.v1.GetConversionAttributionRequest
-	7,  // 34: affiliate.v1.AttributionService.GetDecision:output_type -> affiliate.v1.Decision
-	7,  // 35: affiliate.v1.AttributionService.FindDecision:output_type -> affiliate.v1.Decision
-	15, // 36: affiliate.v1.AttributionService.GetAttributedClick:output_type -> affiliate.v1.AttributedClick
-	5,  // 37: affiliate.v1.AttributionService.ListDecisions:output_type -> affiliate.v1.ListDecisionsResponse
-	7,  // 38: affiliate.v1.AttributionService.SimulateAttribution:output_type -> affiliate.v1.Decision
-	7,  // 39: affiliate.v1.AttributionService.GetConversionAttribution:output_type -> affiliate.v1.Decision
-	34, // [34:40] is the sub-list for method output_type
-	28, // [28:34] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	18, // 27: affiliate.v1.AttributedClick.converted_at:type_name -> google.protobuf.Timestamp
+	18, // 28: affiliate.v1.ClickConversion.created_at:type_name -> google.protobuf.Timestamp
+	0,  // 29: affiliate.v1.AttributionService.GetDecision:input_type -> affiliate.v1.GetDecisionRequest
+	1,  // 30: affiliate.v1.AttributionService.FindDecision:input_type -> affiliate.v1.FindDecisionRequest
+	3,  // 31: affiliate.v1.AttributionService.GetAttributedClick:input_type -> affiliate.v1.GetAttributedClickRequest
+	4,  // 32: affiliate.v1.AttributionService.ListDecisions:input_type -> affiliate.v1.ListDecisionsRequest
+	6,  // 33: affiliate.v1.AttributionService.SimulateAttribution:input_type -> affiliate.v1.SimulateAttributionRequest
+	2,  // 34: affiliate.v1.AttributionService.GetConversionAttribution:input_type -> affiliate.v1.GetConversionAttributionRequest
+	7,  // 35: affiliate.v1.AttributionService.GetDecision:output_type -> affiliate.v1.Decision
+	7,  // 36: affiliate.v1.AttributionService.FindDecision:output_type -> affiliate.v1.Decision
+	15, // 37: affiliate.v1.AttributionService.GetAttributedClick:output_type -> affiliate.v1.AttributedClick
+	5,  // 38: affiliate.v1.AttributionService.ListDecisions:output_type -> affiliate.v1.ListDecisionsResponse
+	7,  // 39: affiliate.v1.AttributionService.SimulateAttribution:output_type -> affiliate.v1.Decision
+	7,  // 40: affiliate.v1.AttributionService.GetConversionAttribution:output_type -> affiliate.v1.Decision
+	35, // [35:41] is the sub-list for method output_type
+	29, // [29:35] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_attribution_proto_init() }

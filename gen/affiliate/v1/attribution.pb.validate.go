@@ -2769,6 +2769,37 @@ func (m *AttributedClick) validate(all bool) error {
 
 	}
 
+	// no validation rules for IsUnique
+
+	if all {
+		switch v := interface{}(m.GetConvertedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, AttributedClickValidationError{
+					field:  "ConvertedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, AttributedClickValidationError{
+					field:  "ConvertedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetConvertedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return AttributedClickValidationError{
+				field:  "ConvertedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
 	if m.LinkId != nil {
 		// no validation rules for LinkId
 	}
@@ -2811,6 +2842,30 @@ func (m *AttributedClick) validate(all bool) error {
 
 	if m.BotReason != nil {
 		// no validation rules for BotReason
+	}
+
+	if m.Country != nil {
+		// no validation rules for Country
+	}
+
+	if m.Region != nil {
+		// no validation rules for Region
+	}
+
+	if m.Device != nil {
+		// no validation rules for Device
+	}
+
+	if m.Browser != nil {
+		// no validation rules for Browser
+	}
+
+	if m.Os != nil {
+		// no validation rules for Os
+	}
+
+	if m.PaidPlatform != nil {
+		// no validation rules for PaidPlatform
 	}
 
 	if len(errors) > 0 {

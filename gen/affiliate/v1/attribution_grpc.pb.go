@@ -39,7 +39,8 @@ type AttributionServiceClient interface {
 	GetDecision(ctx context.Context, in *GetDecisionRequest, opts ...grpc.CallOption) (*Decision, error)
 	// FindDecision is GetDecision by the merchant's own id.
 	FindDecision(ctx context.Context, in *FindDecisionRequest, opts ...grpc.CallOption) (*Decision, error)
-	// GetAttributedClick reads a click and the conversions that name it.
+	// GetAttributedClick reads a click and the conversions that name it. A click is
+	// kept for 13 months; NOT_FOUND afterwards.
 	GetAttributedClick(ctx context.Context, in *GetAttributedClickRequest, opts ...grpc.CallOption) (*AttributedClick, error)
 	// ListDecisions pages through decisions, superseded ones too, newest first.
 	ListDecisions(ctx context.Context, in *ListDecisionsRequest, opts ...grpc.CallOption) (*ListDecisionsResponse, error)
@@ -131,7 +132,8 @@ type AttributionServiceServer interface {
 	GetDecision(context.Context, *GetDecisionRequest) (*Decision, error)
 	// FindDecision is GetDecision by the merchant's own id.
 	FindDecision(context.Context, *FindDecisionRequest) (*Decision, error)
-	// GetAttributedClick reads a click and the conversions that name it.
+	// GetAttributedClick reads a click and the conversions that name it. A click is
+	// kept for 13 months; NOT_FOUND afterwards.
 	GetAttributedClick(context.Context, *GetAttributedClickRequest) (*AttributedClick, error)
 	// ListDecisions pages through decisions, superseded ones too, newest first.
 	ListDecisions(context.Context, *ListDecisionsRequest) (*ListDecisionsResponse, error)

@@ -1,0 +1,424 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// oldClicks is a table of clicks, and the owner's hand on it.
+type oldClicks struct {
+	*pgtest.Fixture
+	*testing.T
+}
+
+func newOldClicks(t *testing.T) oldClicks {
+	t.Helper()
+	return oldClicks{pgtest.Open(t, time.Now), t}
+}
+
+// make stores n clicks of a day, spread over its hours, of three visitors a
+// minute: two workspaces, both modes, some bots, some with no address.
+func (w oldClicks) make(day time.Time, n int) {
+	w.Helper()
+	w.Exec(`
+		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code, received_at, expires_at, created_at,
+			consent, is_bot, is_unique, ip_hash, ip_prefix, ua_hash, country, device, browser, referrer_domain, utm_source, sub_id)
+		select md5('workspace' || n % 2)::uuid, gen_random_uuid(), at, case when n % 3 = 0 then 'test' else 'live' end,
+			md5('program' || n % 2)::uuid, md5('participant' || n % 5)::uuid, md5('link' || n % 5)::uuid, 'pat', at, at, at,
+			'granted', n % 7 = 0, n % 7 <> 0 and n % 4 = 0,
+			case when n % 11 > 0 then decode(md5('ip' || n / 3), 'hex') end, case when n % 11 > 0 then '203.0.113.0/24' end,
+			case when n % 11 > 1 then decode(md5('ua' || n / 3), 'hex') end,
+			case n % 4 when 0 then 'DE' when 1 then 'FR' end, 'mobile', case n % 2 when 0 then 'Firefox' else 'Safari' end,
+			'blog' || n % 3 || '.example', case when n % 2 = 0 then 'mail' end, 'sub' || n
+		from generate_series(1, $2) as n, lateral (select $1::timestamptz + n * (interval '24 hours' / ($2 + 1)) as at) as t`, day, n)
+}
+
+func (w oldClicks) partition(days ...time.Time) {
+	w.Helper()
+	for _, day := range days {
+		if _, err := w.Store.EnsureClickPartitions(w.Context(), day, day); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// purge purges in so many batches at most.
+func (w oldClicks) purge(before time.Time, batches int) (purged int64) {
+	w.Helper()
+	purged, err := w.Store.PurgeClicks(w.Context(), before, func() bool { batches--; return batches >= 0 })
+	if err != nil {
+		w.Fatal(err)
+	}
+	return purged
+}
+
+const enough = 1000
+
+func (w oldClicks) telling(where string, args ...any) int {
+	w.Helper()
+	return w.Count(`select count(*) from clicks where (ip_hash is not null or ip_prefix is not null or ua_hash is not null) and `+where, args...)
+}
+
+func TestPurgeTakesWhatTellsVisitorsApart(t *testing.T) {
+	w := newOldClicks(t)
+	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
+	w.partition(day, day.AddDate(0, 0, 1), day.AddDate(0, 0, 2))
+	for n := range 3 {
+		w.make(day.AddDate(0, 0, n), 10_000)
+	}
+	w.make(day.AddDate(0, 0, -20), 1000) // no partition: in the default one
+	before := day.AddDate(0, 0, 2).Add(12 * time.Hour)
+	due := w.telling(`clicked_at < $1`, before)
+	kept := w.telling(`clicked_at >= $1`, before)
+	const others = `select md5(string_agg(concat_ws(',', workspace_id, id, clicked_at, mode, received_at, country, is_unique, sub_id), ';' order by id)) from clicks`
+	same := w.Texts(others)[0]
+
+	// The first batch is all of the strays, every eleventh of which has nothing to
+	// lose; the second takes as many as it may.
+	if got := w.purge(before, 2); got != 910+postgres.RetentionBatch {
+		t.Errorf("two batches purged %d", got)
+	}
+	left := w.telling(`clicked_at < $1`, before)
+	if left != due-910-postgres.RetentionBatch {
+		t.Errorf("%d of %d are left", left, due)
+	}
+	// Another process goes on where this one ended.
+	if got := w.purge(before, enough); int(got) != left || w.telling(`clicked_at < $1`, before) != 0 {
+		t.Errorf("purged %d of %d", got, left)
+	}
+	if got := w.telling(`clicked_at >= $1`, before); got != kept {
+		t.Errorf("%d of %d younger ones have what they had", got, kept)
+	}
+	if got := w.purge(before, enough); got != 0 {
+		t.Errorf("purged %d again", got)
+	}
+	if w.Texts(others)[0] != same {
+		t.Error("a purge changes something else")
+	}
+	// The hour after.
+	if got := w.purge(before.Add(time.Hour), enough); got == 0 || w.telling(`clicked_at < $1`, before.Add(time.Hour)) != 0 ||
+		w.telling(`true`) != kept-int(got) {
+		t.Errorf("the next hour purged %d", got)
+	}
+}
+
+func TestPurgesShareAndWaitForNobody(t *testing.T) {
+	w := newOldClicks(t)
+	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
+	w.partition(day)
+	w.make(day, 20_000)
+	due := w.telling(`true`)
+	// Somebody holds one click, as a conversion's stamp does.
+	tx, err := w.SQL.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	var held uuid.UUID
+	if err := tx.QueryRow(t.Context(), `select id from clicks where ip_hash is not null limit 1 for no key update`).Scan(&held); err != nil {
+		t.Fatal(err)
+	}
+	var purged [2]int64
+	var both sync.WaitGroup
+	for i := range purged {
+		both.Go(func() { purged[i] = w.purge(day.AddDate(0, 0, 1), enough) })
+	}
+	both.Wait()
+	for w.telling(`true`) > 1 { // what one had in hand while the other passed by
+		purged[0] += w.purge(day.AddDate(0, 0, 1), enough)
+	}
+	if got := int(purged[0] + purged[1]); got != due-1 || w.telling(`id = $1`, held) != 1 {
+		t.Errorf("%v of %d", purged, due)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.purge(day.AddDate(0, 0, 1), enough); got != 1 || w.telling(`true`) != 0 {
+		t.Errorf("the next run purged %d", got)
+	}
+}
+
+// rolledSums are sums of clicks by what click_days can be asked for.
+func (w oldClicks) sums(by, from string) []string {
+	w.Helper()
+	return w.Texts(`select concat_ws('|', ` + by + `, sum(clicks), sum(unique_clicks), sum(bot_clicks)) from ` + from + ` group by ` + by + ` order by 1`)
+}
+
+const (
+	scopeColumns = `workspace_id, mode, program_id, participant_id, link_id, day`
+	allColumns   = scopeColumns + `, coalesce(country, '-'), coalesce(device, '-'), coalesce(browser, '-'), coalesce(os, '-'), coalesce(paid_platform, '-'),
+		coalesce(referrer_domain, '-'), coalesce(utm_source, '-'), coalesce(utm_medium, '-'), coalesce(utm_campaign, '-')`
+	// clickSums is what click_days should say, straight from the clicks.
+	clickSums = `(select *, (received_at at time zone 'UTC')::date as day, (not is_bot)::int as clicks, is_unique::int as unique_clicks, is_bot::int as bot_clicks from clicks) c`
+)
+
+func (w oldClicks) roll() (clicks int64, did bool) {
+	w.Helper()
+	clicks, did, err := w.Store.RollClicks(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return clicks, did
+}
+
+// aged is a day that ended 13 months ago, and n days before it.
+func aged(n int) time.Time {
+	now := time.Now().UTC().AddDate(0, -13, 0)
+	return time.Date(now.Year(), now.Month(), now.Day()-1-n, 0, 0, 0, 0, time.UTC)
+}
+
+func equalTexts(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(want) == 0 {
+		t.Errorf("%s: got %d lines, want %d:\n%s\n\n%s", what, len(got), len(want), strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestOldDaysAreSummedUpAndDropped(t *testing.T) {
+	w := newOldClicks(t)
+	days := []time.Time{aged(2), aged(1), aged(0), aged(-1), aged(-30)}
+	w.partition(days...)
+	for i, day := range days {
+		w.make(day, 3000+i)
+	}
+	w.partition(aged(3)) // and an empty day
+	// A click in the last minutes of a day that was received on the next one.
+	w.Exec(`update clicks set received_at = $1 where id = (select id from clicks where clicked_at < $1 order by clicked_at desc limit 1)`, days[1])
+	want := w.sums(allColumns, clickSums+` where clicked_at < '`+aged(-1).Format(time.DateOnly)+` 00:00+00'`)
+
+	for i, n := range []int64{0, 3000, 3001, 3002} {
+		if clicks, did := w.roll(); !did || clicks != n {
+			t.Errorf("%d: %d clicks, %v", i, clicks, did)
+		}
+	}
+	for range 2 {
+		if clicks, did := w.roll(); did {
+			t.Errorf("a day of less than 13 months: %d clicks", clicks)
+		}
+	}
+	equalTexts(t, "sums", w.sums(allColumns, "click_days"), want)
+	if n := w.Count(`select count(*) from click_days where others`); n != 0 {
+		t.Errorf("%d rows of others", n)
+	}
+	if n := w.Count(`select count(*) from clicks`); n != 3003+3004 {
+		t.Errorf("%d clicks are left", n)
+	}
+	left := w.Texts(`select relname from pg_class where relname ~ '^clicks_\d{8}$' order by 1`)
+	equalTexts(t, "partitions", left, []string{"clicks_" + days[3].Format("20060102"), "clicks_" + days[4].Format("20060102")})
+}
+
+func TestStrayOldClicksAreSummedUp(t *testing.T) {
+	w := newOldClicks(t)
+	w.make(aged(3), 7000)
+	w.make(aged(0), 100)
+	w.make(aged(-2), 50)
+	want := w.sums(allColumns, clickSums+` where clicked_at < '`+aged(-1).Format(time.DateOnly)+` 00:00+00'`)
+	for _, n := range []int64{postgres.RetentionBatch, 7100 - postgres.RetentionBatch} {
+		if clicks, did := w.roll(); !did || clicks != n {
+			t.Errorf("%d clicks, %v", clicks, did)
+		}
+	}
+	if clicks, did := w.roll(); did || w.Count(`select count(*) from clicks`) != 50 {
+		t.Errorf("%d clicks of less than 13 months", clicks)
+	}
+	equalTexts(t, "sums", w.sums(allColumns, "click_days"), want)
+}
+
+// Whatever visitors make up, a link has 200 rows of a day.
+func TestALinkHasABoundOfRowsADay(t *testing.T) {
+	w := newOldClicks(t)
+	w.partition(aged(0))
+	w.make(aged(0), 5000)
+	w.Exec(`update clicks set utm_campaign = sub_id where link_id = md5('link3')::uuid`)
+	w.Exec(`update clicks set utm_campaign = 'one of many' where link_id = md5('link3')::uuid and sub_id ~ '3$' and clicked_at < $1`, aged(0).Add(3*time.Hour))
+	byLink := w.sums(scopeColumns, clickSums)
+	frequent := w.sums(allColumns, clickSums+` where utm_campaign = 'one of many'`)
+	if _, did := w.roll(); !did {
+		t.Fatal("nothing was rolled")
+	}
+	equalTexts(t, "sums", w.sums(scopeColumns, "click_days"), byLink)
+	equalTexts(t, "the frequent ones", w.sums(allColumns, `click_days where utm_campaign = 'one of many'`), frequent)
+	if most := w.Count(`select max(n) from (select count(*) as n from click_days group by ` + scopeColumns + `) as d`); most != 200 {
+		t.Errorf("a link has %d rows", most)
+	}
+	if n := w.Count(`select count(*) from click_days where others and num_nulls(country, device, browser, referrer_domain, utm_source, utm_campaign) < 6`); n != 0 {
+		t.Errorf("%d rows of others name a value", n)
+	}
+}
+
+func TestTwoMayRollAtOnce(t *testing.T) {
+	w := newOldClicks(t)
+	for n := range 6 {
+		w.partition(aged(n))
+		w.make(aged(n), 500)
+	}
+	want := w.sums(allColumns, clickSums)
+	var rolled [2]int64
+	var both sync.WaitGroup
+	for i := range rolled {
+		both.Go(func() {
+			for w.Count(`select count(*) from clicks`) > 0 {
+				n, _, err := w.Store.RollClicks(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				rolled[i] += n
+			}
+		})
+	}
+	both.Wait()
+	if rolled[0]+rolled[1] != 3000 {
+		t.Errorf("rolled %v", rolled)
+	}
+	equalTexts(t, "sums", w.sums(allColumns, "click_days"), want)
+}
+
+// A day that cannot be dropped now is as it was, and everybody goes on.
+func TestATableInUseKeepsItsDays(t *testing.T) {
+	w := newOldClicks(t)
+	w.partition(aged(0))
+	w.make(aged(0), 100)
+	reader, err := w.SQL.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := reader.Exec(t.Context(), `select from clicks limit 1`); err != nil {
+		t.Fatal(err)
+	}
+	_, did, err := w.Store.RollClicks(t.Context())
+	pgErr := new(pgconn.PgError)
+	if did || !errors.As(err, &pgErr) || pgErr.Code != "55P03" {
+		t.Errorf("%v, %v", did, err)
+	}
+	if n := w.Count(`select (select count(*) from clicks) * 1000 + (select count(*) from click_days)`); n != 100_000 {
+		t.Errorf("%d", n)
+	}
+	if err := reader.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, did := w.roll(); !did || n != 100 {
+		t.Errorf("%d, %v", n, did)
+	}
+}
+
+// The service can have old days dropped and nothing else.
+func TestTheServiceCannotDropClicks(t *testing.T) {
+	w := newOldClicks(t)
+	w.partition(aged(0), aged(-1))
+	w.make(aged(-1), 10)
+	sql := asService(t, w.URL)
+	for _, forbidden := range []string{
+		`drop table clicks_` + aged(0).Format("20060102"), `drop table clicks`,
+		`alter table clicks detach partition clicks_` + aged(-1).Format("20060102"),
+		`insert into click_days select * from click_days`, `delete from click_days`, `update click_days set clicks = 0`,
+		`delete from clicks_default`, `update clicks_default set is_bot = false`,
+	} {
+		if _, err := sql.Exec(t.Context(), forbidden); err == nil {
+			t.Errorf("the service may %s", forbidden)
+		}
+	}
+	// A clock of its own, and objects before those of the function, change nothing.
+	for _, trick := range []string{
+		`create temporary table clicks (clicked_at timestamptz) partition by range (clicked_at)`,
+		`create temporary table click_days (x integer)`, `set timezone = 'Pacific/Kiritimati'`,
+		`set search_path = pg_temp, public`,
+	} {
+		if _, err := sql.Exec(t.Context(), trick); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		if _, err := sql.Exec(t.Context(), `select public.roll_clicks(1000000)`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := w.Count(`select (select count(*) from clicks) * 10 + (select count(*) from pg_class where relname ~ '^clicks_\d{8}$')`); n != 101 {
+		t.Errorf("%d", n)
+	}
+}
+
+func TestDeadLettersAreDroppedByAge(t *testing.T) {
+	w := newOldClicks(t)
+	now := time.Now()
+	for n := range 5 {
+		w.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.Click](now), "reason": "malformed", "record": []byte{1}, "created_at": now.Add(time.Duration(n) * time.Hour)})
+	}
+	for _, want := range []int64{2, 1, 0} {
+		if n, err := w.Store.DropDeadLetters(t.Context(), now.Add(3*time.Hour), 2); err != nil || n != want {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+	if n := w.Count(`select count(*) from click_dead_letters`); n != 2 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+// Of a hundred days, a batch opens its own: by the index of addresses, in its
+// order, and then by place.
+func TestPurgeReadsOneDayByIndex(t *testing.T) {
+	t.Parallel()
+	w := newOldClicks(t)
+	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
+	if _, err := w.Store.EnsureClickPartitions(t.Context(), day.AddDate(0, 0, -50), day.AddDate(0, 0, 50)); err != nil {
+		t.Fatal(err)
+	}
+	w.make(day, 20_000)
+	w.make(day.AddDate(0, 0, 1), 20_000)
+	w.make(day.AddDate(0, 0, -60), 20_000)
+	w.Exec(`insert into click_dead_letters (id, reason, record, created_at) select gen_random_uuid(), '', '', $1::timestamptz + n * interval '1 minute' from generate_series(1, 20000) n`, day)
+	w.Exec(`analyze`)
+	for table, args := range map[string][]any{
+		"clicks_20260310": {day, day.AddDate(0, 0, 1)},
+		"clicks_default":  {time.Time{}, day},
+	} {
+		sql := postgres.PurgeDaySQL
+		if table == "clicks_default" {
+			sql = postgres.PurgeStraySQL
+		}
+		plan := w.plan(sql, append(args, uuid.Nil, []byte{}, time.Time{}, postgres.RetentionBatch)...)
+		for _, part := range []string{
+			`Index Scan using ` + table + `_workspace_id_ip_hash_clicked_at_idx on ` + table,
+			`Index Cond: \(\(ROW\(workspace_id, ip_hash, clicked_at\) >= .* AND \(clicked_at >= .*\) AND \(clicked_at < .*\)\)`,
+			`Tid Scan on ` + table,
+		} {
+			if !regexp.MustCompile(part).MatchString(plan) {
+				t.Errorf("%s: no %s in\n%s", table, part, plan)
+			}
+		}
+		opened := regexp.MustCompile(` on (clicks\w+)`).FindAllStringSubmatch(plan, -1)
+		for _, on := range opened {
+			if on[1] != table {
+				t.Errorf("%s opens %s:\n%s", table, on[1], plan)
+			}
+		}
+	}
+	if plan := w.plan(postgres.DropDeadLettersSQL, day.Add(time.Hour), 1000); !strings.Contains(plan, "click_dead_letters_by_age") || strings.Contains(plan, "Seq Scan") {
+		t.Errorf("dead letters:\n%s", plan)
+	}
+}
+
+func (w oldClicks) plan(sql string, args ...any) string {
+	w.Helper()
+	rows, _ := w.SQL.Query(w.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		w.Fatal(fmt.Errorf("explain %s: %w", sql, err))
+	}
+	return strings.Join(lines, "\n")
+}
