@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/collector/journal"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+)
+
+var errDamaged = errors.New("the journal is damaged")
+
+// runJournal looks into a journal and changes nothing, also while a collector has
+// it. args are what stands behind "collector journal". errUsage when they mean
+// nothing, errDamaged when there are damaged records.
+func runJournal(args []string, out, notes io.Writer) error {
+	if len(args) == 0 || len(args) > 2 {
+		return errUsage
+	}
+	var look func(dir string, out, notes io.Writer) error
+	switch args[0] {
+	case "inspect":
+		look = inspect
+	case "export":
+		look = export
+	default:
+		return errUsage
+	}
+	if len(args) == 2 {
+		return look(args[1], out, notes)
+	}
+	cfg, err := settings.Read[struct {
+		Dir string `env:"TRIBUTARY_JOURNAL_DIR"`
+	}]()
+	if err != nil {
+		return err
+	}
+	if cfg.Dir == "" {
+		return errors.New("name a folder, or set TRIBUTARY_JOURNAL_DIR")
+	}
+	return look(cfg.Dir, out, notes)
+}
+
+// inspect prints what a journal holds.
+func inspect(dir string, out, _ io.Writer) error {
+	report, err := journal.Read(dir, func(journal.Record) error { return nil })
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewWriter(out)
+	fmt.Fprintf(lines, "segments  %d\nbytes     %d\nrecords   %d\nclicks    %d\n", report.Segments, report.Bytes, report.Records, report.Clicks)
+	if report.Records > 0 {
+		fmt.Fprintf(lines, "oldest    %s\nnewest    %s\n", report.Oldest.Format(time.RFC3339Nano), report.Newest.Format(time.RFC3339Nano))
+	}
+	fmt.Fprintf(lines, "damaged   %d\n", damagedRecords(report))
+	for _, d := range report.Damage {
+		fmt.Fprintf(lines, "  %s: %d bytes at %d, %d records\n", d.Segment, d.Bytes, d.Offset, d.Records)
+	}
+	if tail := report.Tail; tail.Bytes > 0 {
+		fmt.Fprintf(lines, "unfinished write of %d bytes at the end of %s: no damage\n", tail.Bytes, tail.Segment)
+	}
+	if err := lines.Flush(); err != nil {
+		return err
+	}
+	if len(report.Damage) > 0 {
+		return errDamaged
+	}
+	return nil
+}
+
+func damagedRecords(report journal.Report) (n int) {
+	for _, d := range report.Damage {
+		n += d.Records
+	}
+	return n
+}
+
+// export prints every click as a line of JSON.
+func export(dir string, out, notes io.Writer) error {
+	lines := bufio.NewWriter(out)
+	var clicks, unreadable int
+	report, err := journal.Read(dir, func(r journal.Record) error {
+		var batch edgev1.ClickBatch
+		if err := proto.Unmarshal(r.Batch, &batch); err != nil {
+			unreadable++
+			fmt.Fprintf(notes, "%s: the record at %d holds no clicks: %v\n", r.Segment, r.Offset, err)
+			return nil
+		}
+		for _, click := range batch.Clicks {
+			line, err := clickLine(click)
+			if err != nil {
+				return err
+			}
+			if _, err := lines.Write(append(line, '\n')); err != nil {
+				return err
+			}
+			clicks++
+		}
+		return nil
+	})
+	if err := errors.Join(err, lines.Flush()); err != nil {
+		return err
+	}
+	damaged := damagedRecords(report) + unreadable
+	fmt.Fprintf(notes, "%d clicks in %d records, %d damaged records\n", clicks, report.Records, damaged)
+	if damaged > 0 {
+		return errDamaged
+	}
+	return nil
+}
+
+// clickLine is a click as JSON under its field names, its ids as UUIDs. What is no
+// UUID stays in base64, like the hashes.
+func clickLine(click *edgev1.Click) ([]byte, error) {
+	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(click)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return nil, err
+	}
+	for name, value := range map[string][]byte{
+		"id": click.Id, "workspace_id": click.WorkspaceId, "program_id": click.ProgramId,
+		"participant_id": click.ParticipantId, "link_id": click.LinkId,
+	} {
+		if id, err := uuid.FromBytes(value); err == nil {
+			fields[name] = json.RawMessage(`"` + id.String() + `"`)
+		}
+	}
+	return json.Marshal(fields)
+}

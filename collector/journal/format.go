@@ -1,0 +1,101 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	segmentHeader = 16
+	recordHeader  = 24
+	formatVersion = 1
+	// maxBatch bounds a payload: the collector's 256 KiB and a little.
+	maxBatch  = 272 << 10
+	maxRecord = recordHeader + maxBatch
+
+	suffix     = ".clicks"
+	nameDigits = 16
+)
+
+var (
+	segmentMagic = []byte("tribclks")
+	recordMarker = []byte{0xF9, 0xFB, 0xFD, 0xFE}
+	castagnoli   = crc32.MakeTable(crc32.Castagnoli)
+)
+
+var errVersion = errors.New("the segment's format is of another version")
+
+// appendSegmentHeader appends what every segment begins with.
+func appendSegmentHeader(dst []byte) []byte {
+	from := len(dst)
+	dst = append(dst, segmentMagic...)
+	dst = binary.LittleEndian.AppendUint32(dst, formatVersion)
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
+}
+
+// parseSegmentHeader says whether a segment's first bytes are a sound header;
+// errVersion when it is one of another version.
+func parseSegmentHeader(head []byte) (sound bool, err error) {
+	if len(head) < segmentHeader || !bytes.HasPrefix(head, segmentMagic) ||
+		binary.LittleEndian.Uint32(head[12:]) != crc32.Checksum(head[:12], castagnoli) {
+		return false, nil
+	}
+	if version := binary.LittleEndian.Uint32(head[8:]); version != formatVersion {
+		return false, fmt.Errorf("%w: %d, this program reads %d", errVersion, version, formatVersion)
+	}
+	return true, nil
+}
+
+// makeHeader is the header of batch as a record.
+func makeHeader(batch []byte, n int, at time.Time) (head [recordHeader]byte) {
+	copy(head[:], recordMarker)
+	binary.LittleEndian.PutUint32(head[8:], uint32(len(batch))) //nolint:gosec // at most maxBatch
+	binary.LittleEndian.PutUint32(head[12:], uint32(n))         //nolint:gosec // bounded by the batch's length
+	binary.LittleEndian.PutUint64(head[16:], uint64(at.UnixMilli()))
+	sum := crc32.Update(crc32.Checksum(head[8:], castagnoli), castagnoli, batch)
+	binary.LittleEndian.PutUint32(head[4:], sum)
+	return head
+}
+
+// recordLength is the length of the record that a header begins, 0 when the header
+// cannot be a good record's.
+func recordLength(head []byte) int {
+	length := binary.LittleEndian.Uint32(head[8:])
+	if !bytes.HasPrefix(head, recordMarker) || length == 0 || length > maxBatch ||
+		binary.LittleEndian.Uint32(head[12:]) == 0 {
+		return 0
+	}
+	return recordHeader + int(length)
+}
+
+// parseRecord reads a whole record; ok is false when its checksum is wrong.
+func parseRecord(whole []byte) (r Record, ok bool) {
+	if binary.LittleEndian.Uint32(whole[4:]) != crc32.Checksum(whole[8:], castagnoli) {
+		return Record{}, false
+	}
+	return Record{
+		Time:   time.UnixMilli(int64(binary.LittleEndian.Uint64(whole[16:]))).UTC(), //nolint:gosec // as it was written
+		Clicks: int(binary.LittleEndian.Uint32(whole[12:])),
+		Batch:  whole[recordHeader:],
+	}, true
+}
+
+func segmentName(number uint64) string {
+	return fmt.Sprintf("%0*d%s", nameDigits, number, suffix)
+}
+
+// segmentNumber is the number in a segment's name; ok is false for other files.
+func segmentNumber(name string) (number uint64, ok bool) {
+	digits, ok := strings.CutSuffix(name, suffix)
+	if !ok || len(digits) != nameDigits {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(digits, 10, 64)
+	return number, err == nil
+}

@@ -1,0 +1,161 @@
+package journal
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+)
+
+const (
+	// childDir is set for the process that is to be killed: its journal.
+	childDir = "TRIBUTARY_TEST_JOURNAL_DIR"
+	// childFrom is the first number that it appends.
+	childFrom  = "TRIBUTARY_TEST_JOURNAL_FROM"
+	appenders  = 8
+	killRounds = 25
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		from, err := strconv.Atoi(os.Getenv(childFrom))
+		if err == nil {
+			err = appendUntilKilled(dir, from)
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// appendUntilKilled appends numbers and drains, and says on standard output which
+// were acknowledged and which replayed, before anybody else can know of it.
+func appendUntilKilled(dir string, from int) error {
+	j, err := Open(Config{Dir: dir, SegmentBytes: 2000})
+	if err != nil {
+		return err
+	}
+	failed := make(chan error)
+	for appender := range appenders {
+		go func() {
+			for i := from + appender; ; i += appenders {
+				if err := j.Append(context.Background(), []byte(text(i)), 1+i%2); err != nil {
+					failed <- err
+				}
+				fmt.Printf("acknowledged %d\n", i)
+			}
+		}()
+	}
+	go func() {
+		for round := 0; ; round++ {
+			err := j.Drain(context.Background(), func(_ context.Context, batch []byte, _ int) error {
+				var i int
+				if _, err := fmt.Sscanf(string(batch), "%d:", &i); err != nil {
+					failed <- err
+				}
+				if round%3 == 2 && i%97 == 0 {
+					return errDisk
+				}
+				fmt.Printf("replayed %d\n", i)
+				return nil
+			})
+			if err != nil && !errors.Is(err, errDisk) {
+				failed <- err
+			}
+			time.Sleep(3 * time.Millisecond)
+		}
+	}()
+	return <-failed
+}
+
+func TestAKillAtAnyMomentLosesNothingAcknowledged(t *testing.T) {
+	const seed = 20260301
+	random := rand.New(rand.NewPCG(seed, 0))
+	dir := t.TempDir()
+	acknowledged, replayed := map[int]bool{}, map[int]bool{}
+	from, tails := 0, 0
+	for round := range killRounds {
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), childDir+"="+dir, childFrom+"="+strconv.Itoa(from))
+		child.Stderr = os.Stderr
+		out, err := child.StdoutPipe()
+		must(t, err)
+		must(t, child.Start())
+		life := time.Duration(random.IntN(40_000)) * time.Microsecond
+		var killed bool
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var what string
+			var i int
+			if _, err := fmt.Sscanf(lines.Text(), "%s %d", &what, &i); err != nil {
+				t.Fatalf("%q: %v", lines.Text(), err)
+			}
+			if what == "acknowledged" {
+				acknowledged[i] = true
+			} else {
+				replayed[i] = true
+			}
+			from = max(from, i+1)
+			if !killed {
+				killed = true
+				time.AfterFunc(life, func() { _ = child.Process.Kill() })
+			}
+		}
+		_ = child.Wait()
+		if code := child.ProcessState.ExitCode(); code != -1 {
+			t.Fatalf("round %d, seed %d: the child ended by itself with %d", round, seed, code)
+		}
+
+		present := map[int]bool{}
+		last := make([]int, appenders)
+		report, err := Read(dir, func(r Record) error {
+			i := number(t, r.Batch)
+			if present[i] || string(r.Batch) != text(i) || r.Clicks != 1+i%2 {
+				t.Errorf("round %d, seed %d: record %d is there twice, or changed", round, seed, i)
+			}
+			// An appender's records stand in the order in which it wrote them.
+			if i < last[i%appenders] {
+				t.Errorf("round %d, seed %d: %d stands behind %d", round, seed, i, last[i%appenders])
+			}
+			present[i], last[i%appenders] = true, i
+			return nil
+		})
+		must(t, err)
+		if len(report.Damage) > 0 {
+			t.Errorf("round %d, seed %d: %+v", round, seed, report.Damage)
+		}
+		if report.Tail.Bytes > 0 {
+			tails++
+		}
+		for i := range acknowledged {
+			if !present[i] && !replayed[i] {
+				t.Errorf("round %d, seed %d: %d is acknowledged and lost", round, seed, i)
+			}
+		}
+		for i := range present {
+			from = max(from, i+1)
+		}
+		// Every appender begins at a number of its own residue.
+		from = (from + appenders) / appenders * appenders
+	}
+	if len(acknowledged) < killRounds || len(replayed) == 0 {
+		t.Fatalf("%d acknowledged, %d replayed: that proves nothing", len(acknowledged), len(replayed))
+	}
+	t.Logf("%d kills, %d acknowledged, %d replayed, %d torn tails", killRounds, len(acknowledged), len(replayed), tails)
+
+	j := opened(t, Config{Dir: dir}, nil)
+	must(t, j.Drain(context.Background(), func(_ context.Context, batch []byte, _ int) error {
+		replayed[number(t, batch)] = true
+		return nil
+	}))
+	for i := range acknowledged {
+		if !replayed[i] {
+			t.Errorf("%d is acknowledged and was never replayed", i)
+		}
+	}
+}
