@@ -1,0 +1,219 @@
+package snippet_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// stay keeps the browser on the page whatever is clicked.
+const stay = `<script>addEventListener("click", e => e.preventDefault())</script>`
+
+func TestPaymentLinksCarryTheClick(t *testing.T) {
+	w := newWorld(t)
+	release := make(chan struct{})
+	w.setFault(func(int, http.ResponseWriter, *http.Request) bool { w.hold(release); return false })
+	w.page("/", page{body: `
+		<a id="plain" href="https://buy.stripe.com/test_1">buy</a>
+		<a id="query" href="https://buy.stripe.com/test_1?prefilled_email=a%40b.example&locale=de#top">buy</a>
+		<a id="own" href="https://buy.stripe.com/test_1?client_reference_id=order-7">buy</a>
+		<a id="elsewhere" href="https://buy.stripe.com.elsewhere.example/x">x</a>
+		<a id="stripe" href="https://stripe.com/pricing">x</a>
+		<a id="mention" href="/go?to=https://buy.stripe.com/x">x</a>
+		<a id="none">x</a>
+		<stripe-buy-button id="button" buy-button-id="b"></stripe-buy-button>
+		<stripe-buy-button id="owned" client-reference-id="order-7"></stripe-buy-button>
+		<stripe-pricing-table id="table"></stripe-pricing-table>`})
+	b := w.visit(w.shop + "/?via=anna")
+	w.waitClicks(1)
+	before := js[string](b, `document.body.innerHTML`)
+	if strings.Count(before, "client_reference_id=") != 1 || strings.Count(before, "client-reference-id=") != 1 {
+		t.Errorf("decorated without an id: %s", before)
+	}
+	close(release)
+	id := b.landed()
+	reference := "client_reference_id=" + id
+	for element, want := range map[string]string{
+		"plain": "https://buy.stripe.com/test_1?" + reference,
+		"query": "https://buy.stripe.com/test_1?prefilled_email=a%40b.example&locale=de&" + reference + "#top",
+	} {
+		b.wait(`document.getElementById("` + element + `").getAttribute("href") === "` + want + `"`)
+	}
+	for _, element := range []string{"button", "table"} {
+		b.wait(`document.getElementById("` + element + `").getAttribute("client-reference-id") === "` + id + `"`)
+	}
+	for element, want := range map[string]string{
+		"own":       "https://buy.stripe.com/test_1?client_reference_id=order-7",
+		"elsewhere": "https://buy.stripe.com.elsewhere.example/x",
+		"stripe":    "https://stripe.com/pricing",
+		"mention":   "/go?to=https://buy.stripe.com/x",
+		"none":      "",
+	} {
+		if got := js[string](b, `document.getElementById("`+element+`").getAttribute("href") || ""`); got != want {
+			t.Errorf("%s: %q, want %q", element, got, want)
+		}
+	}
+	if got := js[string](b, `document.getElementById("owned").getAttribute("client-reference-id")`); got != "order-7" {
+		t.Errorf("the merchant's own reference became %q", got)
+	}
+}
+
+func TestWhatIsInsertedLaterCarriesTheClick(t *testing.T) {
+	w := newWorld(t)
+	b := w.visit(w.shop + "/?via=anna")
+	id := b.landed()
+	b.do(`const box = document.createElement("section");
+		box.innerHTML = "<p><a href='https://buy.stripe.com/x'>buy</a></p><stripe-buy-button></stripe-buy-button><stripe-pricing-table></stripe-pricing-table>";
+		document.body.append(box)`)
+	b.wait(`document.querySelector("a").href === "https://buy.stripe.com/x?client_reference_id=` + id + `"`)
+	b.wait(`document.querySelector("stripe-buy-button").getAttribute("client-reference-id") === "` + id + `"`)
+	b.wait(`document.querySelector("stripe-pricing-table").getAttribute("client-reference-id") === "` + id + `"`)
+}
+
+// A framework may set an address after the element stands in the page; the last
+// moment is when a person reaches for it. All in one task, so that nothing but
+// the event itself can have done it.
+func TestALinkIsReadyWhenItIsReachedFor(t *testing.T) {
+	w := newWorld(t)
+	w.page("/", page{head: stay, body: `<a><b>buy</b></a>`})
+	b := w.visit(w.shop + "/?via=anna")
+	id := b.landed()
+	for _, event := range []string{
+		`new PointerEvent("pointerdown", {bubbles: true, composed: true})`,
+		`new KeyboardEvent("keydown", {bubbles: true, composed: true, key: "Enter"})`,
+		`new MouseEvent("auxclick", {bubbles: true, composed: true, button: 1})`,
+	} {
+		got := js[string](b, `(() => { const a = document.querySelector("a"); a.href = "https://buy.stripe.com/x"; a.firstChild.dispatchEvent(`+event+`); return a.href })()`)
+		if got != "https://buy.stripe.com/x?client_reference_id="+id {
+			t.Errorf("%s: %s", event, got)
+		}
+	}
+}
+
+func TestAnIDIsNotWrittenTwice(t *testing.T) {
+	w := newWorld(t)
+	w.page("/", page{head: stay, body: `<a href="https://buy.stripe.com/x">buy</a>`})
+	b := w.visit(w.shop + "/?via=anna")
+	id := b.landed()
+	for range 3 {
+		b.do(`const a = document.querySelector("a"); a.dispatchEvent(new PointerEvent("pointerdown", {bubbles: true})); document.body.append(a); window.__tributary.decorate(a)`)
+		b.settle()
+	}
+	if got := js[string](b, `document.querySelector("a").href`); got != "https://buy.stripe.com/x?client_reference_id="+id {
+		t.Error(got)
+	}
+}
+
+func TestOutboundLinksHandTheClickOver(t *testing.T) {
+	w := newWorld(t)
+	w.page("/", page{
+		attrs: `data-domains="www.checkout.example, *.pay.example"`, head: stay,
+		body: `<a></a>`,
+	})
+	b := w.visit(w.shop + "/?via=anna")
+	id := b.landed()
+	for href, decorated := range map[string]bool{
+		w.other + "/c?x=1#top":                 true,
+		"https://eu.pay.example/":              true,
+		"https://a.b.pay.example/":             true,
+		"https://x.www.checkout.example/":      false,
+		"https://checkout.example/":            false,
+		"https://evilpay.example/":             false,
+		"https://eu.pay.example.evil.example/": false,
+		"https://elsewhere.example/":           false,
+		"mailto:a@eu.pay.example":              false,
+		w.shop + "/next":                       false,
+	} {
+		b.do(`const a = document.querySelector("a"); a.href = "` + href + `"; a.dispatchEvent(new PointerEvent("pointerdown", {bubbles: true})); a.click()`)
+		got := js[string](b, `document.querySelector("a").href`)
+		if carried := strings.Contains(got, "aff_click_id="+id); carried != decorated {
+			t.Errorf("%s became %s", href, got)
+		}
+		if decorated && strings.Contains(href, "#") && got != w.other+"/c?x=1&aff_click_id="+id+"#top" {
+			t.Errorf("%s became %s", href, got)
+		}
+	}
+}
+
+func TestAFollowedOutboundLinkArrivesWithTheSameClick(t *testing.T) {
+	w := newWorld(t)
+	w.page("/", page{attrs: `data-domains="www.checkout.example"`, body: `<a href="` + w.other + `/cart">check out</a>`})
+	w.page("/cart", page{})
+	b := w.visit(w.shop + "/?via=anna")
+	id := b.landed()
+	b.do(`document.querySelector("a").click()`)
+	b.wait(`location.hostname === "www.checkout.example" && document.readyState === "complete"`)
+	if got := b.landed(); got != id {
+		t.Errorf("arrived with %q, want %q", got, id)
+	}
+	b.settle()
+	if n := b.clicks(); n != 1 {
+		t.Errorf("%d clicks", n)
+	}
+}
+
+func TestMarkedFormsSendTheClick(t *testing.T) {
+	w := newWorld(t)
+	form := `<form data-aff action="/thanks"><input name="q" value="1"></form><form id="plain" action="/thanks"><input name="q" value="2"></form>`
+	w.page("/", page{body: form})
+	w.page("/late", page{})
+	w.page("/thanks", page{})
+	b := w.visit(w.shop + "/?via=anna")
+	id := b.landed()
+	b.do(`document.querySelector("form").requestSubmit()`)
+	b.wait(`location.pathname === "/thanks"`)
+	if got := js[string](b, `location.search`); got != "?q=1&aff_click_id="+id {
+		t.Errorf("sent %s", got)
+	}
+	b.visit(w.shop + "/")
+	b.do(`document.getElementById("plain").requestSubmit()`)
+	b.wait(`location.search === "?q=2"`)
+
+	b.visit(w.shop + "/late")
+	b.do("document.body.innerHTML = `<div>" + form + "</div>`")
+	b.settle()
+	b.do(`document.querySelector("form").requestSubmit()`)
+	b.wait(`location.pathname === "/thanks"`)
+	if got := js[string](b, `location.search`); got != "?q=1&aff_click_id="+id {
+		t.Errorf("a form that came later sent %s", got)
+	}
+}
+
+func TestWithoutAClickNothingIsDecorated(t *testing.T) {
+	w := newWorld(t)
+	body := `<a href="https://buy.stripe.com/x">buy</a><stripe-buy-button></stripe-buy-button><form data-aff="" action="/thanks"><input name="q" value="1"></form>`
+	w.page("/", page{attrs: `data-domains="www.checkout.example"`, head: stay, body: body})
+	w.page("/thanks", page{})
+	b := w.visit(w.shop + "/")
+	b.settle()
+	b.do(`const a = document.querySelector("a"); a.dispatchEvent(new PointerEvent("pointerdown", {bubbles: true})); a.click(); window.__tributary.decorate(a)`)
+	b.settle()
+	if got := js[string](b, `document.body.innerHTML`); got != body {
+		t.Error(got)
+	}
+	b.do(`document.querySelector("form").requestSubmit()`)
+	b.wait(`location.pathname === "/thanks"`)
+	if got := js[string](b, `location.search`); got != "?q=1" {
+		t.Errorf("sent %s", got)
+	}
+}
+
+func TestDecorateForPagesThatBuildTheirOwnLinks(t *testing.T) {
+	w := newWorld(t)
+	w.page("/", page{attrs: `data-domains="www.checkout.example"`})
+	b := w.visit(w.shop + "/?via=anna")
+	id := b.landed()
+	for url, want := range map[string]string{
+		"https://buy.stripe.com/x?a=1":                    "https://buy.stripe.com/x?a=1&client_reference_id=" + id,
+		"https://buy.stripe.com/x?client_reference_id=me": "https://buy.stripe.com/x?client_reference_id=me",
+		w.other + "/": w.other + "/?aff_click_id=" + id,
+	} {
+		if got := js[string](b, `window.__tributary.decorate("`+url+`")`); got != want {
+			t.Errorf("%s became %s, want %s", url, got, want)
+		}
+	}
+	got := js[string](b, `(() => { const a = document.createElement("a"); a.href = "https://buy.stripe.com/x"; window.__tributary.decorate(a); return a.href })()`)
+	if got != "https://buy.stripe.com/x?client_reference_id="+id {
+		t.Error(got)
+	}
+}

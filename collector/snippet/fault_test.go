@@ -1,0 +1,135 @@
+package snippet_test
+
+import (
+	"net/http"
+	"testing"
+)
+
+func TestAPageThatIsLeftDuringTheCallLosesNoClick(t *testing.T) {
+	w := newWorld(t)
+	w.page("/next", page{script: "none"})
+	release := make(chan struct{})
+	w.setFault(func(nth int, _ http.ResponseWriter, _ *http.Request) bool {
+		if nth == 1 {
+			w.hold(release)
+		}
+		return false
+	})
+	b := w.visit(w.shop + "/?via=anna")
+	w.waitClicks(1)
+	b.visit(w.shop + "/next")
+	sent := w.waitClicks(2)
+	close(release)
+	if sent[0].id() == "" || sent[0].id() != sent[1].id() {
+		t.Errorf("ids %q and %q", sent[0].id(), sent[1].id())
+	}
+	// Both are answered, and they are the same click.
+	until(t, "both answers", func() bool { sent := w.clicks(); return sent[0].status != 0 && sent[1].status != 0 })
+	b.settle()
+	if stored := w.waitStored(1); idOf(stored[0]) != sent[0].id() {
+		t.Errorf("stored %s", idOf(stored[0]))
+	}
+	if sent := w.clicks(); len(sent) != 2 {
+		t.Errorf("%d requests", len(sent))
+	}
+}
+
+func TestAnAnsweredPageIsLeftInSilence(t *testing.T) {
+	w := newWorld(t)
+	w.page("/next", page{script: "none"})
+	b := w.visit(w.shop + "/?via=anna")
+	b.landed()
+	b.visit(w.shop + "/next")
+	b.settle()
+	if sent := w.clicks(); len(sent) != 1 {
+		t.Errorf("%d requests", len(sent))
+	}
+}
+
+func TestAFailedCallIsRepeatedOnceWithTheSameID(t *testing.T) {
+	w := newWorld(t)
+	w.impatient = true
+	for name, fail := range map[string]func(http.ResponseWriter, *http.Request) bool{
+		"the answer is 503": func(out http.ResponseWriter, _ *http.Request) bool {
+			out.Header().Set("Access-Control-Allow-Origin", "*")
+			out.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		},
+		// A proxy's own page has no CORS headers either.
+		"the answer is another's 502": func(out http.ResponseWriter, _ *http.Request) bool {
+			out.WriteHeader(http.StatusBadGateway)
+			return true
+		},
+		"the connection is cut": func(out http.ResponseWriter, _ *http.Request) bool { return cut(out) },
+		"there is no answer for 3 s": func(_ http.ResponseWriter, r *http.Request) bool {
+			w.hold(r.Context().Done()) // the page gives up
+			return true
+		},
+	} {
+		before, stored := len(w.clicks()), len(w.stored())
+		w.setFault(func(nth int, out http.ResponseWriter, r *http.Request) bool { return nth == before+1 && fail(out, r) })
+		b := w.visit(w.shop + "/?via=anna")
+		id := b.landed()
+		b.settle()
+		sent := w.clicks()[before:]
+		if len(sent) != 2 || sent[0].id() != id || sent[1].id() != id {
+			t.Errorf("%s: id %s, sent %+v", name, id, sent)
+		}
+		if got := w.waitStored(stored + 1); idOf(got[stored]) != id {
+			t.Errorf("%s: stored %s, want %s", name, idOf(got[stored]), id)
+		}
+	}
+}
+
+func TestAfterTheSecondFailureThereIsSilence(t *testing.T) {
+	w := newWorld(t)
+	w.page("/next", page{script: "none"})
+	w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool { return cut(out) })
+	b := w.visit(w.shop + "/?via=anna")
+	w.waitClicks(2)
+	b.settle()
+	b.do(`history.pushState(null, "", "/p"); document.body.insertAdjacentHTML("beforeend", "<a href='https://buy.stripe.com/x'>buy</a>")`)
+	b.settle()
+	if n := b.clicks(); n != 2 || b.kept() != nothingKept {
+		t.Errorf("%d clicks, kept %s", n, b.kept())
+	}
+	w.setFault(nil)
+	b.visit(w.shop + "/?via=anna")
+	b.landed()
+	w.waitStored(1)
+}
+
+func TestARefusalIsNotRepeated(t *testing.T) {
+	w := newWorld(t)
+	for _, status := range []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests} {
+		w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {
+			out.Header().Set("Access-Control-Allow-Origin", "*")
+			out.Header().Set("Content-Type", "application/json")
+			out.WriteHeader(status)
+			_, _ = out.Write([]byte(`{"code":"X","statusCode":0,"message":""}`))
+			return true
+		})
+		b := w.visit(w.shop + "/?via=anna")
+		b.wait(`performance.getEntriesByName("` + w.cdn + clicksPath + `").length`) // an answer has come
+		b.settle()
+		if n := b.clicks(); n != 1 || b.kept() != nothingKept {
+			t.Errorf("%d: %d clicks, kept %s", status, n, b.kept())
+		}
+	}
+}
+
+func TestAnAnswerThatIsNoJSONBreaksNothing(t *testing.T) {
+	w := newWorld(t)
+	w.page("/", page{body: `<p>shop</p>`})
+	w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {
+		out.Header().Set("Access-Control-Allow-Origin", "*")
+		_, _ = out.Write([]byte(`<html>log in to the hotel's network</html>`))
+		return true
+	})
+	b := w.visit(w.shop + "/?via=anna")
+	w.waitClicks(1)
+	b.settle()
+	if n := b.clicks(); n > 2 {
+		t.Errorf("%d clicks", n)
+	}
+}

@@ -1,0 +1,49 @@
+// What is read from the page's address, and what is sent of it.
+
+import { consent } from "./consent";
+import { find, settings, words } from "./env";
+
+/** Parameters of ad platforms. That one was there is said, never its value. */
+const adIDs = words("gclid gbraid wbraid dclid msclkid fbclid ttclid twclid li_fat_id epik rdt_cid ScCid yclid");
+
+const codeNames = words(settings.param || "via,ref,aff,fpr,fp_ref").concat(words(settings.params));
+
+/** The referral code of an address, case-folded, or "". */
+export const codeOf = (query: URLSearchParams): string => {
+  for (const name of codeNames) {
+    const code = (query.get(name) || "").trim().toLowerCase();
+    if (code && code.length <= 100) return code;
+  }
+  return "";
+};
+
+/** A parameter's value as the collector takes it. */
+const text = (query: URLSearchParams, name: string): string | undefined => find(/^(.{1,255})/u, (query.get(name) || "").replace(/[\0-\x1f]/g, ""));
+
+/** A UUIDv7: 12 digits of time, the version, 3 of chance, the variant, 15 of chance. */
+const newID = (): string => {
+  const chance = crypto.getRandomValues(new Uint8Array(9));
+  let digits = "0" + Date.now().toString(16);
+  for (let i = 0; i < 9; i++) digits += (chance[i]! + 256).toString(16).slice(1);
+  return digits.replace(/(.{8})(.{4})(.{3})(.{3})/, "$1-$2-7$3-a$4-");
+};
+
+/** The body of the request that registers a click. */
+export const bodyOf = (code: string, url: URL): string => {
+  const query = url.searchParams;
+  const utm: Record<string, string | undefined> = {};
+  words("source,medium,campaign,term,content").forEach((part) => (utm[part] = text(query, "utm_" + part)));
+  const ads = adIDs.filter((name) => query.has(name)).join("=1&");
+  return JSON.stringify({
+    public_key: settings.merchant,
+    referral_code: code,
+    click_id: newID(),
+    url: url.origin + (find(/^(.{1,2000})$/, url.pathname) || "") + (ads && "?" + ads + "=1"),
+    referrer: find(/^(.+?:\/\/[^/]+)/, document.referrer),
+    sub_id: text(query, "sub_id"),
+    utm,
+    consent: consent(),
+    screen: screen.width + "x" + screen.height,
+    language: navigator.language,
+  });
+};

@@ -1,0 +1,22 @@
+// Command install has Chromium on the machine when it ends well. `make test`
+// runs it first, so that test binaries need not.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/tributary-hq/tributary/tools/browser"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if _, err := browser.Ensure(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "browser:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,71 @@
+// Command snippet builds the browser script: it bundles and minifies
+// collector/snippet/src into collector/snippet/dist/script.js. Equal sources
+// make equal bytes. Types are stripped and not checked; an editor, or
+// `npx -p typescript tsc -p collector/snippet`, checks them.
+//
+// It runs in the root of the checkout:
+//
+//	go run ./tools/snippet
+package main
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/evanw/esbuild/pkg/api"
+)
+
+const (
+	entryFile  = "collector/snippet/src/main.ts"
+	scriptFile = "collector/snippet/dist/script.js"
+)
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("snippet: ")
+	script, err := build(".")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(scriptFile), 0o755); err != nil {
+		log.Fatal(err)
+	}
+	if err := os.WriteFile(scriptFile, script, 0o644); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// build makes the script of the sources of a checkout.
+func build(root string) ([]byte, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	result := api.Build(api.BuildOptions{
+		AbsWorkingDir: root,
+		EntryPoints:   []string{entryFile},
+		Bundle:        true,
+		Format:        api.FormatIIFE,
+		Target:        api.ES2015,
+		Platform:      api.PlatformBrowser,
+		Charset:       api.CharsetASCII,
+		LegalComments: api.LegalCommentsNone,
+
+		MinifyWhitespace:  true,
+		MinifyIdentifiers: true,
+		MinifySyntax:      true,
+		// A browser that lacks something, or a page that took it away, gets nothing.
+		Banner: map[string]string{"js": "try{"},
+		Footer: map[string]string{"js": "}catch(e){}"},
+		// What the editor is told decides nothing here.
+		TsconfigRaw: "{}",
+	})
+	if faults := append(result.Errors, result.Warnings...); len(faults) > 0 {
+		texts := api.FormatMessages(faults, api.FormatMessagesOptions{})
+		return nil, fmt.Errorf("esbuild:\n%s", strings.Join(texts, ""))
+	}
+	return result.OutputFiles[0].Contents, nil
+}
