@@ -37,7 +37,6 @@ func appendAnswer(dst []byte, entry *issued, mode affiliate.Mode, target *edgev1
 	dst = append(dst, `","recorded":true,"deduplicated":`...)
 	dst = strconv.AppendBool(dst, repeated)
 	dst = append(dst, `,"expires_at":`...)
-	age := blindCookieAge
 	if target == nil {
 		dst = append(dst, `null,"attribution_window_days":null`...)
 	} else {
@@ -46,10 +45,9 @@ func appendAnswer(dst []byte, entry *issued, mode affiliate.Mode, target *edgev1
 		dst = appendMillis(dst, affiliate.WindowEnd(entry.receivedAt, days))
 		dst = append(dst, `","attribution_window_days":`...)
 		dst = strconv.AppendInt(dst, int64(days), 10)
-		age = min(time.Duration(days)*24*time.Hour, maxCookieAge)
 	}
 	dst = append(dst, `,"cookie_max_age":`...)
-	dst = strconv.AppendInt(dst, int64(age/time.Second), 10)
+	dst = strconv.AppendInt(dst, int64(cookieAge(target)/time.Second), 10)
 	dst = append(dst, `,"attribution_model":`...)
 	dst = appendQuoted(dst, target.GetAttributionModel(), target.GetAttributionModel() != "")
 	dst = append(dst, `,"discount":`...)

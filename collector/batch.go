@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,10 @@ const (
 	// flushTimeout is above the socket bounds of the sink's client; it ends what
 	// they let slip.
 	flushTimeout = 3 * time.Second
+	// After refusalsInRow batches in a row that could not be made durable, requests
+	// are refused unread; those that come refusalLasts later find out anew.
+	refusalsInRow = 5
+	refusalLasts  = 500 * time.Millisecond
 )
 
 var (
@@ -44,8 +49,12 @@ type batcher struct {
 	lines   []*line
 	records atomic.Int64
 	bytes   atomic.Int64
-	flights sync.WaitGroup
-	buffers sync.Pool
+	// refused counts batches in a row that were not made durable, refusedAt is when
+	// the last of them was (Unix nanoseconds).
+	refused   atomic.Int64
+	refusedAt atomic.Int64
+	flights   sync.WaitGroup
+	buffers   sync.Pool
 }
 
 // line is one shard's batches in the order in which they were begun. The last
@@ -54,6 +63,7 @@ type line struct {
 	mu      sync.Mutex
 	work    *sync.Cond
 	waiting []*batch
+	flying  [flushesInFlight]*batch
 	closed  bool
 }
 
@@ -74,16 +84,38 @@ func newBatcher(sink Sink, shards int, m *metrics) *batcher {
 		l := &line{}
 		l.work = sync.NewCond(&l.mu)
 		b.lines[shard] = l
-		for range flushesInFlight {
-			b.flights.Go(func() { b.fly(shard, l) })
+		for seat := range flushesInFlight {
+			b.flights.Go(func() { b.fly(shard, l, seat) })
 		}
 	}
 	return b
 }
 
-// full says that a request may be refused before its body is read.
+// full says that a request may be refused before its body is read: the queue is
+// at its bound, or nothing becomes durable.
 func (b *batcher) full() bool {
-	return b.records.Load() >= queueRecords || b.bytes.Load() >= queueBytes
+	return b.records.Load() >= queueRecords || b.bytes.Load() >= queueBytes ||
+		b.refused.Load() >= refusalsInRow && time.Now().UnixNano()-b.refusedAt.Load() < int64(refusalLasts)
+}
+
+// oldest is when the oldest batch was begun that is waiting or on its way; zero
+// without one.
+func (b *batcher) oldest() time.Time {
+	var oldest time.Time
+	for _, l := range b.lines {
+		l.mu.Lock()
+		under := l.flying[:]
+		if len(l.waiting) > 0 {
+			under = append(slices.Clone(under), l.waiting[0])
+		}
+		for _, one := range under {
+			if one != nil && (oldest.IsZero() || one.begun.Before(oldest)) {
+				oldest = one.begun
+			}
+		}
+		l.mu.Unlock()
+	}
+	return oldest
 }
 
 // add puts a framed record (see frame) into the next batch of its shard. The
@@ -130,9 +162,10 @@ func (b *batch) failed() bool {
 	}
 }
 
-func (b *batcher) fly(shard int, l *line) {
+func (b *batcher) fly(shard int, l *line, seat int) {
 	for {
 		l.mu.Lock()
+		l.flying[seat] = nil
 		for len(l.waiting) == 0 && !l.closed {
 			l.work.Wait()
 			// Requests that could run now get into the batch that the first of
@@ -148,6 +181,7 @@ func (b *batcher) fly(shard int, l *line) {
 		next := l.waiting[0]
 		l.waiting[0] = nil
 		l.waiting = l.waiting[1:]
+		l.flying[seat] = next
 		l.mu.Unlock()
 		b.flush(shard, next)
 	}
@@ -157,6 +191,12 @@ func (b *batcher) flush(shard int, full *batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	full.err = b.sink.Append(ctx, shard, full.buffer, full.n)
 	cancel()
+	if full.err == nil {
+		b.refused.Store(0)
+	} else {
+		b.refusedAt.Store(time.Now().UnixNano())
+		b.refused.Add(1)
+	}
 	b.records.Add(-int64(full.n))
 	b.bytes.Add(-int64(len(full.buffer)))
 	b.metrics.flushed(full.n, time.Since(full.begun), full.err)

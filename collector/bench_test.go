@@ -6,11 +6,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/maxmind/mmdbwriter/mmdbtype"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
@@ -63,7 +67,7 @@ func BenchmarkHandler(b *testing.B) {
 			r, _ := http.NewRequest(http.MethodPost, "/v1/clicks", strings.NewReader(benchBody))
 			r.RemoteAddr = "203.0.113.9:4711"
 			r.Header.Set("Authorization", "Bearer "+key)
-			r.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)")
+			r.Header.Set("User-Agent", benchAgent)
 			c.Handler().ServeHTTP(&nullResponse{header: make(http.Header)}, r)
 		}
 	})
@@ -76,6 +80,63 @@ func BenchmarkDecode(b *testing.B) {
 		if _, wrong := decode(raw); len(wrong) > 0 {
 			b.Fatal(wrong)
 		}
+	}
+}
+
+const benchAgent = windows + "Chrome/131.0.0.0 Safari/537.36"
+
+// BenchmarkRecord is the record alone, of a visitor whose agent is known: without
+// a country file and with one.
+func BenchmarkRecord(b *testing.B) {
+	click, wrong := decode([]byte(benchBody))
+	if len(wrong) > 0 {
+		b.Fatal(wrong)
+	}
+	now := time.Now()
+	id := affiliate.NewID[affiliate.Click](now)
+	target := &edgev1.ReferralCodeEntry{ProgramId: make([]byte, 16), ParticipantId: make([]byte, 16), AttributionWindowDays: 30}
+	from := visitor{addr: netip.MustParseAddr("203.0.113.9"), agent: benchAgent}
+	run := func(b *testing.B, c *Collector) {
+		b.Helper()
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			record := make([]byte, 0, 1024)
+			for pb.Next() {
+				record = c.record(record[:0], id, now, caller{}, target, click, from)
+			}
+		})
+	}
+	c := &Collector{hashes: &hashes{key: bytes.Repeat([]byte("k"), 32)}, agents: newAgents()}
+	b.Run("plain", func(b *testing.B) { run(b, c) })
+	c.countries = countriesOf(b, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placed("CH", "ZH")})
+	b.Run("with country", func(b *testing.B) { run(b, c) })
+}
+
+// BenchmarkAgent looks agents up by many goroutines: one that everybody has, one
+// that nobody had before, and ones that are made up while others are not.
+func BenchmarkAgent(b *testing.B) {
+	var made atomic.Int64
+	for _, c := range []struct {
+		name   string
+		madeUp func(n int) bool
+	}{
+		{"known", func(int) bool { return false }},
+		{"made up", func(int) bool { return true }},
+		{"every tenth made up", func(n int) bool { return n%10 == 0 }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			known := newAgents()
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for n := 0; pb.Next(); n++ {
+					text := benchAgent
+					if c.madeUp(n) {
+						text = benchAgent + strconv.FormatInt(made.Add(1), 36)
+					}
+					known.of(text)
+				}
+			})
+		})
 	}
 }
 
@@ -93,7 +154,7 @@ func BenchmarkServed(b *testing.B) {
 		go func() { _ = server.Serve(listener) }()
 		defer func() { _ = server.Close() }()
 		request := []byte("POST /v1/clicks HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key +
-			"\r\nContent-Type: text/plain\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nContent-Length: " + strconv.Itoa(len(benchBody)) + "\r\n\r\n" + benchBody)
+			"\r\nContent-Type: text/plain\r\nUser-Agent: " + benchAgent + "\r\nContent-Length: " + strconv.Itoa(len(benchBody)) + "\r\n\r\n" + benchBody)
 		work := make(chan struct{}, connections)
 		var group sync.WaitGroup
 		for range connections {

@@ -225,11 +225,11 @@ func TestAClickIsAnsweredAndStored(t *testing.T) {
 
 func TestWhoDeniesConsentLeavesNoTrace(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
-	if got := e.click(`{"referral_code":"anna","consent":"denied"}`, "User-Agent", "x"); got.status != 201 {
+	if got := e.click(`{"referral_code":"anna","consent":"denied","screen":"1920x1080","language":"de-DE"}`, "User-Agent", "x"); got.status != 201 {
 		t.Fatal(got)
 	}
 	click := e.stored()[0]
-	if click.IpHash != nil || click.IpPrefix != "" || click.UaHash != nil || click.Consent != edgev1.Consent_CONSENT_DENIED {
+	if click.IpHash != nil || click.IpPrefix != "" || click.UaHash != nil || click.Screen != "" || click.Language != "" || click.Consent != edgev1.Consent_CONSENT_DENIED {
 		t.Errorf("%v", click)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +47,10 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 		h["Access-Control-Allow-Origin"] = anyOrigin
 		h["Access-Control-Expose-Headers"] = exposed
 	}
+	if c.stopping.Load() {
+		// The next request of this client goes to another collector.
+		h["Connection"] = []string{"close"}
+	}
 	if !c.allowHTTP {
 		h["Strict-Transport-Security"] = hsts
 	}
@@ -60,14 +65,25 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case clicksPath:
 		c.serveClicks(w, r)
-	case "/v1/health", "/v1/health/ready":
+	case "/v1/health", "/v1/health/ready", "/v1/health/sink":
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h["Allow"] = allowHealth
 			c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path answers GET and HEAD.")
 			return
 		}
-		c.serveHealth(w, r, strings.HasSuffix(r.URL.Path, "/ready"))
+		var missing string
+		switch path.Base(r.URL.Path) {
+		case "ready":
+			missing = c.NotReady(r.Context())
+		case "sink":
+			missing = c.SinkNotReady(r.Context())
+		}
+		c.serveHealth(w, missing)
 	default:
+		if found := documents[r.URL.Path]; found != nil {
+			c.serveDocument(w, r, found)
+			return
+		}
 		c.refuse(w, http.StatusNotFound, affiliate.ReasonNotFound, "There is nothing at this path.")
 	}
 }
@@ -160,11 +176,14 @@ func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 			target = entry
 		}
 	}
-	c.write(w, who, target, click, visitor{addr: addr, agent: r.UserAgent(), foreign: foreign})
+	c.write(w, r, who, target, click, visitor{
+		addr: addr, agent: r.UserAgent(), foreign: foreign, prefetched: prefetch(r.Header),
+		paidPlatform: paidPlatform(queryOf(click.text[fieldURL])),
+	})
 }
 
 // write makes the click durable and answers.
-func (c *Collector) write(w http.ResponseWriter, who caller, target *edgev1.ReferralCodeEntry, b *body, from visitor) {
+func (c *Collector) write(w http.ResponseWriter, r *http.Request, who caller, target *edgev1.ReferralCodeEntry, b *body, from visitor) {
 	now := c.now()
 	entry := &issued{receivedAt: now}
 	if b.proposed {
@@ -200,6 +219,7 @@ func (c *Collector) write(w http.ResponseWriter, who caller, target *edgev1.Refe
 	h["Content-Type"] = jsonType
 	h["Cache-Control"] = noStore
 	h["X-Content-Type-Options"] = nosniff
+	setCookie(h, r, entry.id, target, b.consent)
 	w.WriteHeader(status)
 	_, _ = w.Write(text)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/collector/journal"
 )
 
 type metrics struct {
@@ -13,6 +14,7 @@ type metrics struct {
 	rejected                       *prometheus.CounterVec
 	batchClicks, durable           prometheus.Histogram
 	flushErrors                    prometheus.Counter
+	journaled, replayed            prometheus.Counter
 	fallbacks, redirects           *prometheus.CounterVec
 }
 
@@ -41,12 +43,20 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}),
 		durable: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "tributary_collector_time_to_durable_seconds",
-			Help:    "From a batch's first click to the sink's acknowledgement.",
+			Help:    "From a batch's first click until the stream or the journal has it.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 15),
 		}),
 		flushErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_batches_failed_total",
-			Help: "Batches that the sink did not acknowledge; their requests were answered 503.",
+			Help: "Batches that neither the stream nor a journal took; their requests were answered 503.",
+		}),
+		journaled: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tributary_collector_clicks_journaled_total",
+			Help: "Clicks that the stream did not take and the journal did. Part of the accepted ones.",
+		}),
+		replayed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tributary_collector_clicks_replayed_total",
+			Help: "Clicks brought from the journal to the stream, repetitions included.",
 		}),
 		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_collector_limit_fallbacks_total",
@@ -57,21 +67,41 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Help: "Visitors sent to a short link's target: recorded, uncounted (HEAD, prefetch), or without a click because it was limited or not_durable.",
 		}, []string{"outcome"}),
 	}
-	registry.MustRegister(m.accepted, m.repeated, m.unresolved, m.rejected, m.batchClicks, m.durable, m.flushErrors, m.fallbacks, m.redirects)
+	registry.MustRegister(m.accepted, m.repeated, m.unresolved, m.rejected, m.batchClicks, m.durable, m.flushErrors, m.journaled, m.replayed, m.fallbacks, m.redirects)
 	return m
 }
 
-func (m *metrics) watch(registry prometheus.Registerer, b *batcher) {
-	registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "tributary_collector_queue_clicks",
-			Help: "Clicks waiting for, or on, their way to the sink.",
-		}, func() float64 { return float64(b.records.Load()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "tributary_collector_queue_bytes",
-			Help: "Bytes of the clicks in the queue.",
-		}, func() float64 { return float64(b.bytes.Load()) }),
-	)
+// watch shows what can be read off at any time: the queue, and with a journal the
+// journal.
+func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.Journal, now func() time.Time) {
+	gauge := func(name, help string, value func() float64) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tributary_collector_" + name, Help: help}, value))
+	}
+	age := func(since time.Time) float64 {
+		if since.IsZero() {
+			return 0
+		}
+		return max(0, now().Sub(since).Seconds())
+	}
+	gauge("queue_clicks", "Clicks waiting for, or on, their way to the stream.", func() float64 { return float64(b.records.Load()) })
+	gauge("queue_bytes", "Bytes of the clicks in the queue.", func() float64 { return float64(b.bytes.Load()) })
+	if j == nil {
+		gauge("oldest_unpersisted_seconds", "Age of the oldest click that is not in the stream.", func() float64 { return age(b.oldest()) })
+		return
+	}
+	gauge("oldest_unpersisted_seconds", "Age of the oldest click that is not in the stream: waiting here or in the journal.",
+		func() float64 { return max(age(b.oldest()), age(j.Stats().Oldest)) })
+	gauge("journal_clicks", "Clicks in the journal, on their way to the stream.", func() float64 { return float64(j.Stats().Clicks) })
+	gauge("journal_bytes", "Bytes of the journal on disk.", func() float64 { return float64(j.Stats().Bytes) })
+	gauge("journal_max_bytes", "Bound of journal_bytes; beyond it clicks are refused while the stream is away.", func() float64 { return float64(j.Stats().MaxBytes) })
+	gauge("journal_oldest_seconds", "Age of the oldest record in the journal; 0 when it is empty.", func() float64 { return age(j.Stats().Oldest) })
+	gauge("journal_broken", "1 while the journal takes nothing because its disk failed or is full.", func() float64 {
+		if j.Stats().Broken != nil {
+			return 1
+		}
+		return 0
+	})
+	gauge("journal_damaged_records", "Damaged records skipped since the start. Any is an alarm.", func() float64 { return float64(j.Stats().Skipped) })
 }
 
 func (m *metrics) flushed(clicks int, took time.Duration, err error) {

@@ -44,11 +44,17 @@ const (
 	clickIPHash
 	clickIPPrefix
 	clickUAHash
-	_ // is_bot and bot_reason are ingestion's to say
-	_
+	clickIsBot
+	clickBotReason
 	clickOccurredAtMs
 	clickAttributionWindowDays
 	clickForeignOrigin
+	clickCountry
+	clickRegion
+	clickDevice
+	clickBrowser
+	clickOS
+	clickPaidPlatform
 )
 
 // frame appends a marshalled click as one element of ClickBatch.clicks: the
@@ -56,19 +62,26 @@ const (
 // marshalling of its own.
 func frame(dst, click []byte) []byte { return appendBytes(dst, batchClicks, click) }
 
-// visitor is what the request itself says about who clicked.
+// visitor is what the request itself says about who clicked, and what is kept of
+// the queries that go no further.
 type visitor struct {
-	addr    netip.Addr
-	agent   string
-	foreign bool // the page is none of the workspace's
+	addr       netip.Addr
+	agent      string
+	foreign    bool // the page is none of the workspace's
+	prefetched bool
+	// paidPlatform is whose ad brought the visitor, or empty.
+	paidPlatform string
 }
 
 // record appends the stream's record of a click, a marshalled edge.v1.Click. Of
 // a visitor who denied consent it holds nothing that could tell one visitor from
-// another. It is written without the message in between, whose reflection costs
-// more than the record; the order of the fields is proto.Marshal's.
+// another: nothing that is made of the address, not even its country, and of the
+// agent only its kind of device and whether it is a bot's. It is written without
+// the message in between, whose reflection costs more than the record; the order
+// of the fields is proto.Marshal's.
 func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, who caller, target *edgev1.ReferralCodeEntry, b *body, from visitor) []byte {
 	traced := b.consent != affiliate.ConsentDenied
+	agent, month := c.agents.of(from.agent), c.hashes.of(at)
 	dst = appendBytes(dst, clickID, id.UUID[:])
 	dst = appendNumber(dst, clickMode, int64(edgeMode(who.key.Mode)))
 	if target != nil {
@@ -91,16 +104,26 @@ func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, who c
 	dst = appendBytes(dst, clickUTMContent, b.text[fieldUTMContent])
 	dst = appendBytes(dst, clickSubID, b.text[fieldSubID])
 	dst = appendNumber(dst, clickConsent, int64(edgeConsent(b.consent)))
-	dst = appendBytes(dst, clickLanguage, b.text[fieldLanguage])
-	dst = appendBytes(dst, clickScreen, b.text[fieldScreen])
+	if traced {
+		dst = appendBytes(dst, clickLanguage, b.text[fieldLanguage])
+		dst = appendBytes(dst, clickScreen, b.text[fieldScreen])
+	}
 	if traced && from.addr.IsValid() {
-		hash := c.hashes.sum(at, "ip", from.addr.AsSlice())
+		hash := month.sum("ip", from.addr.AsSlice())
 		dst = appendBytes(dst, clickIPHash, hash[:])
 		dst = appendBytes(dst, clickIPPrefix, httpedge.AddressPrefix(from.addr))
 	}
-	if traced && from.agent != "" {
-		hash := c.hashes.sum(at, "ua", []byte(from.agent))
+	if traced && agent.text != "" {
+		hash := agent.hash(month)
 		dst = appendBytes(dst, clickUAHash, hash[:])
+	}
+	bot := agent.bot
+	if bot == "" && from.prefetched {
+		bot = botPrefetch
+	}
+	if bot != "" {
+		dst = appendNumber(dst, clickIsBot, 1)
+		dst = appendBytes(dst, clickBotReason, bot)
 	}
 	if !b.occurredAt.IsZero() {
 		dst = appendNumber(dst, clickOccurredAtMs, b.occurredAt.UnixMilli())
@@ -109,7 +132,18 @@ func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, who c
 	if from.foreign {
 		dst = appendNumber(dst, clickForeignOrigin, 1)
 	}
-	return dst
+	device, os := agent.on(b.text[fieldScreen])
+	if traced {
+		at := c.countries.of(from.addr)
+		dst = appendBytes(dst, clickCountry, at.country)
+		dst = appendBytes(dst, clickRegion, at.region)
+	}
+	dst = appendBytes(dst, clickDevice, device)
+	if traced {
+		dst = appendBytes(dst, clickBrowser, agent.browser)
+		dst = appendBytes(dst, clickOS, os)
+	}
+	return appendBytes(dst, clickPaidPlatform, from.paidPlatform)
 }
 
 // appendBytes appends a field of bytes or text; an empty one is not written.
@@ -172,15 +206,14 @@ type mac struct {
 
 const hashSize = 16
 
-func (h *hashes) sum(at time.Time, kind string, what []byte) [hashSize]byte {
-	macs := &h.of(at).macs
-	m := macs.Get().(*mac)
-	defer macs.Put(m)
-	m.text = append(append(append(m.text[:0], kind...), 0), what...)
-	m.Reset()
-	m.Write(m.text)
-	m.Sum(m.sum[:0])
-	return [hashSize]byte(m.sum[:])
+func (m *monthly) sum(kind string, what []byte) [hashSize]byte {
+	one := m.macs.Get().(*mac)
+	defer m.macs.Put(one)
+	one.text = append(append(append(one.text[:0], kind...), 0), what...)
+	one.Reset()
+	one.Write(one.text)
+	one.Sum(one.sum[:0])
+	return [hashSize]byte(one.sum[:])
 }
 
 func (h *hashes) of(at time.Time) *monthly {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/maxmind/mmdbwriter/mmdbtype"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -21,7 +22,10 @@ func TestARecordIsTheMarshalledMessage(t *testing.T) {
 	id := affiliate.NewID[affiliate.Click](at)
 	workspace := affiliate.NewID[affiliate.Workspace](at)
 	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
-	c := &Collector{hashes: &hashes{key: []byte("deployment")}}
+	c := &Collector{
+		hashes: &hashes{key: []byte("deployment")}, agents: newAgents(),
+		countries: countriesOf(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placed("CH", "ZH")}),
+	}
 	hashed := func(month, kind, what string) []byte {
 		sum := func(key []byte, text string) []byte {
 			mac := hmac.New(sha256.New, key)
@@ -40,7 +44,8 @@ func TestARecordIsTheMarshalledMessage(t *testing.T) {
 	for field := range whole.text {
 		whole.text[field] = fieldNames[field]
 	}
-	from := visitor{addr: netip.MustParseAddr("203.0.113.9"), agent: "agent"}
+	const phone = iphone + "Version/17.3.1 Mobile/15E148 Safari/604.1"
+	from := visitor{addr: netip.MustParseAddr("203.0.113.9"), agent: phone, paidPlatform: "google"}
 	message := func() *edgev1.Click {
 		return &edgev1.Click{
 			Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE,
@@ -48,8 +53,9 @@ func TestARecordIsTheMarshalledMessage(t *testing.T) {
 			ReferralCode: "anna", ReceivedAtMs: at.UnixMilli(), LandingUrl: whole.landing, ReferrerDomain: whole.referrer,
 			UtmSource: "utm.source", UtmMedium: "utm.medium", UtmCampaign: "utm.campaign", UtmTerm: "utm.term", UtmContent: "utm.content",
 			SubId: "sub_id", Consent: edgev1.Consent_CONSENT_GRANTED, Language: "language", Screen: "screen",
-			IpHash: hashed("2026-03", "ip", "\xcb\x00\x71\x09"), IpPrefix: "203.0.113.0/24", UaHash: hashed("2026-03", "ua", "agent"),
-			OccurredAtMs: -5, AttributionWindowDays: 300,
+			IpHash: hashed("2026-03", "ip", "\xcb\x00\x71\x09"), IpPrefix: "203.0.113.0/24", UaHash: hashed("2026-03", "ua", phone),
+			OccurredAtMs: -5, AttributionWindowDays: 300, PaidPlatform: "google",
+			Country: "CH", Region: "ZH", Device: "mobile", Browser: "Safari", Os: "iOS",
 		}
 	}
 
@@ -58,16 +64,24 @@ func TestARecordIsTheMarshalledMessage(t *testing.T) {
 	unresolved.AttributionWindowDays, unresolved.PublicKey = 0, key.Reveal()
 	denied := message()
 	denied.Consent, denied.IpHash, denied.IpPrefix, denied.UaHash = edgev1.Consent_CONSENT_DENIED, nil, "", nil
+	denied.Language, denied.Screen, denied.Country, denied.Region, denied.Browser, denied.Os = "", "", "", "", "", ""
 	refused := *whole
 	refused.consent = affiliate.ConsentDenied
 	nextMonth := message()
 	nextMonth.ReceivedAtMs++
-	nextMonth.IpHash, nextMonth.UaHash = hashed("2026-04", "ip", "\xcb\x00\x71\x09"), hashed("2026-04", "ua", "agent")
+	nextMonth.IpHash, nextMonth.UaHash = hashed("2026-04", "ip", "\xcb\x00\x71\x09"), hashed("2026-04", "ua", phone)
+	crawled := proto.Clone(denied).(*edgev1.Click)
+	crawled.Device = ""
+	crawled.IsBot, crawled.BotReason = true, "library"
+	prefetched := message()
+	prefetched.IsBot, prefetched.BotReason = true, "prefetch"
+	ahead := from
+	ahead.prefetched = true
 	foreign := message()
 	foreign.ForeignOrigin = true
 	abroad := from
 	abroad.foreign = true
-	sparse := &edgev1.Click{Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ReferralCode: "a", ReceivedAtMs: at.UnixMilli(), Consent: edgev1.Consent_CONSENT_UNKNOWN}
+	sparse := &edgev1.Click{Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ReferralCode: "a", ReceivedAtMs: at.UnixMilli(), Consent: edgev1.Consent_CONSENT_UNKNOWN, IsBot: true, BotReason: "no_agent"}
 
 	for _, r := range []struct {
 		name   string
@@ -80,6 +94,8 @@ func TestARecordIsTheMarshalledMessage(t *testing.T) {
 		{"whole", message(), at, target, whole, from},
 		{"unresolved", unresolved, at, nil, whole, from},
 		{"consent denied", denied, at, target, &refused, from},
+		{"consent denied, a bot", crawled, at, target, &refused, visitor{addr: from.addr, agent: "curl/8.5.0", prefetched: true, paidPlatform: "google"}},
+		{"prefetched", prefetched, at, target, whole, ahead},
 		{"next month", nextMonth, at.Add(time.Millisecond), target, whole, from},
 		{"and back", message(), at, target, whole, from},
 		{"foreign origin", foreign, at, target, whole, abroad},

@@ -140,15 +140,18 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 	}
 	own := linkParams{link.SubId, link.UtmSource, link.UtmMedium, link.UtmCampaign, link.UtmTerm, link.UtmContent}
 	// What the destination says itself, where neither visitor nor link does.
-	_, query, _ := strings.Cut(target, "?")
-	query, _, _ = strings.Cut(query, "#")
-	destination := readLinkParams(query)
+	destinationQuery := queryOf(target)
+	destination := readLinkParams(destinationQuery)
 	for n, p := range linkParamNames {
 		b.text[p.field] = cmp.Or(said[n], own[n], destination[n])
 	}
 	scratch := bodies.Get().(*[]byte)
 	defer bodies.Put(scratch)
-	click := c.record((*scratch)[:0], id, now, who, code, b, visitor{addr: addr, agent: r.UserAgent()})
+	click := c.record((*scratch)[:0], id, now, who, code, b, visitor{
+		addr: addr, agent: r.UserAgent(),
+		// Ads of the link have their id here, those of the target have it there.
+		paidPlatform: cmp.Or(paidPlatform(r.URL.RawQuery), paidPlatform(destinationQuery)),
+	})
 	written, err := c.batches.add(clickstream.Shard(id, c.shards), frame(click[len(click):], click))
 	if err != nil {
 		return id, err
@@ -183,12 +186,15 @@ func isLinkKey(key string) bool {
 	return true
 }
 
-// prefetch recognises what a browser fetches in case somebody clicks.
+// prefetch recognises what a browser fetches in case somebody clicks, and what a
+// page says that is shown to nobody yet.
 func prefetch(h http.Header) bool {
 	for _, name := range [...]string{"Sec-Purpose", "Purpose"} {
-		purpose, _, _ := strings.Cut(h.Get(name), ";")
-		if strings.EqualFold(strings.TrimSpace(purpose), "prefetch") {
-			return true
+		for _, line := range h[name] {
+			purpose, _, _ := strings.Cut(line, ";")
+			if purpose = strings.TrimSpace(purpose); strings.EqualFold(purpose, "prefetch") || strings.EqualFold(purpose, "prerender") {
+				return true
+			}
 		}
 	}
 	return false

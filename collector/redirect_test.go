@@ -5,12 +5,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/maxmind/mmdbwriter/mmdbtype"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/protobuf/proto"
 
@@ -99,6 +102,7 @@ func TestEveryAnswerOfALink(t *testing.T) {
 		{name: "HEAD", method: "HEAD", path: "/r/" + annasKey, status: 302, target: annasTarget},
 		{name: "a prefetch", path: "/r/" + annasKey, headers: []string{"Sec-Purpose", "prefetch;prerender"}, status: 302, target: annasTarget},
 		{name: "an old prefetch", path: "/r/" + annasKey, headers: []string{"Purpose", "Prefetch"}, status: 302, target: annasTarget},
+		{name: "a prerender", path: "/r/" + annasKey, headers: []string{"Sec-Purpose", "prerender"}, status: 302, target: annasTarget},
 		{name: "another purpose", path: "/r/" + annasKey, headers: []string{"Sec-Purpose", "other"}, status: 302, target: annasTarget, counted: true},
 
 		{name: "an unknown key", path: "/r/0000000000", status: 404},
@@ -151,7 +155,7 @@ func TestEveryAnswerOfALink(t *testing.T) {
 			}
 		})
 	}
-	for outcome, want := range map[string]float64{redirectRecorded: 3, redirectUncounted: 3, redirectLimited: 0, redirectNotDurable: 0} {
+	for outcome, want := range map[string]float64{redirectRecorded: 3, redirectUncounted: 4, redirectLimited: 0, redirectNotDurable: 0} {
 		if got := testutil.ToFloat64(e.collector.metrics.redirects.WithLabelValues(outcome)); got != want {
 			t.Errorf("%v %s, want %v", got, outcome, want)
 		}
@@ -160,16 +164,19 @@ func TestEveryAnswerOfALink(t *testing.T) {
 
 // All that both ways of a click can know is the same in their records.
 func TestALinksClickIsTheScriptsClick(t *testing.T) {
-	e := newLinkEdge(t, redistest.New(t))
+	const agent = windows + "Chrome/121.0.0.0 Safari/537.36"
+	path := filepath.Join(t.TempDir(), "c.mmdb")
+	check(t, os.WriteFile(path, mmdb(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placed("CH", "ZH")}), 0o600))
+	e := newLinkEdge(t, redistest.New(t), func(cfg *Config) { cfg.CountryDB = path })
 	e.version++
 	check(t, e.writer.PutReferralCode(t.Context(), e.version, e.scope(), "anna", &edgev1.ReferralCodeEntry{
 		ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], LinkId: e.workspace.UUID[:], Active: true, AttributionWindowDays: 30,
 	}))
 	answer := e.follow("GET", "/r/"+annasKey+"?utm_campaign=spring+sale&utm_source=&gclid=x",
-		"User-Agent", "agent", "Referer", "https://News.Example:8443/secret?q")
+		"User-Agent", agent, "Referer", "https://News.Example:8443/secret?q")
 	_, id := location(t, answer)
-	if got := e.click(`{"referral_code":"anna","url":"https://shop.example/p/ü?x","referrer":"https://news.example/","sub_id":"s1",
-		"utm":{"source":"mail","campaign":"spring sale"}}`, "User-Agent", "agent"); got.status != 201 {
+	if got := e.click(`{"referral_code":"anna","url":"https://shop.example/p/ü?gclid=x","referrer":"https://news.example/","sub_id":"s1",
+		"utm":{"source":"mail","campaign":"spring sale"}}`, "User-Agent", agent); got.status != 201 {
 		t.Fatal(got.text)
 	}
 	clicks := e.stored()
@@ -185,7 +192,8 @@ func TestALinksClickIsTheScriptsClick(t *testing.T) {
 		}
 		click.Id, click.ReceivedAtMs = nil, 0
 	}
-	if !proto.Equal(clicks[0], clicks[1]) || len(clicks[0].IpHash) == 0 || clicks[0].Consent != edgev1.Consent_CONSENT_UNKNOWN {
+	if !proto.Equal(clicks[0], clicks[1]) || len(clicks[0].IpHash) == 0 || clicks[0].Country != "CH" || clicks[0].Region != "ZH" ||
+		clicks[0].Device != "desktop" || clicks[0].Browser != "Chrome" || clicks[0].Os != "Windows" || clicks[0].PaidPlatform != "google" || clicks[0].IsBot || clicks[0].Consent != edgev1.Consent_CONSENT_UNKNOWN {
 		t.Errorf("link   %v\nscript %v", clicks[0], clicks[1])
 	}
 }
@@ -419,5 +427,23 @@ func TestLostRedisStopsNoVisitor(t *testing.T) {
 			group.Wait()
 			storedOnce(t, e.stored(), acknowledged, false)
 		})
+	}
+}
+
+// An ad may lead to a short link, or a link to a page as an ad would.
+func TestALinksClickNamesTheAdPlatform(t *testing.T) {
+	e := newLinkEdge(t, redistest.New(t))
+	ad := e.annasLink()
+	ad.TargetUrl = "https://shop.example/p?msclkid=m#top"
+	e.putLink("Anna000ads", ad)
+	for _, path := range []string{"/r/Anna000ads", "/r/Anna000ads?gclid=g", "/r/" + annasKey + "?fbclid=f"} {
+		if got := e.follow("GET", path); got.status != 302 || strings.Contains(got.header.Get("Location"), "gclid") {
+			t.Errorf("%s: %d %v", path, got.status, got.header)
+		}
+	}
+	for n, want := range []string{"microsoft", "google", ""} {
+		if got := e.stored()[n]; got.PaidPlatform != want || got.BotReason != "no_agent" || !got.IsBot {
+			t.Errorf("%q, want %q: %v", got.PaidPlatform, want, got)
+		}
 	}
 }

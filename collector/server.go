@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/collector/journal"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -46,7 +47,9 @@ type Deps struct {
 	Sink      Sink
 	Directory Directory
 	Limits    Limits
-	// Ready names the dependency that does not answer ("redis"), or is empty.
+	// Journal takes what Sink cannot; nil: nothing does.
+	Journal *journal.Journal
+	// Ready names what Sink misses ("redis"), or is empty.
 	Ready func(ctx context.Context) string
 	// Background, when set, runs beside the server until its context ends.
 	Background []func(ctx context.Context)
@@ -55,7 +58,8 @@ type Deps struct {
 	Registry prometheus.Registerer
 	Now      func() time.Time
 
-	metrics *metrics
+	metrics   *metrics
+	countries *countries
 }
 
 // Collector is the edge's HTTP surface. Make it with New or Open.
@@ -71,9 +75,13 @@ type Collector struct {
 	ready     func(ctx context.Context) string
 	metrics   *metrics
 	batches   *batcher
+	durable   *durable // nil without a journal
+	farewell  time.Duration
 	memory    *memory
 	hashes    *hashes
 	known     *identities
+	agents    *agents
+	countries *countries // nil without a file
 	handler   http.Handler
 	server    *http.Server
 	stop      sync.Once
@@ -109,13 +117,23 @@ func New(cfg Config, deps Deps) *Collector {
 		limit: cfg.LimitTracking, shards: max(1, cfg.Shards),
 		directory: deps.Directory, limits: deps.Limits, ready: deps.Ready,
 		metrics: deps.metrics, memory: newMemory(), hashes: &hashes{key: cfg.HashKey}, known: newIdentities(),
-		background: deps.Background,
+		agents: newAgents(), countries: deps.countries,
+		background: deps.Background, farewell: cfg.Farewell,
+	}
+	if c.countries != nil {
+		c.background = append(c.background, c.countries.run)
 	}
 	if c.limit == 0 {
 		c.limit = 1000
 	}
-	c.batches = newBatcher(deps.Sink, c.shards, c.metrics)
-	c.metrics.watch(deps.Registry, c.batches)
+	sink := deps.Sink
+	if deps.Journal != nil {
+		c.durable = &durable{stream: sink, missing: c.ready, journal: deps.Journal, shards: c.shards, metrics: c.metrics, log: c.log}
+		c.background = append(c.background, c.durable.run)
+		sink = c.durable
+	}
+	c.batches = newBatcher(sink, c.shards, c.metrics)
+	c.metrics.watch(deps.Registry, c.batches, deps.Journal, c.now)
 	c.handler = httpedge.Guard(http.HandlerFunc(c.serve), c.reportPanic)
 	c.server = httpedge.NewServer(c.handler, c.log)
 	return c
@@ -136,18 +154,32 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 	}
 	var faults error
 	stream, lookups, limits := connect(cfg.Stream, &faults), connect(cfg.Cache, &faults), connect(cfg.Cache, &faults)
-	if faults != nil {
+	countries, err := openCountries(cfg.CountryDB, log)
+	if faults = errors.Join(faults, err); faults != nil {
 		for _, client := range clients {
 			_ = client.Close()
 		}
 		return nil, faults
 	}
 	m := newMetrics(registry)
+	var disk *journal.Journal
+	if cfg.JournalDir != "" {
+		var err error
+		if disk, err = journal.Open(journal.Config{Dir: cfg.JournalDir, JoinBytes: batchBytes, JoinClicks: batchRecords, Log: log}); err != nil {
+			for _, client := range clients {
+				_ = client.Close()
+			}
+			return nil, fmt.Errorf("TRIBUTARY_JOURNAL_DIR: %w", err)
+		}
+		clients = append(clients, disk)
+	} else {
+		log.Warn("without TRIBUTARY_JOURNAL_DIR clicks are refused while the stream's Redis does not answer")
+	}
 	writer := clickstream.NewWriter(stream, cfg.Shards)
 	reader := directory.NewReader(lookups, time.Now)
 	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Log: log, Fallback: m.fallback})
 	c := New(cfg, Deps{
-		Sink: writer, Directory: reader, Limits: lease,
+		Sink: writer, Directory: reader, Limits: lease, Journal: disk,
 		Ready: func(ctx context.Context) string {
 			if writer.Ping(ctx) != nil {
 				return "redis"
@@ -155,7 +187,7 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 			return ""
 		},
 		Background: []func(context.Context){reader.Run, lease.Run},
-		Log:        log, Registry: registry, metrics: m,
+		Log:        log, Registry: registry, metrics: m, countries: countries,
 	})
 	c.closers = clients
 	return c, nil
@@ -185,17 +217,27 @@ func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.
 	err = errors.Join(err, c.Shutdown(drain), <-served)
 	end()
 	running.Wait()
+	if c.durable != nil {
+		c.durable.finish(drain)
+	}
 	for _, closer := range c.closers {
 		err = errors.Join(err, closer.Close())
 	}
 	return err
 }
 
-// Shutdown ends readiness, stops accepting, lets requests under way have their
+// Shutdown ends readiness, goes on answering for the farewell while it asks its
+// clients to go elsewhere, stops accepting, lets requests under way have their
 // answers, and flushes. A second call returns what the first did.
 func (c *Collector) Shutdown(ctx context.Context) error {
 	c.stop.Do(func() {
 		c.stopping.Store(true)
+		farewell := time.NewTimer(c.farewell)
+		defer farewell.Stop()
+		select {
+		case <-farewell.C:
+		case <-ctx.Done():
+		}
 		if err := c.server.Shutdown(ctx); err != nil {
 			c.stopped = errors.Join(fmt.Errorf("requests were cut off: %w", err), c.server.Close())
 		}
@@ -204,31 +246,50 @@ func (c *Collector) Shutdown(ctx context.Context) error {
 	return c.stopped
 }
 
-const readyTimeout = 500 * time.Millisecond
+const (
+	readyTimeout = 500 * time.Millisecond
+	// shutdown is what a stopping collector names in its readiness.
+	shutdown = "shutdown"
+)
 
-// NotReady names what keeps this collector from taking clicks, or is empty.
+// NotReady names what keeps this collector from taking clicks, or is empty. With
+// a journal that can be written it needs nothing else.
 func (c *Collector) NotReady(ctx context.Context) string {
 	if c.stopping.Load() {
-		return "shutdown"
+		return shutdown
+	}
+	missing := c.SinkNotReady(ctx)
+	if missing != "" && c.durable != nil && c.durable.journal.Ready() == nil {
+		return ""
+	}
+	return missing
+}
+
+// SinkNotReady names what keeps clicks from the stream at this moment, or is
+// empty. Balancers may prefer collectors with a healthy sink over those that
+// live on their journals.
+func (c *Collector) SinkNotReady(ctx context.Context) string {
+	if c.stopping.Load() {
+		return shutdown
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	return c.ready(ctx)
 }
 
-func (c *Collector) serveHealth(w http.ResponseWriter, r *http.Request, ready bool) {
-	if ready {
-		if missing := c.NotReady(r.Context()); missing != "" {
-			message := missing + " is not reachable."
-			if missing == "shutdown" {
-				message = "This collector is shutting down."
-			}
-			w.Header()["Retry-After"] = []string{"1"}
-			c.refuse(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, message)
-			return
-		}
-	}
+// serveHealth answers a probe; missing names what the probe asks for and is not
+// there.
+func (c *Collector) serveHealth(w http.ResponseWriter, missing string) {
 	h := w.Header()
+	if missing != "" {
+		message := missing + " is not reachable."
+		if missing == shutdown {
+			message = "This collector is shutting down."
+		}
+		h["Retry-After"] = []string{"1"}
+		c.refuse(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, message)
+		return
+	}
 	h["Content-Type"] = jsonType
 	h["Cache-Control"] = noStore
 	_, _ = io.WriteString(w, `{"status":"ok"}`+"\n")

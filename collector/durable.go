@@ -1,0 +1,179 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/collector/journal"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+)
+
+const (
+	// drainEvery is how often the journal is looked at for something to replay.
+	drainEvery = 250 * time.Millisecond
+	// drainRetry is how long it rests after a replay that failed.
+	drainRetry = 2 * time.Second
+	// drainRest is how long a replay rests for the time that it worked: one part of
+	// work to three of rest takes a quarter of what the stream can carry.
+	drainRest = 3
+	// maxDrainRest bounds one rest, whatever the stream took.
+	maxDrainRest = time.Second
+)
+
+// durable is the Sink of a collector with a journal: the stream, or else the
+// disk, from which the clicks go to the stream when it answers again. A batch
+// whose command failed may be in the stream all the same; then its clicks are
+// there twice, with the same ids.
+type durable struct {
+	stream Sink
+	// missing names what the stream lacks, or is empty.
+	missing func(context.Context) string
+	journal *journal.Journal
+	shards  int
+	metrics *metrics
+	log     *slog.Logger
+}
+
+// Append makes a batch durable in the stream or in the journal.
+func (d *durable) Append(ctx context.Context, shard int, batch []byte, n int) error {
+	err := d.stream.Append(ctx, shard, batch, n)
+	if err == nil {
+		return nil
+	}
+	// The stream may have used up the time; the disk has its own.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	if journalErr := d.journal.Append(ctx, batch, n); journalErr != nil {
+		return errors.Join(err, journalErr)
+	}
+	d.metrics.journaled.Add(float64(n))
+	return nil
+}
+
+// run replays the journal until ctx ends: what an earlier life of this collector
+// left, and what the stream could not take meanwhile. New clicks do not wait for
+// it; they go to the stream by themselves.
+func (d *durable) run(ctx context.Context) {
+	failing := false
+	for pause := drainEvery; ; {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		pause = drainEvery
+		// A drain in vain begins a segment: the stream is asked before.
+		if d.journal.Stats().Bytes == 0 || d.missing(ctx) != "" {
+			continue
+		}
+		err := d.journal.Drain(ctx, d.replay)
+		switch {
+		case err == nil:
+			failing = false
+			d.log.LogAttrs(ctx, slog.LevelInfo, "the journal is replayed")
+		case ctx.Err() == nil:
+			pause = drainRetry
+			if !failing {
+				failing = true
+				d.log.LogAttrs(ctx, slog.LevelWarn, "clicks wait in the journal: the stream does not take them", slog.Any("error", err))
+			}
+		}
+	}
+}
+
+// replay appends one record of the journal to the stream and rests.
+func (d *durable) replay(ctx context.Context, batch []byte, n int) error {
+	began := time.Now()
+	if err := d.append(ctx, batch, n); err != nil {
+		return err
+	}
+	rest := time.NewTimer(min(drainRest*time.Since(began), maxDrainRest))
+	defer rest.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-rest.C:
+		return nil
+	}
+}
+
+// append brings one record of the journal to the stream, to the shards of its
+// clicks, which may be others than when it was written.
+func (d *durable) append(ctx context.Context, batch []byte, n int) error {
+	for shard, part := range d.split(batch, n) {
+		if part.n == 0 {
+			continue
+		}
+		flush, cancel := context.WithTimeout(ctx, flushTimeout)
+		err := d.stream.Append(flush, shard, part.clicks, part.n)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	d.metrics.replayed.Add(float64(n))
+	return nil
+}
+
+// finish replays what is left when nobody waits any more, so that a collector
+// that goes for good leaves nothing on its disk if it can. What stays is there
+// for its next start.
+func (d *durable) finish(ctx context.Context) {
+	if d.journal.Stats().Clicks == 0 {
+		return
+	}
+	if err := d.journal.Drain(ctx, d.append); err != nil {
+		d.log.LogAttrs(ctx, slog.LevelWarn, "clicks stay in the journal until this collector starts again",
+			slog.Int64("clicks", d.journal.Stats().Clicks), slog.Any("error", err))
+	}
+}
+
+type shardPart struct {
+	clicks []byte
+	n      int
+}
+
+// split deals a batch out to the shards of its clicks. What is no click goes to
+// the first: ingestion keeps it as a dead letter.
+func (d *durable) split(batch []byte, n int) []shardPart {
+	if d.shards == 1 {
+		return []shardPart{{batch, n}}
+	}
+	parts := make([]shardPart, d.shards)
+	for rest := batch; len(rest) > 0; {
+		shard, size := 0, len(rest)
+		if field, kind, tag := protowire.ConsumeTag(rest); tag > 0 && field == batchClicks && kind == protowire.BytesType {
+			if click, used := protowire.ConsumeBytes(rest[tag:]); used > 0 {
+				size = tag + used
+				if id, ok := idOf(click); ok {
+					shard = clickstream.Shard(id, d.shards)
+				}
+			}
+		}
+		p := &parts[shard]
+		p.clicks = append(p.clicks, rest[:size]...)
+		p.n++
+		rest = rest[size:]
+	}
+	return parts
+}
+
+// idOf is the id of a marshalled edge.v1.Click, its first field.
+func idOf(click []byte) (affiliate.ClickID, bool) {
+	field, kind, n := protowire.ConsumeTag(click)
+	if n < 0 || field != clickID || kind != protowire.BytesType {
+		return affiliate.ClickID{}, false
+	}
+	raw, n := protowire.ConsumeBytes(click[n:])
+	if n < 0 {
+		return affiliate.ClickID{}, false
+	}
+	return affiliate.IDFromBytes[affiliate.Click](raw)
+}

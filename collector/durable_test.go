@@ -1,0 +1,373 @@
+package collector
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/collector/journal"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+// until waits for what has to become true.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 20 s", what)
+		}
+	}
+}
+
+// load sends clicks from several clients until stop, and returns the ids that
+// were acknowledged and the statuses of the others.
+func (e *edge) load(clients int) (stop func() (acknowledged []string, others map[int]int)) {
+	var mu sync.Mutex
+	var ids []string
+	others := map[int]int{}
+	var ending atomic.Bool
+	var group sync.WaitGroup
+	for range clients {
+		group.Go(func() {
+			for !ending.Load() {
+				got := e.click(plainClick)
+				mu.Lock()
+				if got.status == http.StatusCreated {
+					ids = append(ids, got.body["click_id"].(string))
+				} else {
+					others[got.status]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	return func() ([]string, map[int]int) {
+		ending.Store(true)
+		group.Wait()
+		return ids, others
+	}
+}
+
+func (e *edge) journaled() int64 { return e.collector.durable.journal.Stats().Clicks }
+
+// runBackground runs what Run would run beside the server.
+func (e *edge) runBackground() {
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, run := range e.collector.background {
+		running.Go(func() { run(ctx) })
+	}
+	e.t.Cleanup(func() { stop(); running.Wait() })
+}
+
+// Redis is killed under load: nobody is refused, and when it is back everything
+// that was answered 201 is in the stream.
+func TestWithAJournalALostRedisRefusesNobody(t *testing.T) {
+	server := redistest.Start(t)
+	e := newEdge(t, server.URL, func(cfg *Config) { cfg.LimitTracking, cfg.JournalDir = 1_000_000, t.TempDir() })
+	e.runBackground()
+	stop := e.load(8)
+	until(t, "clicks in the stream", func() bool { return len(e.stored()) > 50 })
+	server.Kill9()
+	until(t, "clicks in the journal", func() bool { return e.journaled() > 50 })
+	if got := e.send("GET", "/v1/health/ready", ""); got.status != 200 {
+		t.Errorf("ready without Redis and with a journal: %d %s", got.status, got.text)
+	}
+	if got := e.send("GET", "/v1/health/sink", ""); got.status != 503 || !strings.Contains(got.text, "redis") {
+		t.Errorf("sink without Redis: %d %s", got.status, got.text)
+	}
+	server.Restart()
+	until(t, "the stream's return", func() bool { return e.send("GET", "/v1/health/sink", "").status == 200 })
+	acknowledged, others := stop()
+	if len(others) > 0 {
+		t.Errorf("refused: %v", others)
+	}
+	until(t, "the journal's end", func() bool { return e.journaled() == 0 })
+	storedOnce(t, e.stored(), acknowledged, false)
+}
+
+// What a collector could not get rid of goes to the stream when it starts again,
+// with the ids and times of receipt that were answered.
+func TestAStartReplaysTheJournal(t *testing.T) {
+	server, dir := redistest.Start(t), t.TempDir()
+	first := newEdge(t, server.URL, func(cfg *Config) { cfg.JournalDir = dir })
+	known := first.click(plainClick)
+	server.Kill9()
+	var acknowledged []string
+	for range 20 {
+		got := first.click(plainClick)
+		if got.status != http.StatusCreated {
+			t.Fatalf("%d %s", got.status, got.text)
+		}
+		acknowledged = append(acknowledged, got.body["click_id"].(string))
+	}
+	received := time.Now()
+	check(t, first.collector.Shutdown(t.Context()))
+	first.collector.durable.finish(t.Context())
+	if n := first.journaled(); n != 20 {
+		t.Fatalf("%d clicks stay in the journal", n)
+	}
+	check(t, first.collector.durable.journal.Close())
+	first.collector.closers = first.collector.closers[:len(first.collector.closers)-1]
+	server.Restart()
+
+	second := newEdge(t, server.URL, func(cfg *Config) { cfg.JournalDir, cfg.Shards = dir, 4 })
+	if n := second.journaled(); n != 20 {
+		t.Errorf("%d clicks after the start", n)
+	}
+	second.runBackground()
+	until(t, "the journal's end", func() bool { return second.journaled() == 0 })
+	found := 0
+	for shard := range 4 {
+		for _, message := range second.client.XRange(t.Context(), clickstream.Key(shard), "-", "+").Val() {
+			var batch edgev1.ClickBatch
+			check(t, proto.Unmarshal([]byte(message.Values["b"].(string)), &batch))
+			for _, click := range batch.Clicks {
+				id, _ := affiliate.IDFromBytes[affiliate.Click](click.Id)
+				if id.String() == known.body["click_id"] {
+					continue
+				}
+				found++
+				if clickstream.Shard(id, 4) != shard {
+					t.Errorf("%s is in shard %d", id, shard)
+				}
+				if late := time.UnixMilli(click.ReceivedAtMs).Sub(received); late > time.Millisecond {
+					t.Errorf("%s was received %v after it was answered", id, late)
+				}
+			}
+		}
+	}
+	if found != len(acknowledged) {
+		t.Errorf("%d of %d clicks were replayed", found, len(acknowledged))
+	}
+}
+
+// A stopping collector empties its journal if the stream takes it.
+func TestAnEndingCollectorLeavesNothingOnItsDisk(t *testing.T) {
+	server := redistest.Start(t)
+	e := newEdge(t, server.URL, func(cfg *Config) { cfg.JournalDir = t.TempDir() })
+	server.Kill9()
+	if got := e.click(plainClick); got.status != http.StatusCreated {
+		t.Fatalf("%d %s", got.status, got.text)
+	}
+	server.Restart()
+	until(t, "the stream's return", func() bool { return e.collector.SinkNotReady(t.Context()) == "" })
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	check(t, e.collector.Shutdown(t.Context()))
+	e.collector.durable.run(ctx) // Run's background has ended
+	e.collector.durable.finish(t.Context())
+	if e.journaled() != 0 || len(e.stored()) != 1 {
+		t.Errorf("%d clicks in the journal, %d in the stream", e.journaled(), len(e.stored()))
+	}
+}
+
+// deafSink never acknowledges.
+type deafSink struct{ asked atomic.Int64 }
+
+func (s *deafSink) Append(context.Context, int, []byte, int) error {
+	s.asked.Add(1)
+	return errors.New("nobody is there")
+}
+
+// withSink is a collector on a sink of the test's own.
+func withSink(t *testing.T, sink Sink, disk *journal.Journal) *edge {
+	t.Helper()
+	e := newEdge(t, redistest.New(t))
+	c := e.collector
+	e.collector = New(Config{AllowHTTP: true, Shards: 1, LimitTracking: 1 << 40, HashKey: bytes.Repeat([]byte("k"), 32)},
+		Deps{Sink: sink, Journal: disk, Directory: c.directory, Limits: c.limits, Ready: func(context.Context) string { return "redis" }})
+	t.Cleanup(func() {
+		check(t, e.collector.Shutdown(context.Background()))
+		e.collector = c
+	})
+	return e
+}
+
+// unread is a body that nobody may read.
+type unread struct{ *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.Error("the body was read")
+	return 0, errors.New("unread")
+}
+
+// While neither stream nor journal takes anything, requests are refused without
+// their bodies being read, with a time to come back.
+func TestWhenNothingIsDurableBodiesAreNotRead(t *testing.T) {
+	disk, err := journal.Open(journal.Config{Dir: t.TempDir(), MaxBytes: 4 << 10, SegmentBytes: 1 << 10})
+	check(t, err)
+	t.Cleanup(func() { _ = disk.Close() })
+	sink := &deafSink{}
+	e := withSink(t, sink, disk)
+	var taken int
+	until(t, "a full journal", func() bool {
+		got := e.click(plainClick)
+		if got.status == http.StatusCreated {
+			taken++
+		}
+		return got.status == http.StatusServiceUnavailable
+	})
+	if taken == 0 {
+		t.Error("the journal took nothing")
+	}
+	if missing := e.collector.NotReady(t.Context()); missing != "redis" {
+		t.Errorf("ready with a full journal: %q", missing)
+	}
+	until(t, "refusals in a row", func() bool { e.click(plainClick); return e.collector.batches.full() })
+	asked := sink.asked.Load()
+	r := httptest.NewRequest(http.MethodPost, "/v1/clicks", unread{t})
+	r.Header.Set("X-Public-Key", e.key.Reveal())
+	w := httptest.NewRecorder()
+	e.collector.Handler().ServeHTTP(w, r)
+	if retry := w.Header().Get("Retry-After"); w.Code != http.StatusServiceUnavailable || len(retry) != 1 || retry < "1" || retry > "5" ||
+		!strings.Contains(w.Body.String(), "SERVICE_UNAVAILABLE") {
+		t.Errorf("%d, Retry-After %q, %s", w.Code, retry, w.Body)
+	}
+	if sink.asked.Load() != asked {
+		t.Error("the stream was asked for a refused click")
+	}
+	// It is tried again after a while: who comes then finds out.
+	until(t, "another try", func() bool { e.click(plainClick); return sink.asked.Load() > asked })
+}
+
+// turnSink takes a batch when it is told to.
+type turnSink struct{ turn chan struct{} }
+
+func (s turnSink) Append(context.Context, int, []byte, int) error {
+	<-s.turn
+	return nil
+}
+
+// Offered twice what its sink takes, the queue fills to its bound, what is beyond
+// it is refused, and what is kept in memory does not grow any more.
+func TestUnderTwiceItsLoadMemoryStaysFlat(t *testing.T) {
+	sink := turnSink{make(chan struct{})}
+	b := newBatcher(sink, 1, newMetrics(newRegistry()))
+	record := make([]byte, 400)
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	refused := 0
+	overload := func(batches int) {
+		for range batches {
+			for range 2 * batchRecords {
+				if _, err := b.add(0, record); errors.Is(err, errOverloaded) {
+					refused++
+				} else if err != nil {
+					t.Fatal(err)
+				}
+			}
+			sink.turn <- struct{}{}
+		}
+	}
+	overload(2 * queueRecords / batchRecords)
+	if refused == 0 || b.records.Load() < queueRecords/2 {
+		t.Fatalf("%d refused, %d in the queue", refused, b.records.Load())
+	}
+	before := heap()
+	overload(10 * queueRecords / batchRecords)
+	if after := heap(); after > before+before/2+1<<20 {
+		t.Errorf("%d bytes after twice the queue, %d after twelve times", before, after)
+	}
+	close(sink.turn)
+	b.close()
+}
+
+// Clients who go elsewhere when they are told to see no broken connection, and
+// everything that was answered 201 is stored.
+func TestAStoppingCollectorBreaksNoConnection(t *testing.T) {
+	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking, cfg.Farewell = 1_000_000, 300*time.Millisecond })
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.collector.Run(ctx, listener, nil) }()
+
+	var group sync.WaitGroup
+	var answered, told atomic.Int64
+	for range 16 {
+		group.Go(func() {
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			for {
+				r, _ := http.NewRequest(http.MethodPost, fmt.Sprintf("http://%s/v1/clicks", listener.Addr()), strings.NewReader(plainClick))
+				r.Header.Set("X-Public-Key", e.key.Reveal())
+				answer, err := transport.RoundTrip(r)
+				if err != nil {
+					t.Errorf("a connection broke: %v", err)
+					return
+				}
+				_ = answer.Body.Close()
+				if answer.StatusCode != http.StatusCreated {
+					t.Errorf("status %d", answer.StatusCode)
+				}
+				answered.Add(1)
+				if answer.Close {
+					told.Add(1)
+					return
+				}
+			}
+		})
+	}
+	until(t, "answers", func() bool { return answered.Load() > 200 })
+	stop()
+	group.Wait()
+	check(t, <-ended)
+	if told.Load() != 16 {
+		t.Errorf("%d of 16 clients were told to go", told.Load())
+	}
+	if stored := int64(len(e.stored())); stored != answered.Load() {
+		t.Errorf("%d answered, %d stored", answered.Load(), stored)
+	}
+}
+
+func TestAJournaledBatchIsDealtOutToItsShards(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		shards := rapid.IntRange(1, 20).Draw(t, "shards")
+		var batch []byte
+		n := rapid.IntRange(0, 50).Draw(t, "clicks")
+		want := make([]int, shards)
+		for range n {
+			id := affiliate.NewID[affiliate.Click](time.Now())
+			raw, err := proto.Marshal(&edgev1.Click{Id: id.UUID[:], ReferralCode: rapid.String().Draw(t, "code")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			batch = frame(batch, raw)
+			want[clickstream.Shard(id, shards)]++
+		}
+		garbage := rapid.SliceOfN(rapid.Byte(), 0, 5).Draw(t, "garbage")
+		d := &durable{shards: shards}
+		parts := d.split(append(batch, garbage...), n)
+		size := 0
+		for shard, part := range parts {
+			size += len(part.clicks)
+			if shard > 0 && part.n != want[shard] {
+				t.Fatalf("%d clicks in shard %d, not %d", part.n, shard, want[shard])
+			}
+		}
+		if size != len(batch)+len(garbage) {
+			t.Fatalf("%d bytes of %d", size, len(batch)+len(garbage))
+		}
+	})
+}

@@ -1,0 +1,189 @@
+package collector
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/collector/snippet"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+)
+
+// Where the browser script is. The name with a hash is for pages that pin it:
+// what is there never changes, and is gone when a collector of another script
+// takes over.
+const (
+	scriptPath       = "/v1/script.js"
+	scriptFolderPath = "/v1/"
+	scriptFactsPath  = "/v1/script.json"
+)
+
+var (
+	scriptType     = []string{"text/javascript; charset=utf-8"}
+	anywhere       = []string{"cross-origin"}
+	byEncoding     = []string{"Accept-Encoding"}
+	gzipped        = []string{"gzip"}
+	forAnHour      = []string{"public, max-age=3600, stale-while-revalidate=86400"}
+	forAYear       = []string{"public, max-age=31536000, immutable"}
+	afterAQuestion = []string{"no-cache"}
+)
+
+// document is one file that every collector of a release serves.
+type document struct {
+	contentType   []string
+	cacheControl  []string
+	etag          []string // weak: one for both encodings
+	plain, packed []byte   // packed nil: never compressed
+}
+
+// documents are the script and what there is to know about it, by path.
+var documents = scriptDocuments(snippet.Script)
+
+func scriptDocuments(script []byte) map[string]*document {
+	sum := sha256.Sum256(script)
+	hash := hex.EncodeToString(sum[:8])
+	pinned := "/v1/script." + hash + ".js"
+	digest := sha512.Sum384(script)
+	packed := pack(script)
+	facts, _ := json.Marshal(map[string]any{ // text and numbers cannot fail
+		"url": pinned, "integrity": "sha384-" + base64.StdEncoding.EncodeToString(digest[:]), "bytes": len(script), "gzip_bytes": len(packed),
+	})
+	etag := []string{`W/"` + hash + `"`}
+	current := &document{scriptType, forAnHour, etag, script, packed}
+	return map[string]*document{
+		scriptPath:       current,
+		scriptFolderPath: current,
+		pinned:           {scriptType, forAYear, etag, script, packed},
+		scriptFactsPath:  {jsonType, afterAQuestion, etag, append(facts, '\n'), nil},
+	}
+}
+
+func pack(text []byte) []byte {
+	var packed bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // the level is known
+	_, _ = w.Write(text)                                       // neither can fail in memory
+	_ = w.Close()
+	return packed.Bytes()
+}
+
+func (c *Collector) serveDocument(w http.ResponseWriter, r *http.Request, d *document) {
+	h := w.Header()
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h["Allow"] = allowHealth
+		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path answers GET and HEAD.")
+		return
+	}
+	h["Cache-Control"] = d.cacheControl
+	h["Etag"] = d.etag
+	h["Cross-Origin-Resource-Policy"] = anywhere
+	body := d.plain
+	if d.packed != nil {
+		h["Vary"] = byEncoding
+		if acceptsGzip(r.Header) {
+			body = d.packed
+			h["Content-Encoding"] = gzipped
+		}
+	}
+	if holds(r.Header, d.etag[0]) {
+		delete(h, "Content-Encoding")
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h["Content-Type"] = d.contentType
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	h["X-Content-Type-Options"] = nosniff
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
+}
+
+// holds says that the client has what the tag names.
+func holds(h http.Header, etag string) bool {
+	for _, line := range h.Values("If-None-Match") {
+		for tag := range strings.SplitSeq(line, ",") {
+			tag = strings.TrimSpace(tag)
+			if tag == "*" || strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func acceptsGzip(h http.Header) bool {
+	for _, line := range h.Values("Accept-Encoding") {
+		for coding := range strings.SplitSeq(line, ",") {
+			name, weight, _ := strings.Cut(coding, ";")
+			if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
+				continue
+			}
+			value, weighted := strings.CutPrefix(strings.TrimSpace(strings.ToLower(weight)), "q=")
+			q, err := strconv.ParseFloat(value, 64)
+			return !weighted || err == nil && q > 0
+		}
+	}
+	return false
+}
+
+// cookieAge is how long a browser keeps a click.
+func cookieAge(target *edgev1.ReferralCodeEntry) time.Duration {
+	if target == nil {
+		return blindCookieAge
+	}
+	return min(time.Duration(target.AttributionWindowDays)*24*time.Hour, maxCookieAge)
+}
+
+// setCookie keeps the click in the visitor's browser when the page asks through
+// its own origin, behind a first-party proxy: browsers that give a script's
+// cookies seven days (Safari) keep a server's for their whole life. Everywhere
+// else the script sets it. Nothing is set without consent, and where the
+// programme keeps the first click, the one that is there stays.
+func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, target *edgev1.ReferralCodeEntry, consent affiliate.Consent) {
+	if consent == affiliate.ConsentDenied || r.Header.Get("Sec-Fetch-Site") != "same-origin" {
+		return
+	}
+	if target.GetAttributionModel() == string(affiliate.FirstClick) {
+		if there, err := r.Cookie(affiliate.ClickIDParam); err == nil {
+			if _, valid := affiliate.ParseID[affiliate.Click](there.Value); valid {
+				return
+			}
+		}
+	}
+	page, err := url.Parse(r.Header.Get("Origin"))
+	if err != nil {
+		page = &url.URL{}
+	}
+	cookie := http.Cookie{
+		Name: affiliate.ClickIDParam, Value: id.String(), Path: "/", Domain: registrable(page.Hostname()),
+		MaxAge: int(cookieAge(target) / time.Second), SameSite: http.SameSiteLaxMode, Secure: page.Scheme != "http",
+	}
+	h["Set-Cookie"] = []string{cookie.String()}
+}
+
+// registrable is the widest domain of a host that a cookie may be for, or empty
+// where it is for the host alone: addresses, names without a dot, and names
+// under which strangers register.
+func registrable(host string) string {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return ""
+	}
+	domain, err := publicsuffix.EffectiveTLDPlusOne(strings.ToLower(host))
+	if err != nil {
+		return ""
+	}
+	return domain
+}

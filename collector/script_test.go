@@ -1,0 +1,261 @@
+package collector
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/collector/snippet"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+type fetched struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// fetch asks as a browser does that does not unpack by itself.
+func (e *edge) fetch(method, path string, headers ...string) fetched {
+	e.t.Helper()
+	r := httptest.NewRequest(method, path, nil)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	e.collector.Handler().ServeHTTP(w, r)
+	return fetched{w.Code, w.Header(), w.Body.Bytes()}
+}
+
+type scriptFacts struct {
+	URL       string `json:"url"`
+	Integrity string `json:"integrity"`
+	Bytes     int    `json:"bytes"`
+	GzipBytes int    `json:"gzip_bytes"`
+}
+
+func (e *edge) facts() scriptFacts {
+	e.t.Helper()
+	var facts scriptFacts
+	check(e.t, json.Unmarshal(e.fetch("GET", "/v1/script.json").body, &facts))
+	return facts
+}
+
+func TestTheScriptIsServedUnderItsNames(t *testing.T) {
+	e := newEdge(t, redistest.New(t))
+	pinned := e.facts().URL
+	for path, cache := range map[string]string{
+		"/v1/":          "public, max-age=3600, stale-while-revalidate=86400",
+		"/v1/script.js": "public, max-age=3600, stale-while-revalidate=86400",
+		pinned:          "public, max-age=31536000, immutable",
+	} {
+		got := e.fetch("GET", path)
+		for header, want := range map[string]string{
+			"Content-Type":                 "text/javascript; charset=utf-8",
+			"Cache-Control":                cache,
+			"X-Content-Type-Options":       "nosniff",
+			"Access-Control-Allow-Origin":  "*",
+			"Cross-Origin-Resource-Policy": "cross-origin",
+			"Vary":                         "Accept-Encoding",
+			"Content-Encoding":             "",
+			"Content-Length":               strconv.Itoa(len(snippet.Script)),
+		} {
+			if got.header.Get(header) != want {
+				t.Errorf("%s: %s is %q, want %q", path, header, got.header.Get(header), want)
+			}
+		}
+		if got.status != 200 || !bytes.Equal(got.body, snippet.Script) {
+			t.Errorf("%s: %d, %d bytes", path, got.status, len(got.body))
+		}
+		head := e.fetch("HEAD", path)
+		if head.status != 200 || len(head.body) != 0 || head.header.Get("Content-Length") != got.header.Get("Content-Length") {
+			t.Errorf("HEAD %s: %d, %d bytes, %v", path, head.status, len(head.body), head.header)
+		}
+	}
+}
+
+func TestTheScriptIsCompressedForWhoUnderstandsIt(t *testing.T) {
+	e := newEdge(t, redistest.New(t))
+	for accepted, packed := range map[string]bool{
+		"": false, "gzip": true, "GZIP": true, "br, gzip;q=0.5": true, "deflate, gzip ; q=1.0": true,
+		"gzip;q=0": false, "gzip; q=0.000": false, "gzip;q=x": false, "br": false, "x-gzip": false, "identity": false,
+	} {
+		got := e.fetch("GET", "/v1/script.js", "Accept-Encoding", accepted)
+		body := got.body
+		if got.header.Get("Content-Length") != strconv.Itoa(len(body)) || got.header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%q: %v", accepted, got.header)
+		}
+		if (got.header.Get("Content-Encoding") == "gzip") != packed {
+			t.Errorf("%q: encoding %q", accepted, got.header.Get("Content-Encoding"))
+			continue
+		}
+		if packed {
+			reader, err := gzip.NewReader(bytes.NewReader(body))
+			check(t, err)
+			body, err = io.ReadAll(reader)
+			check(t, err)
+		}
+		if !bytes.Equal(body, snippet.Script) {
+			t.Errorf("%q: other text", accepted)
+		}
+	}
+}
+
+func TestTheScriptIsNotSentTwice(t *testing.T) {
+	e := newEdge(t, redistest.New(t))
+	tag := e.fetch("GET", "/v1/script.js").header.Get("ETag")
+	for asked, status := range map[string]int{
+		tag: 304, strings.TrimPrefix(tag, "W/"): 304, `"x", ` + tag: 304, "*": 304, `"x"`: 200, "": 200,
+	} {
+		for _, path := range []string{"/v1/", "/v1/script.js", e.facts().URL, "/v1/script.json"} {
+			got := e.fetch("GET", path, "If-None-Match", asked, "Accept-Encoding", "gzip")
+			if got.status != status || (len(got.body) == 0) != (status == 304) || got.header.Get("ETag") != tag || got.header.Get("Cache-Control") == "" {
+				t.Errorf("%s, If-None-Match %s: %d, %d bytes, %v", path, asked, got.status, len(got.body), got.header)
+			}
+			if status == 304 && (got.header.Get("Content-Encoding") != "" || got.header.Get("Content-Type") != "") {
+				t.Errorf("%s: a 304 describes a body: %v", path, got.header)
+			}
+		}
+	}
+}
+
+func TestTheIntegrityIsPublished(t *testing.T) {
+	e := newEdge(t, redistest.New(t))
+	facts := e.facts()
+	script := e.fetch("GET", facts.URL).body
+	packed := e.fetch("GET", facts.URL, "Accept-Encoding", "gzip").body
+	digest := sha512.Sum384(script)
+	if facts.Integrity != "sha384-"+base64.StdEncoding.EncodeToString(digest[:]) || facts.Bytes != len(script) || facts.GzipBytes != len(packed) {
+		t.Errorf("%+v", facts)
+	}
+	got := e.fetch("GET", "/v1/script.json")
+	if got.header.Get("Content-Type") != "application/json" || got.header.Get("Cache-Control") != "no-cache" || got.header.Get("Access-Control-Allow-Origin") != "*" {
+		t.Errorf("%v", got.header)
+	}
+	// Another script has another name.
+	for path := range scriptDocuments([]byte("another")) {
+		if path == facts.URL {
+			t.Errorf("%s for two scripts", path)
+		}
+	}
+}
+
+func TestOtherScriptsAndMethods(t *testing.T) {
+	e := newEdge(t, redistest.New(t))
+	for _, path := range []string{"/v1", "/v1/script", "/v1/script.0123456789abcdef.js", "/v1/script.js/", "/v1/script.js.map", "/script.js"} {
+		if got := e.send("GET", path, ""); got.status != 404 || got.body["code"] != "NOT_FOUND" {
+			t.Errorf("%s: %d %s", path, got.status, got.text)
+		}
+	}
+	for _, path := range []string{"/v1/", "/v1/script.js", e.facts().URL, "/v1/script.json"} {
+		for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
+			if got := e.send(method, path, ""); got.status != 405 || got.body["code"] != "METHOD_NOT_ALLOWED" || got.header.Get("Allow") != "GET, HEAD" {
+				t.Errorf("%s %s: %d %s", method, path, got.status, got.text)
+			}
+		}
+	}
+	secure := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.AllowHTTP = false })
+	if got := secure.send("GET", "/v1/script.js", ""); got.status != 403 || got.body["code"] != "HTTPS_REQUIRED" {
+		t.Errorf("over plain HTTP: %d %s", got.status, got.text)
+	}
+}
+
+// Behind a first-party proxy the collector's own cookie outlives a script's.
+func TestTheCookieOfAFirstPartyProxy(t *testing.T) {
+	e := newEdge(t, redistest.New(t))
+	put := func(code, model string, days int32) {
+		e.version++
+		check(t, e.writer.PutReferralCode(t.Context(), e.version, e.scope(), code, &edgev1.ReferralCodeEntry{
+			ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], Active: true, AttributionWindowDays: days, AttributionModel: model,
+		}))
+	}
+	put("first", "first_click", 30)
+	put("long", "last_click", 500)
+	const month, site = "; Path=/; Domain=shop.example; Max-Age=2592000; Secure; SameSite=Lax", "https://www.shop.example"
+	other := affiliate.NewID[affiliate.Click](time.Now()).String()
+	for _, c := range []struct {
+		name, code, consent, fetchSite, origin, cookie string
+		want                                           string // after aff_click_id=<id>; empty: no cookie
+	}{
+		{"the page's own origin", "anna", "", "same-origin", site, "", month},
+		{"consent granted", "anna", "granted", "same-origin", site, "", month},
+		{"consent denied", "anna", "denied", "same-origin", site, "", ""},
+		{"another site", "anna", "", "cross-site", site, "", ""},
+		{"another host of the site", "anna", "", "same-site", site, "", ""},
+		{"a server", "anna", "", "", "", "", ""},
+		{"an old browser", "anna", "", "", site, "", ""},
+		{"a later click replaces", "anna", "", "same-origin", site, other, month},
+		{"a first click stays", "first", "", "same-origin", site, other, ""},
+		{"a first click that is none", "first", "", "same-origin", site, "x", month},
+		{"the first click", "first", "", "same-origin", site, "", month},
+		{"a window beyond what browsers keep", "long", "", "same-origin", site, "", "; Path=/; Domain=shop.example; Max-Age=34560000; Secure; SameSite=Lax"},
+		{"a shop in Britain", "anna", "", "same-origin", "https://eu.shop.co.uk:8443", "", "; Path=/; Domain=shop.co.uk; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"capital letters", "anna", "", "same-origin", "https://WWW.Shop.Example", "", month},
+		{"a host below which strangers register", "anna", "", "same-origin", "https://github.io", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"a stranger's host", "anna", "", "same-origin", "https://me.github.io", "", "; Path=/; Domain=me.github.io; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"plain HTTP", "anna", "", "same-origin", "http://localhost:8080", "", "; Path=/; Max-Age=2592000; SameSite=Lax"},
+		{"an address", "anna", "", "same-origin", "https://192.0.2.7", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"a long address", "anna", "", "same-origin", "https://[2001:db8::1]:8443", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"a hidden origin", "anna", "", "same-origin", "null", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"an origin that is none", "anna", "", "same-origin", "https://%zz", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"no origin", "anna", "", "same-origin", "", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
+	} {
+		var headers []string
+		for name, value := range map[string]string{"Sec-Fetch-Site": c.fetchSite, "Origin": c.origin} {
+			if value != "" {
+				headers = append(headers, name, value)
+			}
+		}
+		if c.cookie != "" {
+			headers = append(headers, "Cookie", "a=b; aff_click_id="+c.cookie)
+		}
+		got := e.click(`{"referral_code":"`+c.code+`","consent":"`+c.consent+`"}`, headers...)
+		if got.status != 201 {
+			t.Fatalf("%s: %d %s", c.name, got.status, got.text)
+		}
+		want := c.want
+		if want != "" {
+			want = "aff_click_id=" + got.body["click_id"].(string) + want
+		}
+		if cookie := strings.Join(got.header.Values("Set-Cookie"), "\n"); cookie != want {
+			t.Errorf("%s: %q, want %q", c.name, cookie, want)
+		}
+	}
+}
+
+// The answer to a repeat keeps the same click; refusals and links keep none.
+func TestWhichAnswersKeepTheClick(t *testing.T) {
+	e := newEdge(t, redistest.New(t))
+	page := []string{"Sec-Fetch-Site", "same-origin", "Origin", "https://shop.example"}
+	id := affiliate.NewID[affiliate.Click](time.Now()).String()
+	for n, status := range []int{201, 200} {
+		got := e.click(`{"referral_code":"anna","click_id":"`+id+`"}`, page...)
+		if cookie := got.header.Get("Set-Cookie"); got.status != status || !strings.HasPrefix(cookie, "aff_click_id="+id+";") {
+			t.Errorf("%d: %d, cookie %q", n, got.status, cookie)
+		}
+	}
+	for _, body := range []string{`{"referral_code":"nobody"}`, `{`} {
+		if got := e.click(body, page...); got.status < 400 || got.header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: %d, cookie %q", body, got.status, got.header.Get("Set-Cookie"))
+		}
+	}
+	// Blind, the window is not known.
+	check(t, e.client.FlushDB(t.Context()).Err())
+	blind := newEdge(t, e.url)
+	check(t, blind.client.FlushDB(t.Context()).Err())
+	got := blind.click(`{"referral_code":"anna"}`, page...)
+	if cookie := got.header.Get("Set-Cookie"); got.status != 201 || !strings.HasSuffix(cookie, "; Domain=shop.example; Max-Age=2592000; Secure; SameSite=Lax") {
+		t.Errorf("blind: %d, cookie %q", got.status, cookie)
+	}
+}
