@@ -1,0 +1,21 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"syscall"
+)
+
+// childAttributes put a process out of reach of the terminal's Ctrl-C. Without
+// Linux it outlives us when we are killed.
+func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+func mountSmallDisk(string, int) error { return errors.New("only on Linux") }
+
+func unmount(string) error { return nil }
+
+func fill(string) (func() error, error) { return nil, errors.New("only on Linux") }
+
+// closedByPeer cannot tell here: a storm may then blame a stopping collector.
+func closedByPeer(syscall.Conn) bool { return false }

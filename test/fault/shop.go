@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	merchants = 2
+	partners  = 2
+	password  = "a long enough password"
+)
+
+// target is what a click leads to: a partner's place in a merchant's programme.
+type target struct {
+	workspace, program, participant, link uuid.UUID
+	// key is the merchant's public key, code the partner's code, short the path of a
+	// short link of his.
+	key, code, short string
+	// merchant is whose programme it is.
+	merchant int
+}
+
+type object = map[string]any
+
+// api calls the core through its gateway.
+type api struct{ address string }
+
+// openShops makes merchants with a programme each and partners who take part in
+// all of them, through the public interface like anybody's.
+func openShops(ctx context.Context, a api) ([]target, error) {
+	tokens := make([]string, partners)
+	for n := range tokens {
+		about := object{"name": "Pat " + strconv.Itoa(n), "country": "DE"}
+		var err error
+		if tokens[n], err = a.register(ctx, "partner", n, about); err != nil {
+			return nil, err
+		}
+	}
+	var targets []target
+	for n := range merchants {
+		some, err := a.openShop(ctx, n, tokens)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, some...)
+	}
+	return targets, nil
+}
+
+func (a api) openShop(ctx context.Context, n int, partners []string) ([]target, error) {
+	name := "Shop " + strconv.Itoa(n)
+	token, err := a.register(ctx, "merchant", n, object{"name": "Mia", "workspaceName": name})
+	if err != nil {
+		return nil, err
+	}
+	var made struct {
+		ID, PublicKey, ShortURL, ReferralCode string
+	}
+	call := func(method, path, credential string, body object) {
+		if err == nil {
+			err = a.call(ctx, method, path, credential, body, &made)
+		}
+	}
+	call(http.MethodGet, "/api-keys", token, nil)
+	key := made.PublicKey
+	call(http.MethodPost, "/programs", token, object{
+		"name": name, "slug": "shop-" + strconv.Itoa(n), "websiteUrl": "https://shop.example.com", "currency": "EUR",
+		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 30, "autoApproval": true},
+	})
+	program := made.ID
+	call(http.MethodPost, "/programs/"+program+"/activate", token, nil)
+	targets := make([]target, len(partners))
+	for i, partner := range partners {
+		call(http.MethodPost, "/partner/programs/"+program+"/apply", partner, object{"acceptTerms": true})
+		participant := made.ID
+		call(http.MethodPatch, "/programs/"+program+"/partners/"+participant+"/approve", token, object{})
+		call(http.MethodGet, "/programs/"+program+"/partners/"+participant, token, nil)
+		code := made.ReferralCode
+		call(http.MethodPost, "/programs/"+program+"/links", token, object{"participantId": participant, "destinationUrl": "https://shop.example.com/sale"})
+		if err != nil {
+			return nil, err
+		}
+		_, short, ok := strings.Cut(made.ShortURL, "go.example")
+		if !ok || key == "" || code == "" {
+			return nil, fmt.Errorf("no short link, key or code: %+v", made)
+		}
+		t := target{key: key, code: code, short: short, merchant: n}
+		var faults [3]error
+		t.program, faults[0] = uuid.Parse(program)
+		t.participant, faults[1] = uuid.Parse(participant)
+		t.link, faults[2] = uuid.Parse(made.ID)
+		if err := errors.Join(faults[:]...); err != nil {
+			return nil, err
+		}
+		targets[i] = t
+	}
+	return targets, err
+}
+
+// nameWorkspaces adds what the API does not tell of and a record of the stream has.
+func nameWorkspaces(ctx context.Context, database string, targets []target) error {
+	conn, err := pgx.Connect(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for n := range targets {
+		const find = `select workspace_id from programs where id = $1`
+		if err := conn.QueryRow(ctx, find, targets[n].program).Scan(&targets[n].workspace); err != nil {
+			return fmt.Errorf("programme %s: %w", targets[n].program, err)
+		}
+	}
+	return nil
+}
+
+// clickCounts asks the API how many clicks each participant has.
+func clickCounts(ctx context.Context, a api, targets []target) (map[uuid.UUID]int64, error) {
+	counts := make(map[uuid.UUID]int64, len(targets))
+	var tokens [merchants]string
+	for _, t := range targets {
+		if tokens[t.merchant] == "" {
+			login := object{"email": address("merchant", t.merchant), "password": password}
+			var answer struct{ AccessToken string }
+			if err := a.call(ctx, http.MethodPost, "/auth/merchant/login", "", login, &answer); err != nil {
+				return nil, err
+			}
+			tokens[t.merchant] = answer.AccessToken
+		}
+		var answer struct{ Clicks *int64 }
+		path := "/programs/" + t.program.String() + "/partners/" + t.participant.String()
+		if err := a.call(ctx, http.MethodGet, path, tokens[t.merchant], nil, &answer); err != nil {
+			return nil, err
+		}
+		if answer.Clicks == nil {
+			return nil, fmt.Errorf("%s has no clicks", path)
+		}
+		counts[t.participant] = *answer.Clicks
+	}
+	return counts, nil
+}
+
+func address(kind string, n int) string { return kind + strconv.Itoa(n) + "@example.com" }
+
+// register makes an account and returns its access token.
+func (a api) register(ctx context.Context, kind string, n int, about object) (string, error) {
+	about["email"], about["password"] = address(kind, n), password
+	var answer struct{ AccessToken string }
+	err := a.call(ctx, http.MethodPost, "/auth/"+kind+"/register", "", about, &answer)
+	return answer.AccessToken, err
+}
+
+// call sends one request with a JSON body, when there is one, and reads the JSON
+// that comes back.
+func (a api) call(ctx context.Context, method, path, credential string, body object, answer any) error {
+	var sent []byte
+	if body != nil {
+		var err error
+		if sent, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	at := url.URL{Scheme: "http", Host: a.address, Path: "/api/v1" + path}
+	request, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(sent))
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if credential != "" {
+		request.Header.Set("Authorization", "Bearer "+credential)
+	}
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = reply.Body.Close() }()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil {
+		return err
+	}
+	if reply.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s %s: %d %s", method, path, reply.StatusCode, text)
+	}
+	return json.Unmarshal(text, answer)
+}
+
+// healthy asks a probe.
+func healthy(ctx context.Context, at string) error {
+	_, err := get(ctx, at)
+	return err
+}
+
+// get reads what answers 200.
+func get(ctx context.Context, at string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %d %s", at, answer.StatusCode, text)
+	}
+	return text, err
+}
+
+// known says whether a collector leads clicks to the target yet. Nothing that it
+// asks makes a click: a HEAD is nobody's visit, and a click without a code is
+// refused, with 400 once its key is known.
+func (t target) known(ctx context.Context, collector string) error {
+	for _, probe := range []struct {
+		method, path string
+		status       int
+	}{{http.MethodHead, t.short, http.StatusFound}, {http.MethodPost, "/v1/clicks", http.StatusBadRequest}} {
+		request, err := http.NewRequestWithContext(ctx, probe.method, "http://"+collector+probe.path, nil)
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Authorization", "Bearer "+t.key)
+		answer, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			return err
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != probe.status {
+			return fmt.Errorf("%s %s answers %d", probe.method, probe.path, answer.StatusCode)
+		}
+	}
+	return nil
+}

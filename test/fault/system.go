@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/tributary-hq/tributary/tools/servers"
+)
+
+const (
+	// cacheDatabase of the one Redis holds limits and directory; the stream is in 0.
+	cacheDatabase = 1
+	// noLimit is more than a storm can ask for.
+	noLimit = "1000000000"
+	// smallDisk is the size of the first collector's disk, in bytes: less than what
+	// a storm journals while Redis is away for a minute.
+	smallDisk = 4 << 20
+	// serverTimeout bounds the stop or the start of a server.
+	serverTimeout = time.Minute
+)
+
+// system is everything that runs: the servers, the proxies before them, the core
+// and the collectors.
+type system struct {
+	dir        string // data, journals, logs, history; a person may want to look at it
+	binaries   string
+	postgres   *server
+	redis      *server
+	wires      []*toxiproxy.Proxy // of each collector to Redis, then wireCoreRedis, wireCorePostgres
+	core       *service
+	collectors []*collector
+	// api and private are the core's addresses.
+	api, private string
+	// stream and cache go to Redis directly, without a proxy.
+	stream, cache *redis.Client
+	// noDisk says why the first collector's disk is not small.
+	noDisk   error
+	farewell time.Duration
+}
+
+// collector is one edge.
+type collector struct {
+	*service
+	address, private string
+	journal          string
+	small            bool
+}
+
+// server is Postgres or Redis on one port and in one folder for the whole storm.
+type server struct {
+	start   func(context.Context) (*servers.Server, error)
+	port    int
+	running *servers.Server
+}
+
+func (s *server) open() error {
+	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
+	defer cancel()
+	var err error
+	s.running, err = s.start(ctx)
+	return err
+}
+
+// away stops the server, gracefully or not, and starts it again after a while.
+func (s *server) away(kill bool, lasts time.Duration) error {
+	if kill {
+		s.running.Kill()
+	} else if err := s.stop(); err != nil {
+		return err
+	}
+	time.Sleep(lasts)
+	return s.open()
+}
+
+func (s *server) stop() error {
+	if s == nil || s.running == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
+	defer cancel()
+	return s.running.Stop(ctx)
+}
+
+func (s *server) pause(lasts time.Duration) error {
+	if err := syscall.Kill(s.running.Pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	time.Sleep(lasts)
+	return syscall.Kill(s.running.Pid, syscall.SIGCONT)
+}
+
+// start brings the whole system up. What is running when it fails is for stop.
+func (s *system) start(ctx context.Context, collectors int) error {
+	for _, dir := range []string{"logs", "postgres", "redis"} {
+		if err := os.Mkdir(s.file(dir), 0o711); err != nil {
+			return err
+		}
+	}
+	if err := s.startServers(ctx); err != nil {
+		return err
+	}
+	if err := s.startWires(collectors); err != nil {
+		return err
+	}
+	migrate := environ("TRIBUTARY_DATABASE_URL=" + s.postgres.running.URL)
+	if err := run(ctx, os.Stderr, migrate, s.binary("core"), "migrate"); err != nil {
+		return err
+	}
+	if err := s.startCore(ctx); err != nil {
+		return err
+	}
+	for n := range collectors {
+		if err := s.startCollector(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *system) startServers(ctx context.Context) error {
+	ports, err := freePorts(ctx, 2)
+	if err != nil {
+		return err
+	}
+	s.postgres = &server{port: ports[0], start: func(ctx context.Context) (*servers.Server, error) {
+		return servers.StartPostgres(ctx, servers.PostgresConfig{Dir: s.file("postgres"), Port: ports[0], Durable: true})
+	}}
+	s.redis = &server{port: ports[1], start: func(ctx context.Context) (*servers.Server, error) {
+		return servers.StartRedis(ctx, servers.RedisConfig{Dir: s.file("redis"), Port: ports[1], Durable: true})
+	}}
+	if err := errors.Join(s.postgres.open(), s.redis.open()); err != nil {
+		return err
+	}
+	direct := func(database int) *redis.Client {
+		return redis.NewClient(&redis.Options{Addr: local(s.redis.port), DB: database, MaxRetries: -1})
+	}
+	s.stream, s.cache = direct(0), direct(cacheDatabase)
+	return nil
+}
+
+func (s *system) startWires(collectors int) error {
+	zerolog.SetGlobalLevel(zerolog.Disabled) // some toxics do not use the logger that they are given
+	proxies := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	for n := range collectors + coreWires {
+		upstream := local(s.redis.port)
+		if n == collectors+wireCorePostgres {
+			upstream = local(s.postgres.port)
+		}
+		// A port of ours, which nobody takes while the proxy is down.
+		port, err := freePort(context.Background())
+		if err != nil {
+			return err
+		}
+		proxy := toxiproxy.NewProxy(proxies, "wire "+strconv.Itoa(n), local(port), upstream)
+		if err := proxy.Start(); err != nil {
+			return err
+		}
+		s.wires = append(s.wires, proxy)
+	}
+	return nil
+}
+
+// redisSettings lead over a wire.
+func (s *system) redisSettings(wire int) []string {
+	at := "redis://" + s.wires[wire].Listen
+	return []string{"TRIBUTARY_REDIS_URL=" + at + "/0", "TRIBUTARY_CACHE_REDIS_URL=" + at + "/" + strconv.Itoa(cacheDatabase)}
+}
+
+// secret is what every process of the storm shares.
+func secret(letter string) string {
+	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32)))
+}
+
+func (s *system) startCore(ctx context.Context) error {
+	ports, err := freePorts(ctx, 3)
+	if err != nil {
+		return err
+	}
+	collectors := len(s.wires) - coreWires
+	database, err := url.Parse(s.postgres.running.URL)
+	if err != nil {
+		return err
+	}
+	database.Host = s.wires[collectors+wireCorePostgres].Listen
+	s.api, s.private = local(ports[0]), local(ports[2])
+	s.core = &service{
+		name: "core", log: s.file("logs/core.log"), argv: []string{s.binary("core"), "serve", "--gateway"},
+		env: environ(append(s.redisSettings(collectors+wireCoreRedis),
+			"TRIBUTARY_DATABASE_URL="+database.String(),
+			"TRIBUTARY_API_LISTEN="+s.api,
+			"TRIBUTARY_GRPC_LISTEN="+local(ports[1]),
+			"TRIBUTARY_METRICS_LISTEN="+s.private,
+			"TRIBUTARY_ALLOW_HTTP=true",
+			"TRIBUTARY_LINK_URL=https://go.example",
+			"TRIBUTARY_JWT_KEYS=storm:"+secret("j"),
+			"TRIBUTARY_ENCRYPTION_KEYS=storm:"+secret("e"),
+			"TRIBUTARY_HASH_KEY="+secret("h"),
+			"TRIBUTARY_LIMIT_AUTH="+noLimit,
+			"TRIBUTARY_LIMIT_GENERAL="+noLimit,
+			"TRIBUTARY_LIMIT_CONVERSIONS="+noLimit,
+		)...),
+	}
+	if err := s.core.keep(); err != nil {
+		return err
+	}
+	return await(ctx, "the core is ready", func(ctx context.Context) error { return healthy(ctx, "http://"+s.private+"/readyz") })
+}
+
+func (s *system) startCollector(ctx context.Context, n int) error {
+	ports, err := freePorts(ctx, 2)
+	if err != nil {
+		return err
+	}
+	c := &collector{address: local(ports[0]), private: local(ports[1]), journal: s.file("journal-" + strconv.Itoa(n))}
+	if err := os.Mkdir(c.journal, 0o700); err != nil {
+		return err
+	}
+	if n == 0 {
+		s.noDisk = mountSmallDisk(c.journal, smallDisk)
+		c.small = s.noDisk == nil
+	}
+	name := "collector-" + strconv.Itoa(n)
+	c.service = &service{
+		name: name, log: s.file("logs/" + name + ".log"), argv: []string{s.binary("collector")},
+		env: environ(append(s.redisSettings(n),
+			"TRIBUTARY_COLLECTOR_LISTEN="+c.address,
+			"TRIBUTARY_METRICS_LISTEN="+c.private,
+			"TRIBUTARY_JOURNAL_DIR="+c.journal,
+			"TRIBUTARY_FAREWELL="+s.farewell.String(),
+			"TRIBUTARY_ALLOW_HTTP=true",
+			"TRIBUTARY_HASH_KEY="+secret("h"),
+			"TRIBUTARY_LIMIT_TRACKING="+noLimit,
+		)...),
+	}
+	s.collectors = append(s.collectors, c)
+	if err := c.keep(); err != nil {
+		return err
+	}
+	return await(ctx, name+" is ready", func(ctx context.Context) error { return healthy(ctx, "http://"+c.address+"/v1/health/ready") })
+}
+
+// stop ends everything that start began, each process by its own id. The data
+// stays in its folder, what lay on the small disk too when keep says so.
+func (s *system) stop(keep bool) error {
+	var faults []error
+	for _, c := range s.collectors {
+		faults = append(faults, c.stop())
+	}
+	if s.core != nil {
+		faults = append(faults, s.core.stop())
+	}
+	for _, wire := range s.wires {
+		wire.Stop()
+	}
+	if s.stream != nil {
+		faults = append(faults, s.stream.Close(), s.cache.Close())
+	}
+	faults = append(faults, s.redis.stop(), s.postgres.stop())
+	for _, c := range s.collectors {
+		if c.small {
+			if keep {
+				faults = append(faults, os.CopyFS(c.journal+"-as-it-was", os.DirFS(c.journal)))
+			}
+			faults = append(faults, unmount(c.journal))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (s *system) file(name string) string   { return filepath.Join(s.dir, name) }
+func (s *system) binary(name string) string { return filepath.Join(s.binaries, name) }
+
+func freePorts(ctx context.Context, n int) ([]int, error) {
+	ports := make([]int, n)
+	for i := range ports {
+		var err error
+		if ports[i], err = freePort(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return ports, nil
+}
+
+// build makes the programs that are tested.
+func build(ctx context.Context, dir string) error {
+	const module = "github.com/tributary-hq/tributary/cmd/"
+	argv := append(append([]string{"go", "build"}, raceFlag...), "-o", dir+"/", module+"collector", module+"core")
+	return run(ctx, os.Stderr, os.Environ(), argv...)
+}
+
+// startPatience bounds the wait for a process that was started.
+const startPatience = 30 * time.Second
+
+// await looks again and again until nothing is wrong any more.
+func await(ctx context.Context, what string, wrong func(context.Context) error) error {
+	return awaitWithin(ctx, startPatience, what, wrong)
+}
+
+func awaitWithin(ctx context.Context, patience time.Duration, what string, wrong func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		look, done := context.WithTimeout(ctx, 5*time.Second)
+		err := wrong(look)
+		done()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not within %s: %s: %w", patience, what, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
