@@ -20,6 +20,8 @@ const (
 	seedAddress = "192.0.2.1"
 	// pollEvery is how often something that is about to happen is looked at.
 	pollEvery = 50 * time.Millisecond
+	// visitorAgent is that of a person: Go's own would make the demo's click a bot's.
+	visitorAgent = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 	// callTimeout bounds one request.
 	callTimeout = 30 * time.Second
 )
@@ -116,6 +118,7 @@ func (c caller) try(ctx context.Context, method, path string, body, answer any) 
 	if c.mode != "" {
 		req.Header.Set("X-Mode", c.mode)
 	}
+	req.Header.Set("User-Agent", visitorAgent)
 	req.Header.Set("X-Forwarded-For", cmp.Or(c.address, seedAddress))
 	reply, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -227,6 +227,7 @@ func TestRunWalkRestartReset(t *testing.T) {
 	for _, guide := range []string{"docs/merchant-guide.md", "docs/partner-guide.md"} {
 		r.follow(t, dir, guide)
 	}
+	buyInTheShop(t, first)
 	metrics := get(t, first["TRIBUTARY_METRICS_URL"]+"/metrics")
 	for _, name := range []string{"tributary_core_", "tributary_ingest_", "tributary_collector_"} {
 		if !strings.Contains(metrics, "\n"+name) {
@@ -268,8 +269,8 @@ func TestRunWalkRestartReset(t *testing.T) {
 		}
 	}
 	r.take(t, "bash")
-	if n := commissions(t, second); n != 9 {
-		t.Errorf("%d commissions after two walks, two guides with three sales each, a restart and a walk", n)
+	if n := commissions(t, second); n != 10 {
+		t.Errorf("%d commissions after two walks, two guides with three sales each, a visit to the shop, a restart and a walk", n)
 	}
 
 	shutDown(t, second[redisURLName])

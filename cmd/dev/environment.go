@@ -27,7 +27,11 @@ var ports = []variable{
 	{"TRIBUTARY_COLLECTOR_LISTEN", "127.0.0.1:8081"},
 	{"TRIBUTARY_GRPC_LISTEN", "127.0.0.1:9090"},
 	{"TRIBUTARY_METRICS_LISTEN", "127.0.0.1:9100"},
+	{shopListenName, "127.0.0.1:8082"},
 }
+
+// shopListenName is the demo shop's port: no process but this one has it.
+const shopListenName = "TRIBUTARY_SHOP_LISTEN"
 
 // environment is what this run goes by: the process' environment, and what it
 // leaves out from secrets and the defaults of development.
@@ -88,7 +92,7 @@ func allLoopback(values map[string]string) bool {
 }
 
 // private stands for the address of a server that this run starts itself.
-const private = "private"
+const private = "redis://private"
 
 // configure reads the settings of both parts out of environment.
 func configure(environment map[string]string) (settings.Core, collector.Config, error) {
@@ -116,7 +120,7 @@ func configure(environment map[string]string) (settings.Core, collector.Config, 
 }
 
 // listeners are the open ports of a run, in the order of ports.
-type listeners [4]net.Listener
+type listeners [5]net.Listener
 
 // listen opens every port, before anything is started: a port that is taken is
 // said at once.

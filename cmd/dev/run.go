@@ -78,6 +78,11 @@ func serve(
 	if edge.Cache.URL == private {
 		edge.Cache.URL = d.redisURL
 	}
+	// Nobody balances a demo; its clicks survive like anybody's.
+	edge.Farewell = 0
+	if edge.JournalDir == "" {
+		edge.JournalDir = f.file("journal")
+	}
 	file, err := f.newLog(logName)
 	if err != nil {
 		return err
@@ -100,19 +105,21 @@ func serve(
 	if err != nil {
 		return err
 	}
+	at := system{
+		api: address(open.api()), collector: address(open.collector()),
+		grpc: address(open.grpc()), metrics: address(open.metrics()), shop: address(open.shop()),
+		postgresURL: d.postgresURL, redisURL: d.redisURL,
+	}
+	site := &shop{api: caller{url: at.apiURL()}, collector: at.collectorURL()}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return c.Run(ctx, assemble.Listeners{API: open.api(), GRPC: open.grpc(), Metrics: open.metrics()})
 	})
 	group.Go(func() error { return named("collector", clicks.Run(ctx, open.collector(), nil)) })
 	group.Go(func() error { return d.watch(ctx) })
+	group.Go(func() error { return named("shop", serveShop(ctx, open.shop(), site, log)) })
 	group.Go(func() error {
-		at := system{
-			api: address(open.api()), collector: address(open.collector()),
-			grpc: address(open.grpc()), metrics: address(open.metrics()),
-			postgresURL: d.postgresURL, redisURL: d.redisURL,
-		}
-		if err := show(ctx, f, at, out); err != nil && ctx.Err() == nil {
+		if err := show(ctx, f, at, site, out); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("demo: %w", err)
 		}
 		return nil // shown, or cut short: then the reason is another's
@@ -128,7 +135,7 @@ func named(part string, err error) error {
 }
 
 // show brings the demo into order and says where everything is.
-func show(ctx context.Context, f *folder, at system, out io.Writer) error {
+func show(ctx context.Context, f *folder, at system, site *shop, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, seedWithin)
 	defer cancel()
 	kept, err := readVariables(f.file("env"))
@@ -154,6 +161,7 @@ func show(ctx context.Context, f *folder, at system, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	site.open(d.values)
 	announce(out, f, at, d.values)
 	return nil
 }
@@ -162,3 +170,4 @@ func (l listeners) api() net.Listener       { return l[0] }
 func (l listeners) collector() net.Listener { return l[1] }
 func (l listeners) grpc() net.Listener      { return l[2] }
 func (l listeners) metrics() net.Listener   { return l[3] }
+func (l listeners) shop() net.Listener      { return l[4] }

@@ -24,7 +24,7 @@ func walk(env string) []string {
 		`json='Content-Type: application/json'`,
 		`login=$(curl -sS -H "$json" -d "{\"email\":\"$DEMO_MERCHANT_EMAIL\",\"password\":\"$DEMO_MERCHANT_PASSWORD\"}" "$TRIBUTARY_API_URL/api/v1/auth/merchant/login")`,
 		`token=$(echo "$login" | sed -n 's/.*"accessToken":"\([^"]*\)".*/\1/p')`,
-		`click=$(curl -sS -H "Authorization: Bearer $DEMO_PK_TEST" -H "$json" -d "{\"referral_code\":\"$DEMO_REFERRAL_CODE\",\"url\":\"https://shop.example/\"}" "$TRIBUTARY_COLLECTOR_URL/v1/clicks"); echo "$click"`,
+		`click=$(curl -sS -A 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0' -H "Authorization: Bearer $DEMO_PK_TEST" -H "$json" -d "{\"referral_code\":\"$DEMO_REFERRAL_CODE\",\"url\":\"https://shop.example/\"}" "$TRIBUTARY_COLLECTOR_URL/v1/clicks"); echo "$click"`,
 		`click_id=$(echo "$click" | sed -n 's/.*"click_id":"\([^"]*\)".*/\1/p')`,
 		`order=order-$(date +%s%N)`,
 		`curl -sS -H "Authorization: Bearer $DEMO_SK_TEST" -H "$json" -d "{\"event_type\":\"purchase\",\"external_transaction_id\":\"$order\",\"amount_cents\":4900,\"currency\":\"USD\",\"click_id\":\"$click_id\"}" "$TRIBUTARY_API_URL/api/v1/conversions"; echo`,
@@ -37,13 +37,16 @@ func walk(env string) []string {
 
 // system is where a run can be reached.
 type system struct {
-	api, collector, grpc, metrics string // addresses
-	postgresURL, redisURL         string
+	api, collector, grpc, metrics, shop string // addresses
+	postgresURL, redisURL               string
 }
 
 func (s system) apiURL() string { return "http://" + s.api }
 
 func (s system) collectorURL() string { return "http://" + s.collector }
+
+// shopURL is the partner's link to the demo shop.
+func (s system) shopURL(code string) string { return "http://" + s.shop + "/?via=" + code }
 
 // variables are what .dev/env holds.
 func (s system) variables(demo map[string]string) []variable {
@@ -52,6 +55,7 @@ func (s system) variables(demo map[string]string) []variable {
 		{"TRIBUTARY_COLLECTOR_URL", s.collectorURL()},
 		{"TRIBUTARY_GRPC_ADDR", s.grpc},
 		{"TRIBUTARY_METRICS_URL", "http://" + s.metrics},
+		{"TRIBUTARY_SHOP_URL", "http://" + s.shop},
 		{databaseURLName, s.postgresURL},
 		{redisURLName, s.redisURL},
 	}
@@ -71,6 +75,7 @@ func announce(out io.Writer, f *folder, s system, demo map[string]string) {
 	}
 	fmt.Fprint(out, "\nTributary is running. Ctrl-C stops it and keeps the data; make reset forgets it.\n\n")
 	rows(
+		[2]string{"Demo shop", s.shopURL(demo[referralCodeName])},
 		[2]string{"REST API", s.apiURL() + "/api/v1/"},
 		[2]string{"OpenAPI", s.apiURL() + "/api/v1/openapi.json"},
 		[2]string{"Collector", s.collectorURL() + "/v1/clicks"},
