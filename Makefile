@@ -32,7 +32,7 @@ reset: ## forget the data of make run
 
 .PHONY: test
 test: compiler browser ## run every test, with the race detector, on private servers
-	@$(WITHSERVERS) -- go test -race -shuffle=on ./...
+	@$(WITHSERVERS) -- go test -race -shuffle=on ./test/e2e ./... # the longest first
 
 .PHONY: bench
 bench: ## measure against the machine's own limits; SCALE=n moves n times the rows

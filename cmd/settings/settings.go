@@ -352,8 +352,15 @@ func (g *Gateway) check() []error {
 	return faults
 }
 
+// maxFarewell leaves a stopping collector time for everything else within 20 s.
+const maxFarewell = 10 * time.Second
+
 func (c *Collector) check() []error {
-	return append(append(c.Redis.faults(), c.HTTP.faults()...), positive("TRIBUTARY_LIMIT_TRACKING", c.Tracking)...)
+	faults := append(append(c.Redis.faults(), c.HTTP.faults()...), positive("TRIBUTARY_LIMIT_TRACKING", c.Tracking)...)
+	if c.Farewell < 0 || c.Farewell > maxFarewell {
+		faults = append(faults, fmt.Errorf("TRIBUTARY_FAREWELL: must be 0s to %s", maxFarewell))
+	}
+	return faults
 }
 
 // ServerTLS is the TLS of a listener, nil when no certificate is set.
