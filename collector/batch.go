@@ -31,14 +31,15 @@ const (
 	// flushTimeout is above the socket bounds of the sink's client; it ends what
 	// they let slip.
 	flushTimeout = 3 * time.Second
-	// After refusalsInRow batches in a row that could not be made durable, requests
-	// are refused unread; those that come refusalLasts later find out anew.
+	// After refusalsInRow batches in a row of a shard that could not be made durable,
+	// its clicks are refused, and unread where no shard is better off; those that come
+	// refusalLasts later find out anew.
 	refusalsInRow = 5
 	refusalLasts  = 500 * time.Millisecond
 )
 
 var (
-	errOverloaded = errors.New("the queue is full")
+	errOverloaded = errors.New("the queue is full, or nothing becomes durable")
 	errStopping   = errors.New("the collector is stopping")
 )
 
@@ -49,12 +50,8 @@ type batcher struct {
 	lines   []*line
 	records atomic.Int64
 	bytes   atomic.Int64
-	// refused counts batches in a row that were not made durable, refusedAt is when
-	// the last of them was (Unix nanoseconds).
-	refused   atomic.Int64
-	refusedAt atomic.Int64
-	flights   sync.WaitGroup
-	buffers   sync.Pool
+	flights sync.WaitGroup
+	buffers sync.Pool
 }
 
 // line is one shard's batches in the order in which they were begun. The last
@@ -65,6 +62,15 @@ type line struct {
 	waiting []*batch
 	flying  [flushesInFlight]*batch
 	closed  bool
+	// refused counts batches in a row that were not made durable, refusedAt is when
+	// the last of them was (Unix nanoseconds).
+	refused   atomic.Int64
+	refusedAt atomic.Int64
+}
+
+// refuses says that nothing of this shard becomes durable at the moment.
+func (l *line) refuses() bool {
+	return l.refused.Load() >= refusalsInRow && time.Now().UnixNano()-l.refusedAt.Load() < int64(refusalLasts)
 }
 
 // batch is what one command makes durable. All whose records are in it wait for
@@ -94,8 +100,15 @@ func newBatcher(sink Sink, shards int, m *metrics) *batcher {
 // full says that a request may be refused before its body is read: the queue is
 // at its bound, or nothing becomes durable.
 func (b *batcher) full() bool {
-	return b.records.Load() >= queueRecords || b.bytes.Load() >= queueBytes ||
-		b.refused.Load() >= refusalsInRow && time.Now().UnixNano()-b.refusedAt.Load() < int64(refusalLasts)
+	if b.records.Load() >= queueRecords || b.bytes.Load() >= queueBytes {
+		return true
+	}
+	for _, l := range b.lines {
+		if !l.refuses() {
+			return false
+		}
+	}
+	return true
 }
 
 // oldest is when the oldest batch was begun that is waiting or on its way; zero
@@ -125,6 +138,9 @@ func (b *batcher) add(shard int, framed []byte) (*batch, error) {
 		return nil, errOverloaded
 	}
 	l := b.lines[shard]
+	if l.refuses() {
+		return nil, errOverloaded
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -191,11 +207,11 @@ func (b *batcher) flush(shard int, full *batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	full.err = b.sink.Append(ctx, shard, full.buffer, full.n)
 	cancel()
-	if full.err == nil {
-		b.refused.Store(0)
+	if l := b.lines[shard]; full.err == nil {
+		l.refused.Store(0)
 	} else {
-		b.refusedAt.Store(time.Now().UnixNano())
-		b.refused.Add(1)
+		l.refusedAt.Store(time.Now().UnixNano())
+		l.refused.Add(1)
 	}
 	b.records.Add(-int64(full.n))
 	b.bytes.Add(-int64(len(full.buffer)))

@@ -319,7 +319,8 @@ func plainHost(rest string) bool {
 		}
 	}
 	for ; i < len(rest) && rest[i] != '?' && rest[i] != '#'; i++ {
-		if c := rest[i]; c <= ' ' || c > '~' || c == '\\' || c == '%' || c == '"' || c == '<' || c == '>' {
+		// A percent sign that escapes nothing is in paths of real pages.
+		if c := rest[i]; c <= ' ' || c > '~' || c == '\\' || c == '"' || c == '<' || c == '>' {
 			return false
 		}
 	}

@@ -81,6 +81,7 @@ func TestURLsLoseWhatIsPrivate(t *testing.T) {
 		"http://shop.example":                "http://shop.example",
 		"https://u:p@shop.example/p":         "https://shop.example/p",
 		"https://shop.example:8443/a%20b":    "https://shop.example:8443/a%20b",
+		"https://shop.example/sale-50%-off":  "https://shop.example/sale-50%-off",
 		"https://[2001:db8::1]/":             "https://[2001:db8::1]/",
 		"HTTPS://Shop.example/":              "https://Shop.example/",
 		"https://":                           "",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -23,7 +24,14 @@ const (
 	drainRest = 3
 	// maxDrainRest bounds one rest, whatever the stream took.
 	maxDrainRest = time.Second
+	// streamTimeout is what a batch waits for the stream when there is a journal to
+	// take it.
+	streamTimeout = time.Second
+	// finishTimeout bounds the last replay of a stopping collector.
+	finishTimeout = 3 * time.Second
 )
+
+var errAway = errors.New("the stream does not answer")
 
 // durable is the Sink of a collector with a journal: the stream, or else the
 // disk, from which the clicks go to the stream when it answers again. A batch
@@ -34,20 +42,25 @@ type durable struct {
 	// missing names what the stream lacks, or is empty.
 	missing func(context.Context) string
 	journal *journal.Journal
-	shards  int
+	// away says of each shard that its last batch failed: until the stream is seen
+	// to answer, no click finds out anew.
+	away    []atomic.Bool
 	metrics *metrics
 	log     *slog.Logger
 }
 
 // Append makes a batch durable in the stream or in the journal.
 func (d *durable) Append(ctx context.Context, shard int, batch []byte, n int) error {
-	err := d.stream.Append(ctx, shard, batch, n)
-	if err == nil {
-		return nil
+	err := errAway
+	if !d.away[shard].Load() {
+		stream, cancel := context.WithTimeout(ctx, streamTimeout)
+		err = d.stream.Append(stream, shard, batch, n)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		d.away[shard].Store(true)
 	}
-	// The stream may have used up the time; the disk has its own.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
-	defer cancel()
 	if journalErr := d.journal.Append(ctx, batch, n); journalErr != nil {
 		return errors.Join(err, journalErr)
 	}
@@ -69,8 +82,17 @@ func (d *durable) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		pause = drainEvery
+		// A broken journal tries its disk here, and not with a visitor's click.
+		_ = d.journal.Try()
 		// A drain in vain begins a segment: the stream is asked before.
-		if d.journal.Stats().Bytes == 0 || d.missing(ctx) != "" {
+		waiting := d.journal.Stats().Segments > 0
+		if !waiting && !d.anyAway() || d.missing(ctx) != "" {
+			continue
+		}
+		for shard := range d.away {
+			d.away[shard].Store(false)
+		}
+		if !waiting {
 			continue
 		}
 		err := d.journal.Drain(ctx, d.replay)
@@ -86,6 +108,15 @@ func (d *durable) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+func (d *durable) anyAway() bool {
+	for shard := range d.away {
+		if d.away[shard].Load() {
+			return true
+		}
+	}
+	return false
 }
 
 // replay appends one record of the journal to the stream and rests.
@@ -129,6 +160,8 @@ func (d *durable) finish(ctx context.Context) {
 	if d.journal.Stats().Clicks == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
+	defer cancel()
 	if err := d.journal.Drain(ctx, d.append); err != nil {
 		d.log.LogAttrs(ctx, slog.LevelWarn, "clicks stay in the journal until this collector starts again",
 			slog.Int64("clicks", d.journal.Stats().Clicks), slog.Any("error", err))
@@ -143,17 +176,18 @@ type shardPart struct {
 // split deals a batch out to the shards of its clicks. What is no click goes to
 // the first: ingestion keeps it as a dead letter.
 func (d *durable) split(batch []byte, n int) []shardPart {
-	if d.shards == 1 {
+	shards := len(d.away)
+	if shards == 1 {
 		return []shardPart{{batch, n}}
 	}
-	parts := make([]shardPart, d.shards)
+	parts := make([]shardPart, shards)
 	for rest := batch; len(rest) > 0; {
 		shard, size := 0, len(rest)
 		if field, kind, tag := protowire.ConsumeTag(rest); tag > 0 && field == batchClicks && kind == protowire.BytesType {
 			if click, used := protowire.ConsumeBytes(rest[tag:]); used > 0 {
 				size = tag + used
 				if id, ok := idOf(click); ok {
-					shard = clickstream.Shard(id, d.shards)
+					shard = clickstream.Shard(id, shards)
 				}
 			}
 		}

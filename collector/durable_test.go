@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -100,6 +102,58 @@ func TestWithAJournalALostRedisRefusesNobody(t *testing.T) {
 	}
 	until(t, "the journal's end", func() bool { return e.journaled() == 0 })
 	storedOnce(t, e.stored(), acknowledged, false)
+}
+
+// A Redis that hangs costs the clicks that meet it first a second; those after them
+// go to the disk at once, and the queue stays short.
+func TestAHangingRedisHoldsUpNobodyForLong(t *testing.T) {
+	server := redistest.Start(t)
+	e := newEdge(t, server.URL, func(cfg *Config) { cfg.LimitTracking, cfg.JournalDir = 1_000_000, t.TempDir() })
+	e.click(plainClick)
+	e.runBackground()
+	server.Pause()
+	stop := e.load(16)
+	until(t, "a thousand clicks in the journal", func() bool { return e.journaled() > 1000 })
+	server.Resume()
+	until(t, "the journal's end", func() bool { return e.journaled() == 0 && e.collector.SinkNotReady(t.Context()) == "" })
+	acknowledged, others := stop()
+	if len(others) > 0 {
+		t.Errorf("refused: %v", others)
+	}
+	until(t, "the journal's end", func() bool { return e.journaled() == 0 })
+	storedOnce(t, e.stored(), acknowledged, false)
+}
+
+// One shard that takes nothing costs its own clicks, and nobody else's.
+func TestADeadShardCostsItsOwnClicksOnly(t *testing.T) {
+	b := newBatcher(oneDeadShard{}, 3, newMetrics(newRegistry()))
+	defer b.close()
+	for range 4 * refusalsInRow {
+		if one, err := b.add(1, []byte("x")); err == nil && one.wait() == nil {
+			t.Fatal("the dead shard took a click")
+		}
+	}
+	if _, err := b.add(1, []byte("x")); !errors.Is(err, errOverloaded) {
+		t.Errorf("the dead shard is asked again at once: %v", err)
+	}
+	for _, shard := range []int{0, 2} {
+		one, err := b.add(shard, []byte("x"))
+		if err != nil || one.wait() != nil {
+			t.Errorf("shard %d: %v", shard, err)
+		}
+	}
+	if b.full() {
+		t.Error("requests are refused unread")
+	}
+}
+
+type oneDeadShard struct{}
+
+func (oneDeadShard) Append(_ context.Context, shard int, _ []byte, _ int) error {
+	if shard == 1 {
+		return errors.New("dead")
+	}
+	return nil
 }
 
 // What a collector could not get rid of goes to the stream when it starts again,
@@ -231,7 +285,7 @@ func TestWhenNothingIsDurableBodiesAreNotRead(t *testing.T) {
 		t.Errorf("ready with a full journal: %q", missing)
 	}
 	until(t, "refusals in a row", func() bool { e.click(plainClick); return e.collector.batches.full() })
-	asked := sink.asked.Load()
+	tried := e.collector.batches.lines[0].refused.Load()
 	r := httptest.NewRequest(http.MethodPost, "/v1/clicks", unread{t})
 	r.Header.Set("X-Public-Key", e.key.Reveal())
 	w := httptest.NewRecorder()
@@ -240,11 +294,34 @@ func TestWhenNothingIsDurableBodiesAreNotRead(t *testing.T) {
 		!strings.Contains(w.Body.String(), "SERVICE_UNAVAILABLE") {
 		t.Errorf("%d, Retry-After %q, %s", w.Code, retry, w.Body)
 	}
-	if sink.asked.Load() != asked {
-		t.Error("the stream was asked for a refused click")
+	if sink.asked.Load() != 1 {
+		t.Errorf("the stream was asked %d times: after the first it is known to be away", sink.asked.Load())
 	}
-	// It is tried again after a while: who comes then finds out.
-	until(t, "another try", func() bool { e.click(plainClick); return sink.asked.Load() > asked })
+	// The disk is tried again after a while: who comes then finds out.
+	until(t, "another try", func() bool { e.click(plainClick); return e.collector.batches.lines[0].refused.Load() > tried })
+}
+
+// A journal whose disk fails takes nothing, and is whole again when the disk is,
+// without a click that is the trial.
+func TestABrokenJournalIsWholeAgainWithItsDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	disk, err := journal.Open(journal.Config{Dir: dir})
+	check(t, err)
+	t.Cleanup(func() { _ = disk.Close() })
+	e := withSink(t, &deafSink{}, disk)
+	e.runBackground()
+	check(t, os.RemoveAll(dir))
+	if got := e.click(plainClick); got.status != http.StatusServiceUnavailable {
+		t.Fatalf("without a disk: %d %s", got.status, got.text)
+	}
+	if missing := e.collector.NotReady(t.Context()); missing != "redis" {
+		t.Errorf("ready without a disk: %q", missing)
+	}
+	check(t, os.Mkdir(dir, 0o700))
+	until(t, "a whole journal", func() bool { return e.collector.NotReady(t.Context()) == "" })
+	if got := e.click(plainClick); got.status != http.StatusCreated {
+		t.Errorf("with a disk again: %d %s", got.status, got.text)
+	}
 }
 
 // turnSink takes a batch when it is told to.
@@ -357,7 +434,7 @@ func TestAJournaledBatchIsDealtOutToItsShards(t *testing.T) {
 			want[clickstream.Shard(id, shards)]++
 		}
 		garbage := rapid.SliceOfN(rapid.Byte(), 0, 5).Draw(t, "garbage")
-		d := &durable{shards: shards}
+		d := &durable{away: make([]atomic.Bool, shards)}
 		parts := d.split(append(batch, garbage...), n)
 		size := 0
 		for shard, part := range parts {

@@ -52,7 +52,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}),
 		journaled: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_clicks_journaled_total",
-			Help: "Clicks that the stream did not take and the journal did. Part of the accepted ones.",
+			Help: "Clicks that the stream did not take and the journal did, those of short links included.",
 		}),
 		replayed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_clicks_replayed_total",
@@ -101,6 +101,7 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 		}
 		return 0
 	})
+	gauge("journal_torn_tails", "Incomplete records at the end of the journal that its start cut off: a process or a machine ended while it wrote.", func() float64 { return float64(j.Stats().Truncated) })
 	gauge("journal_damaged_records", "Damaged records skipped since the start. Any is an alarm.", func() float64 { return float64(j.Stats().Skipped) })
 }
 

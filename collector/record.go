@@ -75,8 +75,8 @@ type visitor struct {
 
 // record appends the stream's record of a click, a marshalled edge.v1.Click. Of
 // a visitor who denied consent it holds nothing that could tell one visitor from
-// another: nothing that is made of the address, not even its country, and of the
-// agent only its kind of device and whether it is a bot's. It is written without
+// another: nothing that is made of the address, not even its country, and of agent
+// and screen only the kind of device and whether it is a bot's. It is written without
 // the message in between, whose reflection costs more than the record; the order
 // of the fields is proto.Marshal's.
 func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, who caller, target *edgev1.ReferralCodeEntry, b *body, from visitor) []byte {

@@ -20,6 +20,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/collector/snippet"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/httpedge"
 )
 
 // Where the browser script is. The name with a hash is for pages that pin it:
@@ -86,6 +87,8 @@ func (c *Collector) serveDocument(w http.ResponseWriter, r *http.Request, d *doc
 		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path answers GET and HEAD.")
 		return
 	}
+	// Caches keep the answer: what one client called its request is nobody else's.
+	delete(h, httpedge.RequestIDHeader)
 	h["Cache-Control"] = d.cacheControl
 	h["Etag"] = d.etag
 	h["Cross-Origin-Resource-Policy"] = anywhere
@@ -151,12 +154,13 @@ func cookieAge(target *edgev1.ReferralCodeEntry) time.Duration {
 // its own origin, behind a first-party proxy: browsers that give a script's
 // cookies seven days (Safari) keep a server's for their whole life. Everywhere
 // else the script sets it. Nothing is set without consent, and where the
-// programme keeps the first click, the one that is there stays.
+// programme keeps the first click, or a blind edge does not know, the one that is
+// there stays.
 func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, target *edgev1.ReferralCodeEntry, consent affiliate.Consent) {
 	if consent == affiliate.ConsentDenied || r.Header.Get("Sec-Fetch-Site") != "same-origin" {
 		return
 	}
-	if target.GetAttributionModel() == string(affiliate.FirstClick) {
+	if target == nil || target.AttributionModel == string(affiliate.FirstClick) {
 		if there, err := r.Cookie(affiliate.ClickIDParam); err == nil {
 			if _, valid := affiliate.ParseID[affiliate.Click](there.Value); valid {
 				return
@@ -174,11 +178,16 @@ func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, target *edg
 	h["Set-Cookie"] = []string{cookie.String()}
 }
 
+// notInHost finds what no plain host name has: a cookie for it would be refused.
+func notInHost(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '-'
+}
+
 // registrable is the widest domain of a host that a cookie may be for, or empty
 // where it is for the host alone: addresses, names without a dot, and names
 // under which strangers register.
 func registrable(host string) string {
-	if _, err := netip.ParseAddr(host); err == nil {
+	if _, err := netip.ParseAddr(host); err == nil || strings.ContainsFunc(host, notInHost) {
 		return ""
 	}
 	domain, err := publicsuffix.EffectiveTLDPlusOne(strings.ToLower(host))

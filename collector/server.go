@@ -26,8 +26,10 @@ import (
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
-// shutdownTimeout bounds the drain: requests under way and their batches.
-const shutdownTimeout = 20 * time.Second
+// shutdownTimeout bounds the farewell and the requests under way. Behind it come
+// their batches (streamTimeout and flushTimeout at most), the limits' last word and
+// finishTimeout: 20 seconds in all.
+const shutdownTimeout = 12 * time.Second
 
 // Directory is what a collector looks up; *directory.Reader is one.
 type Directory interface {
@@ -128,7 +130,7 @@ func New(cfg Config, deps Deps) *Collector {
 	}
 	sink := deps.Sink
 	if deps.Journal != nil {
-		c.durable = &durable{stream: sink, missing: c.ready, journal: deps.Journal, shards: c.shards, metrics: c.metrics, log: c.log}
+		c.durable = &durable{stream: sink, missing: c.ready, journal: deps.Journal, away: make([]atomic.Bool, c.shards), metrics: c.metrics, log: c.log}
 		c.background = append(c.background, c.durable.run)
 		sink = c.durable
 	}
@@ -152,24 +154,23 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 		clients = append(clients, client)
 		return client
 	}
+	fail := func(err error) (*Collector, error) {
+		for _, client := range clients {
+			_ = client.Close()
+		}
+		return nil, err
+	}
 	var faults error
 	stream, lookups, limits := connect(cfg.Stream, &faults), connect(cfg.Cache, &faults), connect(cfg.Cache, &faults)
 	countries, err := openCountries(cfg.CountryDB, log)
 	if faults = errors.Join(faults, err); faults != nil {
-		for _, client := range clients {
-			_ = client.Close()
-		}
-		return nil, faults
+		return fail(faults)
 	}
 	m := newMetrics(registry)
 	var disk *journal.Journal
 	if cfg.JournalDir != "" {
-		var err error
 		if disk, err = journal.Open(journal.Config{Dir: cfg.JournalDir, JoinBytes: batchBytes, JoinClicks: batchRecords, Log: log}); err != nil {
-			for _, client := range clients {
-				_ = client.Close()
-			}
-			return nil, fmt.Errorf("TRIBUTARY_JOURNAL_DIR: %w", err)
+			return fail(fmt.Errorf("TRIBUTARY_JOURNAL_DIR: %w", err))
 		}
 		clients = append(clients, disk)
 	} else {
@@ -218,7 +219,7 @@ func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.
 	end()
 	running.Wait()
 	if c.durable != nil {
-		c.durable.finish(drain)
+		c.durable.finish(context.WithoutCancel(ctx))
 	}
 	for _, closer := range c.closers {
 		err = errors.Join(err, closer.Close())
@@ -287,7 +288,8 @@ func (c *Collector) serveHealth(w http.ResponseWriter, missing string) {
 			message = "This collector is shutting down."
 		}
 		h["Retry-After"] = []string{"1"}
-		c.refuse(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, message)
+		// A probe is nobody who was refused: it is not counted.
+		httpedge.WriteError(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, message)
 		return
 	}
 	h["Content-Type"] = jsonType

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -88,11 +89,11 @@ func TestAFaultBreaksTheJournalUntilItIsDrained(t *testing.T) {
 			if s := j.Stats(); !errors.Is(s.Broken, fault.cause) || files.syncs != syncs || !errors.Is(j.Ready(), ErrBroken) {
 				t.Errorf("%+v, %d fsyncs since it broke", s, files.syncs-syncs)
 			}
+			if err := j.Try(); !errors.Is(err, ErrBroken) || files.syncs != syncs {
+				t.Errorf("%v: tried before it was drained", err)
+			}
 			same(t, drained(t, j), texts(0, acknowledged))
 			must(t, j.Ready())
-			if j.Stats().Broken == nil {
-				t.Error("whole before anything was written")
-			}
 			add(t, j, 200, 203)
 			if s := j.Stats(); s.Broken != nil || s.Skipped != 0 {
 				t.Errorf("%+v", s)
@@ -105,9 +106,12 @@ func TestAFaultBreaksTheJournalUntilItIsDrained(t *testing.T) {
 	}
 }
 
-func TestABrokenJournalIsTriedOnceASecond(t *testing.T) {
+// No click is what a broken journal tries its disk with, and time alone does not
+// make it ready.
+func TestABrokenJournalIsTriedOnceASecondAndNotByAClick(t *testing.T) {
 	files, now := newShakyDisk(t.TempDir()), newClock()
 	j := opened(t, Config{now: now.now}, files)
+	must(t, j.Try())
 	files.set(func() { files.failSync = errDisk })
 	refused(t, j, 0, errDisk)
 	if len(names(t, files.dir)) != 0 || j.Stats().Clicks != 0 {
@@ -118,38 +122,110 @@ func TestABrokenJournalIsTriedOnceASecond(t *testing.T) {
 		for range 10 {
 			now.pass(time.Second / 10)
 			refused(t, j, second, errDisk)
+			if err := j.Ready(); !errors.Is(err, ErrBroken) {
+				t.Errorf("ready: %v", err)
+			}
+			if err := j.Try(); !errors.Is(err, ErrBroken) || !errors.Is(err, errDisk) {
+				t.Errorf("tried: %v", err)
+			}
 		}
 		if n := files.syncs - before; n != 1 {
 			t.Errorf("%d tries in a second", n)
 		}
 	}
 	files.set(func() { files.failSync = nil })
-	refused(t, j, 10, errDisk)
 	now.pass(time.Second)
+	refused(t, j, 10, errDisk)
+	must(t, j.Try())
+	must(t, j.Ready())
+	if s := j.Stats(); s.Broken != nil || s.Segments != 0 {
+		t.Errorf("%+v", s)
+	}
 	add(t, j, 11, 13)
 	same(t, drained(t, j), texts(11, 13))
+	left, err := os.ReadDir(files.dir)
+	must(t, err)
+	if len(left) != 1 || left[0].Name() != "lock" {
+		t.Errorf("%v left", left)
+	}
 }
 
-// A try whose caller gives up before it began is no try that goes on for ever.
-func TestATryMayBeWithdrawn(t *testing.T) {
+// Room for one more click is no disk that can be written.
+func TestAFullDiskIsNoWholeJournal(t *testing.T) {
 	files, now := newShakyDisk(t.TempDir()), newClock()
 	j := opened(t, Config{now: now.now}, files)
-	files.set(func() { files.failSync = errDisk })
-	refused(t, j, 0, errDisk)
-	files.set(func() { files.failSync = nil })
+	files.set(func() { files.room = 10 })
+	refused(t, j, 0, syscall.ENOSPC)
+	files.set(func() { files.room = maxRecord - 1 })
 	now.pass(time.Second)
-	e := &entry{header: makeHeader([]byte("1:"), 1, now.now()), batch: []byte("1:"), n: 1, done: make(chan error, 1)}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	// As enqueue does it, but that the writer is not told and cannot take it first.
-	j.mu.Lock()
-	j.trying, j.waiting, j.reserved = true, append(j.waiting, e), reserve(2)
-	j.mu.Unlock()
-	if err := j.withdraw(ctx, e); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
+	if err := j.Try(); !errors.Is(err, syscall.ENOSPC) {
+		t.Error(err)
 	}
-	add(t, j, 2, 3)
-	same(t, drained(t, j), texts(2, 3))
+	files.set(func() { files.room = 2 * maxRecord })
+	now.pass(time.Second)
+	must(t, j.Try())
+	add(t, j, 1, 2)
+}
+
+// The journal was empty, and cannot take back the segment that it began: an empty
+// file, which nobody waits for, must not keep it broken for ever.
+func TestAnEmptySegmentThatCouldNotBeRemovedIsNotInTheWay(t *testing.T) {
+	for name, heal := range map[string]func(j *Journal) error{
+		"try": (*Journal).Try,
+		"drain": func(j *Journal) error {
+			return j.Drain(context.Background(), func(context.Context, []byte, int) error { return errors.New("there is nothing") })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files, now := newShakyDisk(t.TempDir()), newClock()
+			j := opened(t, Config{now: now.now}, files)
+			files.set(func() { files.failDir, files.failErase = errDisk, errDisk })
+			refused(t, j, 0, errDisk)
+			if s := j.Stats(); s.Segments != 1 || s.Bytes != 0 || len(names(t, files.dir)) != 1 {
+				t.Fatalf("%+v, %v", s, names(t, files.dir))
+			}
+			now.pass(time.Second)
+			if err := heal(j); !errors.Is(err, errDisk) {
+				t.Error(err)
+			}
+			files.set(func() { files.failDir, files.failErase = nil, nil })
+			now.pass(time.Second)
+			must(t, heal(j))
+			must(t, j.Ready())
+			if s := j.Stats(); s.Segments != 0 || s.Broken != nil || len(names(t, files.dir)) != 0 {
+				t.Errorf("%+v, %v", s, names(t, files.dir))
+			}
+			add(t, j, 1, 3)
+			same(t, drained(t, j), texts(1, 3))
+		})
+	}
+}
+
+func TestAClosedJournalIsNotTried(t *testing.T) {
+	j := open(t, Config{Dir: t.TempDir()}, nil)
+	must(t, j.Close())
+	if err := j.Try(); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// While records wait, or are replayed, nothing new is tried: Try says how it is.
+func TestTryDoesNotWaitForADrain(t *testing.T) {
+	files, now := newShakyDisk(t.TempDir()), newClock()
+	j := opened(t, Config{now: now.now}, files)
+	add(t, j, 0, 1)
+	must(t, j.Drain(context.Background(), func(context.Context, []byte, int) error {
+		must(t, j.Try())
+		files.set(func() { files.failSync = errDisk })
+		refused(t, j, 1, errDisk)
+		files.set(func() { files.failSync = nil })
+		now.pass(time.Hour)
+		if err := j.Try(); !errors.Is(err, ErrBroken) {
+			t.Error(err)
+		}
+		return nil
+	}))
+	must(t, j.Ready())
 }
 
 // All who wait behind the group that failed are refused with it.
@@ -231,6 +307,7 @@ func TestADrainThatCannotSyncItsFolderBreaksTheJournal(t *testing.T) {
 	files.set(func() { files.failDir = nil })
 	same(t, append(got, drained(t, j)...), texts(0, 6))
 	now.pass(time.Second)
+	must(t, j.Try())
 	add(t, j, 8, 9)
 	same(t, drained(t, j), texts(8, 9))
 }

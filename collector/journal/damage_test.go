@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -75,7 +77,7 @@ func TestATornTailIsCutOffAtEveryByte(t *testing.T) {
 			t.Fatalf("cut at %d: %+v", cut, report)
 		}
 		j := open(t, Config{Dir: dir}, nil)
-		want := Stats{Bytes: int64(last), MaxBytes: defaultMaxBytes, Clicks: 4, Oldest: time.UnixMilli(1_700_000_000_000).UTC()}
+		want := Stats{Segments: 1, Bytes: int64(last), MaxBytes: defaultMaxBytes, Clicks: 4, Oldest: time.UnixMilli(1_700_000_000_000).UTC()}
 		if cut > last {
 			want.Truncated = 1
 		}
@@ -98,19 +100,134 @@ func TestATornTailIsCutOffAtEveryByte(t *testing.T) {
 	}
 }
 
-// A segment that was begun and never written holds nothing.
-func TestASegmentWithoutARecordIsRemoved(t *testing.T) {
+// A segment that was begun and never written holds nothing. What of a first record
+// there is, is kept for whoever wants to look at it.
+func TestASegmentWithoutARecordIsNoSegment(t *testing.T) {
 	raw, ends := segmentOf(t, batches(1)...)
 	for cut := range ends[0] {
 		dir := t.TempDir()
 		put(t, dir, 1, raw[:cut])
 		j := open(t, Config{Dir: dir}, nil)
-		if s := j.Stats(); s.Bytes != 0 || s.Skipped != 0 || len(names(t, dir)) != 0 {
+		torn := int64(1)
+		if cut == 0 || cut == segmentHeader {
+			torn = 0
+		}
+		if s := j.Stats(); s.Segments != 0 || s.Bytes != 0 || s.Skipped != 0 || s.Truncated != torn || len(names(t, dir)) != 0 {
 			t.Fatalf("cut at %d: %+v, %v", cut, s, names(t, dir))
+		}
+		aside, err := os.ReadFile(filepath.Join(dir, damagedName(1, 1)))
+		if cut <= segmentHeader && !errors.Is(err, fs.ErrNotExist) || cut > segmentHeader && !bytes.Equal(aside, raw[:cut]) {
+			t.Fatalf("cut at %d: % x is set aside, %v", cut, aside, err)
 		}
 		add(t, j, 0, 1)
 		same(t, drained(t, j), texts(0, 1))
 		must(t, j.Close())
+	}
+}
+
+// A segment of which no record is good is not deleted, whichever it is, nor is one
+// that was set aside under the same number before.
+func TestASegmentWithoutAGoodRecordIsSetAside(t *testing.T) {
+	dir := t.TempDir()
+	sound, _ := segmentOf(t, []byte("sound"))
+	short := []byte("ill")
+	zeros := make([]byte, 5000)
+	half, _ := segmentOf(t, []byte("half"))
+	half[len(half)-1] ^= 1
+	for number, raw := range [][]byte{short, zeros, sound, half} {
+		put(t, dir, uint64(number), raw)
+	}
+	must(t, os.WriteFile(filepath.Join(dir, damagedName(3, 1)), []byte("older"), 0o600))
+	j := opened(t, Config{Dir: dir}, nil)
+	if s := j.Stats(); s.Skipped != 3 || s.Truncated != 0 || s.Segments != 1 || s.Clicks != 1 {
+		t.Errorf("%+v", s)
+	}
+	for name, want := range map[string][]byte{
+		"0000000000000000.damaged": short, "0000000000000001.damaged": zeros,
+		"0000000000000003.damaged": []byte("older"), "0000000000000003.2.damaged": half,
+	} {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: % x, %v", name, got, err)
+		}
+	}
+	same(t, drained2(t, j), []string{"sound"})
+}
+
+// At the end of the newest segment a whole record whose checksum is wrong is damage,
+// and stays; only what ends before its own end was being written. Whichever bit is
+// wrong, one of the two is told.
+func TestEveryBitOfTheLastRecordMayFlipAndIsTold(t *testing.T) {
+	raw, ends := segmentOf(t, batches(3)...)
+	for bit := ends[1] * 8; bit < len(raw)*8; bit++ {
+		dir := t.TempDir()
+		broken := slices.Clone(raw)
+		broken[bit/8] ^= 1 << (bit % 8)
+		path := put(t, dir, 1, broken)
+		length := recordLength(broken[ends[1]:])
+		want, size := Stats{Skipped: 1}, int64(len(raw))
+		if length > len(raw)-ends[1] {
+			want, size = Stats{Truncated: 1}, int64(ends[1])
+		}
+		_, report := read(t, dir)
+		if int64(len(report.Damage)) != want.Skipped || (report.Tail.Bytes > 0) != (want.Truncated > 0) {
+			t.Fatalf("bit %d: %+v", bit, report)
+		}
+		j := open(t, Config{Dir: dir}, nil)
+		info, err := os.Stat(path)
+		must(t, err)
+		if s := j.Stats(); s.Skipped != want.Skipped || s.Truncated != want.Truncated || s.Clicks != 2 || s.Bytes != size || info.Size() != size {
+			t.Fatalf("bit %d: %+v, %d bytes stay", bit, s, info.Size())
+		}
+		same(t, drained2(t, j), texts(0, 2))
+		if s := j.Stats(); s.Skipped != want.Skipped {
+			t.Fatalf("bit %d: counted twice: %+v", bit, s)
+		}
+		must(t, j.Close())
+	}
+}
+
+// Several records in one stretch were not one that was being written.
+func TestTwoIllRecordsAtTheEndAreNoTornTail(t *testing.T) {
+	raw, ends := segmentOf(t, batches(3)...)
+	raw[ends[0]+9] |= 1 // a length that leads out of the file
+	raw[len(raw)-1] ^= 1
+	dir := t.TempDir()
+	put(t, dir, 1, raw)
+	j := opened(t, Config{Dir: dir}, nil)
+	if s := j.Stats(); s.Skipped != 2 || s.Truncated != 0 || s.Bytes != int64(len(raw)) {
+		t.Errorf("%+v", s)
+	}
+	same(t, drained2(t, j), texts(0, 1))
+}
+
+// A loss of power in the middle of a group that was not synced may leave holes in it,
+// its end missing or not. Nobody was told that it is durable; but the journal cannot
+// know that, and says that there is damage. What reached the disk is replayed.
+func TestHolesOfAGroupThatWasNotSyncedAreDamage(t *testing.T) {
+	const block = 4096
+	var all [][]byte
+	for i := range 12 {
+		all = append(all, fmt.Appendf(nil, "%02d%s", i, strings.Repeat("click", 300)))
+	}
+	raw, ends := segmentOf(t, all...)
+	for from := block; from < len(raw); from += block {
+		for _, cut := range []int{len(raw), len(raw) - 100, ends[10] + 5, ends[9]} {
+			if cut <= from {
+				continue
+			}
+			dir := t.TempDir()
+			holed := slices.Clone(raw[:cut])
+			clear(holed[from:min(from+block, cut)])
+			put(t, dir, 1, holed)
+			want := undamaged(all, ends, func(i int) bool { return i >= cut || i >= from && i < from+block })
+			j := open(t, Config{Dir: dir}, nil)
+			if s := j.Stats(); s.Skipped == 0 || s.Clicks != int64(len(want)) {
+				t.Errorf("a hole at %d of %d: %+v, not %d clicks", from, cut, s, len(want))
+			}
+			same(t, drained2(t, j), want)
+			must(t, j.Close())
+		}
 	}
 }
 

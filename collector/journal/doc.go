@@ -21,8 +21,11 @@
 // later ones are refused with ErrBroken, and no fsync is repeated, since the kernel
 // forgets what it could not write and then reports success. What was acknowledged
 // before stays and can be drained; the segment ends where its last good fsync left
-// it. Once Drain has emptied the journal, an Append may begin a new segment, at most
-// one each second, and when that is on disk the journal is whole again.
+// it. Once everything is drained, Drain itself or Try tries the disk, at most once each
+// second, with a file of its own, "trial", as large as the largest record: when that
+// and the folder are synced, the journal is whole again, and the next Append begins a
+// segment. No click is what the disk is tried with: whoever opened the journal calls
+// Try now and then, or it may stay broken.
 //
 // # Format
 //
@@ -50,7 +53,19 @@
 // in no UTF-8. A damaged segment header is damage like any other, but a sound one of
 // another version is not read at all.
 //
-// What lies behind the last good record of the newest segment was being written when
-// the process ended, or was refused, and is cut off by Open. Everywhere else what is
-// no good record is damage.
+// A process that is killed while it writes leaves the beginning of what it wrote: at
+// the end of the newest segment a record which says that it is longer than the file.
+// Open cuts it off, as a torn tail: nobody was told of it. Everything else that is no
+// good record is damage, also at that end, and stays in its file until that is drained.
+//
+// So is what a loss of power makes of a group that was not yet synced, when the disk
+// kept its end and not its middle. Nobody was told of that either, but from the file
+// it cannot be told from a record that was acknowledged and that the disk has lost
+// since. An alarm that was none costs a look; a loss that raised none costs clicks. A
+// torn tail may still be damage, a last record whose length has become larger or whose
+// end the disk has lost; so both are counted and logged.
+//
+// A segment in which Open finds more than a header and yet no good record is not
+// deleted: it is renamed to end in ".damaged" instead of ".clicks", counts for nothing
+// from then on, not for MaxBytes either, and is for a person to look at and to delete.
 package journal

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
 )
 
 // Drain replays, oldest first, everything that is in the journal when it begins,
@@ -15,7 +16,7 @@ import (
 // replay's first error, at the end of ctx or at a segment that cannot be read, and
 // returns that; the records of a segment that was not deleted come again the next
 // time. Appends go on meanwhile, into a newer segment. A second Drain waits for the
-// first.
+// first. A broken journal that it has emptied is tried as by Try.
 func (j *Journal) Drain(ctx context.Context, replay func(ctx context.Context, batch []byte, n int) error) error {
 	select {
 	case j.draining <- struct{}{}:
@@ -36,6 +37,7 @@ func (j *Journal) Drain(ctx context.Context, replay func(ctx context.Context, ba
 			return err
 		}
 	}
+	_ = j.try() // everything is replayed, whatever the disk says now: that is Ready's to tell
 	return nil
 }
 
@@ -81,10 +83,9 @@ func (j *Journal) drain(ctx context.Context, s *segment, replay func(context.Con
 		s.records = found
 		j.mu.Unlock()
 	}
-	if err := j.folder.remove(s.name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := j.erase(s); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	j.forget(s)
 	if err := j.folder.sync(); err != nil {
 		// Deleted or not, its records are where they belong. But a folder that cannot
 		// be synced cannot take new segments either, and may have told us just now of
@@ -93,6 +94,18 @@ func (j *Journal) drain(ctx context.Context, s *segment, replay func(context.Con
 		defer j.mu.Unlock()
 		return j.fail(err)
 	}
+	return nil
+}
+
+// erase deletes a segment and takes it out of the books.
+func (j *Journal) erase(s *segment) error {
+	if err := j.folder.remove(s.name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.full = false
+	j.segments = slices.DeleteFunc(j.segments, func(one *segment) bool { return one == s })
 	return nil
 }
 
@@ -128,7 +141,7 @@ func (j *Journal) replay(ctx context.Context, s *segment, replay func(context.Co
 		found++
 		return nil
 	}
-	tail, err := s.scan(from, visit, j.logDamage)
+	tail, _, err := s.scan(from, visit, j.logDamage)
 	if err == nil {
 		err = handOver()
 	}

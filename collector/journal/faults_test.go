@@ -74,6 +74,14 @@ func (d *shakyDisk) remove(name string) error {
 	return nil
 }
 
+func (d *shakyDisk) setAside(number uint64) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.files, segmentName(number))
+	delete(d.unnamed, segmentName(number))
+	return d.disk.setAside(number)
+}
+
 func (d *shakyDisk) sync() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

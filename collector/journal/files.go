@@ -24,6 +24,8 @@ type folder interface {
 	// truncate cuts a file to size and makes what is left durable.
 	truncate(name string, size int64) error
 	remove(name string) error
+	// setAside gives a segment a name under which nobody looks for one, and returns it.
+	setAside(number uint64) (name string, err error)
 	// sync makes durable which files there are.
 	sync() error
 }
@@ -85,6 +87,19 @@ func (d disk) truncate(name string, size int64) error {
 }
 
 func (d disk) remove(name string) error { return os.Remove(filepath.Join(d.dir, name)) }
+
+func (d disk) setAside(number uint64) (name string, err error) {
+	// Numbers may come again; what was set aside before stays.
+	for i := 1; ; i++ {
+		name = damagedName(number, i)
+		if _, err := os.Lstat(filepath.Join(d.dir, name)); err == nil {
+			continue
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		return name, os.Rename(filepath.Join(d.dir, segmentName(number)), filepath.Join(d.dir, name))
+	}
+}
 
 func (d disk) sync() error {
 	f, err := os.Open(d.dir)

@@ -19,8 +19,9 @@ const (
 	maxBatch  = 272 << 10
 	maxRecord = recordHeader + maxBatch
 
-	suffix     = ".clicks"
-	nameDigits = 16
+	suffix        = ".clicks"
+	damagedSuffix = ".damaged"
+	nameDigits    = 16
 )
 
 var (
@@ -88,6 +89,15 @@ func parseRecord(whole []byte) (r Record, ok bool) {
 
 func segmentName(number uint64) string {
 	return fmt.Sprintf("%0*d%s", nameDigits, number, suffix)
+}
+
+// damagedName is what a segment without a good record is set aside as, for the i-th
+// time that its number has one, from 1.
+func damagedName(number uint64, i int) string {
+	if i == 1 {
+		return fmt.Sprintf("%0*d%s", nameDigits, number, damagedSuffix)
+	}
+	return fmt.Sprintf("%0*d.%d%s", nameDigits, number, i, damagedSuffix)
 }
 
 // segmentNumber is the number in a segment's name; ok is false for other files.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"time"
 )
@@ -17,7 +16,7 @@ const (
 	defaultMaxBytes     = 1 << 30
 	// groupBytes bounds what one fsync makes durable, and so the writer's memory.
 	groupBytes = 4 << 20
-	// retryAfter is how long a broken journal waits between two new segments.
+	// retryAfter is how long a broken journal waits between two trials of its disk.
 	retryAfter = time.Second
 )
 
@@ -54,6 +53,9 @@ type Config struct {
 
 // Stats is a journal at one instant.
 type Stats struct {
+	// Segments is how many files there are. Drain has work when there are any: the
+	// file of a write that failed may hold nothing, and is in the way all the same.
+	Segments int
 	// Bytes is the length of all segments, as far as they are durable.
 	Bytes, MaxBytes int64
 	// Clicks is how many wait for Drain. Those of a segment go together.
@@ -62,8 +64,12 @@ type Stats struct {
 	Oldest time.Time
 	// Broken is what broke the journal, until it is whole again.
 	Broken error
-	// Skipped is how many damaged records were found since Open, Truncated how many
-	// torn tails were cut off by it.
+	// Skipped is how many damaged records were found since Open, by it or by a Drain.
+	// Any may be a click that somebody was told is durable, and asks for a look at the
+	// disk; but after a loss of power they may also be what was never answered.
+	// Truncated is 1 when Open cut off a record, or the beginning of one, that was not
+	// written to its end: no click that was acknowledged, only a process that ended
+	// while it wrote.
 	Skipped, Truncated int64
 }
 
@@ -98,10 +104,8 @@ type Journal struct {
 	endDrain context.CancelCauseFunc // of the Drain under way
 
 	broken error
-	// tried is when the journal broke, or was last tried anew; trying is true while
-	// an Append does.
-	tried  time.Time
-	trying bool
+	// tried is when the journal broke, or was last tried anew.
+	tried time.Time
 
 	skipped, truncated int64
 
@@ -178,28 +182,20 @@ func (j *Journal) load() error {
 		return err
 	}
 	for i, number := range numbers {
-		newest := i == len(numbers)-1
-		s, err := j.loadSegment(number, newest)
-		switch {
-		case err != nil:
-		case s.size <= segmentHeader || newest && s.records == 0:
-			err = j.folder.remove(s.name())
-		case newest:
-			err = j.folder.truncate(s.name(), s.size)
-			fallthrough
-		default:
-			j.segments = append(j.segments, s)
-		}
+		s, err := j.loadSegment(number, i == len(numbers)-1)
 		if err != nil {
 			return fmt.Errorf("%s: %w", segmentName(number), err)
+		}
+		if s != nil {
+			j.segments = append(j.segments, s)
 		}
 		j.writer.number = number
 	}
 	return j.folder.sync()
 }
 
-// loadSegment reads a segment through. The newest is as long as its good records
-// reach.
+// loadSegment reads a segment through; nil when there is nothing to replay from it.
+// Of the newest only, a torn tail is cut off.
 func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	s := &segment{number: number}
 	from, size, err := j.folder.open(s.name())
@@ -208,19 +204,34 @@ func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	}
 	defer from.Close()
 	s.size = size
-	tail, err := s.scan(from, func(r Record) error { s.add(r.Clicks, r.Time); return nil }, j.damaged)
-	if err != nil || tail.Bytes == 0 {
-		return s, err
+	tail, torn, err := s.scan(from, func(r Record) error { s.add(r.Clicks, r.Time); return nil }, j.damaged)
+	if err != nil {
+		return nil, err
 	}
-	if !newest {
+	switch {
+	case tail.Bytes == 0:
+	case newest && torn:
+		s.size = tail.Offset
+		j.truncated++
+		j.log.LogAttrs(context.Background(), slog.LevelWarn, "the journal's torn tail is cut off",
+			slog.String("segment", tail.Segment), slog.Int64("offset", tail.Offset), slog.Int64("bytes", tail.Bytes))
+	default:
 		j.damaged(tail)
-		return s, nil
 	}
-	s.size = tail.Offset
-	j.truncated++
-	j.log.LogAttrs(context.Background(), slog.LevelWarn, "the journal's torn tail is cut off",
-		slog.String("segment", tail.Segment), slog.Int64("offset", tail.Offset), slog.Int64("bytes", tail.Bytes))
-	return s, nil
+	switch {
+	case s.records > 0 && newest:
+		return s, j.folder.truncate(s.name(), s.size)
+	case s.records > 0:
+		return s, nil
+	case size <= segmentHeader && (tail.Bytes == 0 || newest && torn):
+		return nil, j.folder.remove(s.name()) // begun and never written
+	}
+	aside, err := j.folder.setAside(number)
+	if err == nil {
+		j.log.LogAttrs(context.Background(), slog.LevelWarn, "a segment of the journal has no good record and is set aside",
+			slog.String("segment", s.name()), slog.String("as", aside))
+	}
+	return nil, err
 }
 
 // damaged counts and logs a damaged stretch.
@@ -235,26 +246,28 @@ func (j *Journal) logDamage(d Damage) {
 }
 
 // scan hands out the segment's good records in order, and the damage between them.
-// What lies behind the last one is returned as tail.
-func (s *segment) scan(from io.ReaderAt, visit func(Record) error, damaged func(Damage)) (tail Damage, err error) {
+// What lies behind the last one is returned as tail; torn says that it is a record
+// which was not written to its end.
+func (s *segment) scan(from io.ReaderAt, visit func(Record) error, damaged func(Damage)) (tail Damage, torn bool, err error) {
 	records, err := newScanner(from, s.size)
 	if err != nil {
-		return Damage{}, err
+		return Damage{}, false, err
 	}
 	for {
 		r, damage, err := records.next()
 		damage.Segment, r.Segment = s.name(), s.name()
 		if errors.Is(err, io.EOF) {
-			return damage, nil
+			torn, err := records.torn(damage)
+			return damage, torn, err
 		}
 		if err != nil {
-			return Damage{}, err
+			return Damage{}, false, err
 		}
 		if damage.Bytes > 0 {
 			damaged(damage)
 		}
 		if err := visit(r); err != nil {
-			return Damage{}, err
+			return Damage{}, false, err
 		}
 	}
 }
@@ -284,8 +297,8 @@ func (j *Journal) Append(ctx context.Context, batch []byte, n int) error {
 }
 
 // Ready is nil when an Append would be taken: ErrFull since one was refused for want
-// of room, until Drain has made some; ErrBroken while the journal is broken and it is
-// not yet time to try it again.
+// of room, until Drain has made some; ErrBroken from the first failure until Drain or
+// Try has found the disk well.
 func (j *Journal) Ready() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -302,7 +315,7 @@ func (j *Journal) Ready() error {
 func (j *Journal) Stats() Stats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s := Stats{MaxBytes: j.maxBytes, Broken: j.broken, Skipped: j.skipped, Truncated: j.truncated}
+	s := Stats{Segments: len(j.segments), MaxBytes: j.maxBytes, Broken: j.broken, Skipped: j.skipped, Truncated: j.truncated}
 	for _, one := range j.segments {
 		s.Bytes += one.size
 		s.Clicks += one.clicks
@@ -330,12 +343,4 @@ func (j *Journal) Close() error {
 	<-j.written
 	j.draining <- struct{}{} // and never given back
 	return j.lock.Close()
-}
-
-// forget takes a deleted segment out of the books.
-func (j *Journal) forget(s *segment) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.full = false
-	j.segments = slices.DeleteFunc(j.segments, func(one *segment) bool { return one == s })
 }

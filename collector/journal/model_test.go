@@ -30,11 +30,17 @@ func TestJournalKeepsAListThroughEverything(t *testing.T) {
 			"repair":         func(*rapid.T) { m.repair() },
 			"restart":        m.restart,
 			"loss of power":  m.losePower,
+			"try":            m.try,
 			"a second later": func(*rapid.T) { m.now.pass(time.Second) },
 			"":               m.check,
 		})
-		// In the end everything comes out.
+		// In the end everything comes out, and the journal is whole.
 		m.repair()
+		m.drain(t)
+		m.now.pass(time.Second)
+		must(t, m.journal.Try())
+		must(t, m.journal.Ready())
+		m.append(t)
 		m.drain(t)
 	})
 }
@@ -100,7 +106,7 @@ func (m *model) drain(t *rapid.T) {
 		}
 		return
 	}
-	if len(m.owed) > 0 || s.Clicks != 0 || s.Bytes != 0 {
+	if len(m.owed) > 0 || s.Clicks != 0 || s.Bytes != 0 || s.Segments != 0 {
 		t.Fatalf("after a drain %v are owed: %+v", m.owed, s)
 	}
 }
@@ -108,6 +114,13 @@ func (m *model) drain(t *rapid.T) {
 func (m *model) drainInPart(t *rapid.T) {
 	if err := m.replay(t, rapid.IntRange(0, 8).Draw(t, "replayed")); err != nil && !errors.Is(err, errDisk) {
 		t.Fatalf("%v", err)
+	}
+}
+
+// try finds the journal whole, or leaves it as broken as it was.
+func (m *model) try(t *rapid.T) {
+	if err := m.journal.Try(); err != nil && !errors.Is(err, ErrBroken) || (err == nil) != (m.journal.Stats().Broken == nil) {
+		t.Fatalf("%v: %+v", err, m.journal.Stats())
 	}
 }
 
@@ -152,6 +165,9 @@ func (m *model) losePower(t *rapid.T) {
 
 func (m *model) check(t *rapid.T) {
 	s := m.journal.Stats()
+	if (s.Broken != nil) != errors.Is(m.journal.Ready(), ErrBroken) || s.Segments == 0 && s.Bytes > 0 {
+		t.Fatalf("%v: %+v", m.journal.Ready(), s)
+	}
 	if s.Bytes > s.MaxBytes || s.Skipped != 0 || s.Clicks < int64(len(m.owed)) || (s.Clicks > 0) == s.Oldest.IsZero() {
 		t.Fatalf("%d owed: %+v", len(m.owed), s)
 	}

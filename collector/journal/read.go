@@ -26,8 +26,8 @@ type Report struct {
 	Oldest, Newest time.Time // zero without records
 	// Damage is the stretches without a good record.
 	Damage []Damage
-	// Tail is what lies behind the last good record of the newest segment, 0 bytes
-	// when nothing does: it is being written, or was when the collector was killed.
+	// Tail is a record at the end of the newest segment whose end is missing, 0 bytes
+	// without one: it is being written, or was when the collector was killed.
 	Tail Damage
 }
 
@@ -44,14 +44,14 @@ func Read(dir string, visit func(Record) error) (Report, error) {
 		return report, err
 	}
 	for i, number := range numbers {
-		tail, err := report.read(from, &segment{number: number}, visit)
+		tail, torn, err := report.read(from, &segment{number: number}, visit)
 		if err != nil {
 			return report, err
 		}
 		if tail.Bytes == 0 {
 			continue
 		}
-		if i == len(numbers)-1 {
+		if torn && i == len(numbers)-1 {
 			report.Tail = tail
 		} else {
 			report.Damage = append(report.Damage, tail)
@@ -60,20 +60,20 @@ func Read(dir string, visit func(Record) error) (Report, error) {
 	return report, nil
 }
 
-func (report *Report) read(from disk, s *segment, visit func(Record) error) (tail Damage, err error) {
+func (report *Report) read(from disk, s *segment, visit func(Record) error) (tail Damage, torn bool, err error) {
 	opened, size, err := from.open(s.name())
 	if errors.Is(err, fs.ErrNotExist) {
-		return Damage{}, nil
+		return Damage{}, false, nil
 	}
 	if err != nil {
-		return Damage{}, err
+		return Damage{}, false, err
 	}
 	defer opened.Close()
 	s.size = size
 	report.Segments++
 	report.Bytes += size
 	var refused error
-	tail, err = s.scan(opened, func(r Record) error {
+	tail, torn, err = s.scan(opened, func(r Record) error {
 		report.add(r)
 		refused = visit(r)
 		return refused
@@ -81,7 +81,7 @@ func (report *Report) read(from disk, s *segment, visit func(Record) error) (tai
 	if err != nil && refused == nil {
 		err = fmt.Errorf("%s: %w", s.name(), err)
 	}
-	return tail, err
+	return tail, torn, err
 }
 
 func (report *Report) add(r Record) {

@@ -75,6 +75,25 @@ func (s *scanner) next() (r Record, damage Damage, err error) {
 	return Record{}, damage, io.EOF
 }
 
+// torn says whether the stretch at the segment's end is one record, or the segment's
+// header, that only its end is missing of: what a process leaves that is killed while
+// it writes.
+func (s *scanner) torn(tail Damage) (bool, error) {
+	head, err := s.read(tail.Offset, recordHeader)
+	if err != nil || tail.Bytes == 0 || tail.Records > 1 {
+		return false, err
+	}
+	if tail.Offset == 0 {
+		return len(head) < segmentHeader && bytes.HasPrefix(appendSegmentHeader(nil), head), nil
+	}
+	if len(head) < recordHeader {
+		n := min(len(head), len(recordMarker))
+		return bytes.Equal(head[:n], recordMarker[:n]), nil
+	}
+	length := recordLength(head)
+	return length > 0 && tail.Offset+int64(length) > s.end, nil
+}
+
 // whole is the length of the record that head begins, 0 when there is no room for
 // one.
 func (s *scanner) whole(head []byte) int {

@@ -35,11 +35,8 @@ type writer struct {
 
 // refusal is why a batch of that many bytes is not taken now. j.mu is held.
 func (j *Journal) refusal(batch int) error {
-	if j.closed {
-		return ErrClosed
-	}
-	if j.broken != nil && (j.trying || len(j.segments) > 0 || j.now().Sub(j.tried) < retryAfter) {
-		return fmt.Errorf("%w: %w", ErrBroken, j.broken)
+	if err := j.impaired(); err != nil {
+		return err
 	}
 	used := j.reserved
 	for _, s := range j.segments {
@@ -58,9 +55,6 @@ func (j *Journal) enqueue(e *entry) error {
 		j.full = j.full || errors.Is(err, ErrFull)
 		return err
 	}
-	if j.broken != nil {
-		j.trying, j.tried = true, j.now()
-	}
 	j.waiting = append(j.waiting, e)
 	j.reserved += reserve(len(e.batch))
 	j.work.Signal()
@@ -74,7 +68,6 @@ func (j *Journal) withdraw(ctx context.Context, e *entry) error {
 	if i := slices.Index(j.waiting, e); i >= 0 {
 		j.waiting = slices.Delete(j.waiting, i, i+1)
 		j.reserved -= reserve(len(e.batch))
-		j.trying = false
 		return ctx.Err()
 	}
 	select {
@@ -170,17 +163,13 @@ func (j *Journal) settle(begun *segment, err error) {
 		if begun != nil {
 			j.segments = append(j.segments, begun)
 		}
-		if j.trying {
-			j.broken, j.trying = nil, false
-			j.log.LogAttrs(context.Background(), slog.LevelInfo, "the journal is whole again")
-		}
 	}
 	for _, e := range w.group {
 		j.reserved -= reserve(len(e.batch))
 	}
 	if err != nil {
 		if begun != nil && j.folder.remove(begun.name()) != nil {
-			j.segments = append(j.segments, begun) // nothing in it counts; Drain deletes it
+			j.segments = append(j.segments, begun) // nothing in it counts; Drain or Try deletes it
 		}
 		err = j.fail(err)
 		j.endSegment()
@@ -196,7 +185,7 @@ func (j *Journal) fail(cause error) error {
 	if j.broken == nil {
 		j.log.LogAttrs(context.Background(), slog.LevelError, "the journal is broken: clicks are refused while the stream is away", slog.Any("error", cause))
 	}
-	j.broken, j.tried, j.trying = cause, j.now(), false
+	j.broken, j.tried = cause, j.now()
 	refused := fmt.Errorf("%w: %w", ErrBroken, cause)
 	for _, e := range j.waiting {
 		j.reserved -= reserve(len(e.batch))

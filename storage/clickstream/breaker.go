@@ -13,19 +13,22 @@ import (
 
 const (
 	breakerFailures = 5
-	breakerProbe    = 500 * time.Millisecond
+	// breakerProbe is how long Redis is left alone after the last probe's end.
+	breakerProbe = 500 * time.Millisecond
 )
 
 // errBreakerOpen says that Redis was not even asked.
 var errBreakerOpen = fmt.Errorf("redis has failed %d times in a row", breakerFailures)
 
-// breaker is a redis.Hook that stops asking a Redis that does not answer.
+// breaker is a redis.Hook that stops asking a Redis that does not answer, but for one
+// call at a time: a Redis that hangs does not hold a second one.
 type breaker struct {
 	now func() time.Time
 
 	mu        sync.Mutex
 	failures  int
 	nextProbe time.Time
+	probing   bool // a probe is out
 }
 
 // admitted marks a call that was let through, whose connection may have to
@@ -62,26 +65,37 @@ func (b *breaker) guard(ctx context.Context, call func(context.Context) error) e
 	if ctx.Value(admitted{}) != nil {
 		return call(ctx)
 	}
-	if !b.admit() {
+	ok, probe := b.admit()
+	if !ok {
 		return errBreakerOpen
+	}
+	if probe {
+		defer b.probed() // also when the call panics or its caller gives up
 	}
 	err := call(context.WithValue(ctx, admitted{}, true))
 	b.report(err)
 	return err
 }
 
-func (b *breaker) admit() bool {
+// admit says whether a call may go out, and whether as the probe: then probed follows.
+func (b *breaker) admit() (ok, probe bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failures < breakerFailures {
-		return true
+		return true, false
 	}
-	now := b.now()
-	if now.Before(b.nextProbe) {
-		return false
+	if b.probing || b.now().Before(b.nextProbe) {
+		return false, false
 	}
-	b.nextProbe = now.Add(breakerProbe)
-	return true
+	b.probing = true
+	return true, true
+}
+
+func (b *breaker) probed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.probing = false
+	b.nextProbe = b.now().Add(breakerProbe)
 }
 
 func (b *breaker) report(err error) {

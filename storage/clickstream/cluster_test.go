@@ -14,6 +14,7 @@ import (
 // One master of three dies and comes back: the shards of the others never notice, and
 // nothing that was acknowledged is missing.
 func TestADeadMasterStopsOnlyItsShards(t *testing.T) {
+	t.Parallel()
 	c := redistest.Cluster(t)
 	at := clickstream.Endpoint{URL: c.URL, Kind: clickstream.Cluster}
 	writer, r := clickstream.NewWriter(connect(t, at), sixteen), readerOf(t, at, sixteen, "one")
@@ -37,8 +38,14 @@ func TestADeadMasterStopsOnlyItsShards(t *testing.T) {
 			alive = append(alive, shard)
 		}
 	}
+	if err := writer.Ping(t.Context()); err != nil {
+		t.Error("every master is there:", err)
+	}
 	victim.Kill9()
 	for range 10 {
+		if writer.Ping(t.Context()) == nil {
+			t.Error("all is well without a master")
+		}
 		for i := range 2 * sixteen { // more than a breaker takes
 			if shard := dead[i%len(dead)]; written.write(t, writer, shard) == nil {
 				t.Fatalf("shard %d has no master and took a click", shard)
@@ -66,11 +73,13 @@ func TestADeadMasterStopsOnlyItsShards(t *testing.T) {
 		eventually(t, func() error { _, err := r.Own(t.Context(), shard, "0"); return err })
 		written.read(t, r, shard)
 	}
+	eventually(t, func() error { return writer.Ping(t.Context()) })
 }
 
 // A write that timed out may have happened. The client must not send it again: a
 // server that hung, and goes on, does everything that it was sent.
 func TestATimedOutAppendIsNotRepeated(t *testing.T) {
+	t.Parallel()
 	hangs := func(t *testing.T, at clickstream.Endpoint, ownerOf func(key string) *redistest.Server) {
 		t.Helper()
 		client := connect(t, at)
@@ -117,6 +126,7 @@ func TestATimedOutAppendIsNotRepeated(t *testing.T) {
 // A slot goes from one master to another under a client that knows the first: ASK
 // while it is on its way, MOVED when it is there.
 func TestAppendFollowsASlotThatMoves(t *testing.T) {
+	t.Parallel()
 	c := redistest.Cluster(t)
 	ctx, at := t.Context(), clickstream.Endpoint{URL: c.URL, Kind: clickstream.Cluster}
 	client, key := connect(t, at), clickstream.Key(0)
@@ -144,11 +154,17 @@ func TestAppendFollowsASlotThatMoves(t *testing.T) {
 
 	setSlot(target, "importing", id(source))
 	setSlot(source, "migrating", id(target))
+	if err := writer.Ping(ctx); err != nil {
+		t.Error("ASK:", err)
+	}
 	if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
 		t.Fatal("ASK:", err)
 	}
 	setSlot(target, "node", id(target))
 	setSlot(source, "node", id(target))
+	if err := writer.Ping(ctx); err != nil {
+		t.Error("MOVED:", err)
+	}
 	if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
 		t.Fatal("MOVED:", err)
 	}

@@ -39,7 +39,7 @@ type Endpoint struct {
 // never tried again inside it, because a second XADD is a second entry; it only
 // follows what a Cluster says of where a key is. Deadlines of the context reach the
 // socket; and a server that has failed five times in a row is left alone, but for one
-// call each half second that sees whether it is back. On a Cluster that holds for
+// call at a time, half a second after the last, that sees whether it is back. On a Cluster that holds for
 // each node by itself, so the shards of the others go on. Give the stream, the
 // directory and the limits a client each, so that one of them being slow does not
 // blind the others.

@@ -32,5 +32,21 @@ func (w *Writer) Append(ctx context.Context, shard int, batch []byte, n int) err
 	return nil
 }
 
-// Ping asks whether Redis answers.
-func (w *Writer) Ping(ctx context.Context) error { return w.client.Ping(ctx).Err() }
+// Ping is nil when whoever has a stream answers: on a Cluster each master that owns
+// one of them, asked at the same time. An error tells of the first that does not, not
+// which shards the others still take.
+func (w *Writer) Ping(ctx context.Context) error {
+	cluster, ok := w.client.(*redis.ClusterClient)
+	if !ok {
+		return w.client.Ping(ctx).Err()
+	}
+	// A PING belongs to no slot and would go to any node. The client makes one
+	// pipeline for each owner of these.
+	_, err := cluster.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, key := range w.keys {
+			pipe.Exists(ctx, key)
+		}
+		return nil
+	})
+	return err
+}

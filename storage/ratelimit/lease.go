@@ -52,6 +52,8 @@ const (
 	// processes may give tokens back.
 	refusalFor = 50 * time.Millisecond
 	sweepEvery = 200 * time.Millisecond
+	// giveBackTimeout bounds what an ending process takes over its tokens.
+	giveBackTimeout = time.Second
 )
 
 // subject is one key's or address's share.
@@ -301,7 +303,12 @@ func (l *Lease) sweep(ctx context.Context) {
 
 // giveBack returns every token in hand: the process is about to end.
 func (l *Lease) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
+	defer cancel()
 	for _, s := range l.all() {
+		if ctx.Err() != nil {
+			return // what is kept counts for a minute more
+		}
 		now := l.opt.Now()
 		s.mu.Lock()
 		if s.left > 0 {
