@@ -208,11 +208,7 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	river.AddWorker(registered, fx.New(c.store, c.cfg.FXFile, c.log, c.now))
 	river.AddWorker(registered, check.New(c.store, c.log, c.now))
 
-	periodic := []*river.PeriodicJob{river.NewPeriodicJob(
-		river.PeriodicInterval(upkeep.Every),
-		func() (river.JobArgs, *river.InsertOpts) { return affiliate.Upkeep{}, nil },
-		&river.PeriodicJobOpts{ID: affiliate.Upkeep{}.Kind(), RunOnStart: true},
-	), commission.SweepJob(), stats.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob()}
+	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob()}
 	periodic = append(periodic, conversions.PeriodicJobs()...)
 
 	c.jobs, err = c.store.WorkerClient(&river.Config{

@@ -20,7 +20,8 @@ type Config struct {
 	BatchRows int
 	// ClaimEvery is how often entries of dead consumers are looked for; default 10 s.
 	ClaimEvery time.Duration
-	// TrimEvery is how often what is stored is removed from the streams; default 10 s.
+	// TrimEvery is how often what is stored is removed from the streams, and what is
+	// too old from that of dead letters; default 10 s.
 	TrimEvery time.Duration
 	// StopTimeout bounds what a stop waits for batches under way; default 10 s.
 	StopTimeout time.Duration
@@ -39,6 +40,9 @@ const (
 	// queueFactor times BatchRows is what may wait in memory: the next batch
 	// for each worker.
 	queueFactor = 2
+	// deadLettersKept is for how long the stream has what could not be stored: as
+	// the table of dead letters has it.
+	deadLettersKept = 90 * 24 * time.Hour
 )
 
 // Deps are the parts of an Ingester.
@@ -200,6 +204,9 @@ func (i *Ingester) upkeep(ctx context.Context) {
 			}
 		}
 		i.metrics.oldest.Set(oldest.Seconds())
+		if _, err := i.reader.TrimDeadLetters(ctx, i.now().Add(-deadLettersKept)); err != nil && ctx.Err() == nil {
+			i.log.Warn("dead letters of clicks cannot be trimmed", "error", err)
+		}
 	}
 }
 

@@ -221,6 +221,25 @@ func TestEveryClickIsStoredAcknowledgedAndTrimmed(t *testing.T) {
 	}
 }
 
+// Dead letters hold hashed addresses, on the stream as in the table.
+func TestDeadLettersOfTheStreamAreDroppedByAge(t *testing.T) {
+	s := newStream(t, redistest.New(t))
+	kept := time.Now().Add(-90 * 24 * time.Hour)
+	for _, at := range []time.Time{kept.Add(-time.Hour), kept.Add(-time.Minute), kept.Add(time.Minute), time.Now()} {
+		check(t, s.client.XAdd(t.Context(), &redis.XAddArgs{
+			Stream: clickstream.DeadLetterStream, ID: fmt.Sprint(at.UnixMilli(), "-0"), Values: []any{"b", "?"},
+		}).Err())
+	}
+	ingester, _ := s.ingester("one", newTable())
+	defer run(ingester)()
+	eventually(t, "trimmed", func() bool { return s.client.XLen(t.Context(), clickstream.DeadLetterStream).Val() <= 2 })
+	left, err := s.client.XRange(t.Context(), clickstream.DeadLetterStream, "-", "+").Result()
+	check(t, err)
+	if len(left) != 2 || clickstream.EntryTime(left[0].ID).Before(kept) {
+		t.Errorf("%v are left", left)
+	}
+}
+
 func TestFieldsSurviveTheStream(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	ingester, _ := s.ingester("one", store)

@@ -20,11 +20,12 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
 )
 
 const (
-	// Every is how often the job runs, besides once at each start.
-	Every = time.Hour
+	// every is how often the job runs, besides once at each start.
+	every = time.Hour
 	// daysAhead is how far ahead partitions of clicks are made, daysBack how far
 	// back: a journal replayed after an outage brings clicks of days ago.
 	daysAhead = 7
@@ -41,11 +42,11 @@ const (
 	// visitorsKept is for how long clicks, and records that became none, tell their
 	// visitors apart.
 	visitorsKept = 90 * 24 * time.Hour
-	// rollTime and purgeTime are how long a job goes on beginning pieces of that
-	// work; timeout has room for the last piece.
-	rollTime  = time.Minute
+	// purgeTime and rollTime are how long a job goes on beginning pieces of that
+	// work; timeout has room for the last piece, of two minutes at most.
 	purgeTime = 2 * time.Minute
-	timeout   = 5 * time.Minute
+	rollTime  = time.Minute
+	timeout   = 5*time.Minute + 30*time.Second
 )
 
 // Store does the work.
@@ -71,8 +72,8 @@ type Store interface {
 	// PurgeClicks takes what tells visitors apart from clicks of before an instant,
 	// in batches before each of which it asks more, and tells of how many.
 	PurgeClicks(ctx context.Context, before time.Time, more func() bool) (int64, error)
-	// RollClicks sums a day of clicks that ended 13 months ago up and drops it, and
-	// tells how many clicks it had; false: there is none.
+	// RollClicks sums a day of clicks that ended 13 months ago up and drops it, or a
+	// piece of a large one, and tells how many clicks that were; false: there is none.
 	RollClicks(ctx context.Context) (clicks int64, did bool, err error)
 }
 
@@ -89,16 +90,30 @@ func NewWorker(store Store, log *slog.Logger, now func() time.Time) *Worker {
 	return &Worker{store: store, log: log, now: now}
 }
 
+// PeriodicJob runs the job every hour, and at the start of a process.
+func PeriodicJob() *river.PeriodicJob {
+	return server.OneAtATime(river.PeriodicInterval(every), affiliate.Upkeep{}, true)
+}
+
 // Timeout bounds one job.
 func (w *Worker) Timeout(*river.Job[affiliate.Upkeep]) time.Duration { return timeout }
 
-// Work runs once, and then ages clicks. A table that is in use may keep it from
-// dropping a day: that costs nobody their purge.
+// Work runs once, and then ages clicks. The purge comes first and does not depend
+// on the rest: a table that is in use may keep the job from dropping a day.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.Upkeep]) error {
 	if err := w.Run(ctx); err != nil {
 		return err
 	}
-	return errors.Join(w.roll(ctx), w.purge(ctx))
+	return errors.Join(w.purge(ctx), w.roll(ctx))
+}
+
+func (w *Worker) purge(ctx context.Context) error {
+	now := w.now()
+	until := now.Add(purgeTime)
+	if _, err := w.store.PurgeClicks(ctx, now.Add(-visitorsKept), func() bool { return w.now().Before(until) }); err != nil {
+		return fmt.Errorf("visitors of old clicks: %w", err)
+	}
+	return nil
 }
 
 func (w *Worker) roll(ctx context.Context) error {
@@ -111,15 +126,6 @@ func (w *Worker) roll(ctx context.Context) error {
 			return nil
 		}
 		w.log.LogAttrs(ctx, slog.LevelInfo, "clicks of 13 months ago were summed up and dropped", slog.Int64("clicks", clicks))
-	}
-	return nil
-}
-
-func (w *Worker) purge(ctx context.Context) error {
-	now := w.now()
-	until := now.Add(purgeTime)
-	if _, err := w.store.PurgeClicks(ctx, now.Add(-visitorsKept), func() bool { return w.now().Before(until) }); err != nil {
-		return fmt.Errorf("visitors of old clicks: %w", err)
 	}
 	return nil
 }

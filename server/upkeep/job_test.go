@@ -65,14 +65,33 @@ func TestPartitionsStandAWeekAhead(t *testing.T) {
 	}
 }
 
+// rolling says when a job begins to sum clicks up.
+type rolling struct {
+	upkeep.Store
+	begins func()
+}
+
+func (r rolling) RollClicks(ctx context.Context) (int64, bool, error) {
+	r.begins()
+	return r.Store.RollClicks(ctx)
+}
+
 // A job takes what tells visitors apart from clicks of more than 90 days, and sums
 // up and drops days that ended 13 months ago. A table that is in use keeps it from
-// the one and not from the other.
+// the one and not from the other, which comes first.
 func TestClicksGrowOld(t *testing.T) {
 	ctx := t.Context()
 	w := pgtest.Open(t, time.Now)
 	now := time.Now().UTC()
-	worker := upkeep.NewWorker(w.Store, slog.New(slog.DiscardHandler), func() time.Time { return now })
+	young, old := now.Add(-90*24*time.Hour+time.Minute), now.Add(-90*24*time.Hour-time.Minute)
+	telling := func() []string {
+		return w.Texts(`select (received_at > $1)::text from clicks where ip_hash is not null or ip_prefix is not null or ua_hash is not null`, old.Add(time.Second))
+	}
+	worker := upkeep.NewWorker(rolling{w.Store, func() {
+		if left := telling(); len(left) != 1 {
+			t.Errorf("days are summed up before the purge: %v", left)
+		}
+	}}, slog.New(slog.DiscardHandler), func() time.Time { return now })
 	day := now.AddDate(0, -13, -2)
 	if _, err := w.Store.EnsureClickPartitions(ctx, day, day); err != nil {
 		t.Fatal(err)
@@ -80,7 +99,6 @@ func TestClicksGrowOld(t *testing.T) {
 	if err := worker.Run(ctx); err != nil { // the days ahead, which need the table, too
 		t.Fatal(err)
 	}
-	young, old := now.Add(-90*24*time.Hour+time.Minute), now.Add(-90*24*time.Hour-time.Minute)
 	for _, at := range []time.Time{young, old, day, now.AddDate(0, -14, 0)} {
 		w.Insert("clicks", pgtest.Row{
 			"workspace_id": affiliate.NewID[affiliate.Workspace](at), "id": affiliate.NewID[affiliate.Click](at), "clicked_at": at, "mode": "live",
@@ -93,7 +111,7 @@ func TestClicksGrowOld(t *testing.T) {
 	state := func() string {
 		return fmt.Sprint(
 			w.Count(`select count(*) from clicks`), w.Count(`select coalesce(sum(clicks), 0) from click_days`), w.Count(`select count(*) from click_dead_letters`),
-			w.Texts(`select (received_at > $1)::text from clicks where ip_hash is not null or ip_prefix is not null or ua_hash is not null`, old.Add(time.Second)),
+			telling(),
 		)
 	}
 	reader, err := w.SQL.Begin(ctx)

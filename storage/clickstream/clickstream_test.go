@@ -77,6 +77,9 @@ func whatIsAppendedIsReadUntilAcknowledged(t *testing.T, at clickstream.Endpoint
 	ctx := t.Context()
 	writer := clickstream.NewWriter(connect(t, at), 1)
 	r := reader(t, at, "one")
+	if err := writer.Ping(ctx); err != nil {
+		t.Error(err)
+	}
 
 	// Written before the group exists: it is created at 0, not at the end.
 	raw := batchOf(t, newID(), newID())
@@ -188,18 +191,19 @@ func trimStopsAtTheOldestUnacknowledged(t *testing.T, at clickstream.Endpoint) {
 	ctx := t.Context()
 	client := connect(t, at)
 	writer, r := clickstream.NewWriter(client, 1), reader(t, at, "one")
+	const n, held = 400, 200
 	// Exact trimming, so that the approximation hides nothing here.
 	trimmed := func() int64 {
 		t.Helper()
 		if _, err := r.Trim(ctx, 0); err != nil {
 			t.Fatal(err)
 		}
-		return 1000 - must[int64](t)(client.XLen(ctx, clickstream.Key(0)).Result())
+		return n - must[int64](t)(client.XLen(ctx, clickstream.Key(0)).Result())
 	}
 	if _, err := r.Trim(ctx, 0); err != nil {
 		t.Fatal("an absent stream is no error:", err)
 	}
-	for range 1000 {
+	for range n {
 		if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +212,7 @@ func trimStopsAtTheOldestUnacknowledged(t *testing.T, at clickstream.Endpoint) {
 		t.Fatalf("without a group %d went", n)
 	}
 	var ids []string
-	for len(ids) < 1000 {
+	for len(ids) < n {
 		for _, entry := range must[[]clickstream.Entry](t)(r.Next(ctx, 0)) {
 			ids = append(ids, entry.ID)
 		}
@@ -216,23 +220,23 @@ func trimStopsAtTheOldestUnacknowledged(t *testing.T, at clickstream.Endpoint) {
 	if n := trimmed(); n != 0 {
 		t.Fatalf("with everything pending %d went", n)
 	}
-	if err := r.Ack(ctx, 0, ids[:500]...); err != nil {
+	if err := r.Ack(ctx, 0, ids[:held]...); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Ack(ctx, 0, ids[501:]...); err != nil {
+	if err := r.Ack(ctx, 0, ids[held+1:]...); err != nil {
 		t.Fatal(err)
 	}
-	if n := trimmed(); n == 0 || n > 500 {
-		t.Fatalf("with entry 500 pending %d went", n)
+	if n := trimmed(); n == 0 || n > held {
+		t.Fatalf("with entry %d pending %d went", held, n)
 	}
 	if err := client.XGroupCreate(ctx, clickstream.Key(0), "another", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Ack(ctx, 0, ids[500]); err != nil {
+	if err := r.Ack(ctx, 0, ids[held]); err != nil {
 		t.Fatal(err)
 	}
 	before := trimmed()
-	if before > 500 {
+	if before > held {
 		t.Fatalf("with a group that has read nothing %d went", before)
 	}
 	if err := client.XGroupDestroy(ctx, clickstream.Key(0), "another").Err(); err != nil {
@@ -249,7 +253,7 @@ func trimRacesWithReadersAndWriters(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
 	writer := clickstream.NewWriter(connect(t, at), 1)
-	const n = 3000
+	const n = 1000
 	var acked atomic.Int64
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -390,6 +394,32 @@ func deadLettersAreKept(t *testing.T, at clickstream.Endpoint) {
 	messages := must[[]redis.XMessage](t)(client.XRange(ctx, clickstream.DeadLetterStream, "-", "+").Result())
 	if len(messages) != 1 || messages[0].Values["b"] != "\xff" || messages[0].Values["reason"] != "malformed" {
 		t.Errorf("%v", messages)
+	}
+
+	// Two of four are too old, one of them just so.
+	day := time.Now().Truncate(time.Millisecond).Add(-24 * time.Hour)
+	if err := client.Del(ctx, clickstream.DeadLetterStream).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []time.Time{day.Add(-90 * 24 * time.Hour), day.Add(-time.Millisecond), day, day.Add(time.Hour)} {
+		must[string](t)(client.XAdd(ctx, &redis.XAddArgs{
+			Stream: clickstream.DeadLetterStream, ID: fmt.Sprint(at.UnixMilli(), "-0"), Values: []any{"b", at.String()},
+		}).Result())
+	}
+	for _, want := range []int64{2, 0} {
+		if n, err := r.TrimDeadLetters(ctx, day); err != nil || n != want {
+			t.Errorf("%d trimmed, %v, want %d", n, err, want)
+		}
+	}
+	messages = must[[]redis.XMessage](t)(client.XRange(ctx, clickstream.DeadLetterStream, "-", "+").Result())
+	if len(messages) != 2 || messages[0].Values["b"] != day.String() {
+		t.Errorf("%v are left", messages)
+	}
+	if err := client.Del(ctx, clickstream.DeadLetterStream).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := r.TrimDeadLetters(ctx, day); err != nil || n != 0 {
+		t.Errorf("without a dead letter: %d, %v", n, err)
 	}
 }
 

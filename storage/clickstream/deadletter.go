@@ -3,6 +3,8 @@ package clickstream
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -41,4 +43,16 @@ func (r *Reader) DeadLetter(ctx context.Context, letters []DeadLetter) error {
 		}
 	}
 	return nil
+}
+
+// TrimDeadLetters deletes dead letters of before an instant, all of them and no
+// other, and returns how many. They hold what clicks hold.
+func (r *Reader) TrimDeadLetters(ctx context.Context, before time.Time) (int64, error) {
+	// Not approximately: that keeps up to a hundred old ones, for as long as no new
+	// ones come.
+	trimmed, err := r.client.XTrimMinID(ctx, DeadLetterStream, strconv.FormatInt(before.UnixMilli(), 10)).Result()
+	if err != nil {
+		return 0, fmt.Errorf("trim %s: %w", DeadLetterStream, err)
+	}
+	return trimmed, nil
 }

@@ -30,7 +30,7 @@ import (
 // Group is the consumer group of ingestion.
 const Group = "ingest"
 
-// DeadLetterStream keeps what ingestion could not store. Nothing trims it.
+// DeadLetterStream keeps what ingestion could not store, for 90 days.
 const DeadLetterStream = "clicks:dead"
 
 const (

@@ -14,6 +14,7 @@ import (
 // told of: it hangs. The two others promote the replica, and writing and reading go
 // on with what the replica had.
 func TestTheStreamGoesOnWithThePromotedReplica(t *testing.T) {
+	t.Parallel()
 	p := redistest.Sentinels(t)
 	ctx := t.Context()
 	at := clickstream.Endpoint{URL: p.Sentinels[0].URL + "?master_name=tributary", Kind: clickstream.Sentinel}
@@ -60,6 +61,7 @@ func TestTheStreamGoesOnWithThePromotedReplica(t *testing.T) {
 
 // What the sentinels do not know must not pass for a stream without news.
 func TestAMasterThatNoSentinelKnowsIsAnError(t *testing.T) {
+	t.Parallel()
 	p := redistest.Sentinels(t)
 	at := clickstream.Endpoint{URL: p.Sentinels[0].URL + "?master_name=another", Kind: clickstream.Sentinel}
 	for range 2 {

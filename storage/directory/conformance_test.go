@@ -15,6 +15,7 @@ import (
 )
 
 func TestTheDirectoryOnEachKindOfRedis(t *testing.T) {
+	t.Parallel()
 	on := func(test func(*testing.T, clickstream.Endpoint)) func(*testing.T, string, string) {
 		return func(t *testing.T, url, kind string) {
 			t.Helper()
@@ -55,6 +56,7 @@ func aBatchMeetsAForgottenScript(t *testing.T, at clickstream.Endpoint) {
 // The node of a cluster that has the directory dies and comes back: what is cached
 // goes on, the rest is unknown, and afterwards changes are heard of as before.
 func TestChangesAreHeardAgainWhenTheirNodeIsBack(t *testing.T) {
+	t.Parallel()
 	c := redistest.Cluster(t)
 	f := newFixtureAt(t, clickstream.Endpoint{URL: c.URL, Kind: clickstream.Cluster})
 	ctx, cancel := context.WithCancel(t.Context())

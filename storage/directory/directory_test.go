@@ -262,20 +262,3 @@ func TestBatchSurvivesAForgottenScript(t *testing.T) {
 		t.Error("an entry that is not cached cannot be absent without Redis")
 	}
 }
-
-func TestCacheIsBounded(t *testing.T) {
-	f := newFixture(t, redistest.New(t))
-	f.complete(t)
-	var askers sync.WaitGroup
-	for worker := range 8 {
-		askers.Go(func() {
-			for i := range 7_500 {
-				f.reader.PublicKey(t.Context(), sha256.Sum256([]byte{byte(worker), byte(i), byte(i >> 8)}))
-			}
-		})
-	}
-	askers.Wait()
-	if n := f.reader.Cached(); n > 50_000 || n < 40_000 {
-		t.Errorf("%d entries", n)
-	}
-}

@@ -145,13 +145,6 @@ func (r *Reader) fetch(ctx context.Context, key string) (payload string, state S
 	return "", Absent, nil
 }
 
-// Cached is the number of answers that are remembered.
-func (r *Reader) Cached() int {
-	r.cache.mu.RLock()
-	defer r.cache.mu.RUnlock()
-	return len(r.cache.entries)
-}
-
 // Run listens for changes until ctx ends. Whenever the subscription begins or
 // begins again the whole cache is dropped, because nobody knows what was
 // published meanwhile.

@@ -77,10 +77,10 @@ func TestPurgeTakesWhatTellsVisitorsApart(t *testing.T) {
 	w := newOldClicks(t)
 	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
 	w.partition(day, day.AddDate(0, 0, 1), day.AddDate(0, 0, 2))
-	for n := range 3 {
-		w.make(day.AddDate(0, 0, n), 10_000)
-	}
-	w.make(day.AddDate(0, 0, -20), 1000) // no partition: in the default one
+	w.make(day, 6000)
+	w.make(day.AddDate(0, 0, 1), 500)
+	w.make(day.AddDate(0, 0, 2), 500)
+	w.make(day.AddDate(0, 0, -20), 110) // no partition: in the default one
 	before := day.AddDate(0, 0, 2).Add(12 * time.Hour)
 	due := w.telling(`clicked_at < $1`, before)
 	kept := w.telling(`clicked_at >= $1`, before)
@@ -89,11 +89,11 @@ func TestPurgeTakesWhatTellsVisitorsApart(t *testing.T) {
 
 	// The first batch is all of the strays, every eleventh of which has nothing to
 	// lose; the second takes as many as it may.
-	if got := w.purge(before, 2); got != 910+postgres.RetentionBatch {
+	if got := w.purge(before, 2); got != 100+postgres.RetentionBatch {
 		t.Errorf("two batches purged %d", got)
 	}
 	left := w.telling(`clicked_at < $1`, before)
-	if left != due-910-postgres.RetentionBatch {
+	if left != due-100-postgres.RetentionBatch {
 		t.Errorf("%d of %d are left", left, due)
 	}
 	// Another process goes on where this one ended.
@@ -120,7 +120,7 @@ func TestPurgesShareAndWaitForNobody(t *testing.T) {
 	w := newOldClicks(t)
 	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
 	w.partition(day)
-	w.make(day, 20_000)
+	w.make(day, 12_000)
 	due := w.telling(`true`)
 	// Somebody holds one click, as a conversion's stamp does.
 	tx, err := w.SQL.Begin(t.Context())
@@ -193,14 +193,14 @@ func TestOldDaysAreSummedUpAndDropped(t *testing.T) {
 	days := []time.Time{aged(2), aged(1), aged(0), aged(-1), aged(-30)}
 	w.partition(days...)
 	for i, day := range days {
-		w.make(day, 3000+i)
+		w.make(day, 300+i)
 	}
 	w.partition(aged(3)) // and an empty day
 	// A click in the last minutes of a day that was received on the next one.
 	w.Exec(`update clicks set received_at = $1 where id = (select id from clicks where clicked_at < $1 order by clicked_at desc limit 1)`, days[1])
 	want := w.sums(allColumns, clickSums+` where clicked_at < '`+aged(-1).Format(time.DateOnly)+` 00:00+00'`)
 
-	for i, n := range []int64{0, 3000, 3001, 3002} {
+	for i, n := range []int64{0, 300, 301, 302} {
 		if clicks, did := w.roll(); !did || clicks != n {
 			t.Errorf("%d: %d clicks, %v", i, clicks, did)
 		}
@@ -214,7 +214,7 @@ func TestOldDaysAreSummedUpAndDropped(t *testing.T) {
 	if n := w.Count(`select count(*) from click_days where others`); n != 0 {
 		t.Errorf("%d rows of others", n)
 	}
-	if n := w.Count(`select count(*) from clicks`); n != 3003+3004 {
+	if n := w.Count(`select count(*) from clicks`); n != 303+304 {
 		t.Errorf("%d clicks are left", n)
 	}
 	left := w.Texts(`select relname from pg_class where relname ~ '^clicks_\d{8}$' order by 1`)
@@ -223,11 +223,11 @@ func TestOldDaysAreSummedUpAndDropped(t *testing.T) {
 
 func TestStrayOldClicksAreSummedUp(t *testing.T) {
 	w := newOldClicks(t)
-	w.make(aged(3), 7000)
+	w.make(aged(3), 5500)
 	w.make(aged(0), 100)
 	w.make(aged(-2), 50)
 	want := w.sums(allColumns, clickSums+` where clicked_at < '`+aged(-1).Format(time.DateOnly)+` 00:00+00'`)
-	for _, n := range []int64{postgres.RetentionBatch, 7100 - postgres.RetentionBatch} {
+	for _, n := range []int64{postgres.RetentionBatch, 5600 - postgres.RetentionBatch} {
 		if clicks, did := w.roll(); !did || clicks != n {
 			t.Errorf("%d clicks, %v", clicks, did)
 		}
@@ -236,6 +236,58 @@ func TestStrayOldClicksAreSummedUp(t *testing.T) {
 		t.Errorf("%d clicks of less than 13 months", clicks)
 	}
 	equalTexts(t, "sums", w.sums(allColumns, "click_days"), want)
+}
+
+// A large day goes in pieces. Between two of them a click is changed, and so moves to
+// where clicks were summed up already: it counts once all the same, and so does a
+// piece that failed.
+func TestALargeDayIsSummedUpInPieces(t *testing.T) {
+	w := newOldClicks(t)
+	w.partition(aged(1), aged(0))
+	w.make(aged(1), 2000)
+	w.make(aged(0), 10)
+	want := w.sums(allColumns, clickSums)
+	large := "clicks_" + aged(1).Format("20060102")
+	piece := func() int64 {
+		t.Helper()
+		clicks, did, err := w.Store.RollPiece(t.Context(), 20)
+		if err != nil || !did {
+			t.Fatal(did, err)
+		}
+		if n := w.Count(`select (select count(*) from clicks) + (select sum(clicks + bot_clicks) from click_days)`); n != 2010 {
+			t.Fatalf("%d clicks in both tables", n)
+		}
+		return clicks
+	}
+	sum, pieces := piece(), 1
+	w.Exec(`vacuum ` + large) // makes room where the first ones were
+	w.Exec(`update clicks set converted_at = now() where id in (select id from ` + large + ` where ctid >= '(30,0)' limit 5)`)
+	if n := w.Count(`select count(*) from ` + large + ` where ctid < '(20,0)'`); n == 0 {
+		t.Error("no click moved")
+	}
+	tx, err := w.SQL.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `select roll_clicks(1, 20)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for ; w.Count(`select count(*) from pg_class where relname = $1`, large) == 1; pieces++ {
+		sum += piece()
+	}
+	if sum != 2000 || pieces < 3 {
+		t.Errorf("%d clicks in %d pieces", sum, pieces)
+	}
+	if n := piece(); n != 10 {
+		t.Errorf("the next day had %d clicks", n)
+	}
+	equalTexts(t, "sums", w.sums(allColumns, "click_days"), want)
+	if n := w.Count(`select count(*) from click_rolls`); n != 0 {
+		t.Errorf("%d days are under way", n)
+	}
 }
 
 // Whatever visitors make up, a link has 200 rows of a day.
@@ -327,7 +379,7 @@ func TestTheServiceCannotDropClicks(t *testing.T) {
 		`drop table clicks_` + aged(0).Format("20060102"), `drop table clicks`,
 		`alter table clicks detach partition clicks_` + aged(-1).Format("20060102"),
 		`insert into click_days select * from click_days`, `delete from click_days`, `update click_days set clicks = 0`,
-		`delete from clicks_default`, `update clicks_default set is_bot = false`,
+		`insert into click_rolls values ('clicks_20200101', 0)`, `delete from clicks_default`, `update clicks_default set is_bot = false`,
 	} {
 		if _, err := sql.Exec(t.Context(), forbidden); err == nil {
 			t.Errorf("the service may %s", forbidden)
@@ -344,7 +396,7 @@ func TestTheServiceCannotDropClicks(t *testing.T) {
 		}
 	}
 	for range 3 {
-		if _, err := sql.Exec(t.Context(), `select public.roll_clicks(1000000)`); err != nil {
+		if _, err := sql.Exec(t.Context(), `select public.roll_clicks(1000000, 1000000)`); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -369,19 +421,20 @@ func TestDeadLettersAreDroppedByAge(t *testing.T) {
 	}
 }
 
-// Of a hundred days, a batch opens its own: by the index of addresses, in its
+// Of many days, a batch opens its own: by the index of addresses, in its
 // order, and then by place.
 func TestPurgeReadsOneDayByIndex(t *testing.T) {
 	t.Parallel()
+	const rows = 8000
 	w := newOldClicks(t)
 	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
-	if _, err := w.Store.EnsureClickPartitions(t.Context(), day.AddDate(0, 0, -50), day.AddDate(0, 0, 50)); err != nil {
+	if _, err := w.Store.EnsureClickPartitions(t.Context(), day.AddDate(0, 0, -10), day.AddDate(0, 0, 10)); err != nil {
 		t.Fatal(err)
 	}
-	w.make(day, 20_000)
-	w.make(day.AddDate(0, 0, 1), 20_000)
-	w.make(day.AddDate(0, 0, -60), 20_000)
-	w.Exec(`insert into click_dead_letters (id, reason, record, created_at) select gen_random_uuid(), '', '', $1::timestamptz + n * interval '1 minute' from generate_series(1, 20000) n`, day)
+	w.make(day, rows)
+	w.make(day.AddDate(0, 0, 1), rows)
+	w.make(day.AddDate(0, 0, -60), rows)
+	w.Exec(`insert into click_dead_letters (id, reason, record, created_at) select gen_random_uuid(), '', '', $1::timestamptz + n * interval '1 minute' from generate_series(1, $2::integer) n`, day, rows)
 	w.Exec(`analyze`)
 	for table, args := range map[string][]any{
 		"clicks_20260310": {day, day.AddDate(0, 0, 1)},
@@ -391,7 +444,7 @@ func TestPurgeReadsOneDayByIndex(t *testing.T) {
 		if table == "clicks_default" {
 			sql = postgres.PurgeStraySQL
 		}
-		plan := w.plan(sql, append(args, uuid.Nil, []byte{}, time.Time{}, postgres.RetentionBatch)...)
+		plan := w.plan(sql, append(args, uuid.Nil, []byte{}, time.Time{}, rows/4)...)
 		for _, part := range []string{
 			`Index Scan using ` + table + `_workspace_id_ip_hash_clicked_at_idx on ` + table,
 			`Index Cond: \(\(ROW\(workspace_id, ip_hash, clicked_at\) >= .* AND \(clicked_at >= .*\) AND \(clicked_at < .*\)\)`,
@@ -408,7 +461,7 @@ func TestPurgeReadsOneDayByIndex(t *testing.T) {
 			}
 		}
 	}
-	if plan := w.plan(postgres.DropDeadLettersSQL, day.Add(time.Hour), 1000); !strings.Contains(plan, "click_dead_letters_by_age") || strings.Contains(plan, "Seq Scan") {
+	if plan := w.plan(postgres.DropDeadLettersSQL, day.Add(time.Hour), rows/20); !strings.Contains(plan, "click_dead_letters_by_age") || strings.Contains(plan, "Seq Scan") {
 		t.Errorf("dead letters:\n%s", plan)
 	}
 }

@@ -10,8 +10,8 @@ type Behaviour struct {
 }
 
 // OnEachKind tests behaviours on one server, on a master that sentinels watch and on a
-// cluster. The latter two are started once for all of them, so a behaviour leaves every
-// server running.
+// cluster, the kinds in parallel. The latter two are started once for all of them, so a
+// behaviour leaves every server running.
 func OnEachKind(t *testing.T, behaviours ...Behaviour) {
 	t.Helper()
 	each := func(t *testing.T, kind string, empty func(t *testing.T) string) {
@@ -21,13 +21,16 @@ func OnEachKind(t *testing.T, behaviours ...Behaviour) {
 		}
 	}
 	t.Run("single", func(t *testing.T) {
+		t.Parallel()
 		each(t, "single", func(t *testing.T) string { t.Helper(); return New(t) })
 	})
 	t.Run("sentinel", func(t *testing.T) {
+		t.Parallel()
 		pair := Sentinels(t)
 		each(t, "sentinel", func(t *testing.T) string { t.Helper(); flush(t, pair.Master); return pair.URL })
 	})
 	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
 		cluster := Cluster(t)
 		each(t, "cluster", func(t *testing.T) string { t.Helper(); flush(t, cluster.Nodes...); return cluster.URL })
 	})

@@ -9,6 +9,7 @@ import (
 )
 
 func TestClusterOutlivesItsNodes(t *testing.T) {
+	t.Parallel()
 	c := redistest.Cluster(t)
 	options, err := redis.ParseClusterURL(c.URL)
 	if err != nil {
@@ -52,6 +53,7 @@ func TestClusterOutlivesItsNodes(t *testing.T) {
 }
 
 func TestSentinelsPromoteTheReplica(t *testing.T) {
+	t.Parallel()
 	p := redistest.Sentinels(t)
 	options, err := redis.ParseFailoverURL(p.URL)
 	if err != nil {

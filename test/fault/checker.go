@@ -20,6 +20,8 @@ type history struct {
 	targets []target
 	// end is after the last request and the last replay, Unix milliseconds.
 	end int64
+	// flushed: the storm made the service forget its visitors.
+	flushed bool
 }
 
 // tables are what the database holds.
@@ -36,6 +38,10 @@ type clickRow struct {
 	ParticipantID uuid.UUID
 	ReceivedAt    time.Time
 	IsBot         bool
+	IsUnique      bool
+	ReferralCode  string
+	IPHash        []byte
+	UAHash        []byte
 }
 
 type letterRow struct {
@@ -56,16 +62,21 @@ type verdict struct {
 	// included; blind those that an edge without the directory took.
 	acknowledged, planted, blind int
 	// rows counts clicks, letters dead letters, unanswered those rows whose
-	// requests nobody was told the outcome of, bots the rows that are not counted.
-	rows, letters, unanswered, bots int
+	// requests nobody was told the outcome of, unique those that are first clicks.
+	rows, letters, unanswered, unique int
+	// forgot: who was unique was not compared, because the cache was flushed.
+	forgot bool
 
 	// What must not be. Each entry is a line for people.
 	missing  []string // acknowledged, and nowhere
 	doubled  []string // more than once
 	invented []string // stored, and nobody asked for it
 	mistaken []string // stored as something else than what was asked for
+	bots     []string // a browser's click, stored as a bot's
+	again    []string // another first click of one visitor
 	buried   []string // a good click among the dead letters
 	wrong    []string // answered as a good click never is
+	renamed  []string // acknowledged under another id than the proposed one
 	cutOff   []string // a connection ended by a graceful stop
 	counts   []string // the API's counts against the rows
 }
@@ -77,8 +88,11 @@ func (v *verdict) violations() []finding {
 		{"doubled", v.doubled},
 		{"invented", v.invented},
 		{"mistaken", v.mistaken},
+		{"taken for bots", v.bots},
+		{"unique again", v.again},
 		{"buried", v.buried},
 		{"wrong answers", v.wrong},
+		{"renamed", v.renamed},
 		{"cut off by a graceful stop", v.cutOff},
 		{"counts", v.counts},
 	}, func(f finding) bool { return len(f.lines) == 0 })
@@ -108,13 +122,22 @@ type judgement struct {
 	traced map[int]bool
 	// garbage are planted records that have no id, by their bytes.
 	garbage map[string]*known
+	// visitors have the click that is unique.
+	visitors map[visitor]uuid.UUID
+}
+
+// visitor is whose clicks are unique once in 24 hours, which no storm lasts.
+type visitor struct {
+	participant    uuid.UUID
+	code           string
+	address, agent string
 }
 
 // judge compares. It reads nothing but its arguments.
 func judge(h history, t tables) *verdict {
 	j := &judgement{
 		history: h, ids: make(map[uuid.UUID]*known), byRequest: make(map[int]int),
-		traced: make(map[int]bool), garbage: make(map[string]*known),
+		traced: make(map[int]bool), garbage: make(map[string]*known), visitors: make(map[visitor]uuid.UUID),
 	}
 	j.readAttempts()
 	j.readPlanted()
@@ -130,7 +153,7 @@ func judge(h history, t tables) *verdict {
 	}
 	j.conclude()
 	v := &j.verdict
-	v.rows, v.letters = len(t.clicks), len(t.letters)
+	v.rows, v.letters, v.forgot = len(t.clicks), len(t.letters), h.flushed
 	for _, participant := range sortedKeys(t.counts, nonBots) {
 		if told, there := t.counts[participant], nonBots[participant]; told != there {
 			v.counts = append(v.counts, fmt.Sprintf("participant %s: the API counts %d clicks, there are %d rows", participant, told, there))
@@ -175,6 +198,9 @@ func (j *judgement) readAttempts() {
 		k.attempts = append(k.attempts, i)
 		if a.Outcome == acknowledged {
 			k.acknowledged = true
+			if a.Proposed != uuid.Nil && a.Proposed != a.Answered {
+				v.renamed = append(v.renamed, fmt.Sprintf("%s proposed, %s answered: %s", a.Proposed, a.Answered, describe(a)))
+			}
 			if a.Blind {
 				v.blind++
 			}
@@ -201,8 +227,9 @@ func (j *judgement) readPlanted() {
 func (j *judgement) click(row *clickRow) {
 	v := &j.verdict
 	if row.IsBot {
-		v.bots++
+		v.bots = append(v.bots, row.ID.String())
 	}
+	j.first(row)
 	k := j.ids[row.ID]
 	if k == nil {
 		j.trace(row)
@@ -215,6 +242,20 @@ func (j *judgement) click(row *clickRow) {
 	if wrong := j.mistaken(row, k); wrong != "" {
 		v.mistaken = append(v.mistaken, fmt.Sprintf("%s: %s", row.ID, wrong))
 	}
+}
+
+// first looks for a unique click of a visitor who has one.
+func (j *judgement) first(row *clickRow) {
+	v := &j.verdict
+	if !row.IsUnique {
+		return
+	}
+	v.unique++
+	of := visitor{row.ParticipantID, row.ReferralCode, string(row.IPHash), string(row.UAHash)}
+	if other, there := j.visitors[of]; there && !j.history.flushed {
+		v.again = append(v.again, fmt.Sprintf("%s and %s, of one visitor to code %s", other, row.ID, row.ReferralCode))
+	}
+	j.visitors[of] = row.ID
 }
 
 // trace explains a row whose id no client has: a request without an answer may

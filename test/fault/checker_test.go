@@ -56,6 +56,7 @@ func goodWorld() *world {
 	w.store(proposed, 2, 0)
 	w.store(followed, 5, 1)
 	w.store(lostID, 4, 0) // nobody was told of it
+	w.row(2).IsUnique, w.row(5).IsUnique = true, true
 	planted := planted{ID: newID(now), SubID: "planted-1", Target: 1, At: start, Acknowledged: true}
 	key := planted
 	key.ID, key.Dead = newID(now), string(affiliate.ClickKeyUnknown)
@@ -81,6 +82,7 @@ func (w *world) participant(n int) uuid.UUID { return w.history.targets[n].parti
 func (w *world) store(id uuid.UUID, request, target int) {
 	w.tables.clicks = append(w.tables.clicks, clickRow{
 		ID: id, SubID: subIDOf(request), ParticipantID: w.participant(target), ReceivedAt: w.now.Add(time.Millisecond),
+		ReferralCode: "jane", IPHash: []byte("address"), UAHash: []byte("agent"),
 	})
 }
 
@@ -106,7 +108,7 @@ func TestAHistoryThatAgreesHasNoViolations(t *testing.T) {
 	if found := v.violations(); len(found) > 0 {
 		t.Fatalf("%+v", found)
 	}
-	if v.requests != 7 || v.attempts != 8 || v.acknowledged != 5 || v.planted != 3 || v.rows != 5 || v.letters != 3 || v.unanswered != 1 {
+	if v.requests != 7 || v.attempts != 8 || v.acknowledged != 5 || v.planted != 3 || v.rows != 5 || v.letters != 3 || v.unanswered != 1 || v.unique != 2 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -200,7 +202,23 @@ func TestTheCheckerFails(t *testing.T) {
 		"a request cut off":           {func(w *world) { w.history.attempts[lostOne].CutOff = true }, []string{"cut off by a graceful stop"}},
 		"a count too low":             {func(w *world) { w.tables.counts[w.participant(0)]-- }, []string{"counts"}},
 		"a participant without count": {func(w *world) { delete(w.tables.counts, w.participant(0)) }, []string{"counts"}},
-		"a bot that is counted":       {func(w *world) { w.row(1).IsBot = true }, []string{"counts"}},
+		"a bot that is counted":       {func(w *world) { w.row(1).IsBot = true }, []string{"taken for bots", "counts"}},
+		"a browser taken for a bot": {func(w *world) {
+			w.row(1).IsBot = true
+			w.tables.counts[w.participant(0)]--
+		}, []string{"taken for bots"}},
+		"a planted click taken for a bot": {func(w *world) {
+			w.tables.clicks[len(w.tables.clicks)-1].IsBot = true
+			w.tables.counts[w.participant(1)]--
+		}, []string{"taken for bots"}},
+		"a visitor's second unique click": {func(w *world) { w.row(4).IsUnique = true }, []string{"unique again"}},
+		"an answer under another id": {func(w *world) {
+			// The proposal is still acknowledged, by the attempt before.
+			w.history.attempts[proposedTwice].Outcome, w.history.attempts[proposedTwice].Answered = acknowledged, w.history.attempts[proposedTwice].Proposed
+			w.history.attempts[proposedAgain].Answered = newID(w.now)
+			w.store(w.history.attempts[proposedAgain].Answered, 2, 0)
+			w.tables.counts[w.participant(0)]++
+		}, []string{"renamed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := goodWorld()
@@ -216,6 +234,23 @@ func TestTheCheckerFails(t *testing.T) {
 				t.Errorf("found %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// Who is unique depends on the visitor and the code, and on a cache that lasts.
+func TestVisitorsMayBeUniqueOnceEach(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"another address":   func(w *world) { w.row(4).IPHash = []byte("another") },
+		"another agent":     func(w *world) { w.row(4).UAHash = []byte("another") },
+		"another code":      func(w *world) { w.row(4).ReferralCode = "another" },
+		"the cache flushed": func(w *world) { w.history.flushed = true },
+	} {
+		w := goodWorld()
+		w.row(4).IsUnique = true
+		change(w)
+		if v := judge(w.history, w.tables); len(v.violations()) > 0 || v.forgot != w.history.flushed {
+			t.Errorf("%s: %+v", name, v.violations())
+		}
 	}
 }
 

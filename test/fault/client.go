@@ -24,7 +24,6 @@ import (
 )
 
 const (
-	clients = 16
 	// thinks bounds the pause of a client between two clicks.
 	thinks = 16 * time.Millisecond
 	// patience is how long a client waits for an answer.
@@ -44,7 +43,7 @@ type load struct {
 	// stays is how long a client keeps away from a collector that said it closes
 	// the connection: as a balancer would that sees it leave.
 	stays time.Duration
-	// calm holds clients back before their next request while it is locked.
+	// calm holds clients back before their next attempt while it is locked.
 	calm sync.RWMutex
 	stop chan struct{}
 	done sync.WaitGroup
@@ -57,7 +56,7 @@ type edge struct {
 	leaving atomic.Bool
 }
 
-func (l *load) start(seed uint64) {
+func (l *load) start(seed uint64, clients int) {
 	l.stop = make(chan struct{})
 	for n := range clients {
 		c := &client{
@@ -99,9 +98,7 @@ type conn struct {
 
 func (c *client) run() {
 	for !c.load.ended() {
-		c.load.calm.RLock()
 		c.click()
-		c.load.calm.RUnlock()
 		c.sleep(time.Duration(c.rand.Int64N(int64(thinks))))
 	}
 	for n := range c.conns {
@@ -179,6 +176,8 @@ func (c *client) choose(failed int) int {
 
 // try makes one attempt and writes it into the history.
 func (c *client) try(a attempt) attempt {
+	c.load.calm.RLock()
+	defer c.load.calm.RUnlock()
 	at := c.load.collectors[a.Collector]
 	a.Start = time.Now().UnixMilli()
 	leaving := at.leaving.Load()

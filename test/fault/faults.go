@@ -200,7 +200,7 @@ func (s *storm) strain(wire *toxiproxy.Proxy, one step) error {
 
 // upsetRedis is what Redis does to its clients, or somebody to its data.
 func (s *storm) upsetRedis(one step) error {
-	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*serverTimeout)
 	defer cancel()
 	stream := s.system.stream
 	switch one.kind {
@@ -224,9 +224,9 @@ func (s *storm) upsetRedis(one step) error {
 	case poison:
 		return s.poison(ctx, one)
 	case deleteStream:
-		return s.whenStored(ctx, one.lasts, "DEL")
+		return s.whenStored(ctx, "DEL")
 	case trimStream:
-		return s.whenStored(ctx, one.lasts, "XTRIM")
+		return s.whenStored(ctx, "XTRIM")
 	default:
 		return fmt.Errorf("nobody knows how to do %q", one.kind)
 	}
@@ -273,20 +273,32 @@ end
 return 1
 `)
 
+// emptiesWithin bounds how long clients are held back at a time for the stream to be
+// stored to its end.
+const emptiesWithin = 3 * time.Second
+
 // whenStored takes the stream away at an instant at which nothing in it is
-// missing from the table. Clients hold their next request back until then; what
-// they have sent, and what collectors replay, comes on.
-func (s *storm) whenStored(ctx context.Context, within time.Duration, command string) error {
-	s.load.calm.Lock()
-	defer s.load.calm.Unlock()
-	for giveUp := time.Now().Add(within); time.Now().Before(giveUp); time.Sleep(2 * time.Millisecond) {
-		done, err := emptied.Run(ctx, s.system.stream, []string{clickstream.Key(0)}, command).Int()
-		if err != nil {
+// missing from the table. Clients hold their next attempt back until then; what
+// they have sent, and what collectors replay, comes on. A replay after an outage
+// may take about as long as the outage, so there are several tries.
+func (s *storm) whenStored(ctx context.Context, command string) error {
+	for giveUp := time.Now().Add(s.scale.outage); ; {
+		done, err := s.takeAway(ctx, command)
+		if done || err != nil {
 			return err
 		}
-		if done == 1 {
-			return nil
+		if time.Now().After(giveUp) {
+			return errNotReached
 		}
+		time.Sleep(s.scale.hold)
 	}
-	return errNotReached
+}
+
+func (s *storm) takeAway(ctx context.Context, command string) (done bool, err error) {
+	s.load.calm.Lock()
+	defer s.load.calm.Unlock()
+	for giveUp := time.Now().Add(emptiesWithin); !done && err == nil && time.Now().Before(giveUp); time.Sleep(2 * time.Millisecond) {
+		done, err = emptied.Run(ctx, s.system.stream, []string{clickstream.Key(0)}, command).Bool()
+	}
+	return done, err
 }

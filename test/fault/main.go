@@ -27,8 +27,12 @@
 //     have made one row; its sub id tells which request that was;
 //   - mistaken: a row of another participant or sub id than was asked for, or
 //     received before the request began or after it ended;
+//   - taken for bots: a click of the load, which are all browsers', stored as a bot's;
+//   - unique again: two unique clicks of one code, address and agent. After the fault
+//     that flushes the cache, where the service remembers visitors, this is not looked at;
 //   - buried: a good click among the dead letters;
 //   - wrong: an answer that a good click never gets, such as 404 or 500;
+//   - renamed: an answer under another id than the request proposed;
 //   - cut off: a connection ended unanswered by a collector that stops gracefully;
 //   - counts: clicks of a participant, as the API tells them, that are not its rows.
 //
@@ -90,7 +94,7 @@ func runFromEnvironment(ctx context.Context) error {
 		seed: seed, binaries: filepath.Dir(self), dir: dir, out: os.Stdout, farewell: 3 * time.Second,
 		scale: scale{
 			length: length, whole: true, outage: time.Minute, pause: 5 * time.Second, restart: 3 * time.Second, hold: 4 * time.Second,
-			collectors: 3,
+			collectors: 3, clients: 16,
 		},
 	}.run(ctx)
 }
@@ -146,7 +150,9 @@ func (c storms) run(ctx context.Context) (err error) {
 		return err
 	}
 	h := s.load.history
-	r.verdict = judge(history{attempts: h.attempts, planted: h.planted, targets: s.targets, end: time.Now().UnixMilli()}, t)
+	r.verdict = judge(history{
+		attempts: h.attempts, planted: h.planted, targets: s.targets, end: time.Now().UnixMilli(), flushed: s.done[flushCache] > 0,
+	}, t)
 	if err := run(ctx, c.out, environ("TRIBUTARY_DATABASE_URL="+sys.postgres.running.URL), sys.binary("core"), "check"); err != nil {
 		r.more = append(r.more, finding{"the books", []string{err.Error()}})
 	}
@@ -199,7 +205,7 @@ func (c storms) prepare(ctx context.Context, sys *system) (*storm, error) {
 
 // blow makes the load and the faults, and returns when all is quiet again.
 func (c storms) blow(ctx context.Context, s *storm, r *report) error {
-	s.load.start(c.seed)
+	s.load.start(c.seed, s.scale.clients)
 	telling, told := context.WithCancel(ctx)
 	go s.tell(telling)
 	err := s.run(ctx, plan(c.seed, s.scale))

@@ -67,6 +67,8 @@ type scale struct {
 	// else that lasts.
 	pause, restart, hold time.Duration
 	collectors           int
+	// clients is how many send clicks, each one at a time.
+	clients int
 	// smallDisk: the first collector's journal is on a disk that can be filled.
 	smallDisk bool
 }

@@ -193,16 +193,26 @@ const (
 	ports      = 9_000
 )
 
-// freePort is a port of the loopback that nobody listens on.
-func freePort(ctx context.Context) (int, error) {
-	for range 100 {
+// freePorts are so many different ports of the loopback that nobody listens on.
+func freePorts(ctx context.Context, n int) (free []int, err error) {
+	var held []net.Listener
+	defer func() {
+		for _, listener := range held {
+			err = errors.Join(err, listener.Close())
+		}
+	}()
+	for range 100 * n {
 		port := lowestPort + rand.IntN(ports) // #nosec G404 -- any will do
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", local(port))
-		if err == nil {
-			return port, listener.Close()
+		if err != nil {
+			continue
+		}
+		held = append(held, listener)
+		if free = append(free, port); len(free) == n {
+			return free, nil
 		}
 	}
-	return 0, errors.New("no free port")
+	return nil, errors.New("no free port")
 }
 
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -131,7 +131,7 @@ func (s *storm) read(ctx context.Context) (tables, error) {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	var t tables
-	const clicks = `select id, coalesce(sub_id, '') as sub_id, participant_id, received_at, is_bot from clicks`
+	const clicks = `select id, coalesce(sub_id, '') as sub_id, participant_id, received_at, is_bot, is_unique, referral_code, ip_hash, ua_hash from clicks`
 	if t.clicks, err = collect[clickRow](ctx, conn, clicks); err != nil {
 		return t, err
 	}

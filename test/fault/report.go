@@ -41,11 +41,14 @@ func (r *report) print(w io.Writer) {
 	line("acknowledged, planted included", v.acknowledged)
 	line("stored", v.rows)
 	line("  of requests without an answer", v.unanswered)
-	line("  of bots", v.bots)
+	line("  unique", v.unique)
 	line("dead letters", v.letters)
 	line("missing", len(v.missing))
 	line("doubled", len(v.doubled))
 	line("invented", len(v.invented))
+	if v.forgot {
+		_, _ = fmt.Fprintln(w, "  the cache was flushed: visitors may be unique again, which was not looked at")
+	}
 	_, _ = fmt.Fprintln(w, "faults")
 	for _, k := range kinds {
 		text := strconv.Itoa(r.storm.done[k])

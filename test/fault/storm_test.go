@@ -29,8 +29,8 @@ func TestAShortStorm(t *testing.T) {
 	err = storms{
 		seed: seed, binaries: binaries, dir: dir, out: &report, farewell: 500 * time.Millisecond,
 		scale: scale{
-			length: 6 * time.Second, outage: 3 * time.Second, pause: 1500 * time.Millisecond, restart: 800 * time.Millisecond, hold: time.Second,
-			collectors: 2,
+			length: 4 * time.Second, outage: 2 * time.Second, pause: 1500 * time.Millisecond, restart: 800 * time.Millisecond, hold: time.Second,
+			collectors: 2, clients: 4,
 		},
 	}.run(t.Context())
 	t.Log(report.String())

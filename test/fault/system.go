@@ -154,15 +154,15 @@ func (s *system) startServers(ctx context.Context) error {
 func (s *system) startWires(collectors int) error {
 	zerolog.SetGlobalLevel(zerolog.Disabled) // some toxics do not use the logger that they are given
 	proxies := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	for n := range collectors + coreWires {
+	// Ports of ours, which nobody takes while a proxy is down.
+	ports, err := freePorts(context.Background(), collectors+coreWires)
+	if err != nil {
+		return err
+	}
+	for n, port := range ports {
 		upstream := local(s.redis.port)
 		if n == collectors+wireCorePostgres {
 			upstream = local(s.postgres.port)
-		}
-		// A port of ours, which nobody takes while the proxy is down.
-		port, err := freePort(context.Background())
-		if err != nil {
-			return err
 		}
 		proxy := toxiproxy.NewProxy(proxies, "wire "+strconv.Itoa(n), local(port), upstream)
 		if err := proxy.Start(); err != nil {
@@ -282,17 +282,6 @@ func (s *system) stop(keep bool) error {
 
 func (s *system) file(name string) string   { return filepath.Join(s.dir, name) }
 func (s *system) binary(name string) string { return filepath.Join(s.binaries, name) }
-
-func freePorts(ctx context.Context, n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		var err error
-		if ports[i], err = freePort(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return ports, nil
-}
 
 // build makes the programs that are tested.
 func build(ctx context.Context, dir string) error {

@@ -1,9 +1,10 @@
 -- +goose Up
 
--- What stays of clicks after 13 months. A link has at most 200 rows of a day: its
--- most frequent combinations, and one for all others, whose values are null. What
--- nearly every click has its own value of (landing page, sub id) is left out. The
--- clicks of one combination may be in several rows: add them up.
+-- What stays of clicks after 13 months. A link has at most 200 rows of a day, or of
+-- each piece of a day that is summed up in pieces: its most frequent combinations,
+-- and one for all others, whose values are null. What nearly every click has its
+-- own value of (landing page, sub id) is left out. The clicks of one combination
+-- may be in several rows: add them up.
 create table click_days (
   workspace_id    uuid not null,
   mode            text not null,
@@ -27,21 +28,30 @@ create table click_days (
 );
 create index click_days_by_day on click_days (workspace_id, mode, day);
 
+-- How far a day that is summed up in pieces is: before this block of its table no
+-- clicks are left, but for any that were changed since. Only a hint where to go on.
+create table click_rolls (
+  day_table text primary key,
+  block     bigint not null
+);
+
 create index click_dead_letters_by_age on click_dead_letters (created_at);
 
 -- +goose StatementBegin
 -- Sums the oldest day of clicks up in click_days and drops its partition, or, when
--- no partition is old enough, up to most clicks of the default one. Returns how
--- many clicks that were; null: there is nothing to do, or somebody else is at it.
+-- no partition is old enough, up to most clicks of the default one. Of a day of
+-- more than so many blocks it takes that many at a time, deletes their clicks, and
+-- drops the partition with the last ones. Returns how many clicks that were; null:
+-- there is nothing to do, or somebody else is at it.
 --
 -- What is old enough is not the caller's to say: a day that ended 13 months ago by
--- the clock of the database. A partition goes in the transaction that sums it up,
--- so a click is counted in one of the two tables whatever happens.
+-- the clock of the database. A click goes in the transaction that sums it up, so
+-- it is counted in one of the two tables whatever happens.
 --
 -- While the sums are made, the day can be read and nothing else waits. Dropping
 -- needs the whole table for an instant; everybody waits behind a transaction that
 -- keeps it from that, so it gives up after a second, with lock_not_available.
-create function roll_clicks(most integer) returns bigint
+create function roll_clicks(most integer, blocks integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
   kept   timestamptz := date_trunc('day', now() at time zone 'UTC' - interval '13 months') at time zone 'UTC';
@@ -50,6 +60,8 @@ declare
                   where c.relname = 'clicks' and c.relkind = 'p' and pg_get_userbyid(c.relowner) = current_user limit 1);
   oldest text;
   source text;
+  first  bigint;
+  whole  boolean := true;                       -- the partition goes with these clicks
   rolled bigint;
 begin
   if not pg_try_advisory_xact_lock(7305804402567017332) then
@@ -62,9 +74,19 @@ begin
   order by c.relname
   limit 1;
   if oldest is not null then
-    -- No row comes or changes between the sums and the drop.
+    execute format('select coalesce((select block from %I.click_rolls where day_table = $1), 0)', home) into first using oldest;
+    whole := first + blocks >= pg_relation_size(format('%I.%I', home, oldest)::regclass) / current_setting('block_size')::bigint;
+  end if;
+  if oldest is not null and whole then
+    -- No row comes or changes between the sums and the drop. All that is left: a
+    -- changed click may lie anywhere.
     execute format('lock table %I.%I in share mode', home, oldest);
     source := format('select * from %I.%I', home, oldest);
+  elsif oldest is not null then
+    source := format('delete from %I.%I where ctid >= %L::tid and ctid < %L::tid returning *', home, oldest,
+      format('(%s,0)', first), format('(%s,0)', first + blocks));
+    execute format('insert into %I.click_rolls (day_table, block) values ($1, $2) on conflict (day_table) do update set block = excluded.block', home)
+      using oldest, first + blocks;
   else
     source := format(
       'delete from %1$I.clicks_default where ctid = any (array(select ctid from %1$I.clicks_default where clicked_at < $1 limit $2)) returning *',
@@ -100,10 +122,12 @@ begin
     )
     select coalesce(sum(n), 0) from combined
   $roll$, source, home) into rolled using kept, most;
-  if oldest is not null then
+  if oldest is null then
+    return nullif(rolled, 0);
+  end if;
+  if whole then
     execute format('drop table %I.%I', home, oldest);
-  elsif rolled = 0 then
-    return null;
+    execute format('delete from %I.click_rolls where day_table = $1', home) using oldest;
   end if;
   return rolled;
 end $$;
@@ -111,5 +135,5 @@ end $$;
 
 grant select on click_days to tributary_app;
 grant update (ip_hash, ip_prefix, ua_hash) on clicks_default to tributary_app; -- the purge after 90 days
-revoke execute on function roll_clicks(integer) from public;
-grant execute on function roll_clicks(integer) to tributary_app;
+revoke execute on function roll_clicks(integer, integer) from public;
+grant execute on function roll_clicks(integer, integer) to tributary_app;
