@@ -138,3 +138,62 @@ func TestResetForgetsTheClick(t *testing.T) {
 		t.Error("a visit after reset has the old click")
 	}
 }
+
+// What the script wrote goes with the click; what others wrote stays.
+func TestAForgottenClickIsTakenBackFromThePage(t *testing.T) {
+	w := newWorld(t)
+	body := `<a href="https://buy.stripe.com/x?a=%40+b#top">1</a><a href="https://buy.stripe.com/x?client_reference_id=order-7">2</a>` +
+		`<stripe-buy-button></stripe-buy-button><stripe-pricing-table client-reference-id="order-7"></stripe-pricing-table>` +
+		`<form data-aff="" action="/thanks"><input name="q" value="1"></form>`
+	w.page("/", page{attrs: `data-domains="www.checkout.example"`, head: stay, body: body + `<p></p>`})
+	w.page("/thanks", page{})
+	for _, forget := range []string{`reset()`, `consent("denied")`} {
+		b := w.visit(w.shop + "/?via=anna")
+		id := b.landed()
+		b.wait(`document.querySelectorAll("[href*='` + id + `'],[client-reference-id='` + id + `'],[name=aff_click_id]").length === 3`)
+		b.do(`document.querySelector("p").innerHTML = "<a id='sibling' href='` + w.other + `/'>3</a>"; sibling.click()`)
+		b.wait(`sibling.href.includes("` + id + `")`)
+		b.do(`window.__tributary.` + forget)
+		if b.id() != "" || b.kept() != nothingKept {
+			t.Errorf("%s: id %q, kept %s", forget, b.id(), b.kept())
+		}
+		b.do(`sibling.click()`)
+		if got := js[string](b, `sibling.href`); got != w.other+"/" {
+			t.Errorf("%s: a link to a sibling is %s", forget, got)
+		}
+		b.do(`document.querySelector("p").remove()`)
+		if got := js[bool](b, `document.body.innerHTML.includes("`+id+`")`); got {
+			t.Errorf("%s left %s", forget, js[string](b, `document.body.innerHTML`))
+		}
+		if got := js[[]string](b, `[...document.querySelectorAll("a")].map(a => a.href).concat(document.querySelector("stripe-pricing-table").getAttribute("client-reference-id"))`); !slices.Equal(got, []string{
+			"https://buy.stripe.com/x?a=%40+b#top", "https://buy.stripe.com/x?client_reference_id=order-7", "order-7",
+		}) {
+			t.Errorf("%s: %q", forget, got)
+		}
+		if js[bool](b, `document.querySelector("stripe-buy-button").hasAttribute("client-reference-id")`) {
+			t.Errorf("%s: the button has a reference", forget)
+		}
+		b.do(`document.querySelector("form").requestSubmit()`)
+		b.wait(`location.pathname === "/thanks"`)
+		if got := js[string](b, `location.search`); got != "?q=1" {
+			t.Errorf("%s: the form sent %s", forget, got)
+		}
+	}
+}
+
+// A click that cannot be stored costs the page nothing when a person types.
+func TestCookiesAreTriedOncePerConsent(t *testing.T) {
+	w := newWorld(t)
+	count := `window.tries = 0; { const cookie = Object.getOwnPropertyDescriptor(Document.prototype, "cookie");
+		Object.defineProperty(Document.prototype, "cookie", {get: cookie.get, set() { tries++ }, configurable: true}) }` // the browser takes none
+	for _, refuse := range []string{"", `window.__tributary.consent("denied");`} {
+		b := w.visit(w.shop+"/?via=anna", count)
+		b.waitID()
+		got := js[[]int](b, `(() => { `+refuse+` const before = tries;
+			for (let i = 0; i < 5; i++) for (const type of ["keydown", "pointerdown", "click"]) document.body.dispatchEvent(new Event(type, {bubbles: true}));
+			return [before, tries] })()`)
+		if got[0] == 0 || got[1] != got[0] {
+			t.Errorf("%q: %d tries, then %d", refuse, got[0], got[1])
+		}
+	}
+}

@@ -34,6 +34,32 @@ func TestAPageThatIsLeftDuringTheCallLosesNoClick(t *testing.T) {
 	}
 }
 
+func TestEveryClickWithoutAnAnswerIsSentAtTheEnd(t *testing.T) {
+	w := newWorld(t)
+	w.page("/next", page{script: "none"})
+	release := make(chan struct{})
+	w.setFault(func(nth int, _ http.ResponseWriter, _ *http.Request) bool {
+		if nth <= 2 {
+			w.hold(release)
+		}
+		return false
+	})
+	b := w.visit(w.shop + "/?via=anna")
+	w.waitClicks(1)
+	b.do(`history.pushState(null, "", "/p?via=ben")`)
+	w.waitClicks(2)
+	b.visit(w.shop + "/next")
+	sent := w.waitClicks(4)
+	close(release)
+	ids := map[string]int{}
+	for _, click := range sent {
+		ids[click.id()]++
+	}
+	if len(sent) != 4 || ids[sent[0].id()] != 2 || ids[sent[1].id()] != 2 || len(ids) != 2 {
+		t.Errorf("sent %v", ids)
+	}
+}
+
 func TestAnAnsweredPageIsLeftInSilence(t *testing.T) {
 	w := newWorld(t)
 	w.page("/next", page{script: "none"})
@@ -53,6 +79,11 @@ func TestAFailedCallIsRepeatedOnceWithTheSameID(t *testing.T) {
 		"the answer is 503": func(out http.ResponseWriter, _ *http.Request) bool {
 			out.Header().Set("Access-Control-Allow-Origin", "*")
 			out.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		},
+		"the answer is 429": func(out http.ResponseWriter, _ *http.Request) bool {
+			out.Header().Set("Access-Control-Allow-Origin", "*")
+			out.WriteHeader(http.StatusTooManyRequests)
 			return true
 		},
 		// A proxy's own page has no CORS headers either.
@@ -93,15 +124,16 @@ func TestAfterTheSecondFailureThereIsSilence(t *testing.T) {
 	if n := b.clicks(); n != 2 || b.kept() != nothingKept {
 		t.Errorf("%d clicks, kept %s", n, b.kept())
 	}
+	// A later view with the code tries again.
 	w.setFault(nil)
-	b.visit(w.shop + "/?via=anna")
+	b.do(`history.pushState(null, "", "/q?via=anna")`)
 	b.landed()
 	w.waitStored(1)
 }
 
 func TestARefusalIsNotRepeated(t *testing.T) {
 	w := newWorld(t)
-	for _, status := range []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests} {
+	for _, status := range []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden} {
 		w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {
 			out.Header().Set("Access-Control-Allow-Origin", "*")
 			out.Header().Set("Content-Type", "application/json")

@@ -274,12 +274,63 @@ func TestAHandedOverIDIsAdoptedWithoutARequest(t *testing.T) {
 	if got := b.id(); got != id || b.clicks() != 1 {
 		t.Errorf("next page knows %q, %d clicks", got, b.clicks())
 	}
-	for _, junk := range []string{"x", "%3Cscript%3E", id + "0", strings.Repeat("a", 36), ""} {
+	for _, junk := range []string{
+		"x", "%3Cscript%3E", id + "0", strings.Repeat("a", 36), "",
+		"6f1a3a52-9c0b-4d6e-8f00-0123456789ab", "00000000-0000-0000-0000-000000000000",
+	} {
 		b := w.visit(w.other + "/?aff_click_id=" + junk)
 		b.settle()
 		if got := b.kept(); got != nothingKept || b.id() != "" || b.clicks() != 0 {
 			t.Errorf("adopted %q: %q, %d clicks", junk, got, b.clicks())
 		}
+	}
+}
+
+// A short link leads to an address with the code and the click's id. Who shares
+// or keeps that address hands on the code, and not one click to many visitors.
+func TestAnIDBesideACodeIsAdoptedForAnHour(t *testing.T) {
+	w := newWorld(t)
+	fresh := affiliate.NewID[affiliate.Click](time.Now()).String()
+	b := w.visit(w.shop + "/?via=anna&aff_click_id=" + fresh)
+	if got := b.landed(); got != fresh || b.clicks() != 0 {
+		t.Errorf("adopted %q, want %q; %d clicks", got, fresh, b.clicks())
+	}
+	for n, stale := range []string{
+		affiliate.NewID[affiliate.Click](time.Now().Add(-61 * time.Minute)).String(),
+		affiliate.NewID[affiliate.Click](time.Now().Add(61 * time.Minute)).String(),
+		"6f1a3a52-9c0b-4d6e-8f00-0123456789ab",
+		"00000000-0000-0000-0000-000000000000",
+	} {
+		b := w.visit(w.shop + "/?via=ben&aff_click_id=" + stale)
+		id := b.landed()
+		if stored := w.waitStored(n + 1)[n]; id == stale || idOf(stored) != id || stored.ReferralCode != "ben" {
+			t.Errorf("%s: kept %s, stored %v", stale, id, stored)
+		}
+	}
+}
+
+// The click that a sibling site hands over may be as old as what it keeps.
+func TestAnOldClickIsHandedOverToo(t *testing.T) {
+	w := newWorld(t)
+	id := affiliate.NewID[affiliate.Click](time.Now().AddDate(0, 0, -3)).String()
+	b := w.visit(w.other + "/?aff_click_id=" + id)
+	if got := b.landed(); got != id {
+		t.Errorf("adopted %q, want %q", got, id)
+	}
+}
+
+// Other services call their parameters as we do.
+func TestAForeignCodeDoesNotHideAPartners(t *testing.T) {
+	w := newWorld(t)
+	b := w.visit(w.shop + "/?ref=producthunt&aff=producthunt&fpr=ben&fp_ref=anna")
+	b.landed()
+	b.settle()
+	sent := w.waitClicks(2)
+	if len(sent) != 2 || sent[0].body["referral_code"] != "producthunt" || sent[1].body["referral_code"] != "ben" || sent[0].id() == sent[1].id() {
+		t.Errorf("sent %+v", sent)
+	}
+	if stored := w.waitStored(1)[0]; stored.ReferralCode != "ben" || idOf(stored) != js[string](b, `window.__tributary.whenClickId()`) {
+		t.Errorf("stored %v", stored)
 	}
 }
 

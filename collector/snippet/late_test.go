@@ -1,6 +1,7 @@
 package snippet_test
 
 import (
+	"net/http"
 	"os"
 	"regexp"
 	"testing"
@@ -115,5 +116,82 @@ func TestConsentModeThatComesLater(t *testing.T) {
 	b.do(`gtag("consent", "update", {ad_storage: "granted"}); document.body.dispatchEvent(new PointerEvent("pointerdown", {bubbles: true}))`)
 	if b.cookie() != id || b.clicks() != 1 {
 		t.Errorf("cookie %q, want %q; %d clicks", b.cookie(), id, b.clicks())
+	}
+}
+
+// Anybody can write an address with an id in it: in a programme that keeps the
+// first click it does not take the place of one that this browser registers.
+func TestAHandedOverClickIsNeverTheFirst(t *testing.T) {
+	w := newWorld(t)
+	b := w.visit(w.shop + "/?via=anna")
+	b.landed()
+	w.firstClick("anna", "ben")
+	handed := affiliate.NewID[affiliate.Click](time.Now()).String()
+	b = w.visit(w.shop + "/?aff_click_id=" + handed)
+	if got := b.landed(); got != handed {
+		t.Fatalf("adopted %q, want %q", got, handed)
+	}
+	b.visit(w.shop + "/?via=anna")
+	first := js[string](b, `window.__tributary.whenClickId()`)
+	if stored := w.waitStored(2)[1]; idOf(stored) != first || first == handed || b.cookie() != first {
+		t.Fatalf("id %q, cookie %q, handed over %q, stored %s", first, b.cookie(), handed, idOf(stored))
+	}
+	b.visit(w.shop + "/?via=ben")
+	w.waitStored(3)
+	if got := js[string](b, `window.__tributary.whenClickId()`); got != first {
+		t.Errorf("a later click took the place: %q, want %q", got, first)
+	}
+}
+
+// A collector that cannot ask for the programme does not know which click counts.
+func TestABlindCollectorReplacesNoClick(t *testing.T) {
+	w := newWorld(t)
+	b := w.visit(w.shop + "/?via=anna")
+	id := b.landed()
+	w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {
+		out.Header().Set("Access-Control-Allow-Origin", "*")
+		out.Header().Set("Content-Type", "application/json")
+		_, _ = out.Write([]byte(`{"click_id":"` + affiliate.NewID[affiliate.Click](time.Now()).String() + `","cookie_max_age":2592000,"attribution_model":null}`))
+		return true
+	})
+	b.visit(w.shop + "/?via=ben")
+	if got := js[string](b, `window.__tributary.whenClickId()`); got != id || b.cookie() != id || b.clicks() != 2 {
+		t.Errorf("id %q, cookie %q, want %q; %d clicks", got, b.cookie(), id, b.clicks())
+	}
+	// It is no first click for that, and makes way for the next.
+	w.setFault(nil)
+	b.visit(w.shop + "/?via=anna")
+	if got := js[string](b, `window.__tributary.whenClickId()`); got == id || got != b.cookie() {
+		t.Errorf("id %q, cookie %q", got, b.cookie())
+	}
+	// Where nothing is kept it is better than nothing.
+	w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {
+		out.Header().Set("Access-Control-Allow-Origin", "*")
+		_, _ = out.Write([]byte(`{"click_id":"` + id + `","cookie_max_age":2592000,"attribution_model":null}`))
+		return true
+	})
+	b = w.visit(w.shop + "/?via=ben")
+	if got := b.landed(); got != id {
+		t.Errorf("kept %q, want %q", got, id)
+	}
+}
+
+// A page that is rendered before anybody looks at it.
+func TestAPrerenderedPageWaitsForItsVisitor(t *testing.T) {
+	w := newWorld(t)
+	w.page("/", page{head: `<script>
+		window.told = [];
+		window.__tributary = {q: [["ready", id => told.push(id)]]}</script>`})
+	b := w.visit(w.shop+"/?via=anna", `window.hidden = true; Object.defineProperty(document, "prerendering", {get: () => window.hidden})`)
+	b.do(`window.__tributary.whenClickId().then(id => told.push(id))`)
+	b.settle()
+	if b.clicks() != 0 || js[int](b, `told.length`) != 0 || b.kept() != nothingKept {
+		t.Fatalf("before it is seen: %d clicks, told %v, kept %s", b.clicks(), js[[]any](b, `told`), b.kept())
+	}
+	b.do(`hidden = false; document.dispatchEvent(new Event("prerenderingchange", {bubbles: true}))`)
+	id := b.landed()
+	b.wait(`told.length === 2`)
+	if got := js[bool](b, `told[0] === "`+id+`" && told[1] === "`+id+`"`); !got || idOf(w.waitStored(1)[0]) != id {
+		t.Errorf("told %v, want %s", js[[]any](b, `told`), id)
 	}
 }

@@ -8,25 +8,14 @@ const adIDs = words("gclid gbraid wbraid dclid msclkid fbclid ttclid twclid li_f
 
 const codeNames = words(settings.param || "via,ref,aff,fpr,fp_ref").concat(words(settings.params));
 
-/** The referral code of an address, case-folded, or "". */
-export const codeOf = (query: URLSearchParams): string => {
-  for (const name of codeNames) {
-    const code = (query.get(name) || "").trim().toLowerCase();
-    if (code && code.length <= 100) return code;
-  }
-  return "";
-};
+/** What may be a referral code in an address, case-folded, each once. */
+export const codesOf = (query: URLSearchParams): string[] =>
+  codeNames
+    .map((name) => (query.get(name) || "").trim().toLowerCase())
+    .filter((code, at, all) => code && !code[100] && all.indexOf(code) === at);
 
 /** A parameter's value as the collector takes it. */
-const text = (query: URLSearchParams, name: string): string | undefined => find(/^(.{1,255})/u, (query.get(name) || "").replace(/[\0-\x1f]/g, ""));
-
-/** A UUIDv7: 12 digits of time, the version, 3 of chance, the variant, 15 of chance. */
-const newID = (): string => {
-  const chance = crypto.getRandomValues(new Uint8Array(9));
-  let digits = "0" + Date.now().toString(16);
-  for (let i = 0; i < 9; i++) digits += (chance[i]! + 256).toString(16).slice(1);
-  return digits.replace(/(.{8})(.{4})(.{3})(.{3})/, "$1-$2-7$3-a$4-");
-};
+const text = (query: URLSearchParams, name: string): string | undefined => find(/([^\0-\x1f]{1,255})/u, query.get(name) || "");
 
 /** The body of the request that registers a click. */
 export const bodyOf = (code: string, url: URL): string => {
@@ -37,9 +26,13 @@ export const bodyOf = (code: string, url: URL): string => {
   return JSON.stringify({
     public_key: settings.merchant,
     referral_code: code,
-    click_id: newID(),
-    url: url.origin + (find(/^(.{1,2000})$/, url.pathname) || "") + (ads && "?" + ads + "=1"),
-    referrer: find(/^(.+?:\/\/[^/]+)/, document.referrer),
+    // A UUIDv7: 12 digits of time, the version, 3 of chance, the variant, 15 of chance.
+    click_id: crypto
+      .getRandomValues(new Uint8Array(9))
+      .reduce((digits, chance) => digits + (chance + 256).toString(16).slice(1), "0" + Date.now().toString(16))
+      .replace(/(.{8})(.{4})(.{3})(.{3})/, "$1-$2-7$3-a$4-"),
+    url: url.origin + (url.pathname[2000] ? "" : url.pathname) + (ads && "?" + ads + "=1"),
+    referrer: document.referrer.split("/", 3).join("/"),
     sub_id: text(query, "sub_id"),
     utm,
     consent: consent(),

@@ -5,41 +5,30 @@ import { settings } from "./env";
 
 type Word = "granted" | "denied";
 
-type Page = Window & {
-  dataLayer?: ArrayLike<{ 0?: unknown; 1?: unknown; 2?: { ad_storage?: Word } } | null>;
-};
+type Entry = { 0?: unknown; 1?: unknown; 2?: { ad_storage?: Word } };
+type Page = Window & { dataLayer?: ArrayLike<Entry | null> | null };
 
-let choice: Word | undefined;
-
-export const choose = (word: Word): void => {
-  choice = word;
-};
-
-/** Whether the visitor said no herself. */
-export const refused = (): boolean => choice === "denied";
+/** What the visitor said herself. */
+export let choice: Word | undefined;
 
 /**
- * ad_storage of Google's consent mode. An update outranks the defaults. Defaults
- * may be for regions, and a page does not know its own: one that denies, denies.
+ * What a click says of consent, from now on what the visitor says. Nothing is
+ * stored while it is denied. Of ad_storage in Google's consent mode an update
+ * outranks the defaults. Defaults may be for regions, and a page does not know
+ * its own: one that denies, denies.
  */
-const adStorage = (): Word | undefined => {
-  const layer = (window as Page).dataLayer || [];
+export const consent = (said?: Word): Word | "unknown" => {
   let byDefault: Word | undefined;
   let updated: Word | undefined;
-  for (let i = 0; i < layer.length; i++) {
-    const entry = layer[i];
+  [].forEach.call((window as Page).dataLayer || [], (entry: Entry | null) => {
     const word = entry && entry[0] === "consent" && entry[2] && entry[2].ad_storage;
     if (word) {
       if (entry[1] === "update") updated = word;
       else if (byDefault !== "denied") byDefault = word;
     }
-  }
-  return updated || byDefault;
-};
-
-/** What a click says of consent. Nothing is stored while it is denied. */
-export const consent = (): Word | "unknown" => {
+  });
+  choice = said || choice;
   if (choice) return choice;
   if (settings.consent === "required" || (navigator as { globalPrivacyControl?: boolean }).globalPrivacyControl) return "denied";
-  return adStorage() || "unknown";
+  return updated || byDefault || "unknown";
 };

@@ -1,125 +1,138 @@
 // The browser script: notices a visitor who came by a partner's link, registers
 // the click, keeps its id, and hands the id to what leads to the purchase.
 
-import { bodyOf, codeOf } from "./click";
-import { choose } from "./consent";
+import { bodyOf, codesOf } from "./click";
+import { consent } from "./consent";
 import { decorate, decorateAll, decorateTarget } from "./decorate";
-import { attempt, clickID, debug, guard, isUUID, settings } from "./env";
-import { farewell, send } from "./send";
-import { current, forget, isFirst, isFresh, keep, restore, store } from "./store";
+import { attempt, clickID, debug, guard, isID, on, settings } from "./env";
+import { send, type Reply } from "./send";
+import { At, cookie, current, fact, forget, keep, Rank, restore, store } from "./store";
 
 type Method = (argument?: any) => unknown;
 type Page = Window & { __tributary?: Record<string, Method> & { q?: unknown[][] } };
 
+/** The page is read. */
+let started: Promise<unknown>;
+
 /** The page's click is registered, refused, or given up. */
-let settled: Promise<unknown> = Promise.resolve();
+let settled: unknown;
 
 /** Clicks are counted, so that a late answer does not undo a newer one. */
 let sent = 0;
 let kept = 0;
 
-/** The address that was read last, and the code that was sent last. */
+/** The address that was read last, and the codes that were sent last. */
 let address = "";
 let asked = "";
+
+/** Milliseconds. */
+const enum Time {
+  /** In which the same code is the same click. */
+  halfHour = 1800000,
+  /** In which an id arrives that came with its code. */
+  hour = 3600000,
+}
 
 const read = (href: string): void => {
   if (address === href) return;
   address = href;
   const url = new URL(href);
   const query = url.searchParams;
-  const code = codeOf(query);
+  const codes = codesOf(query);
+  const all = codes + "";
   const handed = query.get(clickID);
-  if (isUUID(handed)) {
-    if (handed !== current() && !isFirst()) {
+  // An address with both that was shared or kept is the code's alone.
+  if (isID(handed) && (!all || Math.abs(Date.now() - parseInt(handed.replace("-", ""), 16)) < Time.hour)) {
+    if (handed !== current() && fact(At.rank) != Rank.first) {
       kept = ++sent;
-      keep(handed, code);
+      keep(handed, codes[0] || "");
     }
-  } else if (code && code !== asked && settings.merchant && !isFresh(code)) {
-    const turn = ++sent;
-    asked = code;
-    debug("click", code);
-    settled = send(bodyOf(code, url)).then(
-      guard((reply) => {
-        const id = reply && reply.click_id;
-        if (turn < kept || !isUUID(id)) return;
-        if (asked === code) asked = "";
-        kept = turn;
-        keep(id, code, reply!.cookie_max_age, reply!.attribution_model === "first_click");
-        decorateAll();
-      }),
-    );
+  } else if (all && all !== asked && settings.merchant) {
+    const next = (): unknown => {
+      const code = codes.shift();
+      if (!code || (fact(At.code) === code && Math.abs(Date.now() - (fact(At.registered) as number)) < Time.halfHour)) return;
+      const turn = ++sent;
+      asked = all;
+      debug(code);
+      return send(bodyOf(code, url)).then(
+        guard((reply) => {
+          if (turn < kept) return;
+          // Another service's parameter stood before ours.
+          if (reply === 404) return next();
+          if (!(reply > 0)) asked = "";
+          const id = (reply as Reply).click_id;
+          if (!isID(id)) return;
+          kept = turn;
+          keep(id, code, reply as Reply);
+          decorateAll();
+        }),
+      );
+    };
+    settled = next();
   }
   decorateAll();
 };
 
 const readPage = guard(() => read(location.href));
 
-const whenClickId = (): Promise<string | null> =>
-  Promise.resolve()
-    .then(() => settled)
-    .then(current);
+const whenClickId = (): Promise<string | null> => started.then(() => settled).then(current);
 
 const methods: Record<string, Method> = {
   getClickId: current,
   whenClickId,
-  ready: (run) => void whenClickId().then(guard((id) => void run(id))),
+  ready: (run) => void whenClickId().then(guard(run)),
   consent: (word) => {
-    if (word === "denied" || word === "granted") {
-      choose(word);
-      restore();
-    }
+    if (word === "denied") {
+      // A click that was denied from the start stays: this page alone knows it.
+      if (consent() !== word || cookie() === current()) forget();
+    } else if (word !== "granted") return;
+    consent(word);
+    restore();
+    decorateAll();
   },
   reset: () => {
     kept = ++sent;
     asked = "";
     forget();
+    decorateAll();
   },
-  decorate: (what) => attempt(() => decorate(what)) || what,
+  decorate,
 };
-
-/** Reads the address after the page has changed it. */
-const watch = (name: "pushState" | "replaceState"): void => {
-  const original = history[name];
-  history[name] = function (this: History) {
-    const result = original.apply(this, arguments as unknown as Parameters<History["pushState"]>);
-    readPage();
-    return result;
-  };
-};
-
-const on = (name: string, run: (event: Event) => void): void => addEventListener(name, guard(run), true);
 
 const start = (): void => {
   restore();
   // A router may have tidied the address before this script came.
   attempt(() => read(performance.getEntriesByType("navigation")[0]!.name));
   readPage();
-  watch("pushState");
-  watch("replaceState");
+  // What the page does to its address is read after it was done.
+  for (const name of ["pushState", "replaceState"] as const) {
+    const original = history[name];
+    history[name] = (...state) => {
+      const result = original.apply(history, state);
+      readPage();
+      return result;
+    };
+  }
   on("popstate", readPage);
-  on("pagehide", () => {
-    store();
-    farewell();
+  on("pagehide,pointerdown,keydown,auxclick,click,submit", (event) => {
+    // Google's consent mode tells nobody that the visitor has agreed.
+    store(true);
+    decorateTarget(event);
   });
-  for (const name of ["pointerdown", "keydown", "auxclick", "click", "submit"])
-    on(name, (event) => {
-      // Google's consent mode tells nobody that the visitor has agreed.
-      store();
-      decorateTarget(event);
-    });
 };
 
 guard(() => {
-  const page = window as Page;
-  const global = page.__tributary || ({} as NonNullable<Page["__tributary"]>);
+  const global = (window as Page).__tributary || ({} as NonNullable<Page["__tributary"]>);
   // A second copy of the script finds the first one's methods and no queue.
   if (global.reset && !global.q) return;
   const queue = global.q || [];
   delete global.q;
-  page.__tributary = global;
-  for (const name of Object.keys(methods)) global[name] = guard(methods[name]!);
-  queue.forEach(guard((call: unknown[]) => global[call[0] as string]!(call[1])));
+  (window as Page).__tributary = global;
+  Object.keys(methods).forEach((name) => (global[name] = guard(methods[name]!)));
   // Who is not there yet has not clicked.
-  if ((document as { prerendering?: boolean }).prerendering) on("prerenderingchange", start);
-  else start();
+  started = new Promise((seen: (event?: unknown) => void) => {
+    if ((document as { prerendering?: boolean }).prerendering) on("prerenderingchange", seen);
+    else seen();
+  }).then(guard(start));
+  queue.forEach(guard((call: unknown[]) => global[call[0] as string]!(call[1])));
 })();

@@ -1,6 +1,6 @@
 // One request per click: text/plain, so that no preflight precedes it.
 
-import { api, debug } from "./env";
+import { api, debug, on } from "./env";
 
 export interface Reply {
   click_id?: unknown;
@@ -8,39 +8,40 @@ export interface Reply {
   attribution_model?: string | null;
 }
 
-/** Milliseconds: an attempt, and the pause before the second and last one. */
-const patience = 3000;
-const pause = 1000;
+/** Milliseconds. */
+const enum Wait {
+  /** For the answer to an attempt. */
+  answer = 3000,
+  /** Before the second and last attempt. */
+  again = 1000,
+}
 
-/** The body that has no answer yet. */
-let waiting = "";
-
-const ask = (body: string): Promise<Reply | undefined> => {
+const ask = (body: string): Promise<Reply | number> => {
   const controller = new AbortController();
-  setTimeout(() => controller.abort(), patience);
+  setTimeout(() => controller.abort(), Wait.answer);
   // Cookies go to the page's own origin and to no other, which is the default.
   return fetch(api, { method: "POST", body, keepalive: true, signal: controller.signal }).then((answer) => {
     debug(answer.status);
-    if (answer.status >= 500) throw 0;
-    return answer.ok ? answer.json() : undefined;
+    // Too many, or the server's own fault.
+    if (answer.status > 428) throw 0;
+    return answer.ok ? answer.json() : answer.status;
   });
 };
 
-/** Asks twice at most, with the same id, and is silent about failure. */
-export const send = (body: string): Promise<Reply | undefined | void> => {
-  waiting = body;
+/** Asks twice at most, with the same id. A refusal is its status, and 0 that nothing came. */
+export const send = (body: string): Promise<Reply | number> => {
+  let waiting = 1;
+  // The page goes: what has no answer is sent once more, as the same click.
+  on("pagehide", () => {
+    if (waiting) navigator.sendBeacon(api, body);
+    waiting = 0;
+  });
   return Promise.resolve(body)
     .then(ask)
-    .catch(() => new Promise<string>((again) => setTimeout(again, pause, body)).then(ask))
-    .catch(debug)
+    .catch(() => new Promise<string>((again) => setTimeout(again, Wait.again, body)).then(ask))
+    .catch(() => 0)
     .then((reply) => {
-      if (waiting === body) waiting = "";
+      waiting = 0;
       return reply;
     });
-};
-
-/** The page goes: what has no answer is sent once more, as the same click. */
-export const farewell = (): void => {
-  if (waiting) navigator.sendBeacon(api, waiting);
-  waiting = "";
 };
