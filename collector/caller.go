@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -61,35 +60,15 @@ const rememberKeys = 10_000
 // checksum and digest are computed once and not with every click. Whether the
 // key still counts is for the directory to say each time. Made-up keys do not
 // get in and push nothing out.
-type identities struct {
-	mu     sync.RWMutex
-	byText map[string]identity
-}
+type identities struct{ *bounded[string, identity] }
 
-func newIdentities() *identities { return &identities{byText: make(map[string]identity)} }
+func newIdentities() identities { return identities{newBounded[string, identity](rememberKeys)} }
 
-func (i *identities) find(text string) (identity, bool) {
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	found, ok := i.byText[text]
-	return found, ok
-}
-
-func (i *identities) add(text string) {
+func (i identities) add(text string) {
 	// A copy: text may lie in a body, which would be kept with it.
-	key, ok := affiliate.ParseKey(strings.Clone(text))
-	if !ok {
-		return
+	if key, ok := affiliate.ParseKey(strings.Clone(text)); ok {
+		i.bounded.add(key.Reveal(), identityOf(key))
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if len(i.byText) >= rememberKeys {
-		for other := range i.byText {
-			delete(i.byText, other)
-			break
-		}
-	}
-	i.byText[key.Reveal()] = identityOf(key)
 }
 
 // headerCredential is the key that the headers name; there is false when they

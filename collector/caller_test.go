@@ -17,7 +17,7 @@ func TestRememberedKeysAreBounded(t *testing.T) {
 		last = affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
 		known.add(last.Reveal())
 	}
-	if n := len(known.byText); n != rememberKeys {
+	if n := len(known.all); n != rememberKeys {
 		t.Errorf("%d keys are remembered", n)
 	}
 	if got, ok := known.find(last.Reveal()); !ok || got != identityOf(last) {
@@ -35,8 +35,8 @@ func TestARememberedKeyIsStillTheDirectorysToJudge(t *testing.T) {
 		t.Fatalf("%d %s", got.status, got.text)
 	}
 	text := e.key.Reveal()
-	if _, ok := e.collector.known.find(text); !ok || len(e.collector.known.byText) != 1 {
-		t.Errorf("%d keys are remembered", len(e.collector.known.byText))
+	if _, ok := e.collector.known.find(text); !ok || len(e.collector.known.all) != 1 {
+		t.Errorf("%d keys are remembered", len(e.collector.known.all))
 	}
 
 	revoked := &edgev1.PublicKeyEntry{WorkspaceId: e.workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST, Revoked: true}

@@ -81,7 +81,7 @@ type Collector struct {
 	farewell  time.Duration
 	memory    *memory
 	hashes    *hashes
-	known     *identities
+	known     identities
 	agents    *agents
 	countries *countries // nil without a file
 	handler   http.Handler

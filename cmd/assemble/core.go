@@ -118,7 +118,7 @@ func (c *Core) connect(ctx context.Context) error {
 	if c.stream, err = clickstream.Connect(c.cfg.Stream()); err != nil {
 		return fmt.Errorf("TRIBUTARY_REDIS_URL: %w", err)
 	}
-	if c.blocking, err = clickstream.ConnectBlocking(c.cfg.Stream(), streamBlock); err != nil {
+	if c.blocking, err = clickstream.ConnectBlocking(c.cfg.Stream()); err != nil {
 		return fmt.Errorf("TRIBUTARY_REDIS_URL: %w", err)
 	}
 	if c.cache, err = clickstream.Connect(c.cfg.Cache()); err != nil {

@@ -133,7 +133,7 @@ func (s *stream) reader(consumer string) *clickstream.Reader {
 	s.t.Helper()
 	client, err := clickstream.Connect(clickstream.Endpoint{URL: s.url})
 	check(s.t, err)
-	blocking, err := clickstream.ConnectBlocking(clickstream.Endpoint{URL: s.url}, 50*time.Millisecond)
+	blocking, err := clickstream.ConnectBlocking(clickstream.Endpoint{URL: s.url})
 	check(s.t, err)
 	s.t.Cleanup(func() { _, _ = client.Close(), blocking.Close() })
 	return clickstream.NewReader(client, blocking, clickstream.ReaderConfig{

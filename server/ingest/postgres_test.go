@@ -53,7 +53,7 @@ func TestStreamToTableExactlyOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for _, name := range []string{"one", "two"} {
-		blocking, err := clickstream.ConnectBlocking(clickstream.Endpoint{URL: url}, 20*time.Millisecond)
+		blocking, err := clickstream.ConnectBlocking(clickstream.Endpoint{URL: url})
 		if err != nil {
 			t.Fatal(err)
 		}

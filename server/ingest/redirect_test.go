@@ -93,7 +93,7 @@ func newPath(t *testing.T) *path {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, name := range []string{"one", "two"} {
-		blocking, err := clickstream.ConnectBlocking(clickstream.Endpoint{URL: redisURL}, 20*time.Millisecond)
+		blocking, err := clickstream.ConnectBlocking(clickstream.Endpoint{URL: redisURL})
 		if err != nil {
 			t.Fatal(err)
 		}

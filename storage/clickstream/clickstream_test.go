@@ -36,7 +36,7 @@ func reader(t testing.TB, at clickstream.Endpoint, consumer string) *clickstream
 
 func readerOf(t testing.TB, at clickstream.Endpoint, shards int, consumer string) *clickstream.Reader {
 	t.Helper()
-	blocking, err := clickstream.ConnectBlocking(at, block)
+	blocking, err := clickstream.ConnectBlocking(at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,10 +39,10 @@ type Endpoint struct {
 // never tried again inside it, because a second XADD is a second entry; it only
 // follows what a Cluster says of where a key is. Deadlines of the context reach the
 // socket; and a server that has failed five times in a row is left alone, but for one
-// call at a time, half a second after the last, that sees whether it is back. On a Cluster that holds for
-// each node by itself, so the shards of the others go on. Give the stream, the
-// directory and the limits a client each, so that one of them being slow does not
-// blind the others.
+// call at a time, half a second after the last, that sees whether it is back. On a
+// Cluster that holds for each node by itself, so the shards of the others go on. Give
+// the stream, the directory and the limits a client each, so that one of them being
+// slow does not blind the others.
 func Connect(at Endpoint) (redis.UniversalClient, error) {
 	return at.connect(0, func(server *redis.Client) { server.AddHook(&breaker{now: time.Now}) })
 }
@@ -51,7 +51,7 @@ func Connect(at Endpoint) (redis.UniversalClient, error) {
 // without the breaker. Each shard may hold one of its connections. Nothing depends on
 // how long its reads block: the library lets the socket outwait each of them by ten
 // seconds, because Redis may come back late (redis#12998).
-func ConnectBlocking(at Endpoint, _ time.Duration) (redis.UniversalClient, error) {
+func ConnectBlocking(at Endpoint) (redis.UniversalClient, error) {
 	return at.connect(MaxShards, func(*redis.Client) {})
 }
 

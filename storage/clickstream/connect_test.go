@@ -24,7 +24,7 @@ func TestConnectDoesNotPrintThePassword(t *testing.T) {
 		{URL: "redis://user:hunter2@host", Kind: "hunter2"},
 	} {
 		_, err := clickstream.Connect(at)
-		_, blocking := clickstream.ConnectBlocking(at, time.Second)
+		_, blocking := clickstream.ConnectBlocking(at)
 		for _, err := range []error{err, blocking, at.Check()} {
 			if err == nil || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%v: %v", at, err)
@@ -44,7 +44,7 @@ func TestClientsAreBounded(t *testing.T) {
 	} {
 		for room, client := range map[int]redis.UniversalClient{
 			1:                     must[redis.UniversalClient](t)(clickstream.Connect(at)),
-			clickstream.MaxShards: must[redis.UniversalClient](t)(clickstream.ConnectBlocking(at, time.Second)),
+			clickstream.MaxShards: must[redis.UniversalClient](t)(clickstream.ConnectBlocking(at)),
 		} {
 			var o redis.Options
 			switch c := client.(type) {

@@ -113,7 +113,7 @@ func clusterOptions(at string) (*redis.ClusterOptions, error) {
 // library reads over it.
 func clusterPath(at string) bool {
 	u, err := url.Parse(at)
-	return err == nil && strings.Trim(u.Path, "/") == "" || err == nil && u.Path == "/0"
+	return err == nil && (strings.Trim(u.Path, "/") == "" || u.Path == "/0")
 }
 
 func noMaintenance() *maintnotifications.Config {

@@ -31,8 +31,7 @@ type ReaderConfig struct {
 	Consumer string
 	// Count bounds the entries of one read; 0 means 64 (at most 16 MiB).
 	Count int64
-	// Block is how long a read waits for news; 0 means 2 s. The blocking client
-	// has to be made with the same value.
+	// Block is how long a read waits for news; 0 means 2 s.
 	Block time.Duration
 	// ClaimIdle is how long an entry must have been pending before it is taken
 	// from its consumer; 0 means 30 s.

@@ -102,7 +102,7 @@ func newIngestion(ctx context.Context, b *bench) (i *ingestion, err error) {
 	if i.cache, err = clickstream.Connect(clickstream.Endpoint{URL: redisURL}); err != nil {
 		return i, err
 	}
-	i.blocking, err = clickstream.ConnectBlocking(clickstream.Endpoint{URL: redisURL}, streamBlock)
+	i.blocking, err = clickstream.ConnectBlocking(clickstream.Endpoint{URL: redisURL})
 	return i, err
 }
 
