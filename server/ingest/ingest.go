@@ -149,6 +149,7 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 		var entries []clickstream.Entry
 		var lost []string
 		var err error
+		i.queue.reading(shard)
 		switch {
 		case own != none:
 			if entries, err = i.reader.Own(ctx, shard, own); err == nil {

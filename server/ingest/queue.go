@@ -18,7 +18,10 @@ type queue struct {
 	entries []clickstream.Entry
 	clicks  int
 	here    map[entryKey]struct{}
-	closed  bool
+	// ended are, of a shard that is being read, the entries dealt with meanwhile:
+	// what is read may still show them as pending.
+	ended  map[int]map[string]struct{}
+	closed bool
 }
 
 type entryKey struct {
@@ -27,13 +30,21 @@ type entryKey struct {
 }
 
 func newQueue(limit int) *queue {
-	q := &queue{limit: limit, here: make(map[entryKey]struct{})}
+	q := &queue{limit: limit, here: make(map[entryKey]struct{}), ended: make(map[int]map[string]struct{})}
 	q.changed.L = &q.mu
 	return q
 }
 
+// reading says that a shard's entries are read from now on and pushed then. Each
+// shard has one reader.
+func (q *queue) reading(shard int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended[shard] = make(map[string]struct{})
+}
+
 // push adds an entry, waiting while the queue is full. It drops an entry that
-// is here already, and any after close.
+// is here already or was dealt with since its shard is read, and any after close.
 func (q *queue) push(entry clickstream.Entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -41,7 +52,9 @@ func (q *queue) push(entry clickstream.Entry) {
 		q.changed.Wait()
 	}
 	key := entryKey{entry.Shard, entry.ID}
-	if _, here := q.here[key]; here || q.closed {
+	_, here := q.here[key]
+	_, ended := q.ended[entry.Shard][entry.ID]
+	if here || ended || q.closed {
 		return
 	}
 	q.here[key] = struct{}{}
@@ -76,6 +89,9 @@ func (q *queue) done(entries []clickstream.Entry) {
 	defer q.mu.Unlock()
 	for _, entry := range entries {
 		delete(q.here, entryKey{entry.Shard, entry.ID})
+		if ended := q.ended[entry.Shard]; ended != nil {
+			ended[entry.ID] = struct{}{}
+		}
 	}
 }
 
