@@ -50,6 +50,7 @@ func TestWhatTheEdgeSaysOfAVisitor(t *testing.T) {
 	w.merchant.do(t, http.MethodPut, w.programPath()+"/fraud-policy", object{
 		"policy": "flag", "disabledRules": []string{"click_to_convert"}, "blockedCountries": []string{"AQ"},
 	}).want(http.StatusOK)
+	w.click(t) // the edge has heard of the code
 	key := sys.caller().as(w.secretKey)
 	click := func(t *testing.T, from string, changes object) string {
 		t.Helper()
