@@ -17,6 +17,7 @@ import (
 const (
 	allowHTTPName      = "TRIBUTARY_ALLOW_HTTP"
 	trustedProxiesName = "TRIBUTARY_TRUSTED_PROXIES"
+	farewellName       = "TRIBUTARY_FAREWELL"
 
 	loopback = "127.0.0.0/8,::1/128"
 )
@@ -72,6 +73,10 @@ func environment(lines []string, secrets, last map[string]string) map[string]str
 	}
 	if missing(allowHTTPName) && allLoopback(values) {
 		values[allowHTTPName] = "true"
+	}
+	// There is no balancer that has to see the collector leave.
+	if missing(farewellName) {
+		values[farewellName] = "0s"
 	}
 	return values
 }

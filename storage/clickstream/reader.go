@@ -31,7 +31,8 @@ type ReaderConfig struct {
 	Consumer string
 	// Count bounds the entries of one read; 0 means 64 (at most 16 MiB).
 	Count int64
-	// Block is how long a read waits for news; 0 means 2 s.
+	// Block is how long a read waits for news, and a reader that stops for its last
+	// read; 0 means 500 ms.
 	Block time.Duration
 	// ClaimIdle is how long an entry must have been pending before it is taken
 	// from its consumer; 0 means 30 s.
@@ -54,7 +55,7 @@ func NewReader(client, blocking redis.UniversalClient, cfg ReaderConfig) *Reader
 		cfg.Count = 64
 	}
 	if cfg.Block == 0 {
-		cfg.Block = 2 * time.Second
+		cfg.Block = 500 * time.Millisecond
 	}
 	if cfg.ClaimIdle == 0 {
 		cfg.ClaimIdle = 30 * time.Second
