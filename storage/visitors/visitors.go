@@ -2,10 +2,18 @@
 // each click can be told to be unique or not.
 //
 // Model: a visitor is a workspace and mode, an address, an agent and a referral
-// code. Redis holds a key for each, which is a digest of them, with the id of its
-// click (the half of it that is random) as an integer; it expires after 24 hours.
-// SET NX GET makes the key or says whose it is, and a click is unique when the
-// key is its own.
+// code, and a digest of them stands for it. The digest chooses one of a few buckets,
+// each of which is two hashes in Redis, of today's new visitors and of yesterday's:
+//
+//	u:{bucket}:0   of even days (UTC, by the clock of Redis)
+//	u:{bucket}:1   of odd days
+//	  day              → the number of the hash's day
+//	  digest           → the click that is unique (the half of its id that is random)
+//	                     and the second in which it asked
+//
+// A script looks visitors up in both hashes and adds those who are new or came more
+// than 24 hours ago, all of a bucket in one call. A click is unique when the hash
+// then has its own.
 //
 // Guaranteed: one click of a visitor is unique, however many processes ask at
 // once. The answer is the same however often, in whatever company and after
@@ -13,20 +21,21 @@
 // nothing that says whose the visitor is.
 //
 // Not promised: that nothing is left out. A question that Redis does not answer
-// in time may have made the key all the same, and then no click of that visitor
-// is unique until it expires. The 24 hours run from the question, which for a
-// click that waited in a journal is later than the click. Nor does a visitor
-// last for longer than the key of the month under which the edge hashes
-// addresses: with a new one everybody is new.
+// in time may have added the visitor all the same, and then no click of that
+// visitor is unique for 24 hours. Those run from the question, which for a click
+// that waited in a journal is later than the click. Nor does a visitor last for
+// longer than the key of the month under which the edge hashes addresses: with a
+// new one everybody is new.
 //
-// A visitor costs 130 bytes for a day (Redis 7.0, a 64-bit machine).
+// A visitor costs some 80 bytes (Redis 7.0, a 64-bit machine) until the second
+// midnight (UTC) after the question, so there are those of one day after a midnight
+// and those of two before it.
 package visitors
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,70 +43,57 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-const (
-	// lifetime is how long a visitor's further clicks are not unique.
-	lifetime = 24 * time.Hour
-	// answerWithin bounds what ingestion waits for; clicks go on without an answer.
-	answerWithin = 250 * time.Millisecond
-	// keyPrefix is short because there are many of them.
-	keyPrefix = "u:"
-	// digestSize is what a key has of a digest.
-	digestSize = 16
-)
+// answerWithin bounds what ingestion waits for; clicks go on without an answer.
+const answerWithin = 250 * time.Millisecond
 
 // Visitors are those of the last 24 hours.
 type Visitors struct{ client redis.UniversalClient }
 
-// New keeps visitors in a Redis, which may be a cluster: their keys are spread
+// New keeps visitors in a Redis, which may be a cluster: the buckets are spread
 // over it.
 func New(client redis.UniversalClient) *Visitors { return &Visitors{client} }
 
-// visitor is one of a batch.
-type visitor struct {
-	// first is the click that came first of those in the batch, and asks for all.
-	first  *affiliate.Click
-	clicks []*affiliate.Click
-	holder *redis.IntCmd
+// place is where a visitor is asked for: as the call's nth.
+type place struct {
+	in *call
+	n  int
+}
+
+// waiting is a click whose visitor is asked for.
+type waiting struct {
+	click   *affiliate.Click
+	visitor place
 }
 
 // MarkUnique sets Unique of the clicks that are the first of their visitors. It
 // takes 250 ms at most; unknown is how many clicks it could not tell about by
 // then, which are left as they are.
 func (v *Visitors) MarkUnique(ctx context.Context, clicks []*affiliate.Click) (unknown int) {
-	visitors := gather(clicks)
-	if len(visitors) == 0 {
+	calls, asking := gather(clicks)
+	if len(calls) == 0 {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	pipeline := v.client.Pipeline()
-	for key, of := range visitors {
-		of.holder = redis.NewIntCmd(ctx, "set", keyPrefix+string(key[:]), token(of.first), "nx", "px", lifetime.Milliseconds(), "get")
-		_ = pipeline.Process(ctx, of.holder) // only queues
-	}
-	// Every question has an answer, or an error, of its own.
-	_, _ = pipeline.Exec(ctx)
-	for _, of := range visitors {
-		holder, err := of.holder.Result()
-		switch {
-		case errors.Is(err, redis.Nil):
-			holder = token(of.first)
-		case err != nil:
-			unknown += len(of.clicks)
+	send(ctx, v.client, calls)
+	for _, w := range asking {
+		holder, known := w.visitor.in.holder(w.visitor.n)
+		if !known {
+			unknown++
 			continue
 		}
 		// Not only the one that asked: another may have asked before a crash.
-		for _, click := range of.clicks {
-			click.Unique = token(click) == holder
-		}
+		w.click.Unique = string(token(w.click)) == holder
 	}
 	return unknown
 }
 
-// gather sorts clicks by visitor, but for those that never are unique: of bots,
-// and of visitors who cannot be told apart.
-func gather(clicks []*affiliate.Click) map[[digestSize]byte]*visitor {
-	visitors := make(map[[digestSize]byte]*visitor, len(clicks))
+// gather makes calls for the visitors of clicks, but for clicks that never are
+// unique: of bots, and of visitors who cannot be told apart.
+func gather(clicks []*affiliate.Click) (calls []*call, asking []waiting) {
+	visitors := make(map[[1 + fieldSize]byte]place, len(clicks))
+	asking = make([]waiting, 0, len(clicks))
+	var filling [buckets]*call
 	var scratch []byte
 	for _, click := range clicks {
 		if click.IsBot || click.Consent == affiliate.ConsentDenied || len(click.IPHash) == 0 {
@@ -105,18 +101,25 @@ func gather(clicks []*affiliate.Click) map[[digestSize]byte]*visitor {
 		}
 		scratch = appendVisitor(scratch[:0], click)
 		sum := sha256.Sum256(scratch)
-		key := [digestSize]byte(sum[:digestSize])
-		of := visitors[key]
-		if of == nil {
-			of = &visitor{first: click}
-			visitors[key] = of
+		sum[0] %= buckets
+		visitor := [1 + fieldSize]byte(sum[:])
+		at, seen := visitors[visitor]
+		if seen {
+			at.in.earlier(at.n, click)
+		} else {
+			in := filling[sum[0]]
+			if in == nil || len(in.first) == callVisitors {
+				in = newCall(sum[0])
+				filling[sum[0]] = in
+				calls = append(calls, in)
+			}
+			at = place{in, len(in.first)}
+			in.add(visitor[1:], click)
+			visitors[visitor] = at
 		}
-		if click.ReceivedAt.Before(of.first.ReceivedAt) {
-			of.first = click
-		}
-		of.clicks = append(of.clicks, click)
+		asking = append(asking, waiting{click, at})
 	}
-	return visitors
+	return calls, asking
 }
 
 // appendVisitor writes who the visitor is. Parts of any length tell theirs, so
@@ -133,8 +136,6 @@ func appendPart[T ~string | ~[]byte](b []byte, part T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }
 
-// token stands for a click among those of its visitor. Redis keeps an integer in
-// 32 bytes less than an id.
-func token(click *affiliate.Click) int64 {
-	return int64(binary.BigEndian.Uint64(click.ID.UUID[8:]))
-}
+// token stands for a click among those of its visitor: the half of its id that is
+// random.
+func token(click *affiliate.Click) []byte { return click.ID.UUID[8:] }

@@ -15,9 +15,14 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-func connect(t *testing.T, url string) redis.UniversalClient {
+func connect(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
-	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
+	return connectTo(t, url, string(clickstream.Single))
+}
+
+func connectTo(t testing.TB, url, kind string) redis.UniversalClient {
+	t.Helper()
+	client, err := clickstream.Connect(clickstream.Endpoint{URL: url, Kind: clickstream.Kind(kind)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +78,8 @@ func TestTheFirstClickOfAVisitorIsUnique(t *testing.T) {
 			t.Errorf("%s: unique are %t, %t", name, first.Unique, second.Unique)
 		}
 	}
-	if keys := client.DBSize(t.Context()).Val(); keys != int64(len(different)) {
-		t.Errorf("%d keys", keys)
+	if kept := len(stored(t, client)); kept != len(different) {
+		t.Errorf("%d visitors are kept", kept)
 	}
 }
 
@@ -122,37 +127,6 @@ func TestAClickIsToldTheSameAgain(t *testing.T) {
 	mark(t, v, later)
 	if later.Unique {
 		t.Error("a later click stays unique")
-	}
-}
-
-func TestAVisitorIsNewAfterADay(t *testing.T) {
-	client := connect(t, redistest.New(t))
-	v := New(client)
-	mark(t, v, click(0))
-	keys := client.Keys(t.Context(), "*").Val()
-	if len(keys) != 1 {
-		t.Fatalf("%q", keys)
-	}
-	if encoding := client.ObjectEncoding(t.Context(), keys[0]).Val(); len(keys[0]) != 18 || encoding != "int" {
-		t.Errorf("a key of %d bytes, its value a %s: it should be as small as it can", len(keys[0]), encoding)
-	}
-	if left := client.PTTL(t.Context(), keys[0]).Val(); left <= 23*time.Hour || left > 24*time.Hour {
-		t.Errorf("it lives for %s", left)
-	}
-	// Coming back does not make the day longer.
-	if err := client.PExpire(t.Context(), keys[0], time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
-	mark(t, v, click(1))
-	if left := client.PTTL(t.Context(), keys[0]).Val(); left > time.Hour {
-		t.Errorf("it lives on for %s", left)
-	}
-	if err := client.Del(t.Context(), keys[0]).Err(); err != nil {
-		t.Fatal(err)
-	}
-	next := click(2)
-	if mark(t, v, next); !next.Unique {
-		t.Error("not unique on the next day")
 	}
 }
 
