@@ -5,10 +5,9 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,7 +20,7 @@ import (
 
 const (
 	clicksPath     = "/v1/clicks"
-	collectorRound = 2 * time.Second
+	collectorRound = 1500 * time.Millisecond
 	// noLimit is more than any run can ask for.
 	noLimit = 1_000_000_000
 
@@ -32,13 +31,19 @@ const (
 		`"consent":"granted","screen":"1920x1080","language":"en-GB"}`
 )
 
+// How Redis flushes its log: appendfsync.
+const (
+	everySecond = "everysec"
+	always      = "always"
+)
+
 // hashKey is the base64 of the key that every process shares.
 var hashKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))
 
 // connectionCounts are those that the collector's goals name.
 var connectionCounts = []int{64, 256}
 
-// measureCollector makes rows C1, C2, C3 and C7.
+// measureCollector makes the rows C1 to C7, and those of what a collector weighs.
 func measureCollector(ctx context.Context, b *bench) error {
 	client, err := b.redisClient(collectorRedis)
 	if err != nil {
@@ -53,7 +58,7 @@ func measureCollector(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	edge, err := b.startCollector(ctx)
+	edge, err := b.startCollector(ctx, collectorRedis)
 	if err != nil {
 		return err
 	}
@@ -67,19 +72,38 @@ func measureCollector(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer bare.stop()
+	naive, err := b.startNaive(ctx, "naive", "")
+	if err != nil {
+		return err
+	}
+	defer naive.stop()
+	wide, err := b.startNaive(ctx, "naive-wide", "?pool_size="+strconv.Itoa(len(keys)))
+	if err != nil {
+		return err
+	}
+	defer wide.stop()
 	for _, connections := range connectionCounts {
 		c := clicks{client: client, keys: keys, connections: connections}
 		what := "collector, " + strconv.Itoa(connections) + " connections"
-		got, err := b.takeTurns(ctx, what, c.to(bare, ""), c.to(edge, "everysec"), c.to(edge, "always"))
+		got, err := b.takeTurns(ctx, what, c.to(bare, ""), c.to(edge, everySecond), c.to(edge, always), c.to(naive, everySecond), c.to(wide, everySecond))
 		if err != nil {
 			return err
 		}
 		b.collectorRows(what, connections, got[0], got[1], got[2])
+		b.groupRows(connections, got[1], got[3], got[4])
 	}
-	return nil
+	if err := b.measureSteady(ctx, client, keys, bare, edge); err != nil {
+		return err
+	}
+	// Those that are weighed are processes of their own.
+	edge.stop()
+	naive.stop()
+	wide.stop()
+	bare.stop()
+	return b.weigh(ctx, keys, answer)
 }
 
-func (b *bench) collectorRows(what string, connections int, bare, everysec, always []sample) {
+func (b *bench) collectorRows(what string, connections int, bare, everysec, durable []sample) {
 	const yardstick, own = "bare net/http", "own everysec"
 	id, goal, cpuID, cpuGoal, alwaysGoal := "C1", "≥ 0.75", "C3", "≤ 1.4", "≥ 0.70"
 	if connections > connectionCounts[0] {
@@ -87,9 +111,26 @@ func (b *bench) collectorRows(what string, connections int, bare, everysec, alwa
 	}
 	b.compare(id, what+", everysec", yardstick, goal, everysec, bare, rate, perSecond)
 	b.compare(cpuID, "  CPU a click", yardstick, cpuGoal, everysec, bare, cpu, micros)
-	b.compare("", what+", always", yardstick, "", always, bare, rate, perSecond)
-	b.compare("", "  CPU a click", yardstick, "", always, bare, cpu, micros)
-	b.compare("C7", what+", always", own, alwaysGoal, always, everysec, rate, perSecond)
+	b.compare("", "  p50", yardstick, "", everysec, bare, p50, millis)
+	b.compare("", "  p99", yardstick, "", everysec, bare, p99, millis)
+	b.compare("", what+", always", yardstick, "", durable, bare, rate, perSecond)
+	b.compare("", "  CPU a click", yardstick, "", durable, bare, cpu, micros)
+	b.compare("", "  p50", yardstick, "", durable, bare, p50, millis)
+	b.compare("", "  p99", yardstick, "", durable, bare, p99, millis)
+	b.compare("C7", what+", always", own, alwaysGoal, durable, everysec, rate, perSecond)
+}
+
+// groupRows hold the group commit to an XADD for each click.
+func (b *bench) groupRows(connections int, grouped, naive, wide []sample) {
+	const yardstick = "naive"
+	what := "group commit, " + strconv.Itoa(connections) + " connections, everysec"
+	b.compare("C4", what, yardstick, "≥ 2", grouped, naive, rate, perSecond)
+	b.compare("C5", "  Redis CPU a click", yardstick, "≤ 0.15", grouped, naive, redisCPU, micros)
+	b.compare("", "  Redis memory a click", yardstick, "", grouped, naive, redisMemory, bytesEach)
+	b.compare("", "  Redis log (AOF) a click", yardstick, "", grouped, naive, redisWritten, bytesEach)
+	const wideYardstick = "naive, a Redis connection each"
+	b.compare("", what, wideYardstick, "", grouped, wide, rate, perSecond)
+	b.compare("", "  Redis CPU a click", wideYardstick, "", grouped, wide, redisCPU, micros)
 }
 
 // clicks is the load of the collector's rows.
@@ -107,18 +148,45 @@ func (c clicks) to(p *process, fsync string) side {
 		requests[i] = appendPost(nil, clicksPath, c.keys[i], clickBody)
 	}
 	return func(ctx context.Context) (sample, error) {
-		if fsync != "" {
-			if err := c.client.ConfigSet(ctx, "appendfsync", fsync).Err(); err != nil {
-				return sample{}, err
-			}
+		var sent atomic.Int64
+		load := traffic{
+			address: p.address, spent: accounts{pid: p.pid}, connections: c.connections, measured: collectorRound, status: http.StatusCreated,
+			request: func(dst []byte, connection int) []byte {
+				sent.Add(1)
+				return append(dst, requests[connection]...)
+			},
 		}
-		got, err := traffic{
-			address: p.address, pid: p.pid, connections: c.connections, measured: collectorRound, status: http.StatusCreated,
-			request: func(dst []byte, connection int) []byte { return append(dst, requests[connection]...) },
-		}.run(ctx)
+		if fsync == "" {
+			got, err := load.run(ctx)
+			if err != nil {
+				err = p.fail(err)
+			}
+			return got, err
+		}
+		load.spent.redis = c.client
+		if err := c.client.ConfigSet(ctx, "appendfsync", fsync).Err(); err != nil {
+			return sample{}, err
+		}
+		before, err := redisLog(ctx, c.client)
+		if err != nil {
+			return sample{}, err
+		}
+		got, err := load.run(ctx)
 		if err != nil {
 			return sample{}, p.fail(err)
 		}
+		after, err := redisLog(ctx, c.client)
+		if err != nil {
+			return sample{}, err
+		}
+		// Every entry is looked at, and not a sample of them.
+		memory, err := c.client.MemoryUsage(ctx, clickstream.Key(0), 0).Result()
+		if err != nil {
+			return sample{}, err
+		}
+		// The warm-up's are in it too.
+		clicks := float64(sent.Load())
+		got.log, got.memory = (after-before)/clicks, float64(memory)/clicks
 		// Nobody consumes the stream.
 		return got, c.client.Unlink(ctx, clickstream.Key(0)).Err()
 	}
@@ -153,55 +221,4 @@ func fillDirectory(ctx context.Context, client redis.UniversalClient, merchants 
 		return nil, errors.Join(err, errors.New("the directory could not be filled"))
 	}
 	return keys, nil
-}
-
-func (b *bench) startCollector(ctx context.Context) (*process, error) {
-	address, err := freeAddress(ctx)
-	if err != nil {
-		return nil, err
-	}
-	private, err := freeAddress(ctx)
-	if err != nil {
-		return nil, err
-	}
-	redisURL, err := b.redisURL(collectorRedis)
-	if err != nil {
-		return nil, err
-	}
-	p, err := b.start(ctx, "collector", address, []string{
-		"TRIBUTARY_REDIS_URL=" + redisURL,
-		"TRIBUTARY_COLLECTOR_LISTEN=" + address,
-		"TRIBUTARY_METRICS_LISTEN=" + private,
-		"TRIBUTARY_ALLOW_HTTP=true",
-		"TRIBUTARY_HASH_KEY=" + hashKey,
-		"TRIBUTARY_LIMIT_TRACKING=" + strconv.Itoa(noLimit),
-	}, b.file("collector"))
-	if err != nil {
-		return nil, err
-	}
-	if err := p.ready(ctx, "/v1/health/ready"); err != nil {
-		p.stop()
-		return nil, err
-	}
-	return p, nil
-}
-
-// oneClick registers a click and returns the answer.
-func oneClick(ctx context.Context, address, key string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+clicksPath, bytes.NewReader([]byte(clickBody)))
-	if err != nil {
-		return "", err
-	}
-	request.Header.Set("Authorization", "Bearer "+key)
-	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusCreated {
-		err = fmt.Errorf("a click is answered %d: %s", answer.StatusCode, text)
-	}
-	return string(text), err
 }

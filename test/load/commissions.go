@@ -237,45 +237,18 @@ func (c *newlines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// forgetPeak lets a process's peak of memory start anew, which its start or a
-// password's hash may have driven up, and returns what it holds now, in bytes.
-func forgetPeak(pid int) (int64, error) {
-	const resetPeak = "5" // proc(5): VmHWM becomes VmRSS
-	if err := os.WriteFile("/proc/"+strconv.Itoa(pid)+"/clear_refs", []byte(resetPeak), 0); err != nil {
-		return 0, fmt.Errorf("memory: %w", err)
-	}
-	return peakMemory(pid)
-}
-
-// peakMemory is the most that a process has held since forgetPeak, in bytes.
-func peakMemory(pid int) (int64, error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	if err != nil {
-		return 0, fmt.Errorf("memory: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return kilobytes << 10, err
-		}
-	}
-	return 0, errors.New("memory: no VmHWM")
-}
-
 // reportMemory adds a row: the most that a process has held since it held idle.
-func (b *bench) reportMemory(what string, p *process, idle int64) error {
-	peak, err := peakMemory(p.pid)
+func (b *bench) reportMemory(what string, p *process, idle float64) error {
+	peak, err := memoryOf(p.pid, mostMemory)
 	if err != nil {
 		return err
 	}
 	b.table = append(b.table, row{
 		id: "E2", what: what, goal: "≤ idle + 20 MB",
-		ours: megabytes(peak), yardstick: megabytes(idle) + " idle", ratios: []float64{float64(peak) / float64(idle)},
+		ours: megabytes(peak), yardstick: megabytes(idle) + " idle", ratios: []float64{peak / idle},
 	})
 	return nil
 }
-
-func megabytes(bytes int64) string { return fmt.Sprintf("%d MB", bytes>>20) }
 
 // fillCommissions makes commissions in bulk the way conversions do, without the
 // conversions, and everything that is counted with them. None is due: the core

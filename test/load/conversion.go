@@ -57,7 +57,7 @@ func measureConversions(ctx context.Context, b *bench) error {
 	defer core.stop()
 
 	// One conversion through the front door shows what pgbench has to write.
-	warm := traffic{address: core.address, pid: core.pid, connections: 1, measured: warmUp, status: http.StatusCreated, request: s.request}
+	warm := traffic{address: core.address, spent: accounts{pid: core.pid}, connections: 1, measured: warmUp, status: http.StatusCreated, request: s.request}
 	if _, err := warm.run(ctx); err != nil {
 		return core.fail(err)
 	}
@@ -99,7 +99,7 @@ func measureConversions(ctx context.Context, b *bench) error {
 				return sample{}, err
 			}
 			load := traffic{
-				address: core.address, pid: core.pid, connections: clients, measured: conversionRound,
+				address: core.address, spent: accounts{pid: core.pid}, connections: clients, measured: conversionRound,
 				status: http.StatusCreated, request: s.request,
 			}
 			got, err := load.run(ctx)
@@ -165,7 +165,7 @@ func (b *bench) measureTransactions(ctx context.Context, on *database, s *shop, 
 			if err := b.settle(ctx); err != nil {
 				return sample{}, err
 			}
-			return sampleOf(ctx, clients, conversionRound, os.Getpid(), report)
+			return sampleOf(ctx, clients, conversionRound, accounts{pid: os.Getpid()}, report)
 		}
 		got, err := b.takeTurns(ctx, what, ours, all(clients), least(clients))
 		if err != nil {

@@ -34,7 +34,7 @@ func measureGateway(ctx context.Context, b *bench) error {
 	get := func(p *process) side {
 		return func(ctx context.Context) (sample, error) {
 			got, err := traffic{
-				address: p.address, pid: p.pid, connections: gatewayClients, measured: gatewayRound, status: http.StatusOK,
+				address: p.address, spent: accounts{pid: p.pid}, connections: gatewayClients, measured: gatewayRound, status: http.StatusOK,
 				request: func(dst []byte, _ int) []byte {
 					return append(dst, "GET "+healthPath+" HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: "+browser+"\r\n\r\n"...)
 				},

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -31,8 +33,8 @@ type traffic struct {
 	connections int
 	// measured is how long it is measured, after the warm-up.
 	measured time.Duration
-	// pid is the server's process, whose CPU time is accounted.
-	pid int
+	// spent says whose CPU time is accounted.
+	spent accounts
 	// request appends the next request of a connection to dst.
 	request func(dst []byte, connection int) []byte
 	// status is the answer that counts; any other ends the run.
@@ -47,7 +49,7 @@ const (
 )
 
 func (t traffic) run(ctx context.Context) (sample, error) {
-	got, err := sampleOf(ctx, t.connections, t.measured, t.pid, t.connection)
+	got, err := sampleOf(ctx, t.connections, t.measured, t.spent, t.connection)
 	if err == nil && got.rate == 0 {
 		err = fmt.Errorf("%s answered nothing within %s", t.address, t.measured)
 	}
@@ -58,9 +60,24 @@ func (t traffic) run(ctx context.Context) (sample, error) {
 // returns how long each piece took of what was done while it was measured.
 type worker func(ctx context.Context, n int, phase *atomic.Int32) ([]time.Duration, error)
 
-// sampleOf measures so many workers, and the CPU time of the process that serves
-// them. The first error ends the run.
-func sampleOf(ctx context.Context, workers int, measured time.Duration, pid int, work worker) (sample, error) {
+// accounts are those who serve a load: a process, and, when it is not nil, the
+// Redis behind it.
+type accounts struct {
+	pid   int
+	redis redis.UniversalClient
+}
+
+// behind is the CPU time that the Redis has had.
+func (a accounts) behind(ctx context.Context) (time.Duration, error) {
+	if a.redis == nil {
+		return 0, nil
+	}
+	return redisTime(ctx, a.redis)
+}
+
+// sampleOf measures so many workers, and the CPU time of those that serve them.
+// The first error ends the run.
+func sampleOf(ctx context.Context, workers int, measured time.Duration, spent accounts, work worker) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, warmUp+measured+patience)
 	defer cancel()
 	var phase atomic.Int32
@@ -75,14 +92,17 @@ func sampleOf(ctx context.Context, workers int, measured time.Duration, pid int,
 		})
 	}
 	err := sleep(ctx, warmUp)
-	before, cpuErr := cpuTime(pid)
+	// Redis under load answers late: it is asked first here, and last at the end.
+	behind, behindErr := spent.behind(ctx)
+	server, cpuErr := cpuTime(spent.pid)
 	phase.Store(measuring)
 	began := time.Now()
-	err = errors.Join(err, cpuErr, sleep(ctx, measured))
+	err = errors.Join(err, behindErr, cpuErr, sleep(ctx, measured))
 	phase.Store(over)
 	length := time.Since(began)
-	after, cpuErr := cpuTime(pid)
-	err = errors.Join(err, cpuErr)
+	serverAfter, cpuErr := cpuTime(spent.pid)
+	behindAfter, behindErr := spent.behind(ctx)
+	err = errors.Join(err, behindErr, cpuErr)
 	group.Wait()
 	for _, fault := range faults {
 		// The first is the cause; the others were cancelled by it.
@@ -95,11 +115,13 @@ func sampleOf(ctx context.Context, workers int, measured time.Duration, pid int,
 	}
 	all := slices.Concat(took...)
 	slices.Sort(all)
+	requests := time.Duration(max(1, len(all)))
 	return sample{
-		rate: float64(len(all)) / length.Seconds(),
-		cpu:  (after - before) / time.Duration(max(1, len(all))),
-		p50:  quantile(all, 0.5),
-		p99:  quantile(all, 0.99),
+		rate:  float64(len(all)) / length.Seconds(),
+		cpu:   (serverAfter - server) / requests,
+		redis: (behindAfter - behind) / requests,
+		p50:   quantile(all, 0.5),
+		p99:   quantile(all, 0.99),
 	}, nil
 }
 
@@ -144,23 +166,34 @@ func ended(ctx context.Context, err error) error {
 
 // skipAnswer reads one answer; one of another status than wanted is an error.
 func skipAnswer(from *bufio.Reader, wanted int) error {
-	line, err := from.ReadSlice('\n')
+	length, err := readHead(from, wanted)
 	if err != nil {
 		return err
 	}
+	_, err = from.Discard(length)
+	return err
+}
+
+// readHead reads an answer up to its body, and returns the length of that. An
+// answer of another status than wanted is an error.
+func readHead(from *bufio.Reader, wanted int) (int, error) {
+	line, err := from.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
 	// HTTP/1.1 201 Created
 	if len(line) < len("HTTP/1.1 201") {
-		return fmt.Errorf("the answer begins with %q", line)
+		return 0, fmt.Errorf("the answer begins with %q", line)
 	}
 	status, err := strconv.Atoi(string(line[9:12]))
 	if err != nil {
-		return fmt.Errorf("the answer begins with %q", line)
+		return 0, fmt.Errorf("the answer begins with %q", line)
 	}
 	length := -1
 	for {
 		line, err := from.ReadSlice('\n')
 		if err != nil {
-			return err
+			return 0, err
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		if len(line) == 0 {
@@ -169,20 +202,19 @@ func skipAnswer(from *bufio.Reader, wanted int) error {
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		if len(name) == len("Content-Length") && bytes.EqualFold(name, []byte("Content-Length")) {
 			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
 	if length < 0 {
-		return errors.New("the answer does not say its length")
+		return 0, errors.New("the answer does not say its length")
 	}
 	if status != wanted {
 		body := make([]byte, length)
 		_, _ = io.ReadFull(from, body)
-		return fmt.Errorf("answered %d instead of %d: %s", status, wanted, body)
+		return 0, fmt.Errorf("answered %d instead of %d: %s", status, wanted, body)
 	}
-	_, err = from.Discard(length)
-	return err
+	return length, nil
 }
 
 // appendPost appends a request with a JSON body.

@@ -92,7 +92,7 @@ func (p listed) get(core *process, path string) side {
 	head := "GET /api/v1" + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + p.AccessToken + "\r\n\r\n"
 	return func(ctx context.Context) (sample, error) {
 		got, err := traffic{
-			address: core.address, pid: core.pid, connections: listClients, measured: listRound, status: http.StatusOK,
+			address: core.address, spent: accounts{pid: core.pid}, connections: listClients, measured: listRound, status: http.StatusOK,
 			request: func(dst []byte, _ int) []byte { return append(dst, head...) },
 		}.run(ctx)
 		if err != nil {

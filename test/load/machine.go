@@ -48,26 +48,13 @@ func describeMachine(ctx context.Context, b *bench) (line string, err error) {
 	if only, err := client.ConfigGet(ctx, "appendonly").Result(); err != nil || only["appendonly"] != "yes" {
 		return "", errors.Join(err, errors.New("the Redis is not durable: start it with appendonly (tools/withservers -durable)"))
 	}
-	version, err := redisVersion(ctx, client)
+	about, err := redisInfo(ctx, client, "server")
 	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%d × %s, %s/%s, %s, PostgreSQL %s, Redis %s; %d rounds, scale %d",
 		runtime.NumCPU(), processor(), runtime.GOOS, runtime.GOARCH, runtime.Version(),
-		firstWord(settings["server_version"]), version, b.rounds, b.scale), nil
-}
-
-func redisVersion(ctx context.Context, client *redis.Client) (string, error) {
-	info, err := client.Info(ctx, "server").Result()
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(info) {
-		if version, ok := strings.CutPrefix(line, "redis_version:"); ok {
-			return strings.TrimSpace(version), nil
-		}
-	}
-	return "unknown", nil
+		firstWord(settings["server_version"]), about["redis_version"], b.rounds, b.scale), nil
 }
 
 func processor() string {

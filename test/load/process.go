@@ -26,7 +26,8 @@ const (
 
 // build makes the binaries that are measured, the way they are deployed.
 func (b *bench) build(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.dir+"/", module+"/cmd/collector", module+"/cmd/core")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.dir+"/",
+		module+"/cmd/collector", module+"/cmd/core", module+"/test/load/bare", module+"/test/load/naive")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -81,6 +82,11 @@ func (b *bench) start(ctx context.Context, name, address string, settings []stri
 
 // ready waits until path answers 200.
 func (p *process) ready(ctx context.Context, path string) error {
+	return p.knock(ctx, path, 20*time.Millisecond)
+}
+
+// knock asks for path, with pauses, until it answers 200.
+func (p *process) knock(ctx context.Context, path string, pause time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
@@ -100,7 +106,7 @@ func (p *process) ready(ctx context.Context, path string) error {
 			return p.fail(errors.Join(errors.New("it ended by itself"), p.err))
 		case <-ctx.Done():
 			return p.fail(fmt.Errorf("not ready within %s", startTimeout))
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

@@ -10,10 +10,17 @@ import (
 type sample struct {
 	// rate is requests, rows or transactions per second.
 	rate float64
-	// cpu is the server process's time per request; 0 where it is not looked at.
-	cpu time.Duration
+	// cpu is the server process's time per request, redis that of the Redis behind
+	// it; 0 where it is not looked at.
+	cpu, redis time.Duration
 	// p50 and p99 are of the requests' latencies.
 	p50, p99 time.Duration
+	// memory and log are the bytes that a click takes in Redis and in its log.
+	memory, log float64
+	// start is how long a server takes to its first answer; idle and busy are the
+	// bytes of memory that it has then, and with many connections.
+	start      time.Duration
+	idle, busy float64
 }
 
 // side is one of those that take turns.
@@ -40,10 +47,16 @@ func (b *bench) takeTurns(ctx context.Context, what string, sides ...side) ([][]
 	return samples, nil
 }
 
-func rate(s sample) float64 { return s.rate }
-func cpu(s sample) float64  { return float64(s.cpu) }
-func p50(s sample) float64  { return float64(s.p50) }
-func p99(s sample) float64  { return float64(s.p99) }
+func rate(s sample) float64         { return s.rate }
+func cpu(s sample) float64          { return float64(s.cpu) }
+func redisCPU(s sample) float64     { return float64(s.redis) }
+func p50(s sample) float64          { return float64(s.p50) }
+func p99(s sample) float64          { return float64(s.p99) }
+func redisMemory(s sample) float64  { return s.memory }
+func redisWritten(s sample) float64 { return s.log }
+func startTime(s sample) float64    { return float64(s.start) }
+func idleMemory(s sample) float64   { return s.idle }
+func busyMemory(s sample) float64   { return s.busy }
 
 func each(samples []sample, of func(sample) float64) []float64 {
 	values := make([]float64, len(samples))

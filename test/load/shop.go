@@ -47,7 +47,7 @@ func (b *bench) openShop(ctx context.Context, on *database) (*shop, error) {
 	if err != nil {
 		return nil, err
 	}
-	secretKey, program, participant, err := apply(ctx, core.address)
+	opened, err := apply(ctx, core.address)
 	core.stop()
 	if err != nil {
 		return nil, core.fail(err)
@@ -55,7 +55,7 @@ func (b *bench) openShop(ctx context.Context, on *database) (*shop, error) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	like := affiliate.NewID[affiliate.Click](now).String()
 	s := &shop{
-		key: secretKey, clicks: shopClicks * b.scale,
+		key: opened.secretKey, clicks: shopClicks * b.scale,
 		clickedAt: now, clickHead: like[:len(like)-clickDigits],
 	}
 	click := affiliate.Click{
@@ -63,11 +63,11 @@ func (b *bench) openShop(ctx context.Context, on *database) (*shop, error) {
 		ClickedAt: now, ReceivedAt: now, ExpiresAt: affiliate.WindowEnd(now, 30), CreatedAt: now,
 	}
 	var ok bool
-	if click.Program, ok = affiliate.ParseID[affiliate.Program](program); !ok {
-		return nil, fmt.Errorf("the programme's id is %q", program)
+	if click.Program, ok = affiliate.ParseID[affiliate.Program](opened.program); !ok {
+		return nil, fmt.Errorf("the programme's id is %q", opened.program)
 	}
-	if click.Participant, ok = affiliate.ParseID[affiliate.Participant](participant); !ok {
-		return nil, fmt.Errorf("the participant's id is %q", participant)
+	if click.Participant, ok = affiliate.ParseID[affiliate.Participant](opened.participant); !ok {
+		return nil, fmt.Errorf("the participant's id is %q", opened.participant)
 	}
 	conn, err := pgx.Connect(ctx, on.url)
 	if err != nil {
@@ -123,14 +123,18 @@ func (s *shop) call() *affiliatev1.ReportConversionRequest {
 	}
 }
 
-// apply makes a merchant with a secret key and an active programme, and a
-// partner who takes part in it.
-func apply(ctx context.Context, address string) (secretKey, program, participant string, err error) {
+// opened is what a merchant and his partner have made.
+type opened struct{ secretKey, publicKey, program, participant string }
+
+// apply makes a merchant with keys and an active programme, and a partner who
+// takes part in it under clickCode.
+func apply(ctx context.Context, address string) (made opened, err error) {
 	type object = map[string]any
-	var answer struct{ ID, AccessToken, SecretKey string }
+	type reply struct{ ID, AccessToken, SecretKey, PublicKey string }
+	var answer reply
 	call := func(method, path, credential string, body object) {
 		if err == nil {
-			answer.ID, answer.AccessToken, answer.SecretKey = "", "", ""
+			answer = reply{}
 			err = callJSON(ctx, method, "http://"+address+"/api/v1"+path, credential, body, &answer)
 		}
 	}
@@ -142,19 +146,21 @@ func apply(ctx context.Context, address string) (secretKey, program, participant
 	merchant := account("merchant", object{"name": "Mia", "workspaceName": "Shop"})
 	partner := account("partner", object{"name": "Pat", "country": "DE"})
 	call(http.MethodPost, "/api-keys", merchant, object{"name": "Load"})
-	secretKey = answer.SecretKey
+	made.secretKey = answer.SecretKey
+	call(http.MethodGet, "/api-keys", merchant, nil)
+	made.publicKey = answer.PublicKey
 	call(http.MethodPost, "/programs", merchant, object{
 		"name": "Spring", "slug": "spring", "websiteUrl": "https://shop.example.com", "currency": "EUR",
 		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 30, "autoApproval": true},
 	})
-	program = answer.ID
+	made.program = answer.ID
 	// One partner sells everything here.
-	call(http.MethodPut, "/programs/"+program+"/fraud-policy", merchant, object{"policy": "flag", "disabledRules": []string{"conversion_velocity"}})
-	call(http.MethodPost, "/programs/"+program+"/activate", merchant, nil)
-	call(http.MethodPost, "/partner/programs/"+program+"/apply", partner, object{"acceptTerms": true})
-	participant = answer.ID
-	call(http.MethodPatch, "/programs/"+program+"/partners/"+participant+"/approve", merchant, object{})
-	return secretKey, program, participant, err
+	call(http.MethodPut, "/programs/"+made.program+"/fraud-policy", merchant, object{"policy": "flag", "disabledRules": []string{"conversion_velocity"}})
+	call(http.MethodPost, "/programs/"+made.program+"/activate", merchant, nil)
+	call(http.MethodPost, "/partner/programs/"+made.program+"/apply", partner, object{"acceptTerms": true, "referralCode": clickCode})
+	made.participant = answer.ID
+	call(http.MethodPatch, "/programs/"+made.program+"/partners/"+made.participant+"/approve", merchant, object{})
+	return made, err
 }
 
 // callJSON sends one request with a JSON body, when there is one, and reads the

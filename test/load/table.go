@@ -30,7 +30,9 @@ func (b *bench) compare(id, what, yardstick, goal string, ours, theirs []sample,
 
 func perSecond(v float64) string { return fmt.Sprintf("%.0f/s", v) }
 func micros(v float64) string    { return fmt.Sprintf("%.1f µs", v/float64(time.Microsecond)) }
-func millis(v float64) string    { return fmt.Sprintf("%.1f ms", v/float64(time.Millisecond)) }
+func millis(v float64) string    { return fmt.Sprintf("%.2f ms", v/float64(time.Millisecond)) }
+func bytesEach(v float64) string { return fmt.Sprintf("%.0f B", v) }
+func megabytes(v float64) string { return fmt.Sprintf("%.1f MB", v/(1<<20)) }
 
 func printTable(to io.Writer, rows []row, machine string) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)

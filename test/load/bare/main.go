@@ -1,0 +1,82 @@
+// Command bare serves what our servers are compared with, and nothing that makes
+// them worth having:
+//
+//	bare ADDRESS ANSWER
+//
+// A click is read and answered with ANSWER, an answer of the collector's, with an
+// id of its own in the place of the first one in it. The health route answers the
+// way encoding/json does.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// idLength is that of a UUID's text.
+const idLength = 36
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: bare ADDRESS ANSWER")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := serve(ctx, os.Args[1], os.Args[2])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bare:", err)
+		os.Exit(1)
+	}
+}
+
+func serve(ctx context.Context, address, answer string) error {
+	const before = `"click_id":"`
+	at := strings.Index(answer, before) + len(before)
+	if at < len(before) || len(answer) < at+idLength {
+		return fmt.Errorf("no click_id in the answer %q", answer)
+	}
+	head, tail := answer[:at], answer[at+idLength:]
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/clicks", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		id := affiliate.NewID[affiliate.Click](time.Now())
+		text := make([]byte, 0, len(answer))
+		text = append(append(append(text, head...), id.String()...), tail...)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write(text)
+	})
+	mux.HandleFunc("GET /api/v1/health", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(struct {
+			Status string `json:"status"`
+		}{"ok"})
+	})
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+const edgeReadyPath = "/v1/health/ready"
+
+// startCollector starts a collector over a logical database of the Redis, and
+// returns when it is ready.
+func (b *bench) startCollector(ctx context.Context, database int) (*process, error) {
+	p, err := b.launchCollector(ctx, database)
+	return readyEdge(ctx, p, err)
+}
+
+// launchCollector starts it and does not wait for it.
+func (b *bench) launchCollector(ctx context.Context, database int) (*process, error) {
+	redisURL, err := b.redisURL(database)
+	if err != nil {
+		return nil, err
+	}
+	return b.launchEdge(ctx, "collector", "collector", redisURL)
+}
+
+// startNaive starts test/load/naive over the collector's Redis, with options for
+// its clients.
+func (b *bench) startNaive(ctx context.Context, name, options string) (*process, error) {
+	redisURL, err := b.redisURL(collectorRedis)
+	if err != nil {
+		return nil, err
+	}
+	// As cmd/collector sets them for itself.
+	p, err := b.launchEdge(ctx, name, "naive", redisURL+options, "GOGC=800", "GOMEMLIMIT=256MiB")
+	return readyEdge(ctx, p, err)
+}
+
+// launchEdge starts a binary with the collector's settings and some more.
+func (b *bench) launchEdge(ctx context.Context, name, binary, redisURL string, more ...string) (*process, error) {
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	private, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.start(ctx, name, address, append([]string{
+		"TRIBUTARY_REDIS_URL=" + redisURL,
+		"TRIBUTARY_COLLECTOR_LISTEN=" + address,
+		"TRIBUTARY_METRICS_LISTEN=" + private,
+		"TRIBUTARY_ALLOW_HTTP=true",
+		"TRIBUTARY_HASH_KEY=" + hashKey,
+		"TRIBUTARY_LIMIT_TRACKING=" + strconv.Itoa(noLimit),
+		// No balancer has to see it leave.
+		"TRIBUTARY_FAREWELL=0s",
+	}, more...), b.file(binary))
+}
+
+// readyEdge waits for what was launched.
+func readyEdge(ctx context.Context, p *process, err error) (*process, error) {
+	if err != nil {
+		return nil, err
+	}
+	if err := p.ready(ctx, edgeReadyPath); err != nil {
+		p.stop()
+		return nil, err
+	}
+	return p, nil
+}
+
+// oneClick registers a click and returns the answer.
+func oneClick(ctx context.Context, address, key string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+clicksPath, bytes.NewReader([]byte(clickBody)))
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Authorization", "Bearer "+key)
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusCreated {
+		err = fmt.Errorf("a click is answered %d: %s", answer.StatusCode, text)
+	}
+	return string(text), err
+}

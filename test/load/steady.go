@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tributary-hq/tributary/storage/clickstream"
+)
+
+const (
+	steadyRound       = 2 * time.Second
+	steadyRate        = 5000
+	steadyConnections = 64
+)
+
+// steady is a load of HTTP requests at a constant rate over kept connections,
+// which take turns. Every request has its moment, whether or not the answers
+// before it have come, and its latency counts from that moment: a server that
+// stands still for a while pays for all who would have come meanwhile.
+type steady struct {
+	address     string
+	connections int
+	// rate is that of all connections together, requests per second.
+	rate int
+	// measured is how long it is measured, after the warm-up.
+	measured time.Duration
+	// request appends the next request of a connection to dst.
+	request func(dst []byte, connection int) []byte
+	// status is the answer that counts; any other ends the run.
+	status int
+	// answered, when set, sees the body of every answer that is measured, and when it
+	// came. Connections call it at the same time.
+	answered func(body []byte, at time.Time)
+}
+
+func (s steady) run(ctx context.Context) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, warmUp+s.measured+patience)
+	defer cancel()
+	conns := make([]net.Conn, s.connections)
+	for i := range conns {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.address)
+		if err != nil {
+			return sample{}, err
+		}
+		defer func() { _ = conn.Close() }()
+		// Ends what waits for an answer that does not come.
+		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+		conns[i] = conn
+	}
+	every := time.Second / time.Duration(s.rate)
+	// The same number on each connection.
+	turns := int((warmUp+s.measured)/every) / s.connections
+	began := time.Now()
+	due := func(n int) time.Time { return began.Add(time.Duration(n) * every) }
+
+	var group sync.WaitGroup
+	took := make([][]time.Duration, s.connections)
+	faults := make([]error, s.connections+1)
+	for i, conn := range conns {
+		group.Go(func() {
+			answers := bufio.NewReaderSize(conn, 4096)
+			for turn := range turns {
+				moment := due(turn*s.connections + i)
+				at, err := s.answer(answers, moment.Sub(began) >= warmUp)
+				if err != nil {
+					faults[i] = ended(ctx, fmt.Errorf("%s: %w", s.address, err))
+					cancel()
+					return
+				}
+				if moment.Sub(began) >= warmUp {
+					took[i] = append(took[i], at.Sub(moment))
+				}
+			}
+		})
+	}
+	group.Go(func() {
+		if err := s.send(ctx, conns, turns*s.connections, due); err != nil {
+			faults[s.connections] = ended(ctx, err)
+			cancel()
+		}
+	})
+	group.Wait()
+	for _, fault := range faults {
+		// The first is the cause; the others were cancelled by it.
+		if fault != nil && !errors.Is(fault, context.Canceled) {
+			return sample{}, fault
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return sample{}, err
+	}
+	all := slices.Concat(took...)
+	slices.Sort(all)
+	return sample{rate: float64(s.rate), p50: quantile(all, 0.5), p99: quantile(all, 0.99)}, nil
+}
+
+// answer reads an answer, and returns when all of it was there.
+func (s steady) answer(from *bufio.Reader, measured bool) (time.Time, error) {
+	length, err := readHead(from, s.status)
+	if err != nil {
+		return time.Time{}, err
+	}
+	body, err := from.Peek(length)
+	if err != nil {
+		return time.Time{}, err
+	}
+	at := time.Now()
+	if measured && s.answered != nil {
+		s.answered(body, at)
+	}
+	_, err = from.Discard(length)
+	return at, err
+}
+
+// send sends so many requests, each at its moment. It has a thread of its own,
+// which the kernel wakes: the runtime's timers are a millisecond late when
+// nothing else goes on.
+func (s steady) send(ctx context.Context, conns []net.Conn, requests int, due func(n int) time.Time) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var request []byte
+	for n := range requests {
+		for wait := time.Until(due(n)); wait > 0; wait = time.Until(due(n)) {
+			rest := syscall.NsecToTimespec(int64(wait))
+			// A signal may end it early.
+			_ = syscall.Nanosleep(&rest, nil)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		i := n % len(conns)
+		request = s.request(request[:0], i)
+		if _, err := conns[i].Write(request); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measureSteady makes row C6.
+func (b *bench) measureSteady(ctx context.Context, client redis.UniversalClient, keys []string, bare, edge *process) error {
+	requests := make([][]byte, steadyConnections)
+	for i := range requests {
+		requests[i] = appendPost(nil, clicksPath, keys[i], clickBody)
+	}
+	to := func(p *process, fsync string) side {
+		return func(ctx context.Context) (sample, error) {
+			if err := client.ConfigSet(ctx, "appendfsync", fsync).Err(); err != nil {
+				return sample{}, err
+			}
+			got, err := steady{
+				address: p.address, connections: steadyConnections, rate: steadyRate, measured: steadyRound, status: http.StatusCreated,
+				request: func(dst []byte, connection int) []byte { return append(dst, requests[connection]...) },
+			}.run(ctx)
+			if err != nil {
+				return sample{}, p.fail(err)
+			}
+			return got, client.Unlink(ctx, clickstream.Key(0)).Err()
+		}
+	}
+	what := fmt.Sprintf("collector at a constant %d/s", steadyRate)
+	got, err := b.takeTurns(ctx, what, to(bare, everySecond), to(edge, everySecond), to(edge, always))
+	if err != nil {
+		return err
+	}
+	const yardstick = "bare net/http"
+	b.compare("C6", what+", p99, everysec", yardstick, "≤ 1.25", got[1], got[0], p99, millis)
+	b.compare("", "  p50", yardstick, "", got[1], got[0], p50, millis)
+	b.compare("", what+", p99, always", yardstick, "", got[2], got[0], p99, millis)
+	b.compare("", "  p50", yardstick, "", got[2], got[0], p50, millis)
+	return nil
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const (
+	visibleRound       = 2 * time.Second
+	visibleRate        = 1000
+	visibleConnections = 16
+	// pollRest lies between two looks at the table: they take CPU time from those
+	// who are measured.
+	pollRest = time.Millisecond
+)
+
+// measureVisible makes the rows of the way from a click's 2xx to its row.
+func measureVisible(ctx context.Context, b *bench) error {
+	client, err := b.redisClient(coreRedis)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	if err := client.ConfigSet(ctx, "appendfsync", always).Err(); err != nil {
+		return err
+	}
+	database, err := b.newDatabase(ctx, "clicks", "")
+	if err != nil {
+		return err
+	}
+	defer database.drop()
+	core, err := b.startCore(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer core.stop()
+	opened, err := apply(ctx, core.address)
+	if err != nil {
+		return core.fail(err)
+	}
+	edge, err := b.startCollector(ctx, coreRedis)
+	if err != nil {
+		return err
+	}
+	defer edge.stop()
+	if err := awaitDirectory(ctx, edge, opened.publicKey); err != nil {
+		return edge.fail(err)
+	}
+	conn, err := pgx.Connect(ctx, database.url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	// The planner knows nothing of a new table, and would think anew at every look.
+	if _, err := conn.Exec(ctx, "set plan_cache_mode = force_generic_plan; set enable_seqscan = off"); err != nil {
+		return err
+	}
+	v := visible{conn: conn, address: edge.address, request: appendPost(nil, clicksPath, opened.publicKey, clickBody)}
+	const find = `select workspace_id from programs where id = $1`
+	if err := conn.QueryRow(ctx, find, opened.program).Scan(&v.workspace); err != nil {
+		return err
+	}
+	what := fmt.Sprintf("from a click's 2xx to its row at %d/s", visibleRate)
+	got, err := b.takeTurns(ctx, what, v.follow, v.insert)
+	if err != nil {
+		return errors.Join(edge.fail(err), core.fail(err))
+	}
+	b.say("%s: the table was looked at every %s", what, (v.looking / time.Duration(max(1, v.looks))).Round(10*time.Microsecond))
+	const yardstick = "INSERT of one row"
+	b.compare("", what+", p50", yardstick, "", got[0], got[1], p50, millis)
+	b.compare("", "  p99", yardstick, "", got[0], got[1], p99, millis)
+	return nil
+}
+
+// awaitDirectory returns when the edge knows what a key and the code lead to:
+// before, it refuses a click, or takes one that ingestion has more to do with.
+func awaitDirectory(ctx context.Context, edge *process, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		answer, err := oneClick(ctx, edge.address, key)
+		if err == nil && !strings.Contains(answer, `"program_id":null`) {
+			return nil
+		}
+		if pause := sleep(ctx, 50*time.Millisecond); pause != nil {
+			return errors.Join(fmt.Errorf("the edge does not hear of the shop: %w", pause), err)
+		}
+	}
+}
+
+// visible follows clicks from their 2xx into the table.
+type visible struct {
+	conn      *pgx.Conn
+	workspace affiliate.WorkspaceID
+	address   string
+	request   []byte
+	// looks at the table, and how long they have taken with their rests.
+	looks   int
+	looking time.Duration
+}
+
+// follow sends clicks at a constant rate, and looks for every one from its 2xx
+// until its row is there.
+func (v *visible) follow(ctx context.Context) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, warmUp+visibleRound+2*patience)
+	defer cancel()
+	awaited := awaited{since: make(map[[16]byte]time.Time)}
+	load := steady{
+		address: v.address, connections: visibleConnections, rate: visibleRate, measured: visibleRound, status: http.StatusCreated,
+		request:  func(dst []byte, _ int) []byte { return append(dst, v.request...) },
+		answered: awaited.add,
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := load.run(ctx)
+		sent <- err
+	}()
+	for over := false; ; {
+		began := time.Now()
+		select {
+		case err := <-sent:
+			if err != nil {
+				return sample{}, err
+			}
+			over = true
+		default:
+		}
+		oldest, err := awaited.oldest()
+		if err != nil {
+			return sample{}, err
+		}
+		if over && oldest.IsZero() {
+			break
+		}
+		there, err := v.look(ctx, oldest)
+		if err != nil {
+			return sample{}, err
+		}
+		awaited.seen(there, time.Now())
+		if err := sleep(ctx, pollRest); err != nil {
+			return sample{}, fmt.Errorf("click %s does not come to the table: %w", oldest, err)
+		}
+		if !oldest.IsZero() {
+			v.looks++
+			v.looking += time.Since(began)
+		}
+	}
+	slices.Sort(awaited.took)
+	return sample{rate: visibleRate, p50: quantile(awaited.took, 0.5), p99: quantile(awaited.took, 0.99)}, nil
+}
+
+// awaited are the clicks that were answered and whose rows are not seen yet.
+type awaited struct {
+	mu    sync.Mutex
+	since map[[16]byte]time.Time
+	odd   error // an answer that could not be read
+	took  []time.Duration
+}
+
+func (a *awaited) add(answer []byte, at time.Time) {
+	id, err := clickID(answer)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.odd = err
+		return
+	}
+	a.since[id] = at
+}
+
+// oldest is the first click by its id, which is zero when none is awaited.
+func (a *awaited) oldest() (first affiliate.ClickID, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id := range a.since {
+		if first.IsZero() || bytes.Compare(id[:], first.UUID[:]) < 0 {
+			first.UUID = id
+		}
+	}
+	return first, a.odd
+}
+
+func (a *awaited) seen(ids [][16]byte, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range ids {
+		if since, ok := a.since[id]; ok {
+			a.took = append(a.took, at.Sub(since))
+			delete(a.since, id)
+		}
+	}
+}
+
+// look returns the clicks whose rows are committed, from one on, if there is one:
+// ids are in the order of their time.
+func (v *visible) look(ctx context.Context, from affiliate.ClickID) ([][16]byte, error) {
+	if from.IsZero() {
+		return nil, nil
+	}
+	// The time leaves out the partitions of other days.
+	const find = `select id from clicks where workspace_id = $1 and mode = 'live' and id >= $2 and clicked_at >= $3`
+	at, _ := from.Time()
+	rows, err := v.conn.Query(ctx, find, v.workspace, from, at)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[[16]byte])
+}
+
+// insert is the yardstick: rows of another workspace, one statement, transaction
+// and round trip each.
+func (v *visible) insert(ctx context.Context) (sample, error) {
+	const add = `
+		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code,
+			received_at, expires_at, created_at, landing_url, referrer_domain, utm_source, utm_medium, utm_campaign, sub_id,
+			consent, language, screen, ip_hash, ip_prefix, ua_hash, is_bot, device, browser, os)
+		values ($1, $2, $3, 'live', $1, $1, 'load',
+			$3, $3::timestamptz + interval '30 days', $3, 'https://shop.example.com/spring/collection', 'blog.example.org', 'newsletter', 'email', 'spring', 'banner-7',
+			'granted', 'en-GB', '1920x1080', $4, '127.0.0.0/24', $4, false, 'desktop', 'Firefox', 'Linux')`
+	other := affiliate.NewID[affiliate.Workspace](time.Now())
+	var took []time.Duration
+	for over := time.Now().Add(visibleRound); time.Now().Before(over); {
+		began := time.Now()
+		id := affiliate.NewID[affiliate.Click](began)
+		if _, err := v.conn.Exec(ctx, add, other, id, began.Truncate(time.Millisecond), id.UUID[:]); err != nil {
+			return sample{}, err
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return sample{rate: float64(len(took)) / visibleRound.Seconds(), p50: quantile(took, 0.5), p99: quantile(took, 0.99)}, nil
+}
+
+// clickID is the id in a collector's answer.
+func clickID(answer []byte) (uuid.UUID, error) {
+	const length = 36
+	_, rest, ok := bytes.Cut(answer, []byte(`"click_id":"`))
+	if !ok || len(rest) < length {
+		return uuid.UUID{}, fmt.Errorf("no click_id in the answer %q", answer)
+	}
+	return uuid.ParseBytes(rest[:length])
+}
