@@ -58,6 +58,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tributary-hq/tributary/test/service"
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
@@ -153,7 +154,7 @@ func (c storms) run(ctx context.Context) (err error) {
 	r.verdict = judge(history{
 		attempts: h.attempts, planted: h.planted, targets: s.targets, end: time.Now().UnixMilli(), flushed: s.done[flushCache] > 0,
 	}, t)
-	if err := run(ctx, c.out, environ("TRIBUTARY_DATABASE_URL="+sys.postgres.running.URL), sys.binary("core"), "check"); err != nil {
+	if err := run(ctx, c.out, service.Environ("TRIBUTARY_DATABASE_URL="+sys.postgres.running.URL), sys.binary("core"), "check"); err != nil {
 		r.more = append(r.more, finding{"the books", []string{err.Error()}})
 	}
 	if panics := s.panics(); len(panics) > 0 {
@@ -168,7 +169,7 @@ func (c storms) run(ctx context.Context) (err error) {
 
 // prepare fills the system with merchants and partners, and readies the load.
 func (c storms) prepare(ctx context.Context, sys *system) (*storm, error) {
-	targets, err := openShops(ctx, api{sys.api})
+	targets, err := openShops(ctx, sys.api)
 	if err != nil {
 		return nil, err
 	}

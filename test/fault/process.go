@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,17 +22,17 @@ const (
 	stopTimeout = 25 * time.Second
 )
 
-// service is a process of ours that is kept running: when it ends it is started
-// again with the same settings. Its log goes on in one file.
-type service struct {
+// process is one of ours that is kept running: when it ends it is started again
+// with the same settings. Its log goes on in one file.
+type process struct {
 	name string
 	argv []string
 	env  []string
 	log  string
 
 	mu      sync.Mutex
-	process *os.Process
-	ended   chan struct{} // closed when process has ended
+	running *os.Process
+	ended   chan struct{} // closed when running has ended
 	asked   bool          // this end was asked for
 	away    time.Duration // how long it stays away then
 	over    bool          // it is not started again
@@ -44,38 +41,27 @@ type service struct {
 	starts, byItself int
 }
 
-// environ is our environment without the settings of the service in it.
-func environ(settings ...string) []string {
-	var env []string
-	for _, line := range os.Environ() {
-		if !strings.HasPrefix(line, "TRIBUTARY_") {
-			env = append(env, line)
-		}
-	}
-	return append(env, settings...)
-}
-
 // keep starts the process and keeps it running until stop.
-func (s *service) keep() error {
-	s.gone = make(chan struct{})
+func (p *process) keep() error {
+	p.gone = make(chan struct{})
 	started := make(chan error, 1) // of the first start
 	go func() {
 		// The kernel kills a child when the thread that forked it ends, so this
 		// goroutine keeps its thread, and takes it along when it is over.
 		runtime.LockOSThread()
-		defer close(s.gone)
+		defer close(p.gone)
 		for {
-			cmd, err := s.start()
+			cmd, err := p.start()
 			select {
 			case started <- err:
 			default:
 			}
 			if err != nil {
-				fmt.Fprintf(os.Stderr, "fault: %s does not start: %v\n", s.name, err)
+				fmt.Fprintf(os.Stderr, "fault: %s does not start: %v\n", p.name, err)
 				return
 			}
 			_ = cmd.Wait() // how it ended is in its log
-			away, again := s.after()
+			away, again := p.after()
 			if !again {
 				return
 			}
@@ -85,93 +71,93 @@ func (s *service) keep() error {
 	return <-started
 }
 
-func (s *service) start() (*exec.Cmd, error) {
-	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+func (p *process) start() (*exec.Cmd, error) {
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(s.argv[0], s.argv[1:]...) //nolint:noctx // it lives until it is stopped or killed
-	cmd.Env = s.env
+	cmd := exec.Command(p.argv[0], p.argv[1:]...) //nolint:noctx // it lives until it is stopped or killed
+	cmd.Env = p.env
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttributes()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
 		return nil, errors.New("it is over")
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	s.process, s.ended, s.asked = cmd.Process, make(chan struct{}), false
-	s.starts++
+	p.running, p.ended, p.asked = cmd.Process, make(chan struct{}), false
+	p.starts++
 	return cmd, nil
 }
 
 // after is what follows an end: how long it stays away, and whether it comes back.
-func (s *service) after() (time.Duration, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.ended)
-	if s.over {
+func (p *process) after() (time.Duration, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.ended)
+	if p.over {
 		return 0, false
 	}
-	if !s.asked {
-		s.byItself++
+	if !p.asked {
+		p.byItself++
 		return restartAfter, true
 	}
-	return s.away, true
+	return p.away, true
 }
 
 // end sends a signal that ends the process, which then stays away for a while,
 // and waits for its end. It says whether that came in time; a process that takes
 // longer is killed.
-func (s *service) end(sig syscall.Signal, away time.Duration) bool {
-	s.mu.Lock()
-	process, ended := s.process, s.ended
-	s.asked, s.away = true, away
-	s.mu.Unlock()
-	_ = process.Signal(sig) // fails only when it has ended
+func (p *process) end(sig syscall.Signal, away time.Duration) bool {
+	p.mu.Lock()
+	running, ended := p.running, p.ended
+	p.asked, p.away = true, away
+	p.mu.Unlock()
+	_ = running.Signal(sig) // fails only when it has ended
 	select {
 	case <-ended:
 		return true
 	case <-time.After(stopTimeout):
-		_ = process.Kill()
+		_ = running.Kill()
 		<-ended
 		return false
 	}
 }
 
 // pause lets the process stand still.
-func (s *service) pause(lasts time.Duration) {
-	s.mu.Lock()
-	process := s.process
-	s.mu.Unlock()
-	_ = process.Signal(syscall.SIGSTOP)
+func (p *process) pause(lasts time.Duration) {
+	p.mu.Lock()
+	running := p.running
+	p.mu.Unlock()
+	_ = running.Signal(syscall.SIGSTOP)
 	time.Sleep(lasts)
-	_ = process.Signal(syscall.SIGCONT)
+	_ = running.Signal(syscall.SIGCONT)
 }
 
 // ends says how often the process began, and ended without being asked to.
-func (s *service) ends() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return fmt.Sprintf("%d starts, %d ends by itself", s.starts, s.byItself)
+func (p *process) ends() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return fmt.Sprintf("%d starts, %d ends by itself", p.starts, p.byItself)
 }
 
 // stop ends the process for good.
-func (s *service) stop() error {
-	s.mu.Lock()
-	s.over = true
-	running := s.process != nil
-	s.mu.Unlock()
-	if !running {
+func (p *process) stop() error {
+	p.mu.Lock()
+	p.over = true
+	began := p.running != nil
+	p.mu.Unlock()
+	if !began {
 		return nil
 	}
-	inTime := s.end(syscall.SIGTERM, 0)
-	<-s.gone
+	inTime := p.end(syscall.SIGTERM, 0)
+	<-p.gone
 	if !inTime {
-		return fmt.Errorf("%s did not stop within %s", s.name, stopTimeout)
+		return fmt.Errorf("%s did not stop within %s", p.name, stopTimeout)
 	}
 	return nil
 }
@@ -185,34 +171,3 @@ func run(ctx context.Context, out io.Writer, env []string, argv ...string) error
 	}
 	return nil
 }
-
-// The ports of a storm lie below those that the kernel gives to outgoing
-// connections: a port whose server is away must not be taken by one of them.
-const (
-	lowestPort = 11_000
-	ports      = 9_000
-)
-
-// freePorts are so many different ports of the loopback that nobody listens on.
-func freePorts(ctx context.Context, n int) (free []int, err error) {
-	var held []net.Listener
-	defer func() {
-		for _, listener := range held {
-			err = errors.Join(err, listener.Close())
-		}
-	}()
-	for range 100 * n {
-		port := lowestPort + rand.IntN(ports) // #nosec G404 -- any will do
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", local(port))
-		if err != nil {
-			continue
-		}
-		held = append(held, listener)
-		if free = append(free, port); len(free) == n {
-			return free, nil
-		}
-	}
-	return nil, errors.New("no free port")
-}
-
-func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

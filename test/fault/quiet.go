@@ -148,7 +148,7 @@ func (s *storm) read(ctx context.Context) (tables, error) {
 	// The counts follow the rows within seconds; what they are in the end is for
 	// the checker.
 	_ = await(ctx, "the counts are folded", func(ctx context.Context) error {
-		if t.counts, err = clickCounts(ctx, api{s.system.api}, s.targets); err != nil {
+		if t.counts, err = clickCounts(ctx, s.system.api, s.targets); err != nil {
 			return err
 		}
 		for _, to := range s.targets {

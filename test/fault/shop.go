@@ -1,19 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/test/service"
 )
 
 const (
@@ -34,23 +33,20 @@ type target struct {
 
 type object = map[string]any
 
-// api calls the core through its gateway.
-type api struct{ address string }
-
 // openShops makes merchants with a programme each and partners who take part in
 // all of them, through the public interface like anybody's.
-func openShops(ctx context.Context, a api) ([]target, error) {
+func openShops(ctx context.Context, api service.API) ([]target, error) {
 	tokens := make([]string, partners)
 	for n := range tokens {
 		about := object{"name": "Pat " + strconv.Itoa(n), "country": "DE"}
 		var err error
-		if tokens[n], err = a.register(ctx, "partner", n, about); err != nil {
+		if tokens[n], err = register(ctx, api, "partner", n, about); err != nil {
 			return nil, err
 		}
 	}
 	var targets []target
 	for n := range merchants {
-		some, err := a.openShop(ctx, n, tokens)
+		some, err := openShop(ctx, api, n, tokens)
 		if err != nil {
 			return nil, err
 		}
@@ -59,9 +55,9 @@ func openShops(ctx context.Context, a api) ([]target, error) {
 	return targets, nil
 }
 
-func (a api) openShop(ctx context.Context, n int, partners []string) ([]target, error) {
+func openShop(ctx context.Context, api service.API, n int, partners []string) ([]target, error) {
 	name := "Shop " + strconv.Itoa(n)
-	token, err := a.register(ctx, "merchant", n, object{"name": "Mia", "workspaceName": name})
+	token, err := register(ctx, api, "merchant", n, object{"name": "Mia", "workspaceName": name})
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +66,7 @@ func (a api) openShop(ctx context.Context, n int, partners []string) ([]target, 
 	}
 	call := func(method, path, credential string, body object) {
 		if err == nil {
-			err = a.call(ctx, method, path, credential, body, &made)
+			err = api.Call(ctx, method, path, credential, body, &made)
 		}
 	}
 	call(http.MethodGet, "/api-keys", token, nil)
@@ -126,21 +122,21 @@ func nameWorkspaces(ctx context.Context, database string, targets []target) erro
 }
 
 // clickCounts asks the API how many clicks each participant has.
-func clickCounts(ctx context.Context, a api, targets []target) (map[uuid.UUID]int64, error) {
+func clickCounts(ctx context.Context, api service.API, targets []target) (map[uuid.UUID]int64, error) {
 	counts := make(map[uuid.UUID]int64, len(targets))
 	var tokens [merchants]string
 	for _, t := range targets {
 		if tokens[t.merchant] == "" {
 			login := object{"email": address("merchant", t.merchant), "password": password}
 			var answer struct{ AccessToken string }
-			if err := a.call(ctx, http.MethodPost, "/auth/merchant/login", "", login, &answer); err != nil {
+			if err := api.Call(ctx, http.MethodPost, "/auth/merchant/login", "", login, &answer); err != nil {
 				return nil, err
 			}
 			tokens[t.merchant] = answer.AccessToken
 		}
 		var answer struct{ Clicks *int64 }
 		path := "/programs/" + t.program.String() + "/partners/" + t.participant.String()
-		if err := a.call(ctx, http.MethodGet, path, tokens[t.merchant], nil, &answer); err != nil {
+		if err := api.Call(ctx, http.MethodGet, path, tokens[t.merchant], nil, &answer); err != nil {
 			return nil, err
 		}
 		if answer.Clicks == nil {
@@ -154,47 +150,11 @@ func clickCounts(ctx context.Context, a api, targets []target) (map[uuid.UUID]in
 func address(kind string, n int) string { return kind + strconv.Itoa(n) + "@example.com" }
 
 // register makes an account and returns its access token.
-func (a api) register(ctx context.Context, kind string, n int, about object) (string, error) {
+func register(ctx context.Context, api service.API, kind string, n int, about object) (string, error) {
 	about["email"], about["password"] = address(kind, n), password
 	var answer struct{ AccessToken string }
-	err := a.call(ctx, http.MethodPost, "/auth/"+kind+"/register", "", about, &answer)
+	err := api.Call(ctx, http.MethodPost, "/auth/"+kind+"/register", "", about, &answer)
 	return answer.AccessToken, err
-}
-
-// call sends one request with a JSON body, when there is one, and reads the JSON
-// that comes back.
-func (a api) call(ctx context.Context, method, path, credential string, body object, answer any) error {
-	var sent []byte
-	if body != nil {
-		var err error
-		if sent, err = json.Marshal(body); err != nil {
-			return err
-		}
-	}
-	at := url.URL{Scheme: "http", Host: a.address, Path: "/api/v1" + path}
-	request, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(sent))
-	if err != nil {
-		return err
-	}
-	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	if credential != "" {
-		request.Header.Set("Authorization", "Bearer "+credential)
-	}
-	reply, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = reply.Body.Close() }()
-	text, err := io.ReadAll(reply.Body)
-	if err != nil {
-		return err
-	}
-	if reply.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s %s: %d %s", method, path, reply.StatusCode, text)
-	}
-	return json.Unmarshal(text, answer)
 }
 
 // healthy asks a probe.

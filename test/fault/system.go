@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"github.com/tributary-hq/tributary/test/service"
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
@@ -40,10 +42,10 @@ type system struct {
 	postgres   *server
 	redis      *server
 	wires      []*toxiproxy.Proxy // of each collector to Redis, then wireCoreRedis, wireCorePostgres
-	core       *service
+	core       *process
 	collectors []*collector
-	// api and private are the core's addresses.
-	api, private string
+	api        service.API
+	private    string // address of the core's probes
 	// stream and cache go to Redis directly, without a proxy.
 	stream, cache *redis.Client
 	// noDisk says why the first collector's disk is not small.
@@ -53,7 +55,7 @@ type system struct {
 
 // collector is one edge.
 type collector struct {
-	*service
+	*process
 	address, private string
 	journal          string
 	small            bool
@@ -62,7 +64,7 @@ type collector struct {
 // server is Postgres or Redis on one port and in one folder for the whole storm.
 type server struct {
 	start   func(context.Context) (*servers.Server, error)
-	port    int
+	address string
 	running *servers.Server
 }
 
@@ -115,7 +117,7 @@ func (s *system) start(ctx context.Context, collectors int) error {
 	if err := s.startWires(collectors); err != nil {
 		return err
 	}
-	migrate := environ("TRIBUTARY_DATABASE_URL=" + s.postgres.running.URL)
+	migrate := service.Environ("TRIBUTARY_DATABASE_URL=" + s.postgres.running.URL)
 	if err := run(ctx, os.Stderr, migrate, s.binary("core"), "migrate"); err != nil {
 		return err
 	}
@@ -131,21 +133,22 @@ func (s *system) start(ctx context.Context, collectors int) error {
 }
 
 func (s *system) startServers(ctx context.Context) error {
-	ports, err := freePorts(ctx, 2)
+	addresses, err := service.FreeAddresses(ctx, 2)
 	if err != nil {
 		return err
 	}
-	s.postgres = &server{port: ports[0], start: func(ctx context.Context) (*servers.Server, error) {
-		return servers.StartPostgres(ctx, servers.PostgresConfig{Dir: s.file("postgres"), Port: ports[0], Durable: true})
+	portOf := func(address string) int { return int(netip.MustParseAddrPort(address).Port()) }
+	s.postgres = &server{address: addresses[0], start: func(ctx context.Context) (*servers.Server, error) {
+		return servers.StartPostgres(ctx, servers.PostgresConfig{Dir: s.file("postgres"), Port: portOf(addresses[0]), Durable: true})
 	}}
-	s.redis = &server{port: ports[1], start: func(ctx context.Context) (*servers.Server, error) {
-		return servers.StartRedis(ctx, servers.RedisConfig{Dir: s.file("redis"), Port: ports[1], Durable: true})
+	s.redis = &server{address: addresses[1], start: func(ctx context.Context) (*servers.Server, error) {
+		return servers.StartRedis(ctx, servers.RedisConfig{Dir: s.file("redis"), Port: portOf(addresses[1]), Durable: true})
 	}}
 	if err := errors.Join(s.postgres.open(), s.redis.open()); err != nil {
 		return err
 	}
 	direct := func(database int) *redis.Client {
-		return redis.NewClient(&redis.Options{Addr: local(s.redis.port), DB: database, MaxRetries: -1})
+		return redis.NewClient(&redis.Options{Addr: s.redis.address, DB: database, MaxRetries: -1})
 	}
 	s.stream, s.cache = direct(0), direct(cacheDatabase)
 	return nil
@@ -155,16 +158,16 @@ func (s *system) startWires(collectors int) error {
 	zerolog.SetGlobalLevel(zerolog.Disabled) // some toxics do not use the logger that they are given
 	proxies := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	// Ports of ours, which nobody takes while a proxy is down.
-	ports, err := freePorts(context.Background(), collectors+coreWires)
+	addresses, err := service.FreeAddresses(context.Background(), collectors+coreWires)
 	if err != nil {
 		return err
 	}
-	for n, port := range ports {
-		upstream := local(s.redis.port)
+	for n, address := range addresses {
+		upstream := s.redis.address
 		if n == collectors+wireCorePostgres {
-			upstream = local(s.postgres.port)
+			upstream = s.postgres.address
 		}
-		proxy := toxiproxy.NewProxy(proxies, "wire "+strconv.Itoa(n), local(port), upstream)
+		proxy := toxiproxy.NewProxy(proxies, "wire "+strconv.Itoa(n), address, upstream)
 		if err := proxy.Start(); err != nil {
 			return err
 		}
@@ -185,7 +188,7 @@ func secret(letter string) string {
 }
 
 func (s *system) startCore(ctx context.Context) error {
-	ports, err := freePorts(ctx, 3)
+	addresses, err := service.FreeAddresses(ctx, 3)
 	if err != nil {
 		return err
 	}
@@ -195,13 +198,13 @@ func (s *system) startCore(ctx context.Context) error {
 		return err
 	}
 	database.Host = s.wires[collectors+wireCorePostgres].Listen
-	s.api, s.private = local(ports[0]), local(ports[2])
-	s.core = &service{
+	s.api, s.private = service.API{Address: addresses[0]}, addresses[2]
+	s.core = &process{
 		name: "core", log: s.file("logs/core.log"), argv: []string{s.binary("core"), "serve", "--gateway"},
-		env: environ(append(s.redisSettings(collectors+wireCoreRedis),
+		env: service.Environ(append(s.redisSettings(collectors+wireCoreRedis),
 			"TRIBUTARY_DATABASE_URL="+database.String(),
-			"TRIBUTARY_API_LISTEN="+s.api,
-			"TRIBUTARY_GRPC_LISTEN="+local(ports[1]),
+			"TRIBUTARY_API_LISTEN="+s.api.Address,
+			"TRIBUTARY_GRPC_LISTEN="+addresses[1],
 			"TRIBUTARY_METRICS_LISTEN="+s.private,
 			"TRIBUTARY_ALLOW_HTTP=true",
 			"TRIBUTARY_LINK_URL=https://go.example",
@@ -220,11 +223,11 @@ func (s *system) startCore(ctx context.Context) error {
 }
 
 func (s *system) startCollector(ctx context.Context, n int) error {
-	ports, err := freePorts(ctx, 2)
+	addresses, err := service.FreeAddresses(ctx, 2)
 	if err != nil {
 		return err
 	}
-	c := &collector{address: local(ports[0]), private: local(ports[1]), journal: s.file("journal-" + strconv.Itoa(n))}
+	c := &collector{address: addresses[0], private: addresses[1], journal: s.file("journal-" + strconv.Itoa(n))}
 	if err := os.Mkdir(c.journal, 0o700); err != nil {
 		return err
 	}
@@ -233,9 +236,9 @@ func (s *system) startCollector(ctx context.Context, n int) error {
 		c.small = s.noDisk == nil
 	}
 	name := "collector-" + strconv.Itoa(n)
-	c.service = &service{
+	c.process = &process{
 		name: name, log: s.file("logs/" + name + ".log"), argv: []string{s.binary("collector")},
-		env: environ(append(s.redisSettings(n),
+		env: service.Environ(append(s.redisSettings(n),
 			"TRIBUTARY_COLLECTOR_LISTEN="+c.address,
 			"TRIBUTARY_METRICS_LISTEN="+c.private,
 			"TRIBUTARY_JOURNAL_DIR="+c.journal,

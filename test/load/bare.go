@@ -1,15 +1,19 @@
 package main
 
-import "context"
+import (
+	"context"
+
+	"github.com/tributary-hq/tributary/test/service"
+)
 
 // launchBare starts the yardstick's server, test/load/bare, and does not wait for
 // it. It answers clicks the way answer says.
 func (b *bench) launchBare(ctx context.Context, answer string) (*process, error) {
-	address, err := freeAddress(ctx)
+	addresses, err := service.FreeAddresses(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	return b.start(ctx, "bare", address, nil, b.file("bare"), address, answer)
+	return b.start(ctx, "bare", addresses[0], nil, b.file("bare"), addresses[0], answer)
 }
 
 // startBare starts it and returns when it answers.

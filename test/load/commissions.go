@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/test/service"
 )
 
 const (
@@ -170,11 +172,9 @@ func (b *bench) startGateway(ctx context.Context, core *process) (*process, erro
 	}
 	_, rest, _ := strings.Cut(string(settings), "TRIBUTARY_GRPC_LISTEN=")
 	address, _, _ := strings.Cut(rest, "\x00")
-	var listen [2]string
-	for i := range listen {
-		if listen[i], err = freeAddress(ctx); err != nil {
-			return nil, err
-		}
+	listen, err := service.FreeAddresses(ctx, 2)
+	if err != nil {
+		return nil, err
 	}
 	p, err := b.start(ctx, "gateway", listen[0], []string{
 		"TRIBUTARY_GRPC_ADDR=" + address,

@@ -5,16 +5,15 @@ import (
 	"context"
 	"encoding/base64"
 	"strconv"
+
+	"github.com/tributary-hq/tributary/test/service"
 )
 
 // startCore starts a core with the gateway in its process.
 func (b *bench) startCore(ctx context.Context, on *database) (*process, error) {
-	var addresses [3]string
-	for i := range addresses {
-		var err error
-		if addresses[i], err = freeAddress(ctx); err != nil {
-			return nil, err
-		}
+	addresses, err := service.FreeAddresses(ctx, 3)
+	if err != nil {
+		return nil, err
 	}
 	redisURL, err := b.redisURL(coreRedis)
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+
+	"github.com/tributary-hq/tributary/test/service"
 )
 
 const edgeReadyPath = "/v1/health/ready"
@@ -41,18 +43,14 @@ func (b *bench) startNaive(ctx context.Context, name, options string) (*process,
 
 // launchEdge starts a binary with the collector's settings and some more.
 func (b *bench) launchEdge(ctx context.Context, name, binary, redisURL string, more ...string) (*process, error) {
-	address, err := freeAddress(ctx)
+	addresses, err := service.FreeAddresses(ctx, 2)
 	if err != nil {
 		return nil, err
 	}
-	private, err := freeAddress(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return b.start(ctx, name, address, append([]string{
+	return b.start(ctx, name, addresses[0], append([]string{
 		"TRIBUTARY_REDIS_URL=" + redisURL,
-		"TRIBUTARY_COLLECTOR_LISTEN=" + address,
-		"TRIBUTARY_METRICS_LISTEN=" + private,
+		"TRIBUTARY_COLLECTOR_LISTEN=" + addresses[0],
+		"TRIBUTARY_METRICS_LISTEN=" + addresses[1],
 		"TRIBUTARY_ALLOW_HTTP=true",
 		"TRIBUTARY_HASH_KEY=" + hashKey,
 		"TRIBUTARY_LIMIT_TRACKING=" + strconv.Itoa(noLimit),

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/test/service"
 )
 
 const (
@@ -84,7 +86,8 @@ type session struct{ AccessToken, RefreshToken string }
 
 // refresh is for a session whose access token has grown old.
 func (s *session) refresh(ctx context.Context, core *process) error {
-	return callJSON(ctx, http.MethodPost, "http://"+core.address+"/api/v1/auth/merchant/refresh", "", map[string]any{"refreshToken": s.RefreshToken}, s)
+	api := service.API{Address: core.address}
+	return api.Call(ctx, http.MethodPost, "/auth/merchant/refresh", "", object{"refreshToken": s.RefreshToken}, s)
 }
 
 // get asks for a path again and again.
@@ -103,17 +106,16 @@ func (p listed) get(core *process, path string) side {
 }
 
 func openProgram(ctx context.Context, address, name string) (listed, error) {
-	type object = map[string]any
 	var merchant session
 	var made struct{ ID string }
-	base := "http://" + address + "/api/v1"
-	err := callJSON(ctx, http.MethodPost, base+"/auth/merchant/register", "", object{
+	api := service.API{Address: address}
+	err := api.Call(ctx, http.MethodPost, "/auth/merchant/register", "", object{
 		"email": name + "@example.com", "password": "a long enough password", "name": "Mia", "workspaceName": name,
 	}, &merchant)
 	if err != nil {
 		return listed{}, err
 	}
-	err = callJSON(ctx, http.MethodPost, base+"/programs", merchant.AccessToken, object{
+	err = api.Call(ctx, http.MethodPost, "/programs", merchant.AccessToken, object{
 		"name": name, "websiteUrl": "https://shop.example.com",
 	}, &made)
 	return listed{session: merchant, program: made.ID}, err

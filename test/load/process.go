@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tributary-hq/tributary/test/service"
 )
 
 const (
@@ -59,12 +60,7 @@ func (b *bench) start(ctx context.Context, name, address string, settings []stri
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	for _, line := range os.Environ() {
-		if !strings.HasPrefix(line, "TRIBUTARY_") {
-			cmd.Env = append(cmd.Env, line)
-		}
-	}
-	cmd.Env = append(cmd.Env, settings...)
+	cmd.Env = service.Environ(settings...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeout
@@ -147,13 +143,4 @@ func cpuTime(pid int) (time.Duration, error) {
 	user, userErr := strconv.ParseInt(fields[11], 10, 64)
 	kernel, kernelErr := strconv.ParseInt(fields[12], 10, 64)
 	return time.Duration(user+kernel) * tick, errors.Join(userErr, kernelErr)
-}
-
-// freeAddress is a port of the loopback that nobody listens on.
-func freeAddress(ctx context.Context) (string, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -19,6 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/test/service"
 )
 
 const (
@@ -123,19 +121,21 @@ func (s *shop) call() *affiliatev1.ReportConversionRequest {
 	}
 }
 
+type object = map[string]any
+
 // opened is what a merchant and his partner have made.
 type opened struct{ secretKey, publicKey, program, participant string }
 
 // apply makes a merchant with keys and an active programme, and a partner who
 // takes part in it under clickCode.
 func apply(ctx context.Context, address string) (made opened, err error) {
-	type object = map[string]any
 	type reply struct{ ID, AccessToken, SecretKey, PublicKey string }
 	var answer reply
+	api := service.API{Address: address}
 	call := func(method, path, credential string, body object) {
 		if err == nil {
 			answer = reply{}
-			err = callJSON(ctx, method, "http://"+address+"/api/v1"+path, credential, body, &answer)
+			err = api.Call(ctx, method, path, credential, body, &answer)
 		}
 	}
 	account := func(kind string, about object) (token string) {
@@ -161,39 +161,4 @@ func apply(ctx context.Context, address string) (made opened, err error) {
 	made.participant = answer.ID
 	call(http.MethodPatch, "/programs/"+made.program+"/partners/"+made.participant+"/approve", merchant, object{})
 	return made, err
-}
-
-// callJSON sends one request with a JSON body, when there is one, and reads the
-// JSON that comes back.
-func callJSON(ctx context.Context, method, url, credential string, body map[string]any, answer any) error {
-	var sent []byte
-	if body != nil {
-		var err error
-		if sent, err = json.Marshal(body); err != nil {
-			return err
-		}
-	}
-	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(sent))
-	if err != nil {
-		return err
-	}
-	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	if credential != "" {
-		request.Header.Set("Authorization", "Bearer "+credential)
-	}
-	reply, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = reply.Body.Close() }()
-	text, err := io.ReadAll(reply.Body)
-	if err != nil {
-		return err
-	}
-	if reply.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s %s: %d %s", method, url, reply.StatusCode, text)
-	}
-	return json.Unmarshal(text, answer)
 }

@@ -1,0 +1,100 @@
+// Package service is for programs that run the service in processes of its own
+// and speak to it from outside: what such a process gets to start with, and the
+// calls of the public API. Starting, watching and ending processes is left to
+// each program, for they want different things of it.
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Environ is our environment without the settings of the service in it, and with
+// those given.
+func Environ(settings ...string) []string {
+	var env []string
+	for _, line := range os.Environ() {
+		if !strings.HasPrefix(line, "TRIBUTARY_") {
+			env = append(env, line)
+		}
+	}
+	return append(env, settings...)
+}
+
+// The ports lie below those that the kernel gives to outgoing connections: one of
+// these must not take a port whose server is not there yet, or away for a while.
+const (
+	lowestPort = 11_000
+	ports      = 9_000
+)
+
+// FreeAddresses are so many different ports of the loopback that nobody listens on.
+func FreeAddresses(ctx context.Context, n int) (free []string, err error) {
+	var held []net.Listener
+	defer func() {
+		for _, listener := range held {
+			err = errors.Join(err, listener.Close())
+		}
+	}()
+	for range 100 * n {
+		port := lowestPort + rand.IntN(ports) // #nosec G404 -- any will do
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err != nil {
+			continue
+		}
+		held = append(held, listener)
+		if free = append(free, address); len(free) == n {
+			return free, nil
+		}
+	}
+	return nil, errors.New("no free port")
+}
+
+// API is the REST API of the gateway that listens on Address.
+type API struct{ Address string }
+
+// Call sends one request with a JSON body and a credential, where there are any,
+// and reads the JSON that comes back into answer. The path is what follows
+// /api/v1. A status of 400 or more is an error that tells status and text.
+func (a API) Call(ctx context.Context, method, path, credential string, body map[string]any, answer any) error {
+	var sent bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&sent).Encode(body); err != nil {
+			return err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+a.Address+"/api/v1"+path, &sent)
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if credential != "" {
+		request.Header.Set("Authorization", "Bearer "+credential)
+	}
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = reply.Body.Close() }()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil {
+		return err
+	}
+	if reply.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s %s: %d %s", method, path, reply.StatusCode, text)
+	}
+	return json.Unmarshal(text, answer)
+}
