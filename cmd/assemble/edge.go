@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
@@ -19,13 +18,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/visitors"
 )
 
-const (
-	// streamBlock is how long a read of the click stream waits for news.
-	streamBlock = 2 * time.Second
-	// tailLimit bounds the entries that one look into the unpersisted tail reads
-	// (DECISIONS.md section 3).
-	tailLimit = 2000
-)
+// tailLimit bounds the entries that one look into the unpersisted tail reads
+// (DECISIONS.md section 3).
+const tailLimit = 2000
 
 // keeper is the directory's keeper over Redis.
 type keeper = directory.Keeper[edge.Rebuild, *edge.Batch]
@@ -40,7 +35,6 @@ func (c *Core) newIngester() (*ingest.Ingester, error) {
 		Reader: clickstream.NewReader(c.stream, c.blocking, clickstream.ReaderConfig{
 			Shards:   c.cfg.StreamShards,
 			Consumer: name,
-			Block:    streamBlock,
 		}),
 		Store:    c.store,
 		Visitors: visitors.New(c.cache),

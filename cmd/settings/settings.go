@@ -38,7 +38,7 @@ const fxFile = "TRIBUTARY_FX_FILE"
 type Redis struct {
 	// URL holds the click stream: durable, appendfsync always, noeviction.
 	URL string `env:"TRIBUTARY_REDIS_URL,required,notEmpty"`
-	// CacheURL holds limits and the edge directory. Default: URL.
+	// CacheURL holds limits, the edge directory and visitors. Default: URL.
 	CacheURL string `env:"TRIBUTARY_CACHE_REDIS_URL"`
 	// StreamShards is how many streams clicks are spread over, 1 to 64. Every
 	// process has to agree on it. Default, and 0: 16 on a Cluster, else 1.

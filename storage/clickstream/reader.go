@@ -31,8 +31,8 @@ type ReaderConfig struct {
 	Consumer string
 	// Count bounds the entries of one read; 0 means 64 (at most 16 MiB).
 	Count int64
-	// Block is how long a read waits for news, and a reader that stops for its last
-	// read; 0 means 500 ms.
+	// Block is how long a read waits for news, and so the most that a stopping reader
+	// waits; 0 means 500 ms.
 	Block time.Duration
 	// ClaimIdle is how long an entry must have been pending before it is taken
 	// from its consumer; 0 means 30 s.

@@ -53,7 +53,7 @@ func BenchmarkMarkUnique(b *testing.B) {
 	b.ReportMetric(float64(unknown), "unknown")
 }
 
-// processor is the time that this process has taken of it.
+// processor is the processor time of this process so far.
 func processor() time.Duration {
 	var used syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)

@@ -8,6 +8,7 @@
 //	u:{bucket}:0   of even days (UTC, by the clock of Redis)
 //	u:{bucket}:1   of odd days
 //	  day              → the number of the hash's day
+//	  pad              → what makes the hash a table (see script)
 //	  digest           → the click that is unique (the half of its id that is random)
 //	                     and the second in which it asked
 //
@@ -22,10 +23,11 @@
 //
 // Not promised: that nothing is left out. A question that Redis does not answer
 // in time may have added the visitor all the same, and then no click of that
-// visitor is unique for 24 hours. Those run from the question, which for a click
-// that waited in a journal is later than the click. Nor does a visitor last for
-// longer than the key of the month under which the edge hashes addresses: with a
-// new one everybody is new.
+// visitor is unique for 24 hours; nor may one be when a click that is stored already
+// is asked for after them. They run from the question, which for a click that waited
+// in a journal is later than the click. Nor does a visitor last for longer than the
+// key of the month under which the edge hashes addresses: with a new one everybody
+// is new.
 //
 // A visitor costs some 80 bytes (Redis 7.0, a 64-bit machine) until the second
 // midnight (UTC) after the question, so there are those of one day after a midnight
@@ -49,8 +51,8 @@ const answerWithin = 250 * time.Millisecond
 // Visitors are those of the last 24 hours.
 type Visitors struct{ client redis.UniversalClient }
 
-// New keeps visitors in a Redis, which may be a cluster: the buckets are spread
-// over it.
+// New keeps visitors in a Redis, which may be a cluster: the buckets are in
+// different slots.
 func New(client redis.UniversalClient) *Visitors { return &Visitors{client} }
 
 // place is where a visitor is asked for: as the call's nth.
