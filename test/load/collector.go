@@ -31,12 +31,6 @@ const (
 		`"consent":"granted","screen":"1920x1080","language":"en-GB"}`
 )
 
-// How Redis flushes its log: appendfsync.
-const (
-	everySecond = "everysec"
-	always      = "always"
-)
-
 // hashKey is the base64 of the key that every process shares.
 var hashKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))
 
@@ -50,10 +44,6 @@ func measureCollector(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	// A rewrite of the log would fall into one round and not into the next.
-	if err := client.ConfigSet(ctx, "auto-aof-rewrite-percentage", "0").Err(); err != nil {
-		return err
-	}
 	keys, err := fillDirectory(ctx, client, connectionCounts[len(connectionCounts)-1])
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // Command load measures the service against the machine's own limits. It prints
-// a table whose every row is a ratio: what the service does, over what a
-// yardstick does that carries the same weight and nothing else.
+// a table whose every row is a ratio: what the service does, over what a yardstick
+// does in the same run.
 //
 //	make bench                                 everything, some twelve minutes
 //	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions
@@ -169,7 +169,11 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	for _, p := range chosen {
-		if err := p.measure(ctx, b); err != nil {
+		err := b.settleRedis(ctx)
+		if err == nil {
+			err = p.measure(ctx, b)
+		}
+		if err != nil {
 			// What was measured before is still worth its time.
 			return errors.Join(printTable(os.Stdout, b.table, machine), fmt.Errorf("%s: %w", p.name, err))
 		}

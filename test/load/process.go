@@ -117,8 +117,13 @@ func (p *process) fail(err error) error {
 	return fmt.Errorf("%s: %w\n%s", p.name, err, text)
 }
 
-// stop ends the process gracefully and waits for its end.
+// stop ends the process gracefully and waits for its end, unless it has ended.
 func (p *process) stop() {
+	select {
+	case <-p.done:
+		return
+	default:
+	}
 	_ = p.resume() // one that stands still would not hear of it
 	p.end()
 	<-p.done

@@ -11,6 +11,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// How Redis flushes its log: appendfsync.
+const (
+	everySecond = "everysec"
+	always      = "always"
+)
+
+// settleRedis makes every part begin with the same Redis, whatever was measured
+// before: one whose acknowledgement means that the disk has it.
+func (b *bench) settleRedis(ctx context.Context) error {
+	client, err := b.redisClient(0)
+	if err != nil {
+		return err
+	}
+	// A rewrite of the log would fall into one round and not into the next.
+	err = errors.Join(
+		client.ConfigSet(ctx, "appendfsync", always).Err(),
+		client.ConfigSet(ctx, "auto-aof-rewrite-percentage", "0").Err(),
+	)
+	return errors.Join(err, client.Close())
+}
+
 // redisInfo is a section of what a Redis says of itself, by name.
 func redisInfo(ctx context.Context, client redis.UniversalClient, section string) (map[string]string, error) {
 	text, err := client.Info(ctx, section).Result()

@@ -156,8 +156,10 @@ func (b *bench) measureSteady(ctx context.Context, client redis.UniversalClient,
 	}
 	to := func(p *process, fsync string) side {
 		return func(ctx context.Context) (sample, error) {
-			if err := client.ConfigSet(ctx, "appendfsync", fsync).Err(); err != nil {
-				return sample{}, err
+			if fsync != "" {
+				if err := client.ConfigSet(ctx, "appendfsync", fsync).Err(); err != nil {
+					return sample{}, err
+				}
 			}
 			got, err := steady{
 				address: p.address, connections: steadyConnections, rate: steadyRate, measured: steadyRound, status: http.StatusCreated,
@@ -170,7 +172,7 @@ func (b *bench) measureSteady(ctx context.Context, client redis.UniversalClient,
 		}
 	}
 	what := fmt.Sprintf("collector at a constant %d/s", steadyRate)
-	got, err := b.takeTurns(ctx, what, to(bare, everySecond), to(edge, everySecond), to(edge, always))
+	got, err := b.takeTurns(ctx, what, to(bare, ""), to(edge, everySecond), to(edge, always))
 	if err != nil {
 		return err
 	}

@@ -28,14 +28,6 @@ const (
 
 // measureVisible makes the rows of the way from a click's 2xx to its row.
 func measureVisible(ctx context.Context, b *bench) error {
-	client, err := b.redisClient(coreRedis)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Close() }()
-	if err := client.ConfigSet(ctx, "appendfsync", always).Err(); err != nil {
-		return err
-	}
 	database, err := b.newDatabase(ctx, "clicks", "")
 	if err != nil {
 		return err
@@ -75,7 +67,7 @@ func measureVisible(ctx context.Context, b *bench) error {
 	what := fmt.Sprintf("from a click's 2xx to its row at %d/s", visibleRate)
 	got, err := b.takeTurns(ctx, what, v.follow, v.insert)
 	if err != nil {
-		return errors.Join(edge.fail(err), core.fail(err))
+		return core.fail(edge.fail(err))
 	}
 	b.say("%s: the table was looked at every %s", what, (v.looking / time.Duration(max(1, v.looks))).Round(10*time.Microsecond))
 	const yardstick = "INSERT of one row"

@@ -66,7 +66,8 @@ type API struct{ Address string }
 
 // Call sends one request with a JSON body and a credential, where there are any,
 // and reads the JSON that comes back into answer. The path is what follows
-// /api/v1. A status of 400 or more is an error that tells status and text.
+// /api/v1. A status of 400 or more is an error that tells status and text; so is an
+// answer without a body.
 func (a API) Call(ctx context.Context, method, path, credential string, body map[string]any, answer any) error {
 	var sent bytes.Buffer
 	if body != nil {
