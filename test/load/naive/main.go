@@ -1,7 +1,6 @@
 // Command naive is the collector without its group commit: every click is an XADD
-// of its own, as an edge does it that was written in an afternoon. Everything else
-// is the collector's, and so are the settings that it reads. GOGC and GOMEMLIMIT
-// are not set here.
+// of its own. Everything else is the collector's, and so are the settings that it
+// reads. GOGC and GOMEMLIMIT are not set here.
 //
 // The collector's own batcher is under it still, over so many lines that hardly
 // two clicks ever meet in one; those that do are taken apart again. So a click
