@@ -62,9 +62,7 @@ func New(t testing.TB) string {
 		t.Fatalf("pgtest: make the template database: %v", err)
 	}
 	name := "tributary_test_" + randomSuffix()
-	// The files are copied, and not their pages one by one through the log: a tenth of
-	// what most packages' tests take.
-	if err := administer(server, copyTimeout, "CREATE DATABASE "+name+" TEMPLATE "+template+" STRATEGY FILE_COPY"); err != nil {
+	if err := administer(server, copyTimeout, "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
 		t.Fatalf("pgtest: copy the template database: %v", err)
 	}
 	t.Cleanup(func() {
