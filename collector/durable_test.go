@@ -66,6 +66,18 @@ func (e *edge) load(clients int) (stop func() (acknowledged []string, others map
 	}
 }
 
+// refusedNobody ends a load of which every click was acknowledged, and wants each in
+// the stream, once.
+func (e *edge) refusedNobody(t *testing.T, stop func() (acknowledged []string, others map[int]int)) {
+	t.Helper()
+	acknowledged, others := stop()
+	if len(others) > 0 {
+		t.Errorf("refused: %v", others)
+	}
+	until(t, "the journal's end", func() bool { return e.journaled() == 0 })
+	storedOnce(t, e.stored(), acknowledged, false)
+}
+
 func (e *edge) journaled() int64 { return e.collector.durable.journal.Stats().Clicks }
 
 // runBackground runs what Run would run beside the server.
@@ -96,12 +108,7 @@ func TestWithAJournalALostRedisRefusesNobody(t *testing.T) {
 	}
 	server.Restart()
 	until(t, "the stream's return", func() bool { return e.send("GET", "/v1/health/sink", "").status == 200 })
-	acknowledged, others := stop()
-	if len(others) > 0 {
-		t.Errorf("refused: %v", others)
-	}
-	until(t, "the journal's end", func() bool { return e.journaled() == 0 })
-	storedOnce(t, e.stored(), acknowledged, false)
+	e.refusedNobody(t, stop)
 }
 
 // A Redis that hangs costs the clicks that meet it first a second; those after them
@@ -116,12 +123,7 @@ func TestAHangingRedisHoldsUpNobodyForLong(t *testing.T) {
 	until(t, "a thousand clicks in the journal", func() bool { return e.journaled() > 1000 })
 	server.Resume()
 	until(t, "the journal's end", func() bool { return e.journaled() == 0 && e.collector.SinkNotReady(t.Context()) == "" })
-	acknowledged, others := stop()
-	if len(others) > 0 {
-		t.Errorf("refused: %v", others)
-	}
-	until(t, "the journal's end", func() bool { return e.journaled() == 0 })
-	storedOnce(t, e.stored(), acknowledged, false)
+	e.refusedNobody(t, stop)
 }
 
 // One shard that takes nothing costs its own clicks, and nobody else's.
