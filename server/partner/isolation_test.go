@@ -28,7 +28,7 @@ func TestNothingOfAnotherPartnerOrMode(t *testing.T) {
 		id := p.join(jane, map[string]any{"referral_code": "foreign-" + p.id.String()[30:]})
 		p.delta(id, w.now.Truncate(3600e9), map[string]any{"clicks": 777, "revenue_cents": 777, "currency": "EUR"})
 		c := p.commission(id, jane, map[string]any{"status": "approved", "amount_cents": 77})
-		foreign = append(foreign, id.String(), c.String(), "foreign-", "777", `"77"`)
+		foreign = append(foreign, id.String(), c.String(), "foreign-", `"777"`, `"77"`)
 	}
 	// John's own, in the other mode.
 	inTest := test.join(john, map[string]any{"referral_code": "foreign-test"})
