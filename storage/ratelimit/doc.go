@@ -97,58 +97,94 @@ func windowKey(hashKey []byte, zone, subject string) string {
 	mac.Write([]byte(zone))
 	mac.Write([]byte{0})
 	mac.Write([]byte(subject))
-	return "rl:{" + zone + ":" + hex.EncodeToString(mac.Sum(nil)[:16]) + "}"
+	return "limit:{" + zone + ":" + hex.EncodeToString(mac.Sum(nil)[:16]) + "}"
 }
 
-// acquire is the shared window KEYS[1], a hash of "<second><holder>" → count.
-// ARGV: now in ms, limit, tokens wanted, buckets in the row, holder, and then
-// pairs (second, count) that set this holder's buckets right. It returns the
-// tokens granted, the sum afterwards, the ms until one token is free (0 when all
-// were granted) and the ms until all are.
+// acquire is the shared window KEYS[1], a hash with a row for each holder: its sum
+// and then (second, count) by second, four bytes each. A row is written at least as
+// often as tokens are taken, so only its first buckets have to be looked at: what has
+// left it since then.
+//
+// ARGV: now in ms, limit, tokens wanted, buckets in the row, holder, and of a holder
+// that keeps its row itself that row, which replaces the stored one. It returns the
+// tokens granted, the sum afterwards, the ms until one token is free (0 when all were
+// granted) and the ms until all are.
 var acquire = redis.NewScript(`
-local now, limit, want, span, holder = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local now, limit, want, span, holder, told = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local second = math.floor(now / 1000)
-for i = 6, #ARGV, 2 do
-  if tonumber(ARGV[i + 1]) > 0 then
-    redis.call('HSET', KEYS[1], ARGV[i] .. holder, ARGV[i + 1])
-  else
-    redis.call('HDEL', KEYS[1], ARGV[i] .. holder)
+-- trim returns a row's sum and buckets without those that have left it.
+local function trim(row)
+  local sum, from = struct.unpack('>I4', row)
+  while from < #row do
+    local at, count = struct.unpack('>I4I4', row, from)
+    if at > second - span then
+      break
+    end
+    sum, from = sum - count, from + 8
   end
+  return sum, string.sub(row, from)
 end
-local stored = redis.call('HGETALL', KEYS[1])
-local sum, newest, live = 0, second, {}
+local stored, own, others, total = redis.call('HGETALL', KEYS[1]), told, {}, 0
 for i = 1, #stored, 2 do
-  local at, count = tonumber(string.match(stored[i], '^%d+')), tonumber(stored[i + 1])
-  if at <= second - span then
-    redis.call('HDEL', KEYS[1], stored[i])
-  else
-    sum = sum + count
-    newest = math.max(newest, at)
-    live[#live + 1] = {at, count}
+  if stored[i] ~= holder then
+    local sum, buckets = trim(stored[i + 1])
+    if buckets == '' then
+      redis.call('HDEL', KEYS[1], stored[i])
+    end
+    others[#others + 1] = buckets
+    total = total + sum
+  elseif not told then
+    own = stored[i + 1]
   end
 end
-local granted = math.max(0, math.min(want, limit - sum))
+local sum, buckets = 0, ''
+if own then
+  sum, buckets = trim(own)
+end
+total = total + sum
+local granted = math.max(0, math.min(want, limit - total))
 if granted > 0 then
-  redis.call('HINCRBY', KEYS[1], second .. holder, granted)
-  sum = sum + granted
+  sum, total = sum + granted, total + granted
+  local at, count = 0, 0
+  if buckets ~= '' then
+    at, count = struct.unpack('>I4I4', buckets, #buckets - 7)
+  end
+  if at < second then
+    buckets = buckets .. struct.pack('>I4I4', second, granted)
+  else -- or later, by another's clock
+    buckets = string.sub(buckets, 1, -9) .. struct.pack('>I4I4', at, count + granted)
+  end
 end
-if granted > 0 or #ARGV > 5 then
-  redis.call('PEXPIRE', KEYS[1], (span + 1) * 1000)
+if granted > 0 or told then
+  if buckets == '' then
+    redis.call('HDEL', KEYS[1], holder)
+  else
+    redis.call('HSET', KEYS[1], holder, struct.pack('>I4', sum) .. buckets)
+    redis.call('PEXPIRE', KEYS[1], (span + 1) * 1000)
+  end
 end
-local retry = 0
+local retry, reset = 0, second
 if granted < want then
-  live[#live + 1] = {second, granted}
-  table.sort(live, function(a, b) return a[1] < b[1] end)
-  local excess = sum - limit + 1
-  for _, bucket in ipairs(live) do
+  local all = {}
+  others[#others + 1] = buckets
+  for _, row in ipairs(others) do
+    for from = 1, #row, 8 do
+      local at, count = struct.unpack('>I4I4', row, from)
+      all[#all + 1] = {at, count}
+    end
+  end
+  table.sort(all, function(a, b) return a[1] < b[1] end)
+  local excess = total - limit + 1
+  for _, bucket in ipairs(all) do
     excess = excess - bucket[2]
     if excess <= 0 then
       retry = (bucket[1] + span) * 1000 - now
       break
     end
   end
+  reset = all[#all][1]
 end
-return {granted, sum, retry, (newest + span) * 1000 - now}
+return {granted, total, retry, (reset + span) * 1000 - now}
 `)
 
 // seconds rounds up to whole seconds, at least one.

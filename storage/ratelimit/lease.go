@@ -3,7 +3,9 @@ package ratelimit
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -21,10 +23,10 @@ import (
 //
 // A grant counts in the shared window from the second g in which it was asked
 // for. Its last token may be used a second later and has to count for 60 more,
-// so the row is one bucket longer than the Limiter's. Every process writes only
-// buckets of its own, and writes them as totals: "of my second g, n are used".
-// So a question whose answer was lost, or tokens admitted while Redis was away,
-// are put right by the next question, whichever of them happened.
+// so the row is one bucket longer than the Limiter's. Every process has a row of
+// its own in the shared window, and each question tells it whole: "of my second g,
+// n are used". So a question whose answer was lost, or tokens admitted while Redis
+// was away, are put right by the next question, whichever of them happened.
 //
 // One process admits exactly the limit; several together never more, and at
 // most one block less for each other process that has just held one.
@@ -61,7 +63,7 @@ type subject struct {
 	mu   sync.Mutex
 	key  string
 	zone Zone
-	// holder names this object's buckets in the shared window. Not the process:
+	// holder names this object's row in the shared window. Not the process:
 	// a subject that was forgotten and met again must not overwrite what its
 	// former object had written.
 	holder string
@@ -71,8 +73,8 @@ type subject struct {
 	left    int64
 	granted int64 // its second
 	expires time.Time
-	// unsettled are seconds whose shared bucket may differ from what was used.
-	unsettled map[int64]struct{}
+	// unsettled: the row in the shared window may differ from what was used.
+	unsettled bool
 	// asking is closed when the question under way is answered.
 	asking chan struct{}
 	// Refused until then, with this answer.
@@ -125,36 +127,25 @@ func (l *Lease) Take(ctx context.Context, zone Zone, name string) Result {
 // leave at most 3.6 percent unused.
 func block(limit int64) int64 { return max(1, limit*blockPermille/1000) }
 
-// ask fetches a block (want > 0) and sets unsettled buckets right; s.mu is held
-// and released meanwhile.
+// ask fetches a block (want > 0) and sets the shared row right; s.mu is held and
+// released meanwhile.
 func (l *Lease) ask(ctx context.Context, s *subject, now time.Time, want int64) {
 	asked := make(chan struct{})
 	s.asking = asked
-	second := now.Unix()
-	settle := make([]bucket, 0, len(s.unsettled))
-	for at := range s.unsettled {
-		if at <= second-leaseSpan {
-			// It has left the row and counts nowhere.
-			delete(s.unsettled, at)
-			continue
-		}
-		settle = append(settle, bucket{at, s.held(at)})
-	}
-	limit := s.zone.Limit
+	// Set again when the block runs out while the question is under way.
+	s.unsettled = false
+	limit, row := s.zone.Limit, s.row()
 	s.mu.Unlock()
-	granted, sum, retry, reset, err := ask(ctx, l.client, s.key, now.UnixMilli(), limit, want, leaseSpan, s.holder, settle...)
+	granted, sum, retry, reset, err := ask(ctx, l.client, s.key, now.UnixMilli(), limit, want, leaseSpan, s.holder, row)
 	s.mu.Lock()
 	s.asking = nil
 	close(asked)
 	if err != nil {
-		if want > 0 {
-			// The grant may have been made without our knowing.
-			s.unsettle(second)
-		}
+		// The row may have been written or not, and a grant made without our knowing.
+		s.unsettled = true
 		l.pause(now, s.zone.Name, err)
 		return
 	}
-	s.settled(settle)
 	s.sum, s.reset = sum, reset
 	switch {
 	case want == 0:
@@ -162,41 +153,35 @@ func (l *Lease) ask(ctx context.Context, s *subject, now time.Time, want int64) 
 		s.refusal = Result{Limit: limit, RetryAfter: seconds(retry), ResetAfter: seconds(reset)}
 		s.refusedUntil = now.Add(refusalFor)
 	default:
-		s.left, s.granted, s.expires = granted, second, now.Add(leaseTime)
+		s.left, s.granted, s.expires = granted, now.Unix(), now.Add(leaseTime)
 	}
 }
 
-// held is what of a second this process has used or may still use.
-func (s *subject) held(second int64) int64 {
-	n := s.used.at(second)
-	if second == s.granted {
-		n += s.left
+// row is what this process has used or may still use, as the shared window keeps it.
+func (s *subject) row() []byte {
+	held := window{buckets: slices.Clone(s.used.buckets), total: s.used.total}
+	if s.left > 0 {
+		held.add(s.granted, s.left)
 	}
-	return n
+	row := make([]byte, 0, 4+8*len(held.buckets))
+	row = appendCount(row, held.total)
+	for _, b := range held.buckets {
+		row = appendCount(appendCount(row, b.second), b.count)
+	}
+	return row
 }
 
-// settled forgets the buckets that were written and are still as written: the
-// block may have expired while the question was under way.
-func (s *subject) settled(written []bucket) {
-	for _, b := range written {
-		if s.held(b.second) == b.count {
-			delete(s.unsettled, b.second)
-		}
-	}
-}
-
-func (s *subject) unsettle(second int64) {
-	if s.unsettled == nil {
-		s.unsettled = make(map[int64]struct{})
-	}
-	s.unsettled[second] = struct{}{}
+// appendCount writes what fits into four bytes: seconds until the year 2106, and no
+// limit is that high.
+func appendCount(row []byte, n int64) []byte {
+	return binary.BigEndian.AppendUint32(row, uint32(n)) //nolint:gosec // said above
 }
 
 // expire takes the block out of hand when its second is over.
 func (s *subject) expire(now time.Time) {
 	if s.left > 0 && !now.Before(s.expires) {
 		s.left = 0
-		s.unsettle(s.granted)
+		s.unsettled = true
 	}
 }
 
@@ -212,7 +197,7 @@ func (l *Lease) alone(s *subject, now time.Time) Result {
 		return s.refuse(now, limit)
 	}
 	s.used.add(now.Unix(), 1)
-	s.unsettle(now.Unix())
+	s.unsettled = true
 	return Result{Allowed: true, Limit: limit, Remaining: limit - s.used.total, ResetAfter: seconds(s.used.emptyIn(now.UnixMilli()))}
 }
 
@@ -287,10 +272,10 @@ func (l *Lease) sweep(ctx context.Context) {
 		s.mu.Lock()
 		s.expire(now)
 		s.used.forget(now.Unix())
-		if len(s.unsettled) > 0 && s.asking == nil {
+		if s.unsettled && s.asking == nil {
 			l.ask(ctx, s, now, 0)
 		}
-		rest := s.left == 0 && s.used.total == 0 && len(s.unsettled) == 0 && s.asking == nil
+		rest := s.left == 0 && s.used.total == 0 && !s.unsettled && s.asking == nil
 		s.mu.Unlock()
 		if rest {
 			l.mu.Lock()
@@ -313,9 +298,9 @@ func (l *Lease) giveBack(ctx context.Context) {
 		s.mu.Lock()
 		if s.left > 0 {
 			s.left = 0
-			s.unsettle(s.granted)
+			s.unsettled = true
 		}
-		if len(s.unsettled) > 0 && s.asking == nil && !l.paused(now) {
+		if s.unsettled && s.asking == nil && !l.paused(now) {
 			l.ask(ctx, s, now, 0)
 		}
 		s.mu.Unlock()

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -60,21 +61,27 @@ func TestFourCollectorsShareTheLimit(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
+	var alone atomic.Int64
 	leases := make([]*Lease, 4)
 	for i := range leases {
-		leases[i] = NewLease(client, Options{})
+		leases[i] = NewLease(client, Options{Fallback: func(string) { alone.Add(1) }})
 		running.Go(func() { leases[i].Run(ctx) })
 	}
-	allowed := burst(leases, "a", 1400)
-	if allowed < 950 || allowed > 1000 {
-		t.Fatalf("%d of 1400", allowed)
-	}
-	// What three of them left unused comes back within two seconds.
-	for deadline := time.Now().Add(2500 * time.Millisecond); time.Now().Before(deadline) && allowed < 1000; time.Sleep(20 * time.Millisecond) {
-		allowed += burst(leases[:1], "a", 5)
-	}
-	if allowed != 1000 {
-		t.Errorf("%d after the unused tokens came back", allowed)
+	for try := 0; ; try++ {
+		subject, before := strconv.Itoa(try), alone.Load()
+		allowed := burst(leases, subject, 1400)
+		first := allowed
+		// What three of them left unused comes back within two seconds.
+		for deadline := time.Now().Add(2500 * time.Millisecond); time.Now().Before(deadline) && allowed < 1000; time.Sleep(20 * time.Millisecond) {
+			allowed += burst(leases[:1], subject, 5)
+		}
+		if alone.Load() > before && try < 10 {
+			continue // on a slow machine Redis did not answer in time, and each counted alone
+		}
+		if first < 950 || first > 1000 || allowed != 1000 {
+			t.Errorf("%d of 1400, %d after the unused tokens came back", first, allowed)
+		}
+		break
 	}
 	cancel()
 	running.Wait()
@@ -168,7 +175,7 @@ func TestLeaseWithoutRedis(t *testing.T) {
 		s := lease.subjects[subjectKey{"tracking", "a"}]
 		lease.mu.Unlock()
 		s.mu.Lock()
-		settled := len(s.unsettled) == 0
+		settled := !s.unsettled
 		s.mu.Unlock()
 		if settled {
 			break
@@ -201,5 +208,39 @@ func BenchmarkLease(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		lease.Take(b.Context(), zone, "a")
+	}
+}
+
+// BenchmarkLeaseWithFullRows: one question in Redis when the minute behind it was busy.
+func BenchmarkLeaseWithFullRows(b *testing.B) {
+	for _, collectors := range []int{1, 4} {
+		b.Run(strconv.Itoa(collectors), func(b *testing.B) {
+			client, c := connect(b, redistest.New(b)), newClock()
+			leases := make([]*Lease, collectors)
+			for i := range leases {
+				leases[i] = NewLease(client, Options{Now: c.now})
+			}
+			second := func() {
+				for _, lease := range leases {
+					for range 12 / collectors {
+						lease.Take(b.Context(), tracking, "a")
+					}
+				}
+				c.advance(time.Second)
+			}
+			for range leaseSpan {
+				second()
+			}
+			client.ConfigResetStat(b.Context())
+			for b.Loop() {
+				second()
+			}
+			stats := client.InfoMap(b.Context(), "commandstats").Item("Commandstats", "cmdstat_evalsha")
+			var calls, micros int
+			if _, err := fmt.Sscanf(stats, "calls=%d,usec=%d,", &calls, &micros); err != nil || calls == 0 {
+				b.Fatal(stats, err)
+			}
+			b.ReportMetric(float64(micros)/float64(calls), "redis-µs/question")
+		})
 	}
 }

@@ -103,7 +103,7 @@ func (l *Limiter) ask(ctx context.Context, zone Zone, key string, q *question) {
 	q.asked = true
 	l.mu.Unlock()
 	nowMs := l.opt.Now().UnixMilli()
-	q.granted, q.sum, q.retry, q.reset, q.err = ask(ctx, l.client, key, nowMs, zone.Limit, q.want, span, "")
+	q.granted, q.sum, q.retry, q.reset, q.err = ask(ctx, l.client, key, nowMs, zone.Limit, q.want, span, "", nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if q.granted > 0 {
@@ -116,7 +116,9 @@ var (
 	errNoAnswer = errors.New("the question was given up")
 )
 
-func ask(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, want, span int64, holder string, settle ...bucket) (granted, sum, retry, reset int64, err error) {
+// ask asks the shared window. A holder that keeps its row itself tells it; nil
+// leaves it to Redis.
+func ask(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, want, span int64, holder string, row []byte) (granted, sum, retry, reset int64, err error) {
 	if client == nil {
 		return 0, 0, 0, 0, errNoRedis
 	}
@@ -124,10 +126,9 @@ func ask(ctx context.Context, client redis.UniversalClient, key string, nowMs, l
 	// answer, and its request has been made.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisTimeout)
 	defer cancel()
-	args := make([]any, 0, 5+2*len(settle))
-	args = append(args, nowMs, limit, want, span, holder)
-	for _, b := range settle {
-		args = append(args, strconv.FormatInt(b.second, 10), b.count)
+	args := []any{nowMs, limit, want, span, holder}
+	if row != nil {
+		args = append(args, row)
 	}
 	reply, err := acquire.Run(ctx, client, []string{key}, args...).Int64Slice()
 	if err != nil {

@@ -315,3 +315,31 @@ func TestWithoutAnAnswerNobodyAsksAgain(t *testing.T) {
 		t.Errorf("%d allowed, %d decided alone, Redis asked %d times", allowed, fallbacks.Load(), asked.Load())
 	}
 }
+
+// Who is behind adds to the newest bucket: it counts longer, and none is lost.
+func TestClocksThatDifferShareAWindow(t *testing.T) {
+	client := connect(t, redistest.New(t))
+	behind, zone := newClock(), Zone{Name: "test", Limit: 20}
+	ahead := func() time.Time { return behind.now().Add(2 * time.Second) }
+	limiters := []*Limiter{NewLimiter(client, Options{Now: behind.now}), NewLimiter(client, Options{Now: ahead})}
+	for i := range 20 {
+		if !limiters[i%2].Allow(t.Context(), zone, "a").Allowed {
+			t.Fatalf("request %d refused", i)
+		}
+		behind.advance(500 * time.Millisecond)
+	}
+	var refused Result
+	for _, limiter := range limiters {
+		if refused = limiter.Allow(t.Context(), zone, "a"); refused.Allowed {
+			t.Fatal("a 21st")
+		}
+	}
+	behind.advance(refused.RetryAfter)
+	if result := limiters[1].Allow(t.Context(), zone, "a"); !result.Allowed {
+		t.Errorf("refused after waiting as long as asked: %+v", result)
+	}
+	behind.advance(63 * time.Second)
+	if result := limiters[0].Allow(t.Context(), zone, "a"); !result.Allowed || result.Remaining != 19 {
+		t.Errorf("the row has not run empty: %+v", result)
+	}
+}

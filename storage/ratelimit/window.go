@@ -38,16 +38,6 @@ func (w *window) add(second, count int64) {
 	w.buckets[i] = bucket{second, count}
 }
 
-// at is the count of one second.
-func (w *window) at(second int64) int64 {
-	for i := len(w.buckets) - 1; i >= 0; i-- {
-		if w.buckets[i].second == second {
-			return w.buckets[i].count
-		}
-	}
-	return 0
-}
-
 // freeIn is how many ms pass from nowMs until one more fits under limit.
 func (w *window) freeIn(nowMs, limit int64) int64 {
 	excess := w.total - limit + 1
