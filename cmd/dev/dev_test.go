@@ -243,9 +243,10 @@ func TestRunWalkRestartReset(t *testing.T) {
 		}
 	}
 	r.stop(t)
-	for _, name := range []string{databaseURLName, redisURLName} {
-		if samePort(first[name]) == 0 {
-			t.Errorf("something still listens at %s", first[name])
+	addresses := []string{databaseURLName, redisURLName}
+	for _, name := range addresses {
+		if err := hold(t, first[name]).Close(); err != nil {
+			t.Error(err)
 		}
 	}
 
@@ -263,7 +264,7 @@ func TestRunWalkRestartReset(t *testing.T) {
 	}
 	r = start(t, dir, plainEnv(sourced...))
 	second := variables(t, dir)
-	for _, name := range demoNames {
+	for _, name := range slices.Concat(demoNames, addresses) {
 		if first[name] != second[name] {
 			t.Errorf("%s was %q, is %q after a restart", name, first[name], second[name])
 		}
@@ -421,6 +422,46 @@ func onlyParticipant(t *testing.T, merchant caller, base string) participant {
 		t.Fatalf("participants: %v, %v", list.Data, err)
 	}
 	return list.Data[0]
+}
+
+// hold listens at a server's address, which has to be free.
+func hold(t *testing.T, address string) net.Listener {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+func TestServerMovesWhenItsPortIsTaken(t *testing.T) {
+	t.Parallel()
+	dir := tempDir(t)
+	server := func(last string) string {
+		s, err := atSamePort(last, func(port int) (*servers.Server, error) {
+			return servers.StartRedis(t.Context(), servers.RedisConfig{Dir: dir, Port: port})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return s.URL
+	}
+	first := server("")
+	if again := server(first); again != first {
+		t.Errorf("%s after a restart, %s before it", again, first)
+	}
+	taken := hold(t, first)
+	defer func() { _ = taken.Close() }()
+	if moved := server(first); moved == first {
+		t.Errorf("%s belongs to another program", moved)
+	}
 }
 
 func TestTakenPortIsNamed(t *testing.T) {

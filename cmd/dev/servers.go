@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"strconv"
@@ -56,8 +55,8 @@ func startDatabases(ctx context.Context, f *folder, postgresURL, redisURL string
 	if d.postgresURL == private {
 		group.Go(func() (err error) {
 			d.postgres, err = f.start(postgresName, func(dir string, log *os.File) (*servers.Server, error) {
-				return servers.StartPostgres(ctx, servers.PostgresConfig{
-					Dir: dir, Port: samePort(last[databaseURLName]), Durable: true, Log: log,
+				return atSamePort(last[databaseURLName], func(port int) (*servers.Server, error) {
+					return servers.StartPostgres(ctx, servers.PostgresConfig{Dir: dir, Port: port, Durable: true, Log: log})
 				})
 			})
 			return err
@@ -66,8 +65,8 @@ func startDatabases(ctx context.Context, f *folder, postgresURL, redisURL string
 	if d.redisURL == private {
 		group.Go(func() (err error) {
 			d.redis, err = f.start(redisName, func(dir string, log *os.File) (*servers.Server, error) {
-				return servers.StartRedis(ctx, servers.RedisConfig{
-					Dir: dir, Port: samePort(last[redisURLName]), Durable: true, Log: log,
+				return atSamePort(last[redisURLName], func(port int) (*servers.Server, error) {
+					return servers.StartRedis(ctx, servers.RedisConfig{Dir: dir, Port: port, Durable: true, Log: log})
 				})
 			})
 			return err
@@ -110,22 +109,20 @@ func (f *folder) newLog(name string) (*os.File, error) {
 	return os.OpenFile(f.file(name+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// samePort is the port that a private server had the last time, if it is free:
-// so what was sourced or written down then keeps working. 0 means any port.
-func samePort(last string) int {
+// atSamePort starts a private server at the port that it had the last time, so what
+// was sourced or written down then keeps working; at any, when another program has
+// that one now.
+func atSamePort(last string, start func(port int) (*servers.Server, error)) (*servers.Server, error) {
 	u, err := url.Parse(last)
-	if err != nil || u.Port() == "" {
-		return 0
-	}
-	port, err := strconv.Atoi(u.Port())
 	if err != nil {
-		return 0
+		return start(0)
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", u.Port())) //nolint:noctx // binds and returns at once
-	if err != nil || l.Close() != nil {
-		return 0
+	port, _ := strconv.Atoi(u.Port()) // 0: none
+	server, err := start(port)
+	if port != 0 && servers.PortTaken(err) {
+		return start(0)
 	}
-	return port
+	return server, err
 }
 
 // watch returns when one of our servers ends by itself, or ctx does.

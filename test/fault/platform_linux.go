@@ -8,12 +8,6 @@ import (
 	"syscall"
 )
 
-// childAttributes put a process out of reach of the terminal's Ctrl-C and have
-// the kernel kill it when we die.
-func childAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
-
 // mountSmallDisk mounts a file system of so many bytes at dir. Only root can, and
 // not in every container.
 func mountSmallDisk(dir string, size int) error {

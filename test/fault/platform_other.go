@@ -7,10 +7,6 @@ import (
 	"syscall"
 )
 
-// childAttributes put a process out of reach of the terminal's Ctrl-C. Without
-// Linux it outlives us when we are killed.
-func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
-
 func mountSmallDisk(string, int) error { return errors.New("only on Linux") }
 
 func unmount(string) error { return nil }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/tributary-hq/tributary/test/service"
 )
 
 const (
@@ -80,7 +82,7 @@ func (p *process) start() (*exec.Cmd, error) {
 	cmd := exec.Command(p.argv[0], p.argv[1:]...) //nolint:noctx // it lives until it is stopped or killed
 	cmd.Env = p.env
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childAttributes()
+	cmd.SysProcAttr = service.ChildAttributes()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {

@@ -133,7 +133,7 @@ func (s *system) start(ctx context.Context, collectors int) error {
 }
 
 func (s *system) startServers(ctx context.Context) error {
-	addresses, err := service.FreeAddresses(ctx, 2)
+	addresses, err := servers.FreeAddresses(2)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *system) startWires(collectors int) error {
 	zerolog.SetGlobalLevel(zerolog.Disabled) // some toxics do not use the logger that they are given
 	proxies := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	// Ports of ours, which nobody takes while a proxy is down.
-	addresses, err := service.FreeAddresses(context.Background(), collectors+coreWires)
+	addresses, err := servers.FreeAddresses(collectors + coreWires)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func secret(letter string) string {
 }
 
 func (s *system) startCore(ctx context.Context) error {
-	addresses, err := service.FreeAddresses(ctx, 3)
+	addresses, err := servers.FreeAddresses(3)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (s *system) startCore(ctx context.Context) error {
 }
 
 func (s *system) startCollector(ctx context.Context, n int) error {
-	addresses, err := service.FreeAddresses(ctx, 2)
+	addresses, err := servers.FreeAddresses(2)
 	if err != nil {
 		return err
 	}

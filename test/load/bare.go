@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 
-	"github.com/tributary-hq/tributary/test/service"
+	"github.com/tributary-hq/tributary/tools/servers"
 )
 
 // launchBare starts the yardstick's server, test/load/bare, and does not wait for
 // it. It answers clicks the way answer says.
 func (b *bench) launchBare(ctx context.Context, answer string) (*process, error) {
-	addresses, err := service.FreeAddresses(ctx, 1)
+	addresses, err := servers.FreeAddresses(1)
 	if err != nil {
 		return nil, err
 	}

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/tributary-hq/tributary/tools/servers"
 
-	"github.com/tributary-hq/tributary/test/service"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -172,7 +172,7 @@ func (b *bench) startGateway(ctx context.Context, core *process) (*process, erro
 	}
 	_, rest, _ := strings.Cut(string(settings), "TRIBUTARY_GRPC_LISTEN=")
 	address, _, _ := strings.Cut(rest, "\x00")
-	listen, err := service.FreeAddresses(ctx, 2)
+	listen, err := servers.FreeAddresses(2)
 	if err != nil {
 		return nil, err
 	}

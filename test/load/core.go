@@ -6,12 +6,12 @@ import (
 	"encoding/base64"
 	"strconv"
 
-	"github.com/tributary-hq/tributary/test/service"
+	"github.com/tributary-hq/tributary/tools/servers"
 )
 
 // startCore starts a core with the gateway in its process.
 func (b *bench) startCore(ctx context.Context, on *database) (*process, error) {
-	addresses, err := service.FreeAddresses(ctx, 3)
+	addresses, err := servers.FreeAddresses(3)
 	if err != nil {
 		return nil, err
 	}

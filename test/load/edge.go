@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/tributary-hq/tributary/test/service"
+	"github.com/tributary-hq/tributary/tools/servers"
 )
 
 const edgeReadyPath = "/v1/health/ready"
@@ -43,7 +43,7 @@ func (b *bench) startNaive(ctx context.Context, name, options string) (*process,
 
 // launchEdge starts a binary with the collector's settings and some more.
 func (b *bench) launchEdge(ctx context.Context, name, binary, redisURL string, more ...string) (*process, error) {
-	addresses, err := service.FreeAddresses(ctx, 2)
+	addresses, err := servers.FreeAddresses(2)
 	if err != nil {
 		return nil, err
 	}

@@ -62,6 +62,7 @@ func (b *bench) start(ctx context.Context, name, address string, settings []stri
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = service.Environ(settings...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = service.ChildAttributes()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeout
 	if err := cmd.Start(); err != nil {

@@ -8,14 +8,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 )
 
@@ -29,36 +25,6 @@ func Environ(settings ...string) []string {
 		}
 	}
 	return append(env, settings...)
-}
-
-// The ports lie below those that the kernel gives to outgoing connections: one of
-// these must not take a port whose server is not there yet, or away for a while.
-const (
-	lowestPort = 11_000
-	ports      = 9_000
-)
-
-// FreeAddresses are so many different ports of the loopback that nobody listens on.
-func FreeAddresses(ctx context.Context, n int) (free []string, err error) {
-	var held []net.Listener
-	defer func() {
-		for _, listener := range held {
-			err = errors.Join(err, listener.Close())
-		}
-	}()
-	for range 100 * n {
-		port := lowestPort + rand.IntN(ports) // #nosec G404 -- any will do
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-		if err != nil {
-			continue
-		}
-		held = append(held, listener)
-		if free = append(free, address); len(free) == n {
-			return free, nil
-		}
-	}
-	return nil, errors.New("no free port")
 }
 
 // API is the REST API of the gateway that listens on Address.

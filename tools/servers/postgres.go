@@ -69,7 +69,7 @@ func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Server, error) {
 		switch {
 		case err == nil:
 			return s, nil
-		case cfg.Port == 0 && attempt < freePortAttempts && portWasTaken(err):
+		case cfg.Port == 0 && attempt < freePortAttempts && PortTaken(err):
 		case strings.Contains(err.Error(), "pre-existing shared memory block") && time.Now().Before(giveUp):
 			time.Sleep(10 * pollEvery)
 		default:

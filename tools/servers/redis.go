@@ -71,7 +71,7 @@ func StartRedis(ctx context.Context, cfg RedisConfig) (*Server, error) {
 		if err == nil {
 			return s, nil
 		}
-		if cfg.Port != 0 || attempt == freePortAttempts || !portWasTaken(err) {
+		if cfg.Port != 0 || attempt == freePortAttempts || !PortTaken(err) {
 			return nil, err
 		}
 	}

@@ -61,7 +61,7 @@ func StartSentinel(ctx context.Context, cfg SentinelConfig) (*Server, error) {
 		if err == nil {
 			return s, nil
 		}
-		if cfg.Port != 0 || attempt == freePortAttempts || !portWasTaken(err) {
+		if cfg.Port != 0 || attempt == freePortAttempts || !PortTaken(err) {
 			return nil, err
 		}
 	}

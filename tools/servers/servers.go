@@ -23,11 +23,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -185,24 +183,6 @@ func (s *Server) await(ctx context.Context, ready func() bool) error {
 		}
 	}
 	return nil
-}
-
-// choosePort returns the port to listen on: the wanted one when nothing listens
-// there, or any free one when none is wanted.
-func choosePort(name string, wanted int) (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(wanted))) //nolint:noctx // binds and returns at once
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return 0, fmt.Errorf("%s: port %d of 127.0.0.1 is taken by another program: free it or choose another port", name, wanted)
-	case err != nil:
-		return 0, fmt.Errorf("%s: %w", name, err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
-}
-
-func portWasTaken(err error) bool {
-	return strings.Contains(err.Error(), "Address already in use")
 }
 
 // output passes a server's lines on and keeps the last of them for the error
