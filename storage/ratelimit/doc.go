@@ -100,74 +100,83 @@ func windowKey(hashKey []byte, zone, subject string) string {
 	return "limit:{" + zone + ":" + hex.EncodeToString(mac.Sum(nil)[:16]) + "}"
 }
 
-// acquire is the shared window KEYS[1], a hash with a row for each holder: its sum
-// and then (second, count) by second, four bytes each. A row is written at least as
-// often as tokens are taken, so only its first buckets have to be looked at: what has
-// left it since then.
+// acquire is the shared window KEYS[1], a hash with a row for each holder: the number
+// of the question that wrote it, its sum, and then (second, count) by second, four
+// bytes each. A row is written at least as often as tokens are taken, so only its first
+// buckets have to be looked at: what has left it since then.
 //
 // ARGV: now in ms, limit, tokens wanted, buckets in the row, holder, and of a holder
-// that keeps its row itself that row, which replaces the stored one. It returns the
+// that keeps its row itself that row, which replaces the stored one unless that is of
+// a later question: one that came late, for nobody waits any more. It returns the
 // tokens granted, the sum afterwards, the ms until one token is free (0 when all were
 // granted) and the ms until all are.
 var acquire = redis.NewScript(`
 local now, limit, want, span, holder, told = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local second = math.floor(now / 1000)
--- trim returns a row's sum and buckets without those that have left it.
-local function trim(row)
-  local sum, from = struct.unpack('>I4', row)
+local rows, total, newest = {}, 0, second - span
+-- take counts what a row still holds, and returns its number, sum and buckets.
+local function take(row)
+  local number, sum, from = struct.unpack('>I4I4', row)
   while from < #row do
     local at, count = struct.unpack('>I4I4', row, from)
     if at > second - span then
+      newest = math.max(newest, (struct.unpack('>I4', row, #row - 7)))
       break
     end
     sum, from = sum - count, from + 8
   end
-  return sum, string.sub(row, from)
+  total = total + sum
+  return number, sum, string.sub(row, from)
 end
-local stored, own, others, total = redis.call('HGETALL', KEYS[1]), told, {}, 0
+local stored, own = redis.call('HGETALL', KEYS[1]), told
 for i = 1, #stored, 2 do
   if stored[i] ~= holder then
-    local sum, buckets = trim(stored[i + 1])
+    local _, _, buckets = take(stored[i + 1])
     if buckets == '' then
       redis.call('HDEL', KEYS[1], stored[i])
     end
-    others[#others + 1] = buckets
-    total = total + sum
+    rows[#rows + 1] = buckets
   elseif not told then
     own = stored[i + 1]
+  elseif struct.unpack('>I4', stored[i + 1]) >= struct.unpack('>I4', told) then
+    return {0, limit, 0, 0}
   end
 end
-local sum, buckets = 0, ''
+local number, sum, buckets = 0, 0, ''
 if own then
-  sum, buckets = trim(own)
+  number, sum, buckets = take(own)
 end
-total = total + sum
 local granted = math.max(0, math.min(want, limit - total))
 if granted > 0 then
-  sum, total = sum + granted, total + granted
-  local at, count = 0, 0
-  if buckets ~= '' then
-    at, count = struct.unpack('>I4I4', buckets, #buckets - 7)
+  sum, total, newest = sum + granted, total + granted, math.max(newest, second)
+  local to, at, count = #buckets, 0, 0
+  while to > 0 do
+    at, count = struct.unpack('>I4I4', buckets, to - 7)
+    if at <= second then
+      break
+    end
+    to = to - 8 -- of a clock that is ahead
   end
-  if at < second then
-    buckets = buckets .. struct.pack('>I4I4', second, granted)
-  else -- or later, by another's clock
-    buckets = string.sub(buckets, 1, -9) .. struct.pack('>I4I4', at, count + granted)
+  local before, after = string.sub(buckets, 1, to), string.sub(buckets, to + 1)
+  if to == 0 or at < second then
+    buckets = before .. struct.pack('>I4I4', second, granted) .. after
+  else
+    buckets = string.sub(before, 1, -9) .. struct.pack('>I4I4', second, count + granted) .. after
   end
 end
 if granted > 0 or told then
   if buckets == '' then
     redis.call('HDEL', KEYS[1], holder)
   else
-    redis.call('HSET', KEYS[1], holder, struct.pack('>I4', sum) .. buckets)
+    redis.call('HSET', KEYS[1], holder, struct.pack('>I4I4', number, sum) .. buckets)
     redis.call('PEXPIRE', KEYS[1], (span + 1) * 1000)
   end
 end
-local retry, reset = 0, second
+local retry = 0
 if granted < want then
   local all = {}
-  others[#others + 1] = buckets
-  for _, row in ipairs(others) do
+  rows[#rows + 1] = buckets
+  for _, row in ipairs(rows) do
     for from = 1, #row, 8 do
       local at, count = struct.unpack('>I4I4', row, from)
       all[#all + 1] = {at, count}
@@ -182,9 +191,8 @@ if granted < want then
       break
     end
   end
-  reset = all[#all][1]
 end
-return {granted, total, retry, (reset + span) * 1000 - now}
+return {granted, total, retry, (newest + span) * 1000 - now}
 `)
 
 // seconds rounds up to whole seconds, at least one.

@@ -26,7 +26,8 @@ import (
 // so the row is one bucket longer than the Limiter's. Every process has a row of
 // its own in the shared window, and each question tells it whole: "of my second g,
 // n are used". So a question whose answer was lost, or tokens admitted while Redis
-// was away, are put right by the next question, whichever of them happened.
+// was away, are put right by the next question, whichever of them happened; and a
+// question that arrives behind a later one changes nothing.
 //
 // One process admits exactly the limit; several together never more, and at
 // most one block less for each other process that has just held one.
@@ -75,6 +76,8 @@ type subject struct {
 	expires time.Time
 	// unsettled: the row in the shared window may differ from what was used.
 	unsettled bool
+	// questions counts those that were asked, by which Redis tells a late one.
+	questions int64
 	// asking is closed when the question under way is answered.
 	asking chan struct{}
 	// Refused until then, with this answer.
@@ -134,6 +137,7 @@ func (l *Lease) ask(ctx context.Context, s *subject, now time.Time, want int64) 
 	s.asking = asked
 	// Set again when the block runs out while the question is under way.
 	s.unsettled = false
+	s.questions++
 	limit, row := s.zone.Limit, s.row()
 	s.mu.Unlock()
 	granted, sum, retry, reset, err := ask(ctx, l.client, s.key, now.UnixMilli(), limit, want, leaseSpan, s.holder, row)
@@ -163,16 +167,16 @@ func (s *subject) row() []byte {
 	if s.left > 0 {
 		held.add(s.granted, s.left)
 	}
-	row := make([]byte, 0, 4+8*len(held.buckets))
-	row = appendCount(row, held.total)
+	row := make([]byte, 0, 8+8*len(held.buckets))
+	row = appendCount(appendCount(row, s.questions), held.total)
 	for _, b := range held.buckets {
 		row = appendCount(appendCount(row, b.second), b.count)
 	}
 	return row
 }
 
-// appendCount writes what fits into four bytes: seconds until the year 2106, and no
-// limit is that high.
+// appendCount writes what fits into four bytes: seconds until the year 2106, and
+// counts of a limit up to four billion a minute; one above that holds nobody up.
 func appendCount(row []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint32(row, uint32(n)) //nolint:gosec // said above
 }

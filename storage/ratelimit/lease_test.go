@@ -189,6 +189,25 @@ func TestLeaseWithoutRedis(t *testing.T) {
 	}
 }
 
+// A question may lie in a buffer until a later one has been answered.
+func TestLateQuestionChangesNothing(t *testing.T) {
+	client := connect(t, redistest.New(t))
+	c := newClock()
+	lease := NewLease(client, Options{Now: c.now})
+	burst([]*Lease{lease}, "a", 5)
+	s := lease.subject(tracking, "a")
+	late := s.row()
+	burst([]*Lease{lease}, "a", 895)
+	granted, _, _, _, err := ask(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, s.holder, late)
+	if err != nil || granted != 0 {
+		t.Fatalf("%d granted, %v", granted, err)
+	}
+	other := NewLease(client, Options{Now: c.now})
+	if n := burst([]*Lease{other}, "a", 1100); n > 100 || n < 80 {
+		t.Errorf("another collector admits %d beside 900", n)
+	}
+}
+
 func TestEndingProcessGivesItsTokensBack(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	c := newClock()

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -316,30 +317,50 @@ func TestWithoutAnAnswerNobodyAsksAgain(t *testing.T) {
 	}
 }
 
-// Who is behind adds to the newest bucket: it counts longer, and none is lost.
+// Whoever's clock is ahead, each request counts in the second of its own.
 func TestClocksThatDifferShareAWindow(t *testing.T) {
 	client := connect(t, redistest.New(t))
-	behind, zone := newClock(), Zone{Name: "test", Limit: 20}
-	ahead := func() time.Time { return behind.now().Add(2 * time.Second) }
-	limiters := []*Limiter{NewLimiter(client, Options{Now: behind.now}), NewLimiter(client, Options{Now: ahead})}
-	for i := range 20 {
-		if !limiters[i%2].Allow(t.Context(), zone, "a").Allowed {
-			t.Fatalf("request %d refused", i)
+	if err := acquire.Load(t.Context(), client).Err(); err != nil {
+		t.Fatal(err)
+	}
+	const limit, skew = 20, 600 * time.Second
+	for try := 0; ; try++ {
+		var alone atomic.Int64
+		options := func(now func() time.Time) Options {
+			return Options{Now: now, Fallback: func(string) { alone.Add(1) }}
 		}
-		behind.advance(500 * time.Millisecond)
-	}
-	var refused Result
-	for _, limiter := range limiters {
-		if refused = limiter.Allow(t.Context(), zone, "a"); refused.Allowed {
-			t.Fatal("a 21st")
+		behind, zone, subject := newClock(), Zone{Name: "test", Limit: limit}, strconv.Itoa(try)
+		ahead := func() time.Time { return behind.now().Add(skew) }
+		slow, fast := NewLimiter(client, options(behind.now)), NewLimiter(client, options(ahead))
+		var faults []string
+		expect := func(what string, limiter *Limiter, allowed bool, left int64) Result {
+			result := limiter.Allow(t.Context(), zone, subject)
+			if result.Allowed != allowed || allowed && result.Remaining != left {
+				faults = append(faults, fmt.Sprintf("%s: %+v", what, result))
+			}
+			return result
 		}
-	}
-	behind.advance(refused.RetryAfter)
-	if result := limiters[1].Allow(t.Context(), zone, "a"); !result.Allowed {
-		t.Errorf("refused after waiting as long as asked: %+v", result)
-	}
-	behind.advance(63 * time.Second)
-	if result := limiters[0].Allow(t.Context(), zone, "a"); !result.Allowed || result.Remaining != 19 {
-		t.Errorf("the row has not run empty: %+v", result)
+		expect("the fast one's", fast, true, limit-1)
+		for i := range limit - 1 {
+			expect("the slow one's", slow, true, limit-2-int64(i))
+			behind.advance(time.Second)
+		}
+		refused := expect("a 21st", slow, false, 0)
+		if want := span*time.Second + skew; refused.ResetAfter < want-limit*time.Second || refused.ResetAfter > want {
+			faults = append(faults, fmt.Sprintf("all is free after %s, the fast one's after %s", refused.ResetAfter, want))
+		}
+		behind.advance(refused.RetryAfter)
+		expect("after waiting as long as asked", slow, true, 0)
+		behind.advance(span * time.Second)
+		expect("a minute later the fast one's still counts", slow, true, limit-2)
+		behind.advance(skew)
+		expect("and nobody's at last", slow, true, limit-1)
+		if alone.Load() > 0 && try < 10 {
+			continue // on a slow machine Redis did not answer in time
+		}
+		for _, fault := range faults {
+			t.Error(fault)
+		}
+		return
 	}
 }

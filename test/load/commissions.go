@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tributary-hq/tributary/tools/servers"
-
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/tools/servers"
 )
 
 const (

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -65,15 +66,22 @@ func (b *bench) start(ctx context.Context, name, address string, settings []stri
 	cmd.SysProcAttr = service.ChildAttributes()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeout
-	if err := cmd.Start(); err != nil {
+	started := make(chan error, 1)
+	go func() {
+		// The kernel kills a child when the thread that forked it ends.
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			close(p.done)
+		}
+	}()
+	if err := <-started; err != nil {
 		end()
 		return nil, fmt.Errorf("start the %s: %w", name, err)
 	}
 	p.pid = cmd.Process.Pid
-	go func() {
-		p.err = cmd.Wait()
-		close(p.done)
-	}()
 	return p, nil
 }
 

@@ -1,7 +1,7 @@
 // Package service is for programs that run the service in processes of its own
-// and speak to it from outside: what such a process gets to start with, and the
-// calls of the public API. Starting, watching and ending processes is left to
-// each program, for they want different things of it.
+// and speak to it from outside: what such a process gets to start with, how it ends
+// with its program, and the calls of the public API. Starting, watching and ending
+// processes is left to each program, for they want different things of it.
 package service
 
 import (

@@ -8,13 +8,17 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
-// Ports are chosen below those that the kernel gives to outgoing connections: one of
-// these must not take a port whose server is not there yet, or away for a while.
+// Ports are chosen below those that a kernel gives to outgoing connections unless told
+// otherwise: one of these must not take a port whose server is not there yet, or away
+// for a while.
 const (
 	lowestPort = 11_000
 	ports      = 9_000
+	// leaveTime is how long a wanted port is waited for.
+	leaveTime = 500 * time.Millisecond
 )
 
 var errPortTaken = errors.New("taken by another program: free it or choose another port")
@@ -33,9 +37,11 @@ func FreeAddresses(n int) (free []string, err error) {
 			err = errors.Join(err, listener.Close())
 		}
 	}()
+	var last error
 	for range 100 * n {
 		listener, err := listen(lowestPort + rand.IntN(ports)) // #nosec G404 -- any will do
 		if err != nil {
+			last = err
 			continue
 		}
 		held = append(held, listener)
@@ -43,7 +49,7 @@ func FreeAddresses(n int) (free []string, err error) {
 			return free, nil
 		}
 	}
-	return nil, errors.New("no free port")
+	return nil, fmt.Errorf("no free port: %w", last)
 }
 
 // choosePort returns the port to listen on: the wanted one when nothing listens
@@ -58,6 +64,11 @@ func choosePort(name string, wanted int) (int, error) {
 		return strconv.Atoi(port)
 	}
 	listener, err := listen(wanted)
+	// Who had it may be about to end.
+	for until := time.Now().Add(leaveTime); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(until); {
+		time.Sleep(pollEvery)
+		listener, err = listen(wanted)
+	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return 0, fmt.Errorf("%s: port %d of 127.0.0.1 is %w", name, wanted, errPortTaken)
