@@ -289,11 +289,7 @@ func TestRunWalkRestartReset(t *testing.T) {
 // shutDown ends the Redis at an address.
 func shutDown(t *testing.T, address string) {
 	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := net.Dial("tcp", u.Host)
+	conn, err := net.Dial("tcp", hostOf(t, address))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,15 +423,21 @@ func onlyParticipant(t *testing.T, merchant caller, base string) participant {
 // hold listens at a server's address, which has to be free.
 func hold(t *testing.T, address string) net.Listener {
 	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", u.Host)
+	listener, err := net.Listen("tcp", hostOf(t, address))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return listener
+}
+
+// hostOf is where the server of a URL listens.
+func hostOf(t *testing.T, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
 }
 
 func TestServerMovesWhenItsPortIsTaken(t *testing.T) {
