@@ -78,6 +78,9 @@ type Options struct {
 	Log *slog.Logger
 	// Fallback, when set, is called for every decision made without Redis.
 	Fallback func(zone string)
+
+	// timeout replaces redisTimeout where a test has to have Redis's answer.
+	timeout time.Duration
 }
 
 func (o *Options) setDefaults() {
@@ -89,6 +92,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Fallback == nil {
 		o.Fallback = func(string) {}
+	}
+	if o.timeout == 0 {
+		o.timeout = redisTimeout
 	}
 }
 
@@ -107,9 +113,10 @@ func windowKey(hashKey []byte, zone, subject string) string {
 //
 // ARGV: now in ms, limit, tokens wanted, buckets in the row, holder, and of a holder
 // that keeps its row itself that row, which replaces the stored one unless that is of
-// a later question: one that came late, for nobody waits any more. It returns the
-// tokens granted, the sum afterwards, the ms until one token is free (0 when all were
-// granted) and the ms until all are.
+// a later question: then this one came late, and nobody waits for it any more. One that
+// a Cluster's client sends twice is answered twice and counts once. It returns the tokens
+// granted, the sum afterwards, the ms until one token is free (0 when all were granted)
+// and the ms until all are.
 var acquire = redis.NewScript(`
 local now, limit, want, span, holder, told = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local second = math.floor(now / 1000)
@@ -138,7 +145,7 @@ for i = 1, #stored, 2 do
     rows[#rows + 1] = buckets
   elseif not told then
     own = stored[i + 1]
-  elseif struct.unpack('>I4', stored[i + 1]) >= struct.unpack('>I4', told) then
+  elseif struct.unpack('>I4', stored[i + 1]) > struct.unpack('>I4', told) then
     return {0, limit, 0, 0}
   end
 end

@@ -140,7 +140,7 @@ func (l *Lease) ask(ctx context.Context, s *subject, now time.Time, want int64) 
 	s.questions++
 	limit, row := s.zone.Limit, s.row()
 	s.mu.Unlock()
-	granted, sum, retry, reset, err := ask(ctx, l.client, s.key, now.UnixMilli(), limit, want, leaseSpan, s.holder, row)
+	granted, sum, retry, reset, err := l.opt.ask(ctx, l.client, s.key, now.UnixMilli(), limit, want, leaseSpan, s.holder, row)
 	s.mu.Lock()
 	s.asking = nil
 	close(asked)

@@ -103,7 +103,7 @@ func (l *Limiter) ask(ctx context.Context, zone Zone, key string, q *question) {
 	q.asked = true
 	l.mu.Unlock()
 	nowMs := l.opt.Now().UnixMilli()
-	q.granted, q.sum, q.retry, q.reset, q.err = ask(ctx, l.client, key, nowMs, zone.Limit, q.want, span, "", nil)
+	q.granted, q.sum, q.retry, q.reset, q.err = l.opt.ask(ctx, l.client, key, nowMs, zone.Limit, q.want, span, "", nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if q.granted > 0 {
@@ -118,13 +118,13 @@ var (
 
 // ask asks the shared window. A holder that keeps its row itself tells it; nil
 // leaves it to Redis.
-func ask(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, want, span int64, holder string, row []byte) (granted, sum, retry, reset int64, err error) {
+func (o *Options) ask(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, want, span int64, holder string, row []byte) (granted, sum, retry, reset int64, err error) {
 	if client == nil {
 		return 0, 0, 0, 0, errNoRedis
 	}
 	// A caller that goes away must not be mistaken for a Redis that does not
 	// answer, and its request has been made.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.timeout)
 	defer cancel()
 	args := []any{nowMs, limit, want, span, holder}
 	if row != nil {
