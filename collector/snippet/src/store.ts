@@ -58,8 +58,8 @@ export const cookie = (): string | undefined =>
  */
 const setCookie = (id: string, age: number): void => {
   const labels = location.hostname.split(".");
-  // Without labels there is no domain: that is a cookie of this host alone.
-  for (let i = labels.length + (id ? 0 : 1); i-- && cookie() !== id; )
+  // Without labels there is no domain: that is a cookie of this host alone, to be removed.
+  for (let i = labels.length + +!id; i-- && cookie() !== id; )
     attempt(() => {
       document.cookie =
         clickID + "=" + id + ";path=/;samesite=lax;max-age=" + age + ";domain=" + ((id && settings.cookieDomain) || labels.slice(i).join(".")) + (location.protocol > "http:" ? ";secure" : "");
@@ -91,11 +91,13 @@ export const store = (again?: boolean): void => {
   if (!held || (again && tried === consent())) return;
   tried = consent();
   if (tried !== "denied") {
+    const before = cookie();
     const id = held[At.id] as string;
     const age = (((held[At.ends] as number) - Date.now()) / 1000) | 0;
-    // Replaced and not removed first: another tab may be reading it.
-    if (cookie() !== id) setCookie(id, age);
-    if (cookie() !== id) {
+    setCookie(id, age);
+    // Removed only when the old one stands in the way: another tab may be reading it, or
+    // have written its own meanwhile.
+    if (cookie() === before && before !== id) {
       erase();
       setCookie(id, age);
     }
