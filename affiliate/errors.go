@@ -53,6 +53,12 @@ const (
 	ReasonRefundDuplicate         Reason = "REFUND_DUPLICATE"
 	ReasonRefundExceedsAmount     Reason = "REFUND_EXCEEDS_AMOUNT"
 	ReasonPayoutState             Reason = "PAYOUT_STATE_INVALID"
+	ReasonWebhookNotFound         Reason = "WEBHOOK_NOT_FOUND"
+	ReasonWebhookLimitExceeded    Reason = "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED"
+	ReasonWebhookURLNotHTTPS      Reason = "WEBHOOK_URL_NOT_HTTPS"
+	ReasonWebhookURLPrivateIP     Reason = "WEBHOOK_URL_PRIVATE_IP"
+	ReasonWebhookURLUnresolvable  Reason = "WEBHOOK_URL_UNRESOLVABLE"
+	ReasonWebhookDisabled         Reason = "WEBHOOK_DISABLED"
 	ReasonFraudEventResolved      Reason = "FRAUD_EVENT_RESOLVED"
 )
 

@@ -98,11 +98,19 @@ type eventData struct {
 // decimals.
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// StoredEvent is an event as the outbox gives it back.
-type StoredEvent struct {
-	ID   EventID
-	Mode Mode
-	Name EventName
-	At   time.Time
-	Body []byte // the envelope, byte for byte
+// personal is an object with personal data of a participant.
+type personal interface{ participant() ParticipantID }
+
+func (o ParticipantObject) participant() ParticipantID { return o.ID }
+func (o LinkObject) participant() ParticipantID        { return o.Participant }
+func (o PromoCodeObject) participant() ParticipantID   { return o.Participant }
+
+// Subject is the participant of whom the body tells personal data: the partner's
+// name, or a code that may be made of it. Nil: of nobody.
+func (e Event) Subject() *ParticipantID {
+	if object, ok := e.Object.(personal); ok {
+		id := object.participant()
+		return &id
+	}
+	return nil
 }

@@ -44,6 +44,12 @@ type (
 	InviteID = ID[Invite]
 	// EventID identifies an event.
 	EventID = ID[Event]
+	// EndpointID identifies a webhook endpoint.
+	EndpointID = ID[Endpoint]
+	// DeliveryID identifies the delivery of one event to one endpoint.
+	DeliveryID = ID[Delivery]
+	// SenderID identifies a process that sends webhooks.
+	SenderID = ID[Sender]
 )
 
 // NewID makes a UUIDv7 (RFC 9562) whose embedded time is now, to the

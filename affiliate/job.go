@@ -8,25 +8,6 @@ import "time"
 // A job may run more than once, and later than a newer one of its kind.
 type Job interface{ Kind() string }
 
-// DispatchEvents takes committed events of one workspace on to whoever follows
-// them.
-type DispatchEvents struct {
-	Workspace WorkspaceID `json:"workspace"`
-	Events    []EventID   `json:"events"`
-}
-
-// Kind names the job.
-func (DispatchEvents) Kind() string { return "dispatch_events" }
-
-// ConvertedClick is a click as an event tells that it has converted.
-type ConvertedClick struct {
-	Event EventID
-	Click ClickID
-	At    time.Time // of the conversion
-	// MayCome: where the click is not stored, it may still be on its way.
-	MayCome bool
-}
-
 // SyncDirectory brings the edge directory up to date: with one programme and
 // all its codes, or with one participant's codes, or, with neither, with the
 // workspace's public keys.
@@ -58,3 +39,29 @@ type Upkeep struct{}
 
 // Kind names the job.
 func (Upkeep) Kind() string { return "upkeep" }
+
+// CancelDeliveries marks the waiting deliveries of an endpoint that was turned off
+// or deleted as canceled; none of them is sent from the moment of that change.
+type CancelDeliveries struct {
+	Workspace WorkspaceID `json:"workspace"`
+	Mode      Mode        `json:"mode"`
+	Endpoint  EndpointID  `json:"endpoint"`
+}
+
+// Kind names the job.
+func (CancelDeliveries) Kind() string { return "cancel_deliveries" }
+
+// RecoverDeliveries sends deliveries of an endpoint again that had one of these
+// states when that was asked for, each with a new schedule of attempts.
+type RecoverDeliveries struct {
+	Workspace WorkspaceID      `json:"workspace"`
+	Mode      Mode             `json:"mode"`
+	Endpoint  EndpointID       `json:"endpoint"`
+	Since     time.Time        `json:"since"` // of the event, inclusive
+	Until     time.Time        `json:"until"` // exclusive
+	Statuses  []DeliveryStatus `json:"statuses"`
+	AskedAt   time.Time        `json:"asked_at"` // what ended later is left alone
+}
+
+// Kind names the job.
+func (RecoverDeliveries) Kind() string { return "recover_deliveries" }

@@ -34,7 +34,6 @@ import (
 	"github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/directory"
-	"github.com/tributary-hq/tributary/server/dispatch"
 	"github.com/tributary-hq/tributary/server/fraud"
 	"github.com/tributary-hq/tributary/server/fx"
 	"github.com/tributary-hq/tributary/server/health"
@@ -199,7 +198,6 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 
 	registered := river.NewWorkers()
 	river.AddWorker(registered, c.upkeep)
-	river.AddWorker(registered, dispatch.NewWorker(c.store, c.now))
 	river.AddWorker(registered, c.keeper.Worker())
 	conversions.AddWorkers(registered)
 	river.AddWorker(registered, participant.NewReviewWorker(c.store, c.now))

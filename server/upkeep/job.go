@@ -1,7 +1,6 @@
 // Package upkeep keeps the tables in shape: partitions exist before the clicks
 // that go into them, what has ended (sessions, answers under idempotency keys,
-// origins of users) does not pile up, an event whose job was given up gets
-// another, and clicks grow old as the merchant is promised: without anything that
+// origins of users) does not pile up, events and deliveries go after a month, and clicks grow old as the merchant is promised: without anything that
 // tells visitors apart after 90 days, as a day's sums after 13 months.
 //
 // Each run repeats what an earlier one may have left, so a missed run is made
@@ -34,11 +33,6 @@ const (
 	// stays for those who look into an incident.
 	forgetBatch = 1000
 	forgetAfter = 24 * time.Hour
-	// requeueAfter is when an event counts as left behind: its job retries for
-	// longer than that only while something is broken, and a second one does no
-	// harm. requeueBatch bounds one run.
-	requeueAfter = 36 * time.Hour
-	requeueBatch = 1000
 	// visitorsKept is for how long clicks, and records that became none, tell their
 	// visitors apart.
 	visitorsKept = 90 * 24 * time.Hour
@@ -56,9 +50,13 @@ type Store interface {
 	EnsureClickPartitions(ctx context.Context, first, last time.Time) (made int, err error)
 	// StrayClicks counts clicks that no partition was made for, up to a bound.
 	StrayClicks(ctx context.Context) (int, error)
-	// RequeueEvents gives events that were left behind since before an instant a
-	// job again, a batch at a time, and tells how many.
-	RequeueEvents(ctx context.Context, before time.Time, limit int) (int, error)
+	// EnsureEventPartitions and StrayEvents do the same for events and their
+	// deliveries, whose partitions are of a week.
+	EnsureEventPartitions(ctx context.Context, first, last time.Time) (made int, err error)
+	StrayEvents(ctx context.Context) (int, error)
+	// DropOldEvents drops events and deliveries that nobody can ask for any more,
+	// whole weeks of them.
+	DropOldEvents(ctx context.Context, rows int) (int64, error)
 	// ForgetEnded deletes sessions that ended before an instant, a batch at a time.
 	ForgetEnded(ctx context.Context, before time.Time, limit int) (int64, error)
 	// DropExpiredIdempotencyKeys deletes answers that are kept no longer, and
@@ -104,7 +102,7 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.Upkeep]) error
 	if err := w.Run(ctx); err != nil {
 		return err
 	}
-	return errors.Join(w.purge(ctx), w.roll(ctx))
+	return errors.Join(w.purge(ctx), w.roll(ctx), w.dropEvents(ctx))
 }
 
 func (w *Worker) purge(ctx context.Context) error {
@@ -130,6 +128,17 @@ func (w *Worker) roll(ctx context.Context) error {
 	return nil
 }
 
+func (w *Worker) dropEvents(ctx context.Context) error {
+	dropped, err := w.store.DropOldEvents(ctx, forgetBatch)
+	if err != nil {
+		return fmt.Errorf("old events: %w", err)
+	}
+	if dropped > 0 {
+		w.log.LogAttrs(ctx, slog.LevelInfo, "old events and deliveries were dropped", slog.Int64("partitions_and_rows", dropped))
+	}
+	return nil
+}
+
 // Run is what a starting process wants at once, today's partition above all, and
 // what takes no time worth mentioning.
 func (w *Worker) Run(ctx context.Context) error {
@@ -144,12 +153,14 @@ func (w *Worker) Run(ctx context.Context) error {
 	if stray > 0 {
 		w.log.LogAttrs(ctx, slog.LevelWarn, "clicks lie in the default partition", slog.Int("rows_at_least", stray))
 	}
-	left, err := w.store.RequeueEvents(ctx, now.Add(-requeueAfter), requeueBatch)
-	if err != nil {
-		return fmt.Errorf("events left behind: %w", err)
+	if _, err := w.store.EnsureEventPartitions(ctx, now.AddDate(0, 0, -daysBack), now.AddDate(0, 0, daysAhead)); err != nil {
+		return fmt.Errorf("partitions of events: %w", err)
 	}
-	if left > 0 {
-		w.log.LogAttrs(ctx, slog.LevelWarn, "events were left behind and got a job again", slog.Int("events", left))
+	if stray, err = w.store.StrayEvents(ctx); err != nil {
+		return fmt.Errorf("default partitions of events: %w", err)
+	}
+	if stray > 0 {
+		w.log.LogAttrs(ctx, slog.LevelWarn, "events or deliveries lie in a default partition", slog.Int("rows_at_least", stray))
 	}
 	for _, forget := range []struct {
 		what string

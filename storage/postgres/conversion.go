@@ -70,7 +70,7 @@ func (s *Store) recordTogether(ctx context.Context, pool *pgxpool.Pool, all []*r
 	slices.SortFunc(all, func(a, b *recording) int {
 		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Conversion.ExternalTransactionID, b.Conversion.ExternalTransactionID))
 	})
-	err = inTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.inTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
 		committing = false
 		for _, r := range all {
 			r.attempt = attempt{outcome: outcome{signals: signals{of: r.Conversion, found: r.Inputs}}}
@@ -302,8 +302,7 @@ func (s *Store) writeOutcomes(ctx context.Context, tx pgx.Tx, all []*recording) 
 	if err := queueOutcomes(batch, outcomes...); err != nil {
 		return err
 	}
-	dispatch, err := queueEvents(batch, events...)
-	if err != nil {
+	if err := queueEvents(ctx, batch, events...); err != nil {
 		return err
 	}
 	for _, r := range in(all) {
@@ -321,7 +320,7 @@ func (s *Store) writeOutcomes(ctx context.Context, tx pgx.Tx, all []*recording) 
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("conversions: %w", err)
 	}
-	return s.enqueue(ctx, tx, append(jobs, dispatch...)...)
+	return s.enqueue(ctx, tx, jobs...)
 }
 
 // beginning is how a commission begins; none without one. What is refunded of its

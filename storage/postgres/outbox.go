@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,53 +12,66 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-const insertEvents = `
-	insert into events (workspace_id, id, mode, type, body, created_at)
-	values %s`
+// publishEvents writes events and, for each endpoint that follows them, a delivery.
+// Whoever turns an endpoint off at the same time is not waited for: what is made for
+// an endpoint that is off is of an epoch that has ended, and is not sent.
+const publishEvents = `
+	with written as (
+		insert into events (workspace_id, id, day, mode, type, subject_id, body, created_at)
+		values %s
+		returning workspace_id, id, day, mode, type, created_at
+	)
+	insert into webhook_deliveries (workspace_id, endpoint_id, id, day, mode, event_id, event_type, epoch, due_at, created_at)
+	select w.workspace_id, e.id, delivery_id(w.id, e.id), w.day, w.mode, w.id, w.type, e.epoch, w.created_at, w.created_at
+	from written w
+	join webhook_endpoints e on e.workspace_id = w.workspace_id and e.mode = w.mode and e.deleted_at is null
+	where e.active and e.subscriptions && array[w.type, split_part(w.type, '.', 1) || '.*', '*']
+	returning endpoint_id`
 
-var eventRows = rowsOf(insertEvents, 6)
+var eventRows = rowsOf(publishEvents, 8)
 
-// publish writes events in the transaction of their cause, and a job for each of
-// their workspaces that takes them on. Their bodies are serialised here, once.
+// publish writes events in the transaction of their cause, with their deliveries.
+// Their bodies are serialised here, once.
 func (s *Store) publish(ctx context.Context, tx pgx.Tx, events ...affiliate.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
 	batch := &pgx.Batch{}
-	jobs, err := queueEvents(batch, events...)
-	if err != nil {
+	if err := queueEvents(ctx, batch, events...); err != nil {
 		return err
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
-	return s.enqueue(ctx, tx, jobs...)
+	return nil
 }
 
-// queueEvents adds events to a batch, and returns the jobs that take them on, which
-// the caller adds (enqueue).
-func queueEvents(batch *pgx.Batch, events ...affiliate.Event) ([]affiliate.Job, error) {
+// queueEvents adds events, with their deliveries, to a batch of the transaction
+// whose context it is given.
+func queueEvents(ctx context.Context, batch *pgx.Batch, events ...affiliate.Event) error {
 	rows := make([][]any, len(events))
-	var jobs []affiliate.Job
-	ids := map[affiliate.WorkspaceID][]affiliate.EventID{}
 	for i, event := range events {
 		body, err := event.Body()
 		if err != nil {
-			return nil, fmt.Errorf("event %s: %w", event.Name, err)
+			return fmt.Errorf("event %s: %w", event.Name, err)
 		}
-		rows[i] = []any{event.Scope.Workspace, event.ID, event.Scope.Mode, event.Name, body, event.At}
-		ids[event.Scope.Workspace] = append(ids[event.Scope.Workspace], event.ID)
-	}
-	eventRows.queue(batch, rows...)
-	for workspace, events := range ids {
-		for block := range slices.Chunk(events, eventBlock) {
-			jobs = append(jobs, affiliate.DispatchEvents{Workspace: workspace, Events: block})
+		day, _ := event.ID.Time()
+		rows[i] = []any{
+			event.Scope.Workspace, event.ID, day.Truncate(24 * time.Hour), event.Scope.Mode, event.Name, event.Subject(), body, event.At,
 		}
 	}
-	return jobs, nil
+	told := toldIn(ctx)
+	for _, queued := range eventRows.queue(batch, rows...) {
+		queued.Query(func(rows pgx.Rows) error {
+			endpoints, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.EndpointID])
+			told.add(endpoints...)
+			return err
+		})
+	}
+	return nil
 }
 
-// eventBlock bounds the events that one job takes on.
+// eventBlock bounds the events of one batch.
 const eventBlock = 500
 
 // publishInBlocks publishes events of any number.

@@ -25,6 +25,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // statementTimeout ends a statement that would hold a connection for longer; no
@@ -72,6 +74,9 @@ type Store struct {
 	recorder gatherer[*recording]
 	clicks   gatherer[*clickLookup]
 	keys     gatherer[*keyLookup]
+
+	// deliveriesMade is told behind each COMMIT which endpoints got deliveries.
+	deliveriesMade func([]affiliate.EndpointID)
 }
 
 // Open connects as the service's restricted role. The schema must be there
@@ -150,7 +155,7 @@ func connect(ctx context.Context, url string, conns int32, settings map[string]s
 }
 
 func newStore(pool, gathered *pgxpool.Pool, jobs *river.Client[pgx.Tx]) *Store {
-	s := &Store{pool: pool, jobs: jobs, gathered: gathered}
+	s := &Store{pool: pool, jobs: jobs, gathered: gathered, deliveriesMade: func([]affiliate.EndpointID) {}}
 	s.recorder = gatherer[*recording]{
 		most: recordedTogether, atOnce: recorders, timeout: recordTimeout, together: gathered, alone: pool,
 		wants: wantsOf, work: s.recordTogether,
@@ -198,13 +203,19 @@ func (s *Store) WorkerClient(cfg *river.Config) (*river.Client[pgx.Tx], error) {
 // transaction. Once COMMIT was sent and its answer is lost nothing is repeated:
 // the outcome is unknown and the error says so.
 func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
-	return inTx(ctx, s.pool, fn)
+	return s.inTx(ctx, s.pool, fn)
 }
 
-// inTx is InTx on a connection of a pool.
-func inTx(ctx context.Context, pool *pgxpool.Pool, fn func(ctx context.Context, tx pgx.Tx) error) error {
+// inTx is InTx on a connection of a pool. Behind COMMIT the sender is told which
+// endpoints have something new.
+func (s *Store) inTx(ctx context.Context, pool *pgxpool.Pool, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
-		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return fn(ctx, tx) })
+		told := &told{}
+		inside := context.WithValue(ctx, toldKey{}, told)
+		err := pgx.BeginFunc(inside, pool, func(tx pgx.Tx) error { return fn(inside, tx) })
+		if err == nil && len(told.endpoints) > 0 {
+			s.deliveriesMade(told.endpoints)
+		}
 		if err == nil || attempt == txAttempts || !startsOver(err) {
 			return err
 		}

@@ -26,3 +26,33 @@ func (s *Store) StrayClicks(ctx context.Context) (int, error) {
 	err := s.pool.QueryRow(ctx, query, strayBound).Scan(&n)
 	return n, err
 }
+
+// EnsureEventPartitions makes the weekly partitions of events and deliveries for
+// the days from one to another, both included.
+func (s *Store) EnsureEventPartitions(ctx context.Context, first, last time.Time) (int, error) {
+	const call = `select ensure_event_partitions($1::date, $2::date)`
+	var made int
+	err := s.pool.QueryRow(ctx, call, first.UTC(), last.UTC()).Scan(&made)
+	return made, err
+}
+
+// StrayEvents counts the events and deliveries of the default partitions, up to a
+// bound.
+func (s *Store) StrayEvents(ctx context.Context) (int, error) {
+	const query = `
+		select (select count(*) from (select from events_default limit $1) as stray)
+			+ (select count(*) from (select from webhook_deliveries_default limit $1) as stray)`
+	var n int
+	err := s.pool.QueryRow(ctx, query, strayBound).Scan(&n)
+	return n, err
+}
+
+// DropOldEvents drops the weeks of events and deliveries that nobody can ask for
+// any more, and up to a number of such rows outside all weeks. It tells how many
+// partitions and rows that were.
+func (s *Store) DropOldEvents(ctx context.Context, rows int) (int64, error) {
+	const call = `select drop_old_events($1)`
+	var dropped int64
+	err := s.pool.QueryRow(ctx, call, rows).Scan(&dropped)
+	return dropped, err
+}

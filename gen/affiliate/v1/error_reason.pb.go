@@ -119,6 +119,18 @@ const (
 	ErrorReason_ERROR_REASON_PAYOUT_STATE_INVALID ErrorReason = 44
 	// The fraud event was confirmed or dismissed before.
 	ErrorReason_ERROR_REASON_FRAUD_EVENT_RESOLVED ErrorReason = 45
+	// No such webhook endpoint, or delivery of it, in this workspace and mode.
+	ErrorReason_ERROR_REASON_WEBHOOK_NOT_FOUND ErrorReason = 46
+	// The mode has 10 webhook endpoints.
+	ErrorReason_ERROR_REASON_WEBHOOK_ENDPOINT_LIMIT_EXCEEDED ErrorReason = 47
+	// The URL of a webhook endpoint is plain http, in either mode.
+	ErrorReason_ERROR_REASON_WEBHOOK_URL_NOT_HTTPS ErrorReason = 48
+	// The URL of a webhook endpoint leads to a private or reserved address.
+	ErrorReason_ERROR_REASON_WEBHOOK_URL_PRIVATE_IP ErrorReason = 49
+	// The host of a webhook URL does not resolve.
+	ErrorReason_ERROR_REASON_WEBHOOK_URL_UNRESOLVABLE ErrorReason = 50
+	// The webhook endpoint is off, so nothing can be sent again.
+	ErrorReason_ERROR_REASON_WEBHOOK_DISABLED ErrorReason = 51
 )
 
 // Enum value maps for ErrorReason.
@@ -170,54 +182,66 @@ var (
 		43: "ERROR_REASON_REFUND_EXCEEDS_AMOUNT",
 		44: "ERROR_REASON_PAYOUT_STATE_INVALID",
 		45: "ERROR_REASON_FRAUD_EVENT_RESOLVED",
+		46: "ERROR_REASON_WEBHOOK_NOT_FOUND",
+		47: "ERROR_REASON_WEBHOOK_ENDPOINT_LIMIT_EXCEEDED",
+		48: "ERROR_REASON_WEBHOOK_URL_NOT_HTTPS",
+		49: "ERROR_REASON_WEBHOOK_URL_PRIVATE_IP",
+		50: "ERROR_REASON_WEBHOOK_URL_UNRESOLVABLE",
+		51: "ERROR_REASON_WEBHOOK_DISABLED",
 	}
 	ErrorReason_value = map[string]int32{
-		"ERROR_REASON_UNSPECIFIED":                0,
-		"ERROR_REASON_VALIDATION_ERROR":           1,
-		"ERROR_REASON_UNAUTHORIZED":               2,
-		"ERROR_REASON_INVALID_API_KEY":            3,
-		"ERROR_REASON_INVALID_PUBLIC_KEY":         4,
-		"ERROR_REASON_INVALID_CREDENTIALS":        5,
-		"ERROR_REASON_REFRESH_TOKEN_INVALID":      6,
-		"ERROR_REASON_FORBIDDEN":                  7,
-		"ERROR_REASON_HTTPS_REQUIRED":             8,
-		"ERROR_REASON_NOT_FOUND":                  9,
-		"ERROR_REASON_METHOD_NOT_ALLOWED":         10,
-		"ERROR_REASON_PAYLOAD_TOO_LARGE":          11,
-		"ERROR_REASON_UNSUPPORTED_MEDIA_TYPE":     12,
-		"ERROR_REASON_RATE_LIMIT_EXCEEDED":        13,
-		"ERROR_REASON_INTERNAL_ERROR":             14,
-		"ERROR_REASON_SERVICE_UNAVAILABLE":        15,
-		"ERROR_REASON_EMAIL_TAKEN":                16,
-		"ERROR_REASON_API_KEY_LIMIT_EXCEEDED":     17,
-		"ERROR_REASON_SLUG_TAKEN":                 18,
-		"ERROR_REASON_PROGRAM_STATE_INVALID":      19,
-		"ERROR_REASON_PARTICIPANT_STATE_INVALID":  20,
-		"ERROR_REASON_PARTICIPANT_ERASED":         21,
-		"ERROR_REASON_REFERRAL_CODE_TAKEN":        22,
-		"ERROR_REASON_APPLICATION_DUPLICATE":      23,
-		"ERROR_REASON_CONVERSION_DUPLICATE":       24,
-		"ERROR_REASON_NO_ATTRIBUTION_SIGNAL":      25,
-		"ERROR_REASON_MODE_MISMATCH":              26,
-		"ERROR_REASON_COMMISSION_NOT_PENDING":     27,
-		"ERROR_REASON_COMMISSION_HOLD_ACTIVE":     28,
-		"ERROR_REASON_COMMISSION_TERMINAL":        29,
-		"ERROR_REASON_LAST_OWNER":                 30,
-		"ERROR_REASON_GROUP_IN_USE":               31,
-		"ERROR_REASON_LINK_LIMIT_EXCEEDED":        32,
-		"ERROR_REASON_PROMO_CODE_TAKEN":           33,
-		"ERROR_REASON_BULK_ALL_FAILED":            34,
-		"ERROR_REASON_ORIGIN_NOT_ALLOWED":         35,
-		"ERROR_REASON_INVALID_SECRET_KEY":         36,
-		"ERROR_REASON_COMMISSION_NEEDS_REVIEW":    37,
-		"ERROR_REASON_COMMISSION_HOLD_NOT_ACTIVE": 38,
-		"ERROR_REASON_COMMISSION_NOT_FLAGGED":     39,
-		"ERROR_REASON_IDEMPOTENCY_KEY_REQUIRED":   40,
-		"ERROR_REASON_IDEMPOTENCY_KEY_REUSED":     41,
-		"ERROR_REASON_REFUND_DUPLICATE":           42,
-		"ERROR_REASON_REFUND_EXCEEDS_AMOUNT":      43,
-		"ERROR_REASON_PAYOUT_STATE_INVALID":       44,
-		"ERROR_REASON_FRAUD_EVENT_RESOLVED":       45,
+		"ERROR_REASON_UNSPECIFIED":                     0,
+		"ERROR_REASON_VALIDATION_ERROR":                1,
+		"ERROR_REASON_UNAUTHORIZED":                    2,
+		"ERROR_REASON_INVALID_API_KEY":                 3,
+		"ERROR_REASON_INVALID_PUBLIC_KEY":              4,
+		"ERROR_REASON_INVALID_CREDENTIALS":             5,
+		"ERROR_REASON_REFRESH_TOKEN_INVALID":           6,
+		"ERROR_REASON_FORBIDDEN":                       7,
+		"ERROR_REASON_HTTPS_REQUIRED":                  8,
+		"ERROR_REASON_NOT_FOUND":                       9,
+		"ERROR_REASON_METHOD_NOT_ALLOWED":              10,
+		"ERROR_REASON_PAYLOAD_TOO_LARGE":               11,
+		"ERROR_REASON_UNSUPPORTED_MEDIA_TYPE":          12,
+		"ERROR_REASON_RATE_LIMIT_EXCEEDED":             13,
+		"ERROR_REASON_INTERNAL_ERROR":                  14,
+		"ERROR_REASON_SERVICE_UNAVAILABLE":             15,
+		"ERROR_REASON_EMAIL_TAKEN":                     16,
+		"ERROR_REASON_API_KEY_LIMIT_EXCEEDED":          17,
+		"ERROR_REASON_SLUG_TAKEN":                      18,
+		"ERROR_REASON_PROGRAM_STATE_INVALID":           19,
+		"ERROR_REASON_PARTICIPANT_STATE_INVALID":       20,
+		"ERROR_REASON_PARTICIPANT_ERASED":              21,
+		"ERROR_REASON_REFERRAL_CODE_TAKEN":             22,
+		"ERROR_REASON_APPLICATION_DUPLICATE":           23,
+		"ERROR_REASON_CONVERSION_DUPLICATE":            24,
+		"ERROR_REASON_NO_ATTRIBUTION_SIGNAL":           25,
+		"ERROR_REASON_MODE_MISMATCH":                   26,
+		"ERROR_REASON_COMMISSION_NOT_PENDING":          27,
+		"ERROR_REASON_COMMISSION_HOLD_ACTIVE":          28,
+		"ERROR_REASON_COMMISSION_TERMINAL":             29,
+		"ERROR_REASON_LAST_OWNER":                      30,
+		"ERROR_REASON_GROUP_IN_USE":                    31,
+		"ERROR_REASON_LINK_LIMIT_EXCEEDED":             32,
+		"ERROR_REASON_PROMO_CODE_TAKEN":                33,
+		"ERROR_REASON_BULK_ALL_FAILED":                 34,
+		"ERROR_REASON_ORIGIN_NOT_ALLOWED":              35,
+		"ERROR_REASON_INVALID_SECRET_KEY":              36,
+		"ERROR_REASON_COMMISSION_NEEDS_REVIEW":         37,
+		"ERROR_REASON_COMMISSION_HOLD_NOT_ACTIVE":      38,
+		"ERROR_REASON_COMMISSION_NOT_FLAGGED":          39,
+		"ERROR_REASON_IDEMPOTENCY_KEY_REQUIRED":        40,
+		"ERROR_REASON_IDEMPOTENCY_KEY_REUSED":          41,
+		"ERROR_REASON_REFUND_DUPLICATE":                42,
+		"ERROR_REASON_REFUND_EXCEEDS_AMOUNT":           43,
+		"ERROR_REASON_PAYOUT_STATE_INVALID":            44,
+		"ERROR_REASON_FRAUD_EVENT_RESOLVED":            45,
+		"ERROR_REASON_WEBHOOK_NOT_FOUND":               46,
+		"ERROR_REASON_WEBHOOK_ENDPOINT_LIMIT_EXCEEDED": 47,
+		"ERROR_REASON_WEBHOOK_URL_NOT_HTTPS":           48,
+		"ERROR_REASON_WEBHOOK_URL_PRIVATE_IP":          49,
+		"ERROR_REASON_WEBHOOK_URL_UNRESOLVABLE":        50,
+		"ERROR_REASON_WEBHOOK_DISABLED":                51,
 	}
 )
 
@@ -252,7 +276,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xaf\x1e\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xe3\"\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -302,7 +326,13 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\x1dERROR_REASON_REFUND_DUPLICATE\x10*\x1a+\xa2\xbb\x18'\b\x99\x03\x10\x06\x1a This refund was reported before.\x12_\n" +
 	"\"ERROR_REASON_REFUND_EXCEEDS_AMOUNT\x10+\x1a7\xa2\xbb\x183\b\xa6\x03\x10\t\x1a,The refund exceeds what is left of the sale.\x12_\n" +
 	"!ERROR_REASON_PAYOUT_STATE_INVALID\x10,\x1a8\xa2\xbb\x184\b\x99\x03\x10\t\x1a-The payout does not allow this in its status.\x12V\n" +
-	"!ERROR_REASON_FRAUD_EVENT_RESOLVED\x10-\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The fraud event was resolved before.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"!ERROR_REASON_FRAUD_EVENT_RESOLVED\x10-\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The fraud event was resolved before.\x12Q\n" +
+	"\x1eERROR_REASON_WEBHOOK_NOT_FOUND\x10.\x1a-\xa2\xbb\x18)\b\x94\x03\x10\x05\x1a\"There is no such webhook endpoint.\x12o\n" +
+	",ERROR_REASON_WEBHOOK_ENDPOINT_LIMIT_EXCEEDED\x10/\x1a=\xa2\xbb\x189\b\xa6\x03\x10\t\x1a2Ten webhook endpoints is the most a mode can have.\x12P\n" +
+	"\"ERROR_REASON_WEBHOOK_URL_NOT_HTTPS\x100\x1a(\xa2\xbb\x18$\b\xa6\x03\x10\t\x1a\x1dA webhook URL must use https.\x12k\n" +
+	"#ERROR_REASON_WEBHOOK_URL_PRIVATE_IP\x101\x1aB\xa2\xbb\x18>\b\xa6\x03\x10\t\x1a7The webhook URL leads to a private or reserved address.\x12c\n" +
+	"%ERROR_REASON_WEBHOOK_URL_UNRESOLVABLE\x102\x1a8\xa2\xbb\x184\b\xa6\x03\x10\t\x1a-The host of the webhook URL does not resolve.\x12J\n" +
+	"\x1dERROR_REASON_WEBHOOK_DISABLED\x103\x1a'\xa2\xbb\x18#\b\x99\x03\x10\t\x1a\x1cThe webhook endpoint is off.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once

@@ -1,7 +1,0 @@
-package postgres
-
-// The statements whose plans are asserted.
-const (
-	LockConvertedSQL  = lockConverted
-	StampConvertedSQL = stampConverted
-)

@@ -1,0 +1,171 @@
+-- +goose Up
+
+-- Deliveries are made with their events, so nobody waits for events to be taken on.
+alter table clicks drop column converted_at;
+
+-- Events and deliveries lie in partitions of a week each, by the UTC day in their
+-- ids; whole weeks are dropped. Of the weeks that have none there is a default.
+alter table events rename to events_before;
+alter index events_pkey rename to events_before_pkey;
+create table events (
+  workspace_id uuid not null,
+  id           uuid not null,
+  day          date not null,                   -- of the id, UTC
+  mode         text not null,
+  type         text not null,
+  subject_id   uuid,                            -- the participant of whom the body tells personal data
+  body         bytea not null,                  -- the envelope, byte for byte what is sent
+  created_at   timestamptz not null,
+  primary key (workspace_id, id, day)
+) partition by range (day);
+create table events_default partition of events default;
+create index events_by_subject on events (workspace_id, subject_id) where subject_id is not null;
+insert into events (workspace_id, id, day, mode, type, subject_id, body, created_at)
+select workspace_id, id, (created_at at time zone 'UTC')::date, mode, type,
+  case when type like 'participant.%' then (convert_from(body, 'UTF8')::jsonb #>> '{data,object,id}')::uuid end, body, created_at
+from events_before;
+drop table events_before;
+
+create table webhook_endpoints (
+  workspace_id         uuid not null,
+  id                   uuid not null,
+  mode                 text not null,
+  url                  text not null,
+  description          text,
+  subscriptions        text[] not null,         -- names, noun.* and *
+  active               boolean not null,
+  disabled_reason      text,                    -- null: active
+  secret               bytea,                   -- sealed; null: deleted
+  previous_secret      bytea,                   -- sealed; signs too until previous_until
+  previous_until       timestamptz,
+  -- One more with every time that it is turned off: deliveries of before are not sent
+  -- any more, however many they are.
+  epoch                integer not null default 1,
+  created_at           timestamptz not null,
+  updated_at           timestamptz not null,
+  version              integer not null,
+  deleted_at           timestamptz,
+  -- What its sender has seen. Counts begin anew with a success and when it is turned on.
+  consecutive_failures integer not null default 0,
+  failing_since        timestamptz,
+  dead_letters         integer not null default 0,
+  last_delivery_at     timestamptz,
+  -- The process that sends to it, alone, until then.
+  sender               uuid,
+  sender_until         timestamptz,
+  primary key (workspace_id, id)
+) with (fillfactor = 60);
+create index webhook_endpoints_by_mode on webhook_endpoints (workspace_id, mode) where deleted_at is null;
+
+create table webhook_deliveries (
+  workspace_id     uuid not null,
+  endpoint_id      uuid not null,
+  id               uuid not null,               -- delivery_id of event and endpoint
+  day              date not null,               -- of the id, as that of its event, UTC
+  mode             text not null,
+  event_id         uuid not null,
+  event_type       text not null,
+  epoch            integer not null,            -- of the endpoint, when it was made or recovered
+  status           text not null default 'pending',
+  due_at           timestamptz,                 -- of the next attempt; null: there is none
+  tier             integer not null default 0,  -- attempts of the schedule that were made
+  extra            integer not null default 0,  -- attempts that were asked for and are to be made
+  attempt_count    integer not null default 0,
+  http_status_code integer,                     -- of the last attempt
+  error_message    text,
+  attempts         jsonb not null default '[]',
+  created_at       timestamptz not null,
+  completed_at     timestamptz,
+  primary key (workspace_id, endpoint_id, id, day)
+) partition by range (day);
+create table webhook_deliveries_default partition of webhook_deliveries default;
+create index webhook_deliveries_due on webhook_deliveries (workspace_id, endpoint_id, epoch, due_at) where due_at is not null;
+create index webhook_deliveries_by_status on webhook_deliveries (workspace_id, endpoint_id, status, id) where status <> 'delivered';
+
+-- The id of an event's delivery to an endpoint: a UUIDv7 of the event's time, so that
+-- both lie in the same week, and always the same.
+create function delivery_id(event uuid, endpoint uuid) returns uuid
+language sql immutable strict parallel safe as $$
+  select encode(substring(uuid_send(event) from 1 for 8) || set_byte(digest, 0, get_byte(digest, 0) & 63 | 128), 'hex')::uuid
+  from (select substring(decode(md5(event::text || endpoint::text), 'hex') from 1 for 8) as digest) as d
+$$;
+
+-- +goose StatementBegin
+-- Makes the weekly partitions of events and deliveries for all days from one to
+-- another, both included. Rows that already lie in the default partition move along.
+create function ensure_event_partitions(first date, last date) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  parent text;
+  week   date;
+  name   text;
+  made   integer := 0;
+  -- This function's own schema: search_path is fixed and does not name it.
+  home   text := (select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+                  where c.relname = 'webhook_deliveries' and c.relkind = 'p' limit 1);
+begin
+  -- One maker at a time; others wait and find the work done.
+  perform pg_catalog.pg_advisory_xact_lock(7305804402567017333);
+  foreach parent in array array['events', 'webhook_deliveries'] loop
+    week := date_trunc('week', first)::date;
+    while week <= last loop
+      name := parent || '_' || to_char(week, 'YYYYMMDD');
+      if to_regclass(format('%I.%I', home, name)) is null then
+        execute format('create table %I.%I (like %I.%I including defaults including constraints)', home, name, home, parent);
+        execute format('with moved as (delete from %I.%I where day >= %L and day < %L returning *) insert into %I.%I select * from moved',
+          home, parent || '_default', week, week + 7, home, name);
+        execute format('alter table %I.%I attach partition %I.%I for values from (%L) to (%L)', home, parent, home, name, week, week + 7);
+        made := made + 1;
+      end if;
+      week := week + 7;
+    end loop;
+  end loop;
+  return made;
+end $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- Drops the weeks of events and deliveries that ended 34 days ago: 30 for which they
+-- can be asked for, and four that a delivery which is recovered on the last of these
+-- takes. Of the default partitions it deletes up to most rows of as long ago. What is
+-- old enough is not the caller's to say: the clock of the database does. Returns the
+-- number of partitions and rows.
+create function drop_old_events(most integer) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
+declare
+  kept    date := (now() at time zone 'UTC')::date - 34;
+  home    text := (select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+                   where c.relname = 'webhook_deliveries' and c.relkind = 'p' limit 1);
+  week    text;
+  dropped bigint := 0;
+  some    bigint;
+  parent  text;
+begin
+  if not pg_try_advisory_xact_lock(7305804402567017334) then
+    return 0;
+  end if;
+  -- Deliveries first: none is without its event.
+  foreach parent in array array['webhook_deliveries', 'events'] loop
+    for week in
+      select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+      where i.inhparent = format('%I.%I', home, parent)::regclass and c.relname ~ ('^' || parent || '_[0-9]{8}$')
+        and to_date(right(c.relname, 8), 'YYYYMMDD') + 7 <= kept
+      order by c.relname
+    loop
+      execute format('drop table %I.%I', home, week);
+      dropped := dropped + 1;
+    end loop;
+    execute format('delete from %1$I.%2$I where ctid = any (array(select ctid from %1$I.%2$I where day < $1 limit $2))', home, parent || '_default')
+      using kept, most;
+    get diagnostics some = row_count;
+    dropped := dropped + some;
+  end loop;
+  return dropped;
+end $$;
+-- +goose StatementEnd
+
+grant select, insert, update on webhook_endpoints, webhook_deliveries to tributary_app;
+grant select, insert, update (body) on events to tributary_app;
+grant select on events_default, webhook_deliveries_default to tributary_app; -- the alarm about weeks without a partition
+revoke execute on function ensure_event_partitions(date, date), drop_old_events(integer) from public;
+grant execute on function ensure_event_partitions(date, date), drop_old_events(integer) to tributary_app;
