@@ -20,14 +20,14 @@ func CommissionEvent(name EventName, now time.Time, before *Commission, after Co
 type commissionPayload struct {
 	ID                  CommissionID     `json:"id"`
 	Status              CommissionStatus `json:"status"`
-	AmountCents         int64            `json:"amount_cents"`
-	OriginalAmountCents int64            `json:"original_amount_cents"`
+	AmountCents         int64            `json:"amount_cents"`          // earned now, in minor units of currency
+	OriginalAmountCents int64            `json:"original_amount_cents"` // earned before any refund
 	Currency            string           `json:"currency"`
 	Conversion          ConversionID     `json:"conversion_id"`
 	Participant         ParticipantID    `json:"participant_id"`
-	HoldUntil           *string          `json:"hold_until"`
-	NeedsReview         bool             `json:"needs_review"`
-	ReviewReasons       []string         `json:"review_reasons"`
+	HoldUntil           *string          `json:"hold_until"`     // end of the refund hold; null without one
+	NeedsReview         bool             `json:"needs_review"`   // a person has to decide: nothing approves it by itself
+	ReviewReasons       []string         `json:"review_reasons"` // why it needs review, in words such as fraud; empty when it does not
 	Version             int              `json:"version"`
 }
 
@@ -70,7 +70,8 @@ func (c Commission) changes(after Commission) any {
 		changed.NeedsReview = &c.NeedsReview
 	}
 	if !slices.Equal(c.ReviewReasons, after.ReviewReasons) {
-		changed.ReviewReasons = &c.ReviewReasons
+		reasons := append([]string{}, c.ReviewReasons...) // none are an empty list, too
+		changed.ReviewReasons = &reasons
 	}
 	if changed == (commissionChanges{}) {
 		return nil

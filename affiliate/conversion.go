@@ -152,15 +152,15 @@ func (c Conversion) RefundedEvent(before Conversion, d Decision, at time.Time) E
 
 type conversionObject struct {
 	ID                    ConversionID      `json:"id"`
-	Program               *ProgramID        `json:"program_id"`
-	Participant           *ParticipantID    `json:"participant_id"`
+	Program               *ProgramID        `json:"program_id"`     // null when it is credited to nobody
+	Participant           *ParticipantID    `json:"participant_id"` // null when it is credited to nobody
 	EventType             EventType         `json:"event_type"`
-	ExternalTransactionID string            `json:"external_transaction_id"`
-	AmountCents           int64             `json:"amount_cents"`
-	Currency              *string           `json:"currency"`
-	Attributed            bool              `json:"attributed"`
-	Attribution           attributionObject `json:"attribution"`
-	RefundedAmountCents   int64             `json:"refunded_amount_cents"`
+	ExternalTransactionID string            `json:"external_transaction_id"` // as the merchant reported it
+	AmountCents           int64             `json:"amount_cents"`            // paid, in minor units of currency
+	Currency              *string           `json:"currency"`                // ISO 4217; null when the event carries no amount
+	Attributed            bool              `json:"attributed"`              // whether it is credited to a participant, whether or not that earns
+	Attribution           attributionObject `json:"attribution"`             // the decision in force
+	RefundedAmountCents   int64             `json:"refunded_amount_cents"`   // of amount_cents, by all refunds together
 	OccurredAt            string            `json:"occurred_at"`
 	CreatedAt             string            `json:"created_at"`
 	Version               int               `json:"version"`
@@ -168,13 +168,13 @@ type conversionObject struct {
 
 type attributionObject struct {
 	Decision    DecisionID        `json:"decision_id"`
-	Method      *Method           `json:"method"`
-	Reason      AttributionReason `json:"reason_code"`
-	Explanation string            `json:"explanation"`
-	Click       *ClickID          `json:"click_id"`
-	PromoCode   *string           `json:"promo_code"`
-	ClickedAt   *string           `json:"clicked_at"`
-	ExpiresAt   *string           `json:"expires_at"`
+	Method      *Method           `json:"method"`      // the signal that decided; null when none did
+	Reason      AttributionReason `json:"reason_code"` // the one word for why it was credited, or was not
+	Explanation string            `json:"explanation"` // the same in sentences, which a partner may read
+	Click       *ClickID          `json:"click_id"`    // as reported
+	PromoCode   *string           `json:"promo_code"`  // as reported, in lower case
+	ClickedAt   *string           `json:"clicked_at"`  // of the click that decided; null without one
+	ExpiresAt   *string           `json:"expires_at"`  // end of its attribution window; null without one
 }
 
 func optionalTime(t *time.Time) *string {

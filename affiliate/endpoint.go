@@ -10,6 +10,12 @@ const MaxEndpoints = 10
 // (DECISIONS.md section 9).
 const RotatedSecretKept = 24 * time.Hour
 
+// EndpointKey names an endpoint for those who look after everybody's.
+type EndpointKey struct {
+	Workspace WorkspaceID
+	ID        EndpointID
+}
+
 // Endpoint is where a merchant receives events of one mode.
 type Endpoint struct {
 	ID    EndpointID

@@ -1,43 +1,11 @@
 package affiliate
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"strings"
 	"time"
-)
-
-// EventName is a word of the catalogue (DECISIONS.md section 9).
-type EventName string
-
-// The events whose causes exist. Order across events is not promised, except
-// that conversion.created precedes commission.created.
-const (
-	EventConversionCreated        EventName = "conversion.created"
-	EventConversionReattributed   EventName = "conversion.reattributed"
-	EventCommissionCreated        EventName = "commission.created"
-	EventCommissionApproved       EventName = "commission.approved"
-	EventCommissionRejected       EventName = "commission.rejected"
-	EventCommissionPaid           EventName = "commission.paid"
-	EventCommissionRefunded       EventName = "commission.refunded"
-	EventCommissionUpdated        EventName = "commission.updated"
-	EventCommissionReviewRequired EventName = "commission.review_required"
-	EventConversionRefunded       EventName = "conversion.refunded"
-	EventConversionFraudDetected  EventName = "conversion.fraud_detected"
-	EventPayoutCreated            EventName = "payout.created"
-	EventPayoutProcessing         EventName = "payout.processing"
-	EventPayoutPaid               EventName = "payout.paid"
-	EventPayoutFailed             EventName = "payout.failed"
-	EventPayoutCanceled           EventName = "payout.canceled"
-	EventParticipantApplied       EventName = "participant.applied"
-	EventParticipantApproved      EventName = "participant.approved"
-	EventParticipantRejected      EventName = "participant.rejected"
-	EventParticipantSuspended     EventName = "participant.suspended"
-	EventParticipantReinstated    EventName = "participant.reinstated"
-	EventProgramUpdated           EventName = "program.updated"
-	EventLinkCreated              EventName = "link.created"
-	EventLinkUpdated              EventName = "link.updated"
-	EventPromoCodeCreated         EventName = "promo_code.created"
-	EventPromoCodeDeactivated     EventName = "promo_code.deactivated"
 )
 
 // apiVersion is the version of every payload (SPEC.md section 9).
@@ -63,20 +31,60 @@ func NewEvent(scope Scope, name EventName, now time.Time, object, previous any) 
 
 // WireID is the id that receivers see: evt_ and 32 hex digits, no dots (Standard
 // Webhooks allows none in webhook-id).
-func (e Event) WireID() string { return "evt_" + hex.EncodeToString(e.ID.UUID[:]) }
+func (e Event) WireID() string { return WireID(e.ID) }
+
+// wirePrefix begins the ids of events that receivers see.
+const wirePrefix = "evt_"
+
+// WireID is an event's id as receivers see it.
+func WireID(id EventID) string { return wirePrefix + hex.EncodeToString(id.UUID[:]) }
+
+// ParseWireID reads what WireID writes.
+func ParseWireID(text string) (EventID, bool) {
+	digits, ok := strings.CutPrefix(text, wirePrefix)
+	id, err := hex.DecodeString(digits)
+	if !ok || err != nil {
+		return EventID{}, false
+	}
+	return IDFromBytes[Event](id)
+}
+
+// MaxBody bounds a body, in bytes (DECISIONS.md section 9).
+const MaxBody = 20_000
 
 // Body is the envelope, byte for byte what is signed and sent. Keys stand in a
-// fixed order.
+// fixed order. One that would be too long leaves out what was before, and then the
+// ends of lists, whose lengths it has.
 func (e Event) Body() ([]byte, error) {
-	return json.Marshal(envelope{
+	object, previous := e.Object, e.Previous
+	body, err := e.body(object, previous)
+	if err == nil && len(body) > MaxBody && previous != nil {
+		previous = nil
+		body, err = e.body(object, previous)
+	}
+	if long, ok := object.(shortened); ok && err == nil && len(body) > MaxBody {
+		body, err = e.body(long.short(), previous)
+	}
+	return body, err
+}
+
+// shortened is an object that may be too long.
+type shortened interface{ short() any }
+
+func (e Event) body(object, previous any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // nothing of it stands in a page, and URLs have many &
+	err := encoder.Encode(envelope{
 		ID:         e.WireID(),
 		Type:       e.Name,
 		APIVersion: apiVersion,
 		Timestamp:  FormatTime(e.At),
 		Mode:       e.Scope.Mode,
 		Workspace:  e.Scope.Workspace,
-		Data:       eventData{Object: e.Object, Previous: e.Previous},
+		Data:       eventData{Object: object, Previous: previous},
 	})
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
 type envelope struct {

@@ -248,13 +248,13 @@ func (c Conversion) FraudDetected(d Decision) Event {
 
 // fraudObject is the object of conversion.fraud_detected.
 type fraudObject struct {
-	ID                    ConversionID   `json:"id"`
+	ID                    ConversionID   `json:"id"` // the conversion's
 	FraudEvent            FraudEventID   `json:"fraud_event_id"`
-	Program               *ProgramID     `json:"program_id"`
-	Participant           *ParticipantID `json:"participant_id"`
-	ExternalTransactionID string         `json:"external_transaction_id"`
-	Score                 int            `json:"score"`
-	Signals               []FraudSignal  `json:"signals"`
-	Action                FraudAction    `json:"action"`
-	Version               int            `json:"version"`
+	Program               *ProgramID     `json:"program_id"`              // null when it is credited to nobody
+	Participant           *ParticipantID `json:"participant_id"`          // null when it is credited to nobody
+	ExternalTransactionID string         `json:"external_transaction_id"` // as the merchant reported it
+	Score                 int            `json:"score"`                   // 0 to 100, of all signals together
+	Signals               []FraudSignal  `json:"signals"`                 // the rules that fired, highest score first
+	Action                FraudAction    `json:"action"`                  // what was done: noted, flagged for review, or blocked so that it earns nothing
+	Version               int            `json:"version"`                 // the conversion's
 }

@@ -42,12 +42,12 @@ type LinkObject struct {
 	ID          LinkID        `json:"id"`
 	Program     ProgramID     `json:"program_id"`
 	Participant ParticipantID `json:"participant_id"`
-	Code        string        `json:"code"`
+	Code        string        `json:"code"` // in lower case, unique in workspace and mode
 	// Destination is null for a default link that leads to the programme's page.
 	Destination *string   `json:"destination_url"`
-	SubID       *string   `json:"sub_id"`
-	UTM         UTMObject `json:"utm"`
-	IsDefault   bool      `json:"is_default"`
+	SubID       *string   `json:"sub_id"`     // what the partner tells its links apart by; null without one
+	UTM         UTMObject `json:"utm"`        // campaign parameters that the link adds
+	IsDefault   bool      `json:"is_default"` // whether the code is the participant's own
 	Version     int       `json:"version"`
 }
 

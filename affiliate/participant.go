@@ -147,9 +147,9 @@ func (p Participant) Details() ParticipantDetails {
 type ParticipantObject struct {
 	ID           ParticipantID     `json:"id"`
 	Program      ProgramID         `json:"program_id"`
-	Partner      UserID            `json:"partner_id"`
+	Partner      UserID            `json:"partner_id"` // the partner, who may take part in several programmes
 	PartnerName  string            `json:"partner_name"`
-	ReferralCode string            `json:"referral_code"`
+	ReferralCode string            `json:"referral_code"` // of the default link, in lower case
 	Status       ParticipantStatus `json:"status"`
 	// Reason is why it was rejected or suspended, where that was said.
 	Reason  *string `json:"reason"`

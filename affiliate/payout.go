@@ -231,13 +231,13 @@ type payoutObject struct {
 	ID              PayoutID       `json:"id"`
 	Batch           PayoutBatchID  `json:"batch_id"`
 	Participant     ParticipantID  `json:"participant_id"`
-	AmountCents     int64          `json:"amount_cents"`
+	AmountCents     int64          `json:"amount_cents"` // commissions and adjustments, in minor units of currency
 	Currency        string         `json:"currency"`
 	Method          PayoutMethod   `json:"method"`
 	Status          PayoutStatus   `json:"status"`
-	Commissions     []CommissionID `json:"commission_ids"`
-	CommissionCount int64          `json:"commission_count"`
-	FailureReason   *string        `json:"failure_reason"`
+	Commissions     []CommissionID `json:"commission_ids"`   // those that it pays, at most 200 of them
+	CommissionCount int64          `json:"commission_count"` // how many it pays
+	FailureReason   *string        `json:"failure_reason"`   // why it could not be paid; null unless it failed
 	Version         int            `json:"version"`
 }
 

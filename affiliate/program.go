@@ -182,23 +182,33 @@ type ProgramObject struct {
 	Slug                string           `json:"slug"`
 	Description         *string          `json:"description"`
 	Status              ProgramStatus    `json:"status"`
-	WebsiteURL          *string          `json:"website_url"`
-	AllowedDomains      []string         `json:"allowed_domains"`
-	LandingURL          *string          `json:"landing_url"`
-	Currency            string           `json:"currency"`
-	WindowDays          int              `json:"attribution_window_days"`
-	Model               AttributionModel `json:"attribution_model"`
-	Precedence          SignalPrecedence `json:"signal_precedence"`
-	LinkParam           string           `json:"link_param"`
-	AutoApprovePartners bool             `json:"auto_approve_partners"`
-	IsPublic            bool             `json:"is_public"`
-	Rules               RulesObject      `json:"commission_rules"`
-	RulesVersion        int              `json:"rules_version"`
-	MinPayoutCents      int64            `json:"min_payout_cents"`
-	PayoutTermDays      int              `json:"payout_term_days"`
-	FraudPolicy         FraudPolicy      `json:"fraud_policy"`
-	TermsURL            *string          `json:"terms_url"`
+	WebsiteURL          *string          `json:"website_url"`             // where links lead that have no other page; null: not set
+	AllowedDomains      []string         `json:"allowed_domains"`         // hosts to which links may lead; *. stands for any subdomain; of a long event the first ones
+	LandingURL          *string          `json:"landing_url"`             // where default links lead instead of the website; null: not set
+	Currency            string           `json:"currency"`                // of commissions, ISO 4217
+	WindowDays          int              `json:"attribution_window_days"` // days of 24 hours from a click in which a conversion is credited to it
+	Model               AttributionModel `json:"attribution_model"`       // which of a visitor's clicks earns
+	Precedence          SignalPrecedence `json:"signal_precedence"`       // which of a conversion's signals is judged first
+	LinkParam           string           `json:"link_param"`              // query parameter that carries the referral code
+	AutoApprovePartners bool             `json:"auto_approve_partners"`   // whether who applies is approved at once
+	IsPublic            bool             `json:"is_public"`               // whether any partner may find it and apply
+	Rules               RulesObject      `json:"commission_rules"`        // the rules in force
+	RulesVersion        int              `json:"rules_version"`           // one more with every change of commission_rules
+	MinPayoutCents      int64            `json:"min_payout_cents"`        // what a partner must have earned before it is paid, in minor units of currency
+	PayoutTermDays      int              `json:"payout_term_days"`        // days from approval to the payout that may contain a commission
+	FraudPolicy         FraudPolicy      `json:"fraud_policy"`            // what is done with what the fraud rules find
+	TermsURL            *string          `json:"terms_url"`               // terms that whoever applies accepts; null: not set
 	Version             int              `json:"version"`
+}
+
+// listed is how much of its lists the event of a programme has that would be too
+// long.
+const listed = 8
+
+func (o ProgramObject) short() any {
+	o.AllowedDomains = o.AllowedDomains[:min(len(o.AllowedDomains), listed)]
+	o.Rules.Products = o.Rules.Products[:min(len(o.Rules.Products), listed)]
+	return o
 }
 
 // Object is p as events carry it.

@@ -126,6 +126,7 @@ type RulesObject struct {
 	Cap          *int64              `json:"cap_cents"`
 	Tiers        []TierObject        `json:"tiers"`
 	Products     []ProductRateObject `json:"products"`
+	ProductCount int                 `json:"product_count"` // of products, of which a long event lists the first ones
 	Events       []EventRateObject   `json:"events"`
 }
 
@@ -169,8 +170,8 @@ func (r Rules) Object() RulesObject {
 		Recurring: RecurringObject{!r.Recurring.Once, r.Recurring.MaxMonths, r.Recurring.MaxPayments},
 		Later:     optionalPercent(r.LaterRateBps), MinOrder: r.MinOrderCents, Cap: r.CapCents,
 		Tiers:    make([]TierObject, len(r.Tiers)),
-		Products: make([]ProductRateObject, len(r.Products)),
-		Events:   make([]EventRateObject, len(r.Events)),
+		Products: make([]ProductRateObject, len(r.Products)), ProductCount: len(r.Products),
+		Events: make([]EventRateObject, len(r.Events)),
 	}
 	for i, tier := range r.Tiers {
 		object.Tiers[i] = TierObject{tier.MinConversions, tier.MinRevenueCents, Percent(tier.RateBps)}

@@ -56,16 +56,16 @@ type PromoCodeObject struct {
 	ID           PromoCodeID   `json:"id"`
 	Program      ProgramID     `json:"program_id"`
 	Participant  ParticipantID `json:"participant_id"`
-	Code         string        `json:"code"`
+	Code         string        `json:"code"` // in lower case
 	DiscountType DiscountType  `json:"discount_type"`
-	// DiscountValue is percent, or minor units of Currency.
+	// DiscountValue is percent with at most two decimals, or minor units of currency.
 	DiscountValue  json.Number `json:"discount_value"`
-	Currency       *string     `json:"currency"`
-	MaxRedemptions *int64      `json:"max_redemptions"`
-	Redemptions    int64       `json:"redemptions"`
-	ExpiresAt      *string     `json:"expires_at"`
-	Active         bool        `json:"active"`
-	SyncStatus     SyncStatus  `json:"sync_status"`
+	Currency       *string     `json:"currency"`        // of a fixed discount, ISO 4217; null for a percentage
+	MaxRedemptions *int64      `json:"max_redemptions"` // null: no limit
+	Redemptions    int64       `json:"redemptions"`     // conversions that named it while it could be used
+	ExpiresAt      *string     `json:"expires_at"`      // last instant at which it can be used; null: no end
+	Active         bool        `json:"active"`          // false once it was deactivated; it stays true past its end or its limit
+	SyncStatus     SyncStatus  `json:"sync_status"`     // whether it stands at the payment processor as well
 	Version        int         `json:"version"`
 }
 

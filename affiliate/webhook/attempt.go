@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"net/http"
 	"strconv"
 	"time"
 
@@ -26,6 +25,15 @@ const (
 	Redirect = "redirect"
 )
 
+// Status codes that mean more than success or failure.
+const (
+	gone               = 410
+	tooManyRequests    = 429
+	badGateway         = 502
+	serviceUnavailable = 503
+	gatewayTimeout     = 504
+)
+
 // Outcome is what came of one attempt.
 type Outcome struct {
 	// StatusCode is that of the answer; 0: there was none.
@@ -47,7 +55,7 @@ func Answered(statusCode int, retryAfter time.Duration) Outcome {
 	default:
 		o.Word = "http_" + strconv.Itoa(statusCode)
 	}
-	if statusCode == http.StatusTooManyRequests || statusCode == http.StatusServiceUnavailable {
+	if statusCode == tooManyRequests || statusCode == serviceUnavailable {
 		o.RetryAfter = max(0, retryAfter)
 	}
 	return o
@@ -56,17 +64,17 @@ func Answered(statusCode int, retryAfter time.Duration) Outcome {
 // Failed is the outcome of an attempt without an answer.
 func Failed(word string) Outcome { return Outcome{Word: word} }
 
-// Succeeded reports whether the receiver has the event.
-func (o Outcome) Succeeded() bool { return o.Word == "" }
+// Succeeded reports whether the receiver has the event: it answered 2xx.
+func (o Outcome) Succeeded() bool { return o.StatusCode != 0 && o.Word == "" }
 
 // Gone reports whether the receiver wants nothing more (410).
-func (o Outcome) Gone() bool { return o.StatusCode == http.StatusGone }
+func (o Outcome) Gone() bool { return o.StatusCode == gone }
 
 // strained reports whether the receiver, or what stands before it, may have too
 // much to do.
 func (o Outcome) strained() bool {
 	switch o.StatusCode {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case tooManyRequests, badGateway, serviceUnavailable, gatewayTimeout:
 		return true
 	default:
 		return o.Word == Timeout
@@ -143,13 +151,15 @@ func (s Standing) Next(o Outcome, now time.Time, random float64) (Standing, *tim
 }
 
 const (
-	// BreakerFailures in a row open an endpoint's breaker: nothing is sent to it for
-	// BreakerPause, and then one attempt at a time until one succeeds.
+	// BreakerFailures in a row open an endpoint's breaker.
 	BreakerFailures = 10
-	BreakerPause    = time.Minute
-	// An endpoint is turned off when nothing has succeeded for DisableAfter and
-	// DisableDeadLetters deliveries or more were given up in that time.
-	DisableAfter       = 5 * 24 * time.Hour
+	// BreakerPause is how long nothing is sent to it then; behind it goes one attempt
+	// at a time until one succeeds.
+	BreakerPause = time.Minute
+	// DisableAfter is how long nothing may have succeeded before an endpoint is turned
+	// off, if DisableDeadLetters or more were given up in that time.
+	DisableAfter = 5 * 24 * time.Hour
+	// DisableDeadLetters are the deliveries that DisableAfter speaks of.
 	DisableDeadLetters = 20
 	// InFlight bounds the attempts of one endpoint that are made at the same time.
 	InFlight = 10

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -44,11 +46,17 @@ func ParseSecret(text string) (Secret, error) {
 // Text is the form that a merchant sees, once.
 func (s Secret) Text() string { return secretPrefix + base64.StdEncoding.EncodeToString(s) }
 
-// String hides the secret from logs.
-func (s Secret) String() string { return "(secret)" }
+// hidden is what logs and documents have of a secret.
+const hidden = "(secret)"
 
-// GoString hides it there as well.
-func (s Secret) GoString() string { return s.String() }
+// String hides the secret.
+func (s Secret) String() string { return hidden }
+
+// Format hides it from the verbs that print bytes as well.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hidden) }
+
+// MarshalText hides it from encoders, those of log/slog among them.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
 // Sign is the value of webhook-signature: for each secret v1 and the HMAC-SHA256 of
 // id, time in unix seconds and body, joined by dots. The id has no dot.

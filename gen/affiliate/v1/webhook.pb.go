@@ -739,7 +739,8 @@ type UpdateWebhookRequest struct {
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// 1 to 50 names of ListEventTypes, noun.* or *. Repeats are folded.
 	Subscriptions []string `protobuf:"bytes,3,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
-	Active        bool     `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
+	// False turns it off, true on.
+	Active *bool `protobuf:"varint,4,opt,name=active,proto3,oneof" json:"active,omitempty"`
 	// Null: none. At most 200 characters.
 	Description   *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -798,8 +799,8 @@ func (x *UpdateWebhookRequest) GetSubscriptions() []string {
 }
 
 func (x *UpdateWebhookRequest) GetActive() bool {
-	if x != nil {
-		return x.Active
+	if x != nil && x.Active != nil {
+		return *x.Active
 	}
 	return false
 }
@@ -1649,7 +1650,7 @@ type RecoverDeliveriesRequest struct {
 	WebhookId string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
 	// Of the events, at most 30 days ago.
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
-	// Of the events; default: now.
+	// Of the events, not in the future; default: now.
 	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
 	// dead_lettered, canceled, failed and delivered; default dead_lettered and canceled.
 	Statuses      []DeliveryStatus `protobuf:"varint,4,rep,packed,name=statuses,proto3,enum=affiliate.v1.DeliveryStatus" json:"statuses,omitempty"`
@@ -1979,15 +1980,16 @@ const file_affiliate_v1_webhook_proto_rawDesc = "" +
 	"\a_active\"2\n" +
 	"\x11GetWebhookRequest\x12\x1d\n" +
 	"\n" +
-	"webhook_id\x18\x01 \x01(\tR\twebhookId\"\xff\x01\n" +
+	"webhook_id\x18\x01 \x01(\tR\twebhookId\"\x8f\x02\n" +
 	"\x14UpdateWebhookRequest\x12\x1d\n" +
 	"\n" +
 	"webhook_id\x18\x01 \x01(\tR\twebhookId\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12.\n" +
-	"\rsubscriptions\x18\x03 \x03(\tB\b\xfaB\x05\x92\x01\x02\x102R\rsubscriptions\x12\x16\n" +
-	"\x06active\x18\x04 \x01(\bR\x06active\x123\n" +
-	"\vdescription\x18\x05 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x00R\vdescription\x88\x01\x01B\x0e\n" +
+	"\rsubscriptions\x18\x03 \x03(\tB\b\xfaB\x05\x92\x01\x02\x102R\rsubscriptions\x12\x1b\n" +
+	"\x06active\x18\x04 \x01(\bH\x00R\x06active\x88\x01\x01\x123\n" +
+	"\vdescription\x18\x05 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x01R\vdescription\x88\x01\x01B\t\n" +
+	"\a_activeB\x0e\n" +
 	"\f_description\"5\n" +
 	"\x14DeleteWebhookRequest\x12\x1d\n" +
 	"\n" +

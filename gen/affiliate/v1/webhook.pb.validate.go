@@ -1041,7 +1041,9 @@ func (m *UpdateWebhookRequest) validate(all bool) error {
 		errors = append(errors, err)
 	}
 
-	// no validation rules for Active
+	if m.Active != nil {
+		// no validation rules for Active
+	}
 
 	if m.Description != nil {
 

@@ -63,7 +63,8 @@ type WebhookServiceClient interface {
 	// once. The one before that ends now.
 	RotateWebhookSecret(ctx context.Context, in *RotateWebhookSecretRequest, opts ...grpc.CallOption) (*CreatedWebhook, error)
 	// TestWebhook sends a webhook.ping and waits for its outcome, 10 seconds at most. It
-	// works on an endpoint that is off, and is no delivery.
+	// works on an endpoint that is off, and is no delivery. The object of the event has
+	// webhook_id and description.
 	TestWebhook(ctx context.Context, in *TestWebhookRequest, opts ...grpc.CallOption) (*TestWebhookResponse, error)
 	// ListDeliveries pages through the endpoint's deliveries of the last 30 days, newest
 	// first: metadata only.
@@ -237,7 +238,8 @@ type WebhookServiceServer interface {
 	// once. The one before that ends now.
 	RotateWebhookSecret(context.Context, *RotateWebhookSecretRequest) (*CreatedWebhook, error)
 	// TestWebhook sends a webhook.ping and waits for its outcome, 10 seconds at most. It
-	// works on an endpoint that is off, and is no delivery.
+	// works on an endpoint that is off, and is no delivery. The object of the event has
+	// webhook_id and description.
 	TestWebhook(context.Context, *TestWebhookRequest) (*TestWebhookResponse, error)
 	// ListDeliveries pages through the endpoint's deliveries of the last 30 days, newest
 	// first: metadata only.

@@ -1,0 +1,103 @@
+package affiliate
+
+import (
+	"slices"
+	"strings"
+)
+
+// EventName is a word of the catalogue: a noun, a dot and what happened to it
+// (DECISIONS.md section 9).
+type EventName string
+
+// Noun is what stands before the dot.
+func (n EventName) Noun() string {
+	noun, _, _ := strings.Cut(string(n), ".")
+	return noun
+}
+
+// The events. Order across events is not promised, except that
+// conversion.created precedes commission.created.
+const (
+	EventConversionCreated         EventName = "conversion.created"
+	EventConversionRefunded        EventName = "conversion.refunded"
+	EventConversionFraudDetected   EventName = "conversion.fraud_detected"
+	EventConversionReattributed    EventName = "conversion.reattributed"
+	EventCommissionCreated         EventName = "commission.created"
+	EventCommissionApproved        EventName = "commission.approved"
+	EventCommissionRejected        EventName = "commission.rejected"
+	EventCommissionPaid            EventName = "commission.paid"
+	EventCommissionRefunded        EventName = "commission.refunded"
+	EventCommissionUpdated         EventName = "commission.updated"
+	EventCommissionReviewRequired  EventName = "commission.review_required"
+	EventCommissionDisputed        EventName = "commission.disputed"
+	EventCommissionDisputeResolved EventName = "commission.dispute_resolved"
+	EventParticipantApplied        EventName = "participant.applied"
+	EventParticipantApproved       EventName = "participant.approved"
+	EventParticipantRejected       EventName = "participant.rejected"
+	EventParticipantSuspended      EventName = "participant.suspended"
+	EventParticipantReinstated     EventName = "participant.reinstated"
+	EventParticipantErased         EventName = "participant.erased"
+	EventPayoutCreated             EventName = "payout.created"
+	EventPayoutProcessing          EventName = "payout.processing"
+	EventPayoutPaid                EventName = "payout.paid"
+	EventPayoutFailed              EventName = "payout.failed"
+	EventPayoutCanceled            EventName = "payout.canceled"
+	EventLinkCreated               EventName = "link.created"
+	EventLinkUpdated               EventName = "link.updated"
+	EventPromoCodeCreated          EventName = "promo_code.created"
+	EventPromoCodeDeactivated      EventName = "promo_code.deactivated"
+	EventProgramUpdated            EventName = "program.updated"
+	EventGDPRExportReady           EventName = "gdpr.export_ready"
+	EventGDPRBuyerErasureCompleted EventName = "gdpr.buyer_erasure_completed"
+
+	// EventWebhookPing is what test-ping sends. It is not in the catalogue: nobody
+	// subscribes to it.
+	EventWebhookPing EventName = "webhook.ping"
+)
+
+// EventKind is an entry of the catalogue.
+type EventKind struct {
+	Name EventName
+	// Description is a sentence for merchants: when it is sent.
+	Description string
+	// Upcoming: it can be subscribed to, but nothing causes it yet.
+	Upcoming bool
+}
+
+// Catalogue lists the events that endpoints can subscribe to.
+func Catalogue() []EventKind { return slices.Clone(catalogue) }
+
+// catalogue is in the order of DECISIONS.md section 9.
+var catalogue = []EventKind{
+	{Name: EventConversionCreated, Description: "A conversion was recorded, credited to a participant or not."},
+	{Name: EventConversionRefunded, Description: "The payment of a conversion was refunded, in full or in part."},
+	{Name: EventConversionFraudDetected, Description: "Fraud rules found something suspicious in a conversion."},
+	{Name: EventConversionReattributed, Description: "A conversion was credited anew, by a person or because its click arrived late."},
+	{Name: EventCommissionCreated, Description: "A conversion earned a participant a commission."},
+	{Name: EventCommissionApproved, Description: "A commission was approved, by a person or because its hold was over."},
+	{Name: EventCommissionRejected, Description: "A commission was rejected."},
+	{Name: EventCommissionPaid, Description: "The payout of a commission was paid."},
+	{Name: EventCommissionRefunded, Description: "A commission was reduced or taken back, because its conversion was refunded, disputed or credited anew."},
+	{Name: EventCommissionUpdated, Description: "A commission no longer needs review, or for fewer reasons."},
+	{Name: EventCommissionReviewRequired, Description: "A commission was flagged for a person to review."},
+	{Name: EventCommissionDisputed, Description: "The payment behind a commission was disputed.", Upcoming: true},
+	{Name: EventCommissionDisputeResolved, Description: "The dispute of the payment behind a commission ended.", Upcoming: true},
+	{Name: EventParticipantApplied, Description: "A partner applied to a programme, or accepted an invitation to it."},
+	{Name: EventParticipantApproved, Description: "A partner was approved in a programme."},
+	{Name: EventParticipantRejected, Description: "A partner's application was rejected."},
+	{Name: EventParticipantSuspended, Description: "A participant was suspended."},
+	{Name: EventParticipantReinstated, Description: "A suspended participant was reinstated."},
+	{Name: EventParticipantErased, Description: "The personal data of a participant was erased.", Upcoming: true},
+	{Name: EventPayoutCreated, Description: "A payout was created as part of a batch."},
+	{Name: EventPayoutProcessing, Description: "A payout was handed to whoever sends the money."},
+	{Name: EventPayoutPaid, Description: "A payout was paid."},
+	{Name: EventPayoutFailed, Description: "A payout could not be paid."},
+	{Name: EventPayoutCanceled, Description: "A payout was canceled."},
+	{Name: EventLinkCreated, Description: "A referral link was created, the default link of a new participant included."},
+	{Name: EventLinkUpdated, Description: "A referral link was changed."},
+	{Name: EventPromoCodeCreated, Description: "A promo code was created."},
+	{Name: EventPromoCodeDeactivated, Description: "A promo code was deactivated or deleted, or its participant was suspended."},
+	{Name: EventProgramUpdated, Description: "The settings, rules or status of a programme changed."},
+	{Name: EventGDPRExportReady, Description: "An export of personal data is ready for download.", Upcoming: true},
+	{Name: EventGDPRBuyerErasureCompleted, Description: "The personal data of a buyer was erased.", Upcoming: true},
+}

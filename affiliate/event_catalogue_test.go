@@ -1,0 +1,95 @@
+package affiliate
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The order is DECISIONS.md's, and that of GET /webhooks/event-types.
+func TestCatalogueHasTheEventsInTheirOrder(t *testing.T) {
+	want := strings.Fields(`
+		conversion.created conversion.refunded conversion.fraud_detected conversion.reattributed
+		commission.created commission.approved commission.rejected commission.paid commission.refunded
+		commission.updated commission.review_required commission.disputed commission.dispute_resolved
+		participant.applied participant.approved participant.rejected participant.suspended participant.reinstated participant.erased
+		payout.created payout.processing payout.paid payout.failed payout.canceled
+		link.created link.updated promo_code.created promo_code.deactivated program.updated
+		gdpr.export_ready gdpr.buyer_erasure_completed`)
+	var got, upcoming []string
+	for _, kind := range Catalogue() {
+		got = append(got, string(kind.Name))
+		if kind.Upcoming {
+			upcoming = append(upcoming, string(kind.Name))
+		}
+	}
+	if !slices.Equal(got, want) || len(got) != 31 {
+		t.Errorf("%d events: %q", len(got), got)
+	}
+	want = strings.Fields("commission.disputed commission.dispute_resolved participant.erased gdpr.export_ready gdpr.buyer_erasure_completed")
+	if !slices.Equal(upcoming, want) {
+		t.Errorf("upcoming: %q", upcoming)
+	}
+}
+
+func TestCatalogueHasEveryEventButThePing(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "event_catalogue.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared, listed []EventName
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if name, ok := spec.Type.(*ast.Ident); !ok || name.Name != "EventName" {
+			return true
+		}
+		word, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		declared = append(declared, EventName(word))
+		return true
+	})
+	for _, kind := range Catalogue() {
+		listed = append(listed, kind.Name)
+	}
+	if !slices.Equal(declared, append(listed, EventWebhookPing)) {
+		t.Errorf("declared %q, listed %q", declared, listed)
+	}
+}
+
+func TestCatalogueSaysWhenEventsAreSent(t *testing.T) {
+	said := map[string]EventName{}
+	for _, kind := range Catalogue() {
+		sentence := kind.Description
+		if len(sentence) < 15 || len(sentence) > 150 || sentence[0] < 'A' || sentence[0] > 'Z' || strings.IndexByte(sentence, '.') != len(sentence)-1 {
+			t.Errorf("%s: %q is no sentence", kind.Name, sentence)
+		}
+		if other, ok := said[sentence]; ok {
+			t.Errorf("%s says what %s says", kind.Name, other)
+		}
+		said[sentence] = kind.Name
+	}
+}
+
+func TestCatalogueIsNobodysToChange(t *testing.T) {
+	Catalogue()[0].Name = EventWebhookPing
+	if name := Catalogue()[0].Name; name != EventConversionCreated {
+		t.Errorf("the first event is %s", name)
+	}
+}
+
+func TestEventNameNoun(t *testing.T) {
+	for name, want := range map[EventName]string{"promo_code.created": "promo_code", "gdpr.export_ready": "gdpr", "": ""} {
+		if got := name.Noun(); got != want {
+			t.Errorf("%q: %q", name, got)
+		}
+	}
+}

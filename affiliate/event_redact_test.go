@@ -1,0 +1,213 @@
+package affiliate_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const pseudonym = "erased-0a1b2c3d"
+
+func redacted(t testing.TB, body []byte) []byte {
+	t.Helper()
+	out, err := affiliate.RedactBody(body, pseudonym)
+	if err != nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+	return out
+}
+
+// examplePersonal are all personal texts of the examples.
+var examplePersonal = []string{
+	"Anna Jansen", "anna-jansen", "anna-jansen-k7f", "anna10", "The site is not about gardening.", "Bids on the name of the brand.",
+	"https://shop.example/spades", "https://shop.example/rakes", "newsletter", "anna", "spring", "summer",
+}
+
+func TestRedactionReplacesWhatIsPersonalAndNothingElse(t *testing.T) {
+	var pairs []string
+	for _, text := range examplePersonal {
+		pairs = append(pairs, `"`+text+`"`, `"`+pseudonym+`"`)
+	}
+	personal := strings.NewReplacer(pairs...)
+	for name, event := range examples(t) {
+		body := encodedBody(t, event)
+		kept := bytes.Clone(body)
+		got := redacted(t, body)
+		if want := personal.Replace(string(body)); string(got) != want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		}
+		if told := event.Subject() != nil; told == bytes.Equal(got, body) {
+			t.Errorf("%s tells something personal: %t, and its body is\n%s", name, told, got)
+		}
+		if !bytes.Equal(body, kept) {
+			t.Errorf("%s: the body that was given has changed", name)
+		}
+		if err := invalid(t, name, got); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if again := redacted(t, got); !bytes.Equal(again, got) {
+			t.Errorf("%s, redacted twice:\n%s", name, again)
+		}
+	}
+}
+
+func TestRedactionFindsTextWhereverItStands(t *testing.T) {
+	for name, tc := range map[string]struct{ body, want string }{
+		"space and order stay": {
+			" {\"data\" : {\n\"previous_attributes\":{\"code\" :\t\"a\"}, \"object\":{\"version\":1e3,\"code\": \"b\"} },\"type\":\"link.updated\"}\n",
+			" {\"data\" : {\n\"previous_attributes\":{\"code\" :\t\"P\"}, \"object\":{\"version\":1e3,\"code\": \"P\"} },\"type\":\"link.updated\"}\n",
+		},
+		"what is inside of an object": {
+			`{"type":"link.created","data":{"object":{"utm":{"source":"a","term":null,"content":"b"},"id":"c"}}}`,
+			`{"type":"link.created","data":{"object":{"utm":{"source":"P","term":null,"content":"P"},"id":"c"}}}`,
+		},
+		"what is inside of a list": {
+			`{"type":"promo_code.created","data":{"object":{"code":["a",[{"b":"c"}],1,true]}}}`,
+			`{"type":"promo_code.created","data":{"object":{"code":["P",[{"b":"P"}],1,true]}}}`,
+		},
+		"null and the empty text": {
+			`{"type":"participant.rejected","data":{"object":{"partner_name":"","reason":null}}}`,
+			`{"type":"participant.rejected","data":{"object":{"partner_name":"P","reason":null}}}`,
+		},
+		"escapes": {
+			`{"type":"participant.applied","data":{"object":{"partner_name":"\"},\\","status":"\u003c"}}}`,
+			`{"type":"participant.applied","data":{"object":{"partner_name":"P","status":"\u003c"}}}`,
+		},
+		"the same key elsewhere": {
+			`{"type":"link.created","code":"a","data":{"code":"b","more":{"code":"c"},"object":{"id":{"code":"d"}}}}`,
+			`{"type":"link.created","code":"a","data":{"code":"b","more":{"code":"c"},"object":{"id":{"code":"d"}}}}`,
+		},
+		"another event": {
+			`{"type":"program.updated","data":{"object":{"code":"a","reason":"b","partner_name":"c"}}}`,
+			`{"type":"program.updated","data":{"object":{"code":"a","reason":"b","partner_name":"c"}}}`,
+		},
+	} {
+		want := strings.ReplaceAll(tc.want, `"P"`, `"`+pseudonym+`"`)
+		if got := redacted(t, []byte(tc.body)); string(got) != want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
+
+func TestRedactionRefusesWhatIsNoJSON(t *testing.T) {
+	for _, body := range []string{"", "{", `{"type":"link.created"}}`, `{"type":7}`, "null null"} {
+		if out, err := affiliate.RedactBody([]byte(body), pseudonym); err == nil {
+			t.Errorf("%q becomes %q", body, out)
+		}
+	}
+}
+
+// Whoever gives a participant's object another text has to say whether it is
+// personal.
+func TestEveryTextOfAPersonalObjectIsRedactedOrHarmless(t *testing.T) {
+	harmless := []string{"currency", "expires_at"}
+	text := reflect.TypeFor[string]()
+	seen := map[string]bool{}
+	var look func(t reflect.Type, object map[string]any)
+	look = func(of reflect.Type, object map[string]any) {
+		for i := range of.NumField() {
+			key, kind := of.Field(i).Tag.Get("json"), of.Field(i).Type
+			if kind.Kind() == reflect.Pointer {
+				kind = kind.Elem()
+			}
+			if kind == reflect.TypeFor[affiliate.UTMObject]() {
+				utm, _ := object[key].(map[string]any)
+				look(kind, utm)
+			}
+			if kind != text {
+				continue
+			}
+			seen[key] = true
+			if value := object[key]; value != nil && (value == pseudonym) == slices.Contains(harmless, key) {
+				t.Errorf("%s.%s is %v", of, key, value)
+			}
+		}
+	}
+	for name, event := range examples(t) {
+		if event.Subject() == nil {
+			continue
+		}
+		data, _ := decoded(t, redacted(t, encodedBody(t, event)))["data"].(map[string]any)
+		object, _ := data["object"].(map[string]any)
+		look(reflect.TypeOf(affiliate.EventObjects()[name]), object)
+	}
+	want := []string{
+		"campaign", "code", "content", "currency", "destination_url", "expires_at", "medium", "partner_name", "reason", "referral_code",
+		"source", "sub_id", "term",
+	}
+	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
+		t.Errorf("texts %q, want %q", got, want)
+	}
+}
+
+// redactedTree is what redaction does, told in another way: on a tree.
+func redactedTree(value any, path []string, personal bool, fields []string) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, member := range value {
+			at := deeper(path, key)
+			named := len(path) == 2 && at[0] == "data" && (at[1] == "object" || at[1] == "previous_attributes") && slices.Contains(fields, key)
+			value[key] = redactedTree(member, at, personal || named, fields)
+		}
+	case []any:
+		for i := range value {
+			value[i] = redactedTree(value[i], deeper(path, ""), personal, fields)
+		}
+	case string:
+		if personal {
+			return pseudonym
+		}
+	}
+	return value
+}
+
+func deeper(path []string, key string) []string {
+	return append(slices.Clip(path[:min(len(path), 3)]), key)
+}
+
+func FuzzRedactBody(f *testing.F) {
+	for _, event := range examples(f) {
+		f.Add(encodedBody(f, event))
+	}
+	f.Add([]byte(`{"type":"link.created","data":{"object":{"code":["a",{"b":"c"}],"code":"d","utm":{"x":"\ud800"}}}}`))
+	f.Add([]byte("\t{\"type\" : \"participant.applied\",\"data\":{ \"object\":{\"reason\"\n: \"\\\"\" , \"partner_name\":[ ] }}} "))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		out, err := affiliate.RedactBody(body, pseudonym)
+		if err != nil {
+			return
+		}
+		if again := redacted(t, out); !bytes.Equal(again, out) {
+			t.Fatalf("%s\nredacted twice\n%s", out, again)
+		}
+		read := func(text []byte) (tree any) {
+			decoder := json.NewDecoder(bytes.NewReader(text))
+			decoder.UseNumber()
+			if err := decoder.Decode(&tree); err != nil {
+				t.Fatal(err)
+			}
+			return tree
+		}
+		var head struct{ Type string }
+		if err := json.Unmarshal(body, &head); err != nil {
+			t.Fatal(err)
+		}
+		var fields []string
+		switch noun, _, _ := strings.Cut(head.Type, "."); noun {
+		case "participant":
+			fields = []string{"partner_name", "referral_code", "reason"}
+		case "link":
+			fields = []string{"code", "destination_url", "sub_id", "utm"}
+		case "promo_code":
+			fields = []string{"code"}
+		}
+		if got, want := read(out), redactedTree(read(body), nil, false, fields); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s\nwant %v", out, want)
+		}
+	})
+}

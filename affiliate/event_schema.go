@@ -1,0 +1,51 @@
+package affiliate
+
+// PingObject is the object of webhook.ping: the endpoint that is tried.
+type PingObject struct {
+	Endpoint    EndpointID `json:"webhook_id"`
+	Description *string    `json:"description"` // as the merchant wrote it; null without one
+}
+
+// EventObjects are zero values of the types of the events' objects, from which
+// the published schemas are made. Every event whose cause exists has one,
+// webhook.ping included.
+func EventObjects() map[EventName]any {
+	var (
+		conversion  conversionObject
+		commission  commissionPayload
+		refunded    = CommissionChange{Before: &Commission{}}.refundedPayload()
+		payout      payoutObject
+		participant ParticipantObject
+		link        LinkObject
+		promoCode   PromoCodeObject
+	)
+	return map[EventName]any{
+		EventConversionCreated:        conversion,
+		EventConversionRefunded:       conversion,
+		EventConversionReattributed:   conversion,
+		EventConversionFraudDetected:  fraudObject{},
+		EventCommissionCreated:        commission,
+		EventCommissionApproved:       commission,
+		EventCommissionRejected:       commission,
+		EventCommissionPaid:           commission,
+		EventCommissionRefunded:       refunded,
+		EventCommissionUpdated:        commission,
+		EventCommissionReviewRequired: commission,
+		EventPayoutCreated:            payout,
+		EventPayoutProcessing:         payout,
+		EventPayoutPaid:               payout,
+		EventPayoutFailed:             payout,
+		EventPayoutCanceled:           payout,
+		EventParticipantApplied:       participant,
+		EventParticipantApproved:      participant,
+		EventParticipantRejected:      participant,
+		EventParticipantSuspended:     participant,
+		EventParticipantReinstated:    participant,
+		EventLinkCreated:              link,
+		EventLinkUpdated:              link,
+		EventPromoCodeCreated:         promoCode,
+		EventPromoCodeDeactivated:     promoCode,
+		EventProgramUpdated:           ProgramObject{},
+		EventWebhookPing:              PingObject{},
+	}
+}

@@ -1,0 +1,55 @@
+package affiliate_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+func TestALongEventLeavesOutWhatWasAndTheEndsOfLists(t *testing.T) {
+	page := "https://example.com/?" + strings.Repeat("a=b&", 500)
+	program := affiliate.Program{Name: strings.Repeat("n", 100), Description: &page, WebsiteURL: &page, LandingURL: &page, TermsURL: &page}
+	event := func(products int) (body []byte, told map[string]any) {
+		t.Helper()
+		program.AllowedDomains, program.Rules.Products = nil, nil
+		for i := range products {
+			program.Rules.Products = append(program.Rules.Products, affiliate.ProductRate{ProductID: fmt.Sprintf("%0255d", i)})
+			program.AllowedDomains = append(program.AllowedDomains, fmt.Sprintf("%0240d.example.com", i))
+		}
+		was := map[string]any{"commission_rules": program.Rules.Object()}
+		body, err := affiliate.NewEvent(affiliate.Scope{}, affiliate.EventProgramUpdated, time.Now(), program.Object(), was).Body()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(body) > affiliate.MaxBody {
+			t.Errorf("%d products: %d bytes", products, len(body))
+		}
+		var envelope struct {
+			Data map[string]any `json:"data"`
+		}
+		if err := json.Unmarshal(body, &envelope); err != nil {
+			t.Fatal(err)
+		}
+		return body, envelope.Data
+	}
+	for _, test := range []struct {
+		products, told int
+		previous       bool
+	}{{3, 3, true}, {15, 15, false}, {200, 8, false}} {
+		body, told := event(test.products)
+		rules := told["object"].(map[string]any)["commission_rules"].(map[string]any)
+		if got := len(rules["products"].([]any)); got != test.told || rules["product_count"] != float64(test.products) {
+			t.Errorf("of %d products it lists %d and counts %v", test.products, got, rules["product_count"])
+		}
+		if _, has := told["previous_attributes"]; has != test.previous {
+			t.Errorf("%d products: what was is told: %v", test.products, has)
+		}
+		if strings.Contains(string(body), `\u0026`) || strings.HasSuffix(string(body), "\n") {
+			t.Error("the body is not as short as it can be")
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package webhook
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+func TestAnswers(t *testing.T) {
+	for code, want := range map[int]Outcome{
+		200: {200, "", 0}, 201: {201, "", 0}, 204: {204, "", 0}, 299: {299, "", 0},
+		101: {101, "http_101", 0},
+		300: {300, "redirect", 0}, 301: {301, "redirect", 0}, 304: {304, "redirect", 0}, 308: {308, "redirect", 0}, 399: {399, "redirect", 0},
+		400: {400, "http_400", 0}, 404: {404, "http_404", 0}, 410: {410, "http_410", 0}, 500: {500, "http_500", 0}, 502: {502, "http_502", 0}, 504: {504, "http_504", 0},
+		429: {429, "http_429", time.Hour}, 503: {503, "http_503", time.Hour}, // the two whose Retry-After counts
+		999: {999, "http_999", 0},
+	} {
+		got := Answered(code, time.Hour)
+		if got != want || got.Succeeded() != (code/100 == 2) || got.Gone() != (code == 410) {
+			t.Errorf("%d: %+v, want %+v", code, got, want)
+		}
+		if got := Answered(code, -time.Hour); got.RetryAfter != 0 {
+			t.Errorf("%d: retry after %s", code, got.RetryAfter)
+		}
+	}
+}
+
+func TestFailuresWithoutAnswer(t *testing.T) {
+	for word, constant := range map[string]string{
+		"dns_error": DNSError, "connection_refused": ConnectionRefused, "timeout": Timeout, "tls_error": TLSError, "blocked_address": BlockedAddress,
+	} {
+		if o := Failed(constant); o != (Outcome{Word: word}) || o.Succeeded() || o.Gone() {
+			t.Errorf("%s: %+v", word, o)
+		}
+	}
+}
+
+// standard is the schedule of DECISIONS.md section 9.
+var standard = []time.Duration{
+	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+}
+
+func TestScheduleIsTenAttemptsInThreeDays(t *testing.T) {
+	for random, want := range map[float64]time.Duration{
+		0:   60*time.Hour + 28*time.Minute + 4*time.Second, // a fifth less
+		0.5: 75*time.Hour + 35*time.Minute + 5*time.Second,
+	} {
+		s, now, attempts := Standing{Status: affiliate.DeliveryPending}, noon, 0
+		for due := &now; due != nil; attempts++ {
+			now = *due
+			s, due = s.Next(Answered(500, 0), now, random)
+		}
+		if took := now.Sub(noon); attempts != 10 || took.Round(time.Second) != want || s != (Standing{Status: affiliate.DeliveryDeadLettered, Tier: 10}) {
+			t.Errorf("%d attempts in %s, then %+v", attempts, took, s)
+		}
+	}
+}
+
+func TestDelays(t *testing.T) {
+	outcomes := failures()
+	rapid.Check(t, func(t *rapid.T) {
+		s, now := Standing{Status: affiliate.DeliveryPending}, noon
+		for tier := 1; ; tier++ {
+			o := outcomes.Filter(func(o Outcome) bool { return !final(o) }).Draw(t, "outcome")
+			random := rapid.Float64Range(0, 0.9999999999).Draw(t, "random")
+			next, due := s.Next(o, now, random)
+			if tier == 10 {
+				if due != nil || next.Status != affiliate.DeliveryDeadLettered {
+					t.Fatalf("behind the tenth: %+v, due %v", next, due)
+				}
+				return
+			}
+			if due == nil || next != (Standing{Status: affiliate.DeliveryFailed, Tier: tier}) {
+				t.Fatalf("behind attempt %d: %+v, due %v", tier, next, due)
+			}
+			delay, base := due.Sub(now), standard[tier-1]
+			low, high := base*8/10, base*12/10
+			switch {
+			case o.StatusCode == http.StatusTooManyRequests, o.StatusCode == http.StatusServiceUnavailable:
+				asked := min(o.RetryAfter, 24*time.Hour)
+				low, high = max(low, time.Minute, asked), max(high, time.Minute, asked)
+			case o.StatusCode == http.StatusBadGateway, o.StatusCode == http.StatusGatewayTimeout, o.Word == Timeout:
+				low, high = max(low, time.Minute), max(high, time.Minute)
+			}
+			// A float may be one nanosecond off.
+			if delay < low-1 || delay > high+1 {
+				t.Fatalf("%s behind attempt %d, which ended with %+v; want %s to %s", delay, tier, o, low, high)
+			}
+			s, now = next, *due
+		}
+	})
+}
+
+func TestDelayIsSpread(t *testing.T) {
+	for random, want := range map[float64]time.Duration{0: 8 * time.Hour, 0.25: 9 * time.Hour, 0.5: 10 * time.Hour, 0.75: 11 * time.Hour} {
+		_, due := Standing{Status: affiliate.DeliveryFailed, Tier: 5}.Next(Failed(TLSError), noon, random)
+		if due == nil || due.Sub(noon).Round(time.Millisecond) != want {
+			t.Errorf("%v: due %v, want %s", random, due, want)
+		}
+	}
+}
+
+func TestReceiverMayAskForTime(t *testing.T) {
+	for _, tc := range []struct {
+		code  int
+		after time.Duration
+		want  time.Duration
+	}{
+		{500, time.Hour, 5 * time.Second}, // nobody's word but that of 429 and 503 counts
+		{429, 0, time.Minute},
+		{429, 30 * time.Second, time.Minute},
+		{429, time.Hour, time.Hour},
+		{503, time.Hour, time.Hour},
+		{502, time.Hour, time.Minute},
+		{504, time.Hour, time.Minute},
+		{503, 24 * time.Hour, 24 * time.Hour},
+		{503, 24*time.Hour + 1, 24 * time.Hour},
+		{429, 1<<63 - 1, 24 * time.Hour},
+	} {
+		_, due := Standing{Status: affiliate.DeliveryPending}.Next(Answered(tc.code, tc.after), noon, 0.5)
+		if due == nil || due.Sub(noon) != tc.want {
+			t.Errorf("%d, retry after %s: due %v, want %s", tc.code, tc.after, due, tc.want)
+		}
+	}
+}
+
+func TestNext(t *testing.T) {
+	const (
+		pending, delivered, failed = affiliate.DeliveryPending, affiliate.DeliveryDelivered, affiliate.DeliveryFailed
+		dead, canceled             = affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled
+	)
+	ok, no, gone, blocked := Answered(200, 0), Answered(404, 0), Answered(410, 0), Failed(BlockedAddress)
+	never, at, later := "never", "now", "later"
+	for name, tc := range map[string]struct {
+		before Standing
+		o      Outcome
+		after  Standing
+		due    string
+	}{
+		"the first succeeds":               {Standing{pending, 0, 0}, ok, Standing{delivered, 1, 0}, never},
+		"the first fails":                  {Standing{pending, 0, 0}, no, Standing{failed, 1, 0}, later},
+		"the ninth fails":                  {Standing{failed, 8, 0}, no, Standing{failed, 9, 0}, later},
+		"the tenth fails":                  {Standing{failed, 9, 0}, no, Standing{dead, 10, 0}, never},
+		"the tenth succeeds":               {Standing{failed, 9, 0}, ok, Standing{delivered, 10, 0}, never},
+		"gone":                             {Standing{pending, 0, 0}, gone, Standing{dead, 1, 0}, never},
+		"blocked":                          {Standing{failed, 4, 0}, blocked, Standing{dead, 5, 0}, never},
+		"asked for, counts":                {Standing{failed, 2, 1}, no, Standing{failed, 3, 0}, later},
+		"asked for twice, one to come":     {Standing{failed, 2, 2}, no, Standing{failed, 3, 1}, at},
+		"asked for twice, one succeeds":    {Standing{failed, 2, 2}, ok, Standing{delivered, 3, 1}, at},
+		"asked for twice, the tenth":       {Standing{failed, 9, 2}, no, Standing{dead, 10, 1}, at},
+		"asked for twice, blocked":         {Standing{failed, 2, 2}, blocked, Standing{dead, 3, 1}, at},
+		"asked for twice, gone":            {Standing{failed, 2, 2}, gone, Standing{dead, 3, 0}, never},
+		"a dead letter fails again":        {Standing{dead, 10, 1}, no, Standing{dead, 10, 0}, never},
+		"a dead letter succeeds":           {Standing{dead, 10, 1}, ok, Standing{delivered, 10, 0}, never},
+		"a dead letter is asked for":       {Standing{dead, 3, 3}, no, Standing{dead, 3, 2}, at},
+		"delivered again, and succeeds":    {Standing{delivered, 1, 1}, ok, Standing{delivered, 1, 0}, never},
+		"delivered again, and fails":       {Standing{delivered, 1, 1}, no, Standing{delivered, 1, 0}, never},
+		"delivered again, and gone":        {Standing{delivered, 1, 3}, gone, Standing{delivered, 1, 0}, never},
+		"delivered again, and blocked":     {Standing{delivered, 1, 1}, blocked, Standing{delivered, 1, 0}, never},
+		"canceled meanwhile, and fails":    {Standing{canceled, 2, 0}, no, Standing{canceled, 2, 0}, never},
+		"canceled meanwhile, but is there": {Standing{canceled, 2, 0}, ok, Standing{delivered, 2, 0}, never},
+		"canceled and asked for":           {Standing{canceled, 2, 2}, no, Standing{canceled, 2, 1}, at},
+	} {
+		after, due := tc.before.Next(tc.o, noon, 0.5)
+		when := later
+		switch {
+		case due == nil:
+			when = never
+		case due.Equal(noon):
+			when = at
+		case due.Before(noon):
+			when = "before"
+		}
+		if after != tc.after || when != tc.due {
+			t.Errorf("%s: %+v, %s; want %+v, %s", name, after, when, tc.after, tc.due)
+		}
+	}
+}
+
+// A delivery lives: attempts are made, people ask for more, turn the endpoint off and
+// recover. The model counts what a delivery has a right to.
+func TestLifeOfADelivery(t *testing.T) {
+	outcomes := rapid.OneOf(failures(), rapid.Just(Answered(204, 0)))
+	rapid.Check(t, func(t *rapid.T) {
+		var (
+			s         = Standing{Status: affiliate.DeliveryPending}
+			now       = noon
+			due       = &now
+			schedules = 1  // begun
+			budget    = 10 // attempts that the schedule still has
+			asked     = 0  // attempts that people wait for
+			askedEver = 0
+			made      = 0
+		)
+		waits := func() bool {
+			return s.Status == affiliate.DeliveryPending || s.Status == affiliate.DeliveryFailed
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"attempt": func(t *rapid.T) {
+				if due == nil {
+					return
+				}
+				o, before, waited := outcomes.Draw(t, "outcome"), s.Status, waits()
+				now = *due
+				s, due = s.Next(o, now, rapid.Float64Range(0, 0.999).Draw(t, "random"))
+				made++
+				asked = max(0, asked-1)
+				if o.Gone() {
+					asked = 0
+				}
+				if waited {
+					budget--
+				}
+				want := affiliate.DeliveryFailed
+				switch {
+				case o.Succeeded():
+					want = affiliate.DeliveryDelivered
+				case !waited:
+					want = before
+				case budget == 0, final(o):
+					want = affiliate.DeliveryDeadLettered
+				}
+				if s.Status != want {
+					t.Fatalf("%s, then %+v: %s, want %s", before, o, s.Status, want)
+				}
+			},
+			"ask for one": func(*rapid.T) {
+				s.Extra++
+				asked++
+				askedEver++
+				at := now
+				due = &at
+			},
+			"turn off": func(*rapid.T) {
+				if !waits() {
+					return
+				}
+				s.Status, s.Extra, asked, due = affiliate.DeliveryCanceled, 0, 0, nil
+			},
+			"recover": func(*rapid.T) {
+				if waits() {
+					return
+				}
+				s, asked, budget, schedules = Standing{Status: affiliate.DeliveryPending}, 0, 10, schedules+1
+				at := now
+				due = &at
+			},
+			"": func(t *rapid.T) {
+				switch {
+				case s.Extra != asked || s.Extra < 0:
+					t.Fatalf("%+v, of whom %d were asked for", s, asked)
+				case waits() && (s.Tier != 10-budget || budget < 1):
+					t.Fatalf("%+v, with %d attempts left", s, budget)
+				case (due != nil) != (waits() || asked > 0):
+					t.Fatalf("%+v is due at %v", s, due)
+				case asked > 0 && !due.Equal(now):
+					t.Fatalf("%+v is due at %s, and asked for at %s", s, due, now)
+				case made > 10*schedules+askedEver:
+					t.Fatalf("%d attempts of %d schedules and %d requests", made, schedules, askedEver)
+				}
+			},
+		})
+	})
+}
+
+// final reports whether an outcome ends a schedule.
+func final(o Outcome) bool { return o.StatusCode == http.StatusGone || o.Word == "blocked_address" }
+
+// failures are all outcomes but success.
+func failures() *rapid.Generator[Outcome] {
+	return rapid.Custom(func(t *rapid.T) Outcome {
+		if rapid.Bool().Draw(t, "answered") {
+			code := rapid.OneOf(
+				rapid.SampledFrom([]int{301, 400, 410, 429, 500, 502, 503, 504}),
+				rapid.IntRange(300, 599),
+			).Draw(t, "code")
+			return Answered(code, time.Duration(rapid.Int64Range(0, int64(48*time.Hour)).Draw(t, "after")))
+		}
+		return Failed(rapid.SampledFrom([]string{DNSError, ConnectionRefused, Timeout, TLSError, BlockedAddress}).Draw(t, "word"))
+	})
+}

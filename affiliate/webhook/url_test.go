@@ -1,0 +1,307 @@
+package webhook
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestURLsThatAreWell(t *testing.T) {
+	for raw, want := range map[string]URL{
+		"https://example.com":                       {Text: "https://example.com/", Host: "example.com", Port: 443},
+		"https://example.com/":                      {Text: "https://example.com/", Host: "example.com", Port: 443},
+		"HTTPS://Example.COM:443/Hook?A=B":          {Text: "https://example.com/Hook?A=B", Host: "example.com", Port: 443},
+		"https://example.com?":                      {Text: "https://example.com/?", Host: "example.com", Port: 443},
+		"https://example.com?next=https://x/?y":     {Text: "https://example.com/?next=https://x/?y", Host: "example.com", Port: 443},
+		"https://example.com//a/../b":               {Text: "https://example.com//a/../b", Host: "example.com", Port: 443},
+		"https://example.com/@me:x":                 {Text: "https://example.com/@me:x", Host: "example.com", Port: 443},
+		"https://example.com:8443/hook":             {Text: "https://example.com:8443/hook", Host: "example.com", Port: 8443},
+		"https://example.com:1024":                  {Text: "https://example.com:1024/", Host: "example.com", Port: 1024},
+		"https://example.com:65535":                 {Text: "https://example.com:65535/", Host: "example.com", Port: 65535},
+		"https://localhost:9000":                    {Text: "https://localhost:9000/", Host: "localhost", Port: 9000},
+		"https://1.example":                         {Text: "https://1.example/", Host: "1.example", Port: 443},
+		"https://0x7f.example":                      {Text: "https://0x7f.example/", Host: "0x7f.example", Port: 443},
+		"https://1e3":                               {Text: "https://1e3/", Host: "1e3", Port: 443},
+		"https://qa--shop.example":                  {Text: "https://qa--shop.example/", Host: "qa--shop.example", Port: 443},
+		"https://" + strings.Repeat("a", 63) + ".b": {Text: "https://" + strings.Repeat("a", 63) + ".b/", Host: strings.Repeat("a", 63) + ".b", Port: 443},
+
+		// Names beyond ASCII.
+		"https://BÜCHER.example":         {Text: "https://xn--bcher-kva.example/", Host: "xn--bcher-kva.example", Port: 443},
+		"https://xn--bcher-kva.example":  {Text: "https://xn--bcher-kva.example/", Host: "xn--bcher-kva.example", Port: 443},
+		"https://straße.example":         {Text: "https://xn--strae-oqa.example/", Host: "xn--strae-oqa.example", Port: 443},
+		"https://ｅｘａｍｐｌｅ。com":            {Text: "https://example.com/", Host: "example.com", Port: 443},
+		"https://exa\u00admple.com/hook": {Text: "https://example.com/hook", Host: "example.com", Port: 443},
+
+		// Percent-encoding stays; what cannot be sent is encoded.
+		"https://example.com/a%2Fb%2fc%7E~": {Text: "https://example.com/a%2Fb%2fc%7E~", Host: "example.com", Port: 443},
+		"https://example.com/%2F|?a%5b]=[%": {Text: "https://example.com/%2F%7C?a%5b]=[%", Host: "example.com", Port: 443},
+		`https://example.com/ä"?ö<>`:        {Text: "https://example.com/%C3%A4%22?%C3%B6%3C%3E", Host: "example.com", Port: 443},
+		"https://example.com/%00%0d%0a":     {Text: "https://example.com/%00%0d%0a", Host: "example.com", Port: 443},
+
+		// Addresses; whether they may be called is another matter.
+		"https://192.0.2.1/":           {Text: "https://192.0.2.1/", Host: "192.0.2.1", Port: 443, Literal: netip.MustParseAddr("192.0.2.1")},
+		"https://127.0.0.1:8443":       {Text: "https://127.0.0.1:8443/", Host: "127.0.0.1", Port: 8443, Literal: netip.MustParseAddr("127.0.0.1")},
+		"https://[2001:DB8:0:0::1]":    {Text: "https://[2001:db8::1]/", Host: "2001:db8::1", Port: 443, Literal: netip.MustParseAddr("2001:db8::1")},
+		"https://[::1]:443/x":          {Text: "https://[::1]/x", Host: "::1", Port: 443, Literal: netip.MustParseAddr("::1")},
+		"https://[::FFFF:7f00:1]:8443": {Text: "https://[::ffff:127.0.0.1]:8443/", Host: "::ffff:127.0.0.1", Port: 8443, Literal: netip.MustParseAddr("::ffff:127.0.0.1")},
+
+		// http is told apart, not malformed.
+		"http://example.com":      {Text: "http://example.com/", Host: "example.com", Port: 80, Plain: true},
+		"http://example.com:80/a": {Text: "http://example.com/a", Host: "example.com", Port: 80, Plain: true},
+		"http://example.com:443":  {Text: "http://example.com:443/", Host: "example.com", Port: 443, Plain: true},
+		"http://example.com:81":   {Text: "http://example.com:81/", Host: "example.com", Port: 81, Plain: true, OddPort: true},
+
+		// Odd ports are for allowed addresses only.
+		"https://example.com:80":    {Text: "https://example.com:80/", Host: "example.com", Port: 80, OddPort: true},
+		"https://example.com:1":     {Text: "https://example.com:1/", Host: "example.com", Port: 1, OddPort: true},
+		"https://example.com:1023":  {Text: "https://example.com:1023/", Host: "example.com", Port: 1023, OddPort: true},
+		"https://example.com:6379":  {Text: "https://example.com:6379/", Host: "example.com", Port: 6379, OddPort: true},
+		"https://example.com:27017": {Text: "https://example.com:27017/", Host: "example.com", Port: 27017, OddPort: true},
+	} {
+		if got, wrong := ParseURL(raw); got != want || wrong != nil {
+			t.Errorf("%q: %+v %q, want %+v", raw, got, wrong, want)
+		}
+	}
+}
+
+const (
+	noText     = "must not contain spaces, control characters or backslashes"
+	noFragment = "must not contain a fragment"
+	noScheme   = "must begin with https://"
+	noUser     = "must not contain a user"
+	noHost     = "must have a host"
+	noName     = "must have a host that is a name or an address"
+	noZone     = "must not contain a % in its host"
+	noBrackets = "must have an IPv6 address between its brackets"
+	noDot      = "must not have a dot at the end of its host"
+	noNumber   = "must have an IPv4 address as four decimal numbers, if it has one"
+	noPort     = "must have a port from 1 to 65535"
+	noPercent  = "must not contain a bare % in its path"
+	noSize     = "must be at most 2048 characters"
+)
+
+func TestURLsThatAreNot(t *testing.T) {
+	for raw, want := range map[string][]string{
+		"":                                    {noScheme},
+		"example.com":                         {noScheme},
+		"//example.com":                       {noScheme},
+		"/hook":                               {noScheme},
+		"https:example.com":                   {noScheme},
+		"https:/example.com":                  {noScheme},
+		"ftp://example.com":                   {noScheme},
+		"file:///etc/passwd":                  {noScheme, noHost},
+		"gopher://127.0.0.1:6379/_":           {noScheme},
+		"javascript:alert(1)":                 {noScheme},
+		"https\u017f://example.com":           {noScheme},
+		"https://":                            {noHost},
+		"https:///hook":                       {noHost},
+		"https://?q":                          {noHost},
+		"https://:8443":                       {noHost},
+		"https://user@example.com":            {noUser},
+		"https://u:p@example.com":             {noUser},
+		"https://@example.com":                {noUser},
+		"https://a@b@example.com":             {noUser},
+		"https://good.example@10.0.0.1:6379/": {noUser},
+		"https://example.com#":                {noFragment},
+		"https://example.com/#a":              {noFragment},
+		"https://example.com#@evil.example":   {noFragment},
+
+		// Text that parsers read in several ways.
+		" https://example.com":              {noText, noScheme},
+		"https://example.com ":              {noText, noName},
+		"https://example.com/a b":           {noText},
+		"https://example.com/\t":            {noText},
+		"https://example.com/\r\nHost: x":   {noText},
+		"https://example.com/?\x00":         {noText},
+		"https://example.com/\x7f":          {noText},
+		"https://example.com/\u0085":        {noText},
+		"https://example.com/\u00a0":        {noText},
+		"https://example.com/\xff":          {noText},
+		`https://example.com\@evil.example`: {noText, noUser},
+		`https:\\example.com`:               {noText, noScheme},
+		`https://example.com/a\b`:           {noText},
+
+		// Zones and other percents of a host.
+		"https://[fe80::1%25eth0]":    {noZone},
+		"https://[fe80::1%eth0]:8443": {noZone},
+		"https://[fe80::zz%25eth0]":   {noZone, noBrackets},
+		"https://fe80::1%25eth0":      {noName, noPort},
+		"https://ex%61mple.com":       {noZone},
+		"https://b%C3%BCcher.example": {noZone},
+		"https://%":                   {noZone},
+
+		// Brackets.
+		"https://[::1":          {noBrackets},
+		"https://[]":            {noBrackets},
+		"https://[":             {noBrackets},
+		"https://[127.0.0.1]":   {noBrackets},
+		"https://[example.com]": {noBrackets},
+		"https://[[::1]]":       {noBrackets},
+		"https://[::1]x":        {noBrackets},
+		"https://[::1]x:443":    {noBrackets},
+		"https://x[::1]":        {noName},
+		"https://::1":           {noName},
+		"https://2001:db8::1/":  {noName},
+
+		// Names that are none.
+		"https://example.com.":                             {noDot},
+		"https://EXAMPLE.com.:443/":                        {noDot},
+		"https://example.com。":                             {noDot},
+		"https://example.com..":                            {noDot, noName},
+		"https://.":                                        {noDot, noName},
+		"https://.example.com":                             {noName},
+		"https://a..b":                                     {noName},
+		"https://-a.example":                               {noName},
+		"https://a-.example":                               {noName},
+		"https://a_b.example":                              {noName},
+		"https://*.example.com":                            {noName},
+		"https://a,b.example":                              {noName},
+		"https://xn--.example":                             {noName},
+		"https://a\u05d0.example":                          {noName}, // runs both ways
+		"https://xn--a.example":                            {noName},
+		"https://xn--example-.com":                         {noName},
+		"https://\u2100.example":                           {noName},
+		"https://" + strings.Repeat("a", 64) + ".example":  {noName},
+		"https://" + strings.Repeat("a.", 127) + "example": {noName},
+
+		// Numbers that some resolvers take for addresses.
+		"https://2130706433":       {noNumber},
+		"https://0":                {noNumber},
+		"https://127.1":            {noNumber},
+		"https://127.0.1":          {noNumber},
+		"https://0177.0.0.1":       {noNumber},
+		"https://127.0.0.01":       {noNumber},
+		"https://017700000001":     {noNumber},
+		"https://0x7f000001":       {noNumber},
+		"https://0X7F.0.0.0x1":     {noNumber},
+		"https://127.0.0.0x1":      {noNumber},
+		"https://0x":               {noNumber},
+		"https://1.2.3.4.5":        {noNumber},
+		"https://256.0.0.1":        {noNumber},
+		"https://example.1":        {noNumber},
+		"https://１２７.０.０.１":        {noNumber},
+		"https://127。0。0。1":        {noNumber},
+		"https://①②⑦.0.0.1":        {noNumber},
+		"https://127.0.0.1.":       {noDot, noNumber},
+		"https://2130706433.:8443": {noDot, noNumber},
+
+		// Ports.
+		"https://example.com:":        {noPort},
+		"https://example.com:0":       {noPort},
+		"https://example.com:0443":    {noPort},
+		"https://example.com:65536":   {noPort},
+		"https://example.com:+443":    {noPort},
+		"https://example.com:-1":      {noPort},
+		"https://example.com:443a":    {noPort},
+		"https://example.com:https":   {noPort},
+		"https://example.com:４４３":     {noPort},
+		"https://example.com:443:443": {noName},
+		"https://[::1]:":              {noPort},
+
+		"https://example.com/%":   {noPercent},
+		"https://example.com/%zz": {noPercent},
+		"https://example.com/%2":  {noPercent},
+
+		"https://example.com/" + strings.Repeat("a", 2029): {noSize},
+		"https://" + strings.Repeat("ä", 1<<20):            {noName, noSize},
+		"https://example.com/" + strings.Repeat("ä", 400):  {noSize},
+
+		// All at once.
+		`ftp://me@127.1.:0/%` + " \\#x":                           {noText, noFragment, noScheme, noUser, noDot, noNumber, noPort, noPercent},
+		"http://u@[::1%251]:x/" + strings.Repeat("a", 2048) + "#": {noFragment, noUser, noZone, noPort, noSize},
+	} {
+		if got, wrong := ParseURL(raw); got != (URL{}) || !slices.Equal(wrong, want) {
+			t.Errorf("%q: %+v %q, want %q", raw, got, wrong, want)
+		}
+	}
+	if _, wrong := ParseURL("https://example.com/" + strings.Repeat("a", 2028)); wrong != nil {
+		t.Errorf("2048 characters: %q", wrong)
+	}
+}
+
+func FuzzParseURL(f *testing.F) {
+	for _, seed := range []string{
+		"https://example.com", "HTTPS://U:p@Example.com.:0443/a%2Fb|?q=%zz&ä#f", "http://[::ffff:7f00:1]:80/",
+		"https://bücher.example:8443/ä", "https://0x7f.1", "https://１２７。0.0.1/", "https://[fe80::1%25eth0]", "https://xn--bcher-kva.example",
+		`https://a\@b/`, "https://qa--shop.example?", "https://نامه\u200cای.example/", "https://A--xn--a.xn--0.example", "https://ß.ẞ.ſ.K",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(checkURL)
+}
+
+func TestURLsHoldUnderAssembly(t *testing.T) {
+	piece := func(of ...string) *rapid.Generator[string] {
+		return rapid.OneOf(rapid.SampledFrom(of), rapid.SampledFrom(of), rapid.StringN(0, 6, -1))
+	}
+	scheme := piece("https://", "http://", "HtTpS://", "https:", "ftp://")
+	user := piece("", "", "", "a@", "@")
+	host := piece("example.com", "A.b", "bücher.example", "xn--bcher-kva.example", "127.0.0.1", "[::1]", "[::ffff:1.2.3.4]", "0x7f.1", "a.", "１.example")
+	port := piece("", "", ":443", ":80", ":8443", ":022", ":")
+	target := piece("", "/", "/a%2Fb", "/a|b%2f", "?", "/?ä=%", "/%", "#", "//x")
+	rapid.Check(t, func(rt *rapid.T) {
+		var raw strings.Builder
+		for _, part := range []*rapid.Generator[string]{scheme, user, host, port, target, target} {
+			raw.WriteString(part.Draw(rt, "part"))
+		}
+		checkURL(t, raw.String())
+	})
+}
+
+// number is how WHATWG's URL standard tells a host that ends in a number.
+var number = regexp.MustCompile(`(^|\.)([0-9]+|0[xX][0-9A-Fa-f]*)\.?$`)
+
+// checkURL holds what must hold of any URL: that the form that is stored is a fixed
+// point, and that net/http dials and asks for what was judged.
+func checkURL(t *testing.T, raw string) {
+	t.Helper()
+	u, wrong := ParseURL(raw)
+	if wrong != nil {
+		if sorted := slices.Sorted(slices.Values(wrong)); u != (URL{}) || len(slices.Compact(sorted)) != len(wrong) {
+			t.Fatalf("%q: %+v and %q", raw, u, wrong)
+		}
+		return
+	}
+	if again, wrong := ParseURL(u.Text); again != u || wrong != nil {
+		t.Fatalf("%q: %+v, then %+v %q", raw, u, again, wrong)
+	}
+	if len(u.Text) > maxURLSize || strings.ContainsFunc(u.Text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		t.Fatalf("%q: text %q", raw, u.Text)
+	}
+	r, err := http.NewRequest(http.MethodPost, u.Text, nil)
+	if err != nil {
+		t.Fatalf("%q: %v", u.Text, err)
+	}
+	port := r.URL.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[r.URL.Scheme]
+	}
+	if r.URL.Hostname() != u.Host || port != strconv.Itoa(int(u.Port)) || (r.URL.Scheme == "http") != u.Plain {
+		t.Fatalf("%+v: net/http has %q and %q", u, r.URL.Hostname(), r.URL.Port())
+	}
+	if r.URL.User != nil || r.URL.Fragment != "" || r.URL.Opaque != "" || r.URL.String() != u.Text {
+		t.Fatalf("%+v: net/http has %#v", u, r.URL)
+	}
+	if _, target, _ := strings.Cut(strings.TrimPrefix(u.Text, r.URL.Scheme+"://"), "/"); r.URL.RequestURI() != "/"+target {
+		t.Fatalf("%q: asks for %q", u.Text, r.URL.RequestURI())
+	}
+	// A host is an address to both or to neither, and never a number by another name.
+	address, err := netip.ParseAddr(u.Host)
+	if address != u.Literal || (err == nil) != u.Literal.IsValid() || u.Literal.Zone() != "" {
+		t.Fatalf("%+v: address %v", u, address)
+	}
+	if !u.Literal.IsValid() && number.MatchString(u.Host) {
+		t.Fatalf("%+v: a number", u)
+	}
+	// What was encoded stays, byte for byte.
+	if before, err := url.Parse(raw); err == nil && before.RawPath != "" && before.EscapedPath() == before.RawPath && before.RawPath != r.URL.EscapedPath() {
+		t.Fatalf("%q: path %q becomes %q", raw, before.RawPath, r.URL.EscapedPath())
+	}
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const root = "../.."
+
+func TestWhatIsCommittedIsCurrent(t *testing.T) {
+	events, err := catalogue(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := schemaFiles(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files[pageFile], err = document(root, events); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil || string(got) != want {
+			t.Errorf("%s is out of date (%v): go run ./tools/eventschemas", name, err)
+		}
+	}
+	found, err := filepath.Glob(filepath.Join(root, schemaDir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range found {
+		if files[schemaDir+"/"+filepath.Base(path)] == "" {
+			t.Errorf("%s is no event's", path)
+		}
+	}
+}
+
+func TestThePageHasEveryEventAndEveryField(t *testing.T) {
+	events, err := catalogue(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := document(root, events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if chapter := strings.Contains(text, "\n### "+string(e.Name)+"\n"); chapter != (e.object != nil) {
+			t.Errorf("%s: chapter %t", e.Name, chapter)
+		}
+	}
+	for _, line := range []string{
+		"| `commission.disputed` | Upcoming. The payment behind a commission was disputed. |",
+		"| `status` | string: `draft`, `pending`, `processing`, `paid`, `failed`, `canceled` | Where it stands now. |",
+		"| `hold_until` | instant? | End of the refund hold; null without one. |",
+		"| `commission_ids` | list of uuid | Those that it pays, at most 200 of them. |",
+		"| `destination_url` | string? | destination_url is null for a default link that leads to the programme's page. |",
+		"| `commission_rules.products[].percentage` | number? | Percent with at most two decimals; null for flat. |",
+		"## The object of commission.refunded",
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("the page lacks\n%s", line)
+		}
+	}
+}
+
+// kinds has a field of every kind that payloads may have.
+type kinds struct {
+	affiliate.PingObject
+	ID     affiliate.ProgramID `json:"id"`
+	Mode   *affiliate.Mode     `json:"mode"`
+	At     string              `json:"created_at"`
+	Until  *string             `json:"hold_until"`
+	Share  *json.Number        `json:"percentage"`
+	Counts []int64             `json:"counts"`
+	Of     []struct {
+		Yes bool `json:"yes"`
+	} `json:"of"`
+	In string `json:"currency"`
+}
+
+func TestTypesBecomeSchemas(t *testing.T) {
+	said, err := readSource([]string{filepath.Join(root, "affiliate")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"ID", "Mode", "At", "Until", "Share", "Counts", "Of", "In"} {
+		said.comments[typeName(reflect.TypeFor[kinds]())+"."+field] = "what it is"
+	}
+	meanings["of.yes"] = "Whether it is so."
+	defer delete(meanings, "of.yes")
+	got, err := objectOf(reflect.TypeFor[kinds](), "", said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := encode(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"type":"object","properties":{` +
+		`"webhook_id":{"description":"The endpoint.","type":"string","format":"uuid"},` +
+		`"description":{"description":"As the merchant wrote it; null without one.","type":["string","null"]},` +
+		`"id":{"description":"What it is.","type":"string","format":"uuid"},` +
+		`"mode":{"description":"What it is.","type":["string","null"],"enum":["test","live",null]},` +
+		`"created_at":{"description":"What it is.","type":"string","format":"date-time"},` +
+		`"hold_until":{"description":"What it is.","type":["string","null"],"format":"date-time"},` +
+		`"percentage":{"description":"What it is.","type":["number","null"]},` +
+		`"counts":{"description":"What it is.","type":"array","items":{"type":"integer"}},` +
+		`"of":{"description":"What it is.","type":"array","items":{"type":"object","properties":{` +
+		`"yes":{"description":"Whether it is so.","type":"boolean"}},"required":["yes"],"additionalProperties":false}},` +
+		`"currency":{"description":"What it is.","type":"string","pattern":"^[A-Z]{3}$"}},` +
+		`"required":["webhook_id","description","id","mode","created_at","hold_until","percentage","counts","of","currency"],` +
+		`"additionalProperties":false}`
+	if string(text) != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+}
+
+func TestTypesThatNoSchemaDescribesAreRefused(t *testing.T) {
+	type word string
+	for name, object := range map[string]any{
+		"a field that may be absent": struct {
+			A string `json:"id,omitempty"`
+		}{},
+		"a field without a name": struct{ ID string }{},
+		"a field that says nothing": struct {
+			A string `json:"unheard_of"`
+		}{},
+		"words that are nowhere listed": struct {
+			A word `json:"status"`
+		}{},
+		"a map": struct {
+			A map[string]string `json:"status"`
+		}{},
+	} {
+		if s, err := objectOf(reflect.TypeOf(object), "", source{}); err == nil {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+func TestCommentsBecomeSentencesForReceivers(t *testing.T) {
+	said := source{comments: map[string]string{
+		"p.T.A": "null: no limit", "p.T.B": "B is null at first.", "p.T.C": "Bees", "p.T.E": "école",
+	}}
+	for field, want := range map[string]string{"A": "Null: no limit.", "B": "bee_count is null at first.", "C": "Bees.", "D": "", "E": "École."} {
+		if got := said.meaning("p.T", field, "bee_count"); got != want {
+			t.Errorf("%s: %q, want %q", field, got, want)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"path"
+	"reflect"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// schema is the part of JSON Schema 2020-12 that events need, in the order in
+// which it is printed.
+type schema struct {
+	Dialect     string     `json:"$schema,omitempty"`
+	ID          string     `json:"$id,omitempty"`
+	Ref         string     `json:"$ref,omitempty"`
+	Title       string     `json:"title,omitempty"`
+	Description string     `json:"description,omitempty"`
+	Type        any        `json:"type,omitempty"` // a string, or two with "null"
+	Const       string     `json:"const,omitempty"`
+	Enum        []any      `json:"enum,omitempty"`
+	Format      string     `json:"format,omitempty"`
+	Pattern     string     `json:"pattern,omitempty"`
+	Items       *schema    `json:"items,omitempty"`
+	Properties  properties `json:"properties,omitempty"`
+	Required    []string   `json:"required,omitempty"`
+	MinMembers  int        `json:"minProperties,omitempty"`
+	Additional  *bool      `json:"additionalProperties,omitempty"`
+}
+
+// properties keep the order of the keys.
+type properties []property
+
+type property struct {
+	name string
+	schema
+}
+
+// MarshalJSON writes them as an object.
+func (p properties) MarshalJSON() ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteByte('{')
+	for i, member := range p {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		fmt.Fprintf(&out, "%q:", member.name)
+		text, err := encode(member.schema)
+		if err != nil {
+			return nil, err
+		}
+		out.Write(text)
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+// encode is json.Marshal that leaves <, > and & as they are.
+func encode(value any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSpace(out.Bytes()), err
+}
+
+func render(s schema) (string, error) {
+	text, err := encode(s)
+	if err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, text, "", "  "); err != nil {
+		return "", err
+	}
+	out.WriteByte('\n')
+	return out.String(), nil
+}
+
+const (
+	dialect = "https://json-schema.org/draft/2020-12/schema"
+	// idPrefix makes a schema's name. It is no address: the schemas are where the
+	// documents of a deployment are.
+	idPrefix = "urn:tributary:event:v1:"
+)
+
+// closed is an object that has these members, all of them, and no others.
+func closed(members ...property) schema {
+	s := schema{Type: "object", Properties: members, Additional: new(bool)}
+	for _, member := range members {
+		s.Required = append(s.Required, member.name)
+	}
+	return s
+}
+
+// envelope is the schema of an event's whole body (DECISIONS.md section 9).
+func envelope(kind affiliate.EventKind, object reflect.Type, said source) (schema, error) {
+	now, err := objectOf(object, "", said)
+	if err != nil {
+		return schema{}, err
+	}
+	now.Description = "What the event is about, as it is after it."
+	was := schema{
+		Description: "What changed of the object, as it was before; absent when nothing did.",
+		Type:        "object", MinMembers: 1, Additional: new(bool),
+	}
+	for _, member := range now.Properties {
+		ref := schema{Ref: "#/properties/data/properties/object/properties/" + member.name}
+		was.Properties = append(was.Properties, property{member.name, ref})
+	}
+	data := closed(property{"object", now})
+	data.Properties = append(data.Properties, property{"previous_attributes", was})
+
+	words := func(v schema, text string) schema {
+		v.Description = text
+		return v
+	}
+	s := closed(
+		property{"id", schema{Type: "string", Pattern: "^evt_[0-9a-f]{32}$", Description: "The event's id, the same in every delivery and as webhook-id."}},
+		property{"type", schema{Const: string(kind.Name)}},
+		property{"api_version", schema{Const: "v1"}},
+		property{"timestamp", schema{Type: "string", Format: "date-time", Description: "When it happened."}},
+		property{"mode", words(enum([]string{string(affiliate.ModeTest), string(affiliate.ModeLive)}), "The mode of all that the event is about.")},
+		property{"workspace_id", schema{Type: "string", Format: "uuid"}},
+		property{"data", data},
+	)
+	s.Dialect, s.ID, s.Title, s.Description = dialect, idPrefix+string(kind.Name), string(kind.Name), kind.Description
+	return s, nil
+}
+
+// objectOf is the schema of a struct at a path of keys inside the event's object.
+func objectOf(t reflect.Type, at string, said source) (schema, error) {
+	members, err := membersOf(t, at, said)
+	return closed(members...), err
+}
+
+func membersOf(t reflect.Type, at string, said source) (properties, error) {
+	var members properties
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous && name == "" {
+			embedded, err := membersOf(field.Type, at, said)
+			if err != nil {
+				return nil, err
+			}
+			members = append(members, embedded...)
+			continue
+		}
+		where := strings.TrimPrefix(at+"."+name, ".")
+		if name == "" || name == "-" || options != "" {
+			return nil, fmt.Errorf("%s.%s: every field has a name and is always there", t, field.Name)
+		}
+		s, err := typeOf(field.Type, where, said)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", where, err)
+		}
+		s.Description = cmp.Or(pathMeaning(where), said.meaning(typeName(t), field.Name, name), meanings[name])
+		if s.Description == "" {
+			return nil, fmt.Errorf("%s.%s needs a comment, or %q a meaning", t, field.Name, where)
+		}
+		members = append(members, property{name, s})
+	}
+	return members, nil
+}
+
+// pathMeaning is what is said of a field inside another object.
+func pathMeaning(where string) string {
+	if !strings.Contains(where, ".") {
+		return ""
+	}
+	return meanings[where]
+}
+
+// typeName is how source calls a type.
+func typeName(t reflect.Type) string { return path.Base(t.PkgPath()) + "." + t.Name() }
+
+// typeOf is the schema of a type. What is text in Go is told apart by the key.
+func typeOf(t reflect.Type, at string, said source) (schema, error) {
+	name := at[strings.LastIndexByte(at, '.')+1:]
+	switch {
+	case t.Kind() == reflect.Pointer:
+		s, err := typeOf(t.Elem(), at, said)
+		return nullable(s), err
+	case isID(t):
+		return schema{Type: "string", Format: "uuid"}, nil
+	case t == reflect.TypeFor[json.Number]():
+		return schema{Type: "number"}, nil
+	case t.Kind() == reflect.Bool:
+		return schema{Type: "boolean"}, nil
+	case t.Kind() == reflect.Int || t.Kind() == reflect.Int64:
+		return schema{Type: "integer"}, nil
+	case t.Kind() == reflect.Slice:
+		item, err := typeOf(t.Elem(), at, said)
+		return schema{Type: "array", Items: &item}, err
+	case t.Kind() == reflect.Struct:
+		return objectOf(t, at, said)
+	case t.Kind() != reflect.String:
+		return schema{}, fmt.Errorf("no schema for %s", t)
+	case t.PkgPath() != "":
+		values := said.values[typeName(t)]
+		if len(values) == 0 {
+			return schema{}, fmt.Errorf("%s has no constants", t)
+		}
+		return enum(values), nil
+	case len(enums[at]) > 0:
+		return enum(enums[at]), nil
+	case strings.HasSuffix(name, "_at") || strings.HasSuffix(name, "_until"):
+		return schema{Type: "string", Format: "date-time"}, nil
+	case name == "currency":
+		return schema{Type: "string", Pattern: "^[A-Z]{3}$"}, nil
+	}
+	return schema{Type: "string"}, nil
+}
+
+// isID reports whether the type is an affiliate.ID.
+func isID(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t.NumField() == 1 && t.Field(0).Type == reflect.TypeFor[uuid.UUID]()
+}
+
+func enum(values []string) schema {
+	s := schema{Type: "string"}
+	for _, value := range values {
+		s.Enum = append(s.Enum, value)
+	}
+	return s
+}
+
+func nullable(s schema) schema {
+	s.Type = []string{fmt.Sprint(s.Type), "null"}
+	if s.Enum != nil {
+		s.Enum = append(s.Enum, nil)
+	}
+	return s
+}
