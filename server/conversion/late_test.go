@@ -136,7 +136,6 @@ func TestLateClickIsAttributedOnceUnderParallelJobsAndSweeps(t *testing.T) {
 	w.wantCount(conversions, `events where type = 'conversion.reattributed'`)
 	w.wantCount(conversions, `events where type = 'commission.created'`)
 	w.wantCount(3*conversions, `events`)
-	w.wantCount(2*conversions, `river.river_job where kind = 'dispatch_events'`)
 
 	types, objects := w.Events()
 	first := slices.Index(types, "conversion.reattributed")

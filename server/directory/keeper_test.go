@@ -301,7 +301,7 @@ func TestJobsReachTheDirectory(t *testing.T) {
 	keeper := directory.New(w.Store, w.writer, w.config())
 	workers := river.NewWorkers()
 	river.AddWorker(workers, keeper.Worker())
-	river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[affiliate.DispatchEvents]) error { return nil }))
+	river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[affiliate.CancelDeliveries]) error { return nil }))
 	client, err := w.Store.WorkerClient(&river.Config{
 		Queues:  map[string]river.QueueConfig{affiliate.DirectoryQueue: {MaxWorkers: 4}},
 		Workers: workers, Logger: slog.New(slog.DiscardHandler),

@@ -134,3 +134,39 @@ func TestClicksGrowOld(t *testing.T) {
 		}
 	}
 }
+
+// Weeks of events and deliveries stand ahead, those that nobody can ask for any
+// more go, and rows without a week raise an alarm.
+func TestEventsHaveTheirWeeks(t *testing.T) {
+	ctx := t.Context()
+	now := time.Now().UTC()
+	w := pgtest.Open(t, func() time.Time { return now })
+	var log bytes.Buffer
+	worker := upkeep.NewWorker(w.Store, slog.New(slog.NewTextHandler(&log, nil)), w.Now)
+	old := now.AddDate(0, 0, -50)
+	if _, err := w.Store.EnsureEventPartitions(ctx, old, old); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := worker.Work(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(log.String(), "old events and deliveries were dropped"); n != 1 {
+		t.Errorf("dropped %d times: %s", n, &log)
+	}
+	for _, table := range []string{"events", "webhook_deliveries"} {
+		// Those of a week ago, of today and of a week ahead.
+		if n := w.Count(`select count(*) from pg_class where relkind = 'r' and relname ~ ('^' || $1 || '_[0-9]{8}$')`, table); n != 3 {
+			t.Errorf("%s has %d weeks", table, n)
+		}
+	}
+	log.Reset()
+	w.Insert("events", pgtest.Row{
+		"workspace_id": affiliate.NewID[affiliate.Workspace](now), "id": affiliate.NewID[affiliate.Event](now), "day": now.AddDate(0, 0, 20),
+		"mode": "live", "type": "payout.paid", "body": []byte("{}"), "created_at": now,
+	})
+	if err := worker.Run(ctx); err != nil || !strings.Contains(log.String(), "events or deliveries lie in a default partition") {
+		t.Errorf("%v: %s", err, &log)
+	}
+}

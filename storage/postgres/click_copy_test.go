@@ -49,7 +49,6 @@ func columnsOf(c affiliate.Click) map[string]any {
 		"is_bot": c.IsBot, "bot_reason": text(c.BotReason), "foreign_origin": c.ForeignOrigin,
 		"country": text(c.Country), "region": text(c.Region), "device": text(c.Device), "browser": text(c.Browser), "os": text(c.OS),
 		"paid_platform": text(c.PaidPlatform), "is_unique": c.Unique,
-		"converted_at": nil,
 	}
 	if c.OccurredAt != nil {
 		row["occurred_at"] = *c.OccurredAt

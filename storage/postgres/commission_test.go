@@ -60,6 +60,11 @@ func (w *commissionWorld) exec(sql string, args ...any) {
 	}
 }
 
+// followEverything makes an endpoint that gets a delivery of each event.
+func (w *commissionWorld) followEverything() {
+	w.exec(followEverything, w.scope.Workspace, w.scope.Mode, w.now)
+}
+
 func (w *commissionWorld) row(table string, values map[string]any) {
 	w.t.Helper()
 	var columns, places []string
@@ -294,6 +299,7 @@ func TestSweepIsBoundedAndNoFailureStopsIt(t *testing.T) {
 func TestParallelSweepsApproveEachCommissionOnce(t *testing.T) {
 	t.Parallel()
 	w := newCommissionWorld(t)
+	w.followEverything()
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	const rows, sweeps = 150, 6
 	for range rows {
@@ -321,7 +327,7 @@ func TestParallelSweepsApproveEachCommissionOnce(t *testing.T) {
 		`select count(*) from commissions where status = 'approved' and version = 2`,
 		`select count(*) from commission_history where seq = 2`,
 		`select count(*) from events where type = 'commission.approved'`,
-		`select count(*) from river.river_job where kind = 'dispatch_events'`,
+		`select count(*) from webhook_deliveries`,
 	} {
 		if n := w.count(sql); n != rows {
 			t.Errorf("%s: %d, want %d", sql, n, rows)

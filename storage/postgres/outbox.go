@@ -26,7 +26,7 @@ const publishEvents = `
 	from written w
 	join webhook_endpoints e on e.workspace_id = w.workspace_id and e.mode = w.mode and e.deleted_at is null
 	where e.active and e.subscriptions && array[w.type, split_part(w.type, '.', 1) || '.*', '*']
-	returning endpoint_id`
+	returning workspace_id as workspace, endpoint_id as id`
 
 var eventRows = rowsOf(publishEvents, 8)
 
@@ -63,7 +63,7 @@ func queueEvents(ctx context.Context, batch *pgx.Batch, events ...affiliate.Even
 	told := toldIn(ctx)
 	for _, queued := range eventRows.queue(batch, rows...) {
 		queued.Query(func(rows pgx.Rows) error {
-			endpoints, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.EndpointID])
+			endpoints, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.EndpointKey])
 			told.add(endpoints...)
 			return err
 		})

@@ -131,11 +131,11 @@ func (w *commissionWorld) checkReview(when string, flagged, requiredEvents, upda
 		sql  string
 		want int
 	}{
-		"flagged":      {`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review`, flagged},
-		"free":         {`select count(*) from commissions where review_reasons <> '{}' and not needs_review or review_reasons = '{}' and needs_review`, 0},
-		"flags told":   {`select count(*) from events where type = 'commission.review_required'`, requiredEvents},
-		"ends told":    {`select count(*) from events where type = 'commission.updated'`, updatedEvents},
-		"jobs' events": {`select coalesce(sum(jsonb_array_length(args -> 'events')), 0) from river.river_job where kind = 'dispatch_events'`, w.count(`select count(*) from events`)},
+		"flagged":    {`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review`, flagged},
+		"free":       {`select count(*) from commissions where review_reasons <> '{}' and not needs_review or review_reasons = '{}' and needs_review`, 0},
+		"flags told": {`select count(*) from events where type = 'commission.review_required'`, requiredEvents},
+		"ends told":  {`select count(*) from events where type = 'commission.updated'`, updatedEvents},
+		"deliveries": {`select count(*) from webhook_deliveries d join events e on e.id = d.event_id and e.type = d.event_type`, w.count(`select count(*) from events`)},
 		"other history": {`select count(*) from commissions c
 			where version <> (select count(*) from commission_history h where h.commission_id = c.id)`, 0},
 		"approved": {`select count(*) from commissions where status <> 'pending'`, 0},
@@ -153,6 +153,7 @@ func TestSuspendingFlagsAnyNumberInBlocks(t *testing.T) {
 	t.Parallel()
 	const n = 1200
 	w := newCommissionWorld(t)
+	w.followEverything()
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	oldest := w.commission(participant, partner, nil)
 	w.copies(oldest, n-1)
@@ -215,6 +216,7 @@ func TestReinstatingEndsWhatASuspensionBegan(t *testing.T) {
 	t.Parallel()
 	const n, chunk = 1200, postgres.ReviewChunk
 	w := newCommissionWorld(t)
+	w.followEverything()
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	w.copies(w.commission(participant, partner, nil), n-1)
 	for _, move := range []affiliate.ParticipantMove{affiliate.SuspendParticipant, affiliate.ReinstateParticipant} {
@@ -257,6 +259,7 @@ func TestASuspensionDoesNotWorkForTheNext(t *testing.T) {
 func TestSuspendingFewLeavesNoJob(t *testing.T) {
 	t.Parallel()
 	w := newCommissionWorld(t)
+	w.followEverything()
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	w.copies(w.commission(participant, partner, nil), postgres.ReviewChunk-2)
 	if err := w.moveParticipant(participant, affiliate.SuspendParticipant); err != nil {

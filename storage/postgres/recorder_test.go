@@ -189,6 +189,8 @@ func TestABatchOfTwoWorkspaces(t *testing.T) {
 	mine, theirs := s.report("order-1", click), s.report("order-1", click)
 	stranger := affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](salesDay), Mode: s.scope.Mode}
 	s.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Other', 'EUR', 'UTC', $2, $2)`, stranger.Workspace, salesDay)
+	s.exec(followEverything, s.scope.Workspace, s.scope.Mode, salesDay)
+	s.exec(followEverything, stranger.Workspace, stranger.Mode, salesDay)
 	theirs.Conversion.Scope, theirs.Inputs.FoundClick = stranger, nil
 	theirs.Decide = decideAt(theirs.Conversion, salesDay)
 	for i, err := range s.together(s.store, mine, theirs) {
@@ -199,15 +201,19 @@ func TestABatchOfTwoWorkspaces(t *testing.T) {
 	if n := s.transactions("order-1"); n != 1 {
 		t.Errorf("%d transactions", n)
 	}
-	if n := s.count(`river.river_job where kind = 'dispatch_events' and args->>'workspace' = $1::uuid::text`, stranger.Workspace); n != 1 {
-		t.Errorf("%d jobs of the other workspace", n)
+	for _, scope := range []affiliate.Scope{s.scope, stranger} {
+		events := s.count(`events where workspace_id = $1`, scope.Workspace)
+		deliveries := s.count(`
+			webhook_deliveries d
+			join events v on v.workspace_id = d.workspace_id and v.id = d.event_id
+			join webhook_endpoints e on e.workspace_id = d.workspace_id and e.id = d.endpoint_id
+			where d.workspace_id = $1`, scope.Workspace)
+		if events == 0 || deliveries != events {
+			t.Errorf("%d deliveries of %d events", deliveries, events)
+		}
 	}
-	if n := s.count(`
-		river.river_job j
-		cross join lateral jsonb_array_elements_text(j.args->'events') as named (id)
-		join events e on e.id = named.id::uuid
-		where e.workspace_id::text <> j.args->>'workspace'`); n != 0 {
-		t.Errorf("jobs name %d events of other workspaces", n)
+	if n := s.count(`webhook_deliveries`); n != s.count(`events`) {
+		t.Errorf("%d deliveries in all", n)
 	}
 }
 

@@ -163,4 +163,11 @@ var unscoped = map[string]string{
 	"package.countInGroupAndStatus": "the group is of a programme that was found in the mode",
 	"package.countInGroups":         "the groups are of a programme that was found in the mode",
 	"replaceCode.find":              "the participant was found in the mode",
+	"package.serve":                 "the sender looks after everybody's endpoints, named by workspace and id",
+	"Release.update":                "the sender looks after everybody's endpoints, named by workspace and id",
+	"package.neglected":             "the sender looks after everybody's endpoints",
+	"package.targets":               "the sender looks after everybody's endpoints, named by workspace and id",
+	"package.dueDeliveries":         "the sender's endpoints of everybody, joined by workspace and id",
+	"package.finish":                "the sender's deliveries of everybody, named by workspace and id",
+	"package.standing":              "the sender has read the delivery of an endpoint that it serves",
 }

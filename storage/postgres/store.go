@@ -33,8 +33,13 @@ import (
 // call of the API may need as much.
 const statementTimeout = 10 * time.Second
 
-// queueConns bounds the connections of the job queue, one of which listens.
-const queueConns = 6
+// queueConns bounds the connections of the job queue, one of which listens;
+// sendingConns those of the sender, which reads, stores outcomes and keeps what it
+// serves at the same time.
+const (
+	queueConns   = 6
+	sendingConns = 4
+)
 
 const (
 	// lookedUpTogether bounds the clicks, or keys, of one round trip.
@@ -54,7 +59,7 @@ type Config struct {
 	// URL is a libpq connection string.
 	URL string
 	// MaxConns bounds the connections that calls and jobs share; 0 means 20. What is
-	// gathered, and the job queue, have twelve more.
+	// gathered, the job queue and the sender have sixteen more.
 	MaxConns int32
 }
 
@@ -70,13 +75,17 @@ type Store struct {
 	gathered *pgxpool.Pool
 	// queue is for the job queue's own bookkeeping, which does not wait for the disk:
 	// what a crash takes of it, jobs that were done, is done once more.
-	queue    *pgxpool.Pool
+	queue *pgxpool.Pool
+	// sending is for the sender of webhooks. It does not wait for the disk either: an
+	// outcome that a crash takes is an attempt that is made once more. Its plans do not
+	// depend on values.
+	sending  *pgxpool.Pool
 	recorder gatherer[*recording]
 	clicks   gatherer[*clickLookup]
 	keys     gatherer[*keyLookup]
 
 	// deliveriesMade is told behind each COMMIT which endpoints got deliveries.
-	deliveriesMade func([]affiliate.EndpointID)
+	deliveriesMade func([]affiliate.EndpointKey)
 }
 
 // Open connects as the service's restricted role. The schema must be there
@@ -110,15 +119,25 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		gathered.Close()
 		return nil, err
 	}
+	sending, err := connect(ctx, cfg.URL, sendingConns, map[string]string{
+		"synchronous_commit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off",
+	})
+	if err != nil {
+		pool.Close()
+		gathered.Close()
+		queue.Close()
+		return nil, err
+	}
 	jobs, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: queueSchema})
 	if err != nil {
 		pool.Close()
 		gathered.Close()
 		queue.Close()
+		sending.Close()
 		return nil, fmt.Errorf("job inserter: %w", err)
 	}
 	s := newStore(pool, gathered, jobs)
-	s.queue = queue
+	s.queue, s.sending = queue, sending
 	if err := s.Ping(ctx); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("connect: %w", err)
@@ -155,7 +174,7 @@ func connect(ctx context.Context, url string, conns int32, settings map[string]s
 }
 
 func newStore(pool, gathered *pgxpool.Pool, jobs *river.Client[pgx.Tx]) *Store {
-	s := &Store{pool: pool, jobs: jobs, gathered: gathered, deliveriesMade: func([]affiliate.EndpointID) {}}
+	s := &Store{pool: pool, jobs: jobs, gathered: gathered, deliveriesMade: func([]affiliate.EndpointKey) {}}
 	s.recorder = gatherer[*recording]{
 		most: recordedTogether, atOnce: recorders, timeout: recordTimeout, together: gathered, alone: pool,
 		wants: wantsOf, work: s.recordTogether,
@@ -181,6 +200,7 @@ func (s *Store) Close() {
 	s.pool.Close()
 	s.gathered.Close()
 	s.queue.Close()
+	s.sending.Close()
 }
 
 // Ping asks whether the database answers.

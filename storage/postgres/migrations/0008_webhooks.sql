@@ -22,7 +22,10 @@ create table events_default partition of events default;
 create index events_by_subject on events (workspace_id, subject_id) where subject_id is not null;
 insert into events (workspace_id, id, day, mode, type, subject_id, body, created_at)
 select workspace_id, id, (created_at at time zone 'UTC')::date, mode, type,
-  case when type like 'participant.%' then (convert_from(body, 'UTF8')::jsonb #>> '{data,object,id}')::uuid end, body, created_at
+  case
+    when type like 'participant.%' then (convert_from(body, 'UTF8')::jsonb #>> '{data,object,id}')::uuid
+    when type like 'link.%' or type like 'promo_code.%' then (convert_from(body, 'UTF8')::jsonb #>> '{data,object,participant_id}')::uuid
+  end, body, created_at
 from events_before;
 drop table events_before;
 
@@ -112,6 +115,8 @@ begin
       name := parent || '_' || to_char(week, 'YYYYMMDD');
       if to_regclass(format('%I.%I', home, name)) is null then
         execute format('create table %I.%I (like %I.%I including defaults including constraints)', home, name, home, parent);
+        -- Who inserts into the default partition now is waited for, and moves along.
+        execute format('lock table %I.%I in access exclusive mode', home, parent || '_default');
         execute format('with moved as (delete from %I.%I where day >= %L and day < %L returning *) insert into %I.%I select * from moved',
           home, parent || '_default', week, week + 7, home, name);
         execute format('alter table %I.%I attach partition %I.%I for values from (%L) to (%L)', home, parent, home, name, week, week + 7);
@@ -138,7 +143,7 @@ declare
                    where c.relname = 'webhook_deliveries' and c.relkind = 'p' limit 1);
   week    text;
   dropped bigint := 0;
-  some    bigint;
+  strays  bigint;
   parent  text;
 begin
   if not pg_try_advisory_xact_lock(7305804402567017334) then
@@ -157,8 +162,8 @@ begin
     end loop;
     execute format('delete from %1$I.%2$I where ctid = any (array(select ctid from %1$I.%2$I where day < $1 limit $2))', home, parent || '_default')
       using kept, most;
-    get diagnostics some = row_count;
-    dropped := dropped + some;
+    get diagnostics strays = row_count;
+    dropped := dropped + strays;
   end loop;
   return dropped;
 end $$;

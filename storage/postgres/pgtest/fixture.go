@@ -154,7 +154,7 @@ func (f *Fixture) newUser(kind, name string, changes []Row) affiliate.UserID {
 }
 
 // Work runs the workers of a configuration until the test ends. What has no worker
-// there, as the dispatch of events, is left.
+// there is left.
 func (f *Fixture) Work(config *river.Config) {
 	f.t.Helper()
 	config.SkipUnknownJobCheck, config.Logger = true, slog.New(slog.DiscardHandler)

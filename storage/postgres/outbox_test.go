@@ -1,0 +1,289 @@
+package postgres_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+func nothing() error { return nil }
+
+// An event gets a delivery for each endpoint that follows it when its cause commits.
+func TestEventsAreDeliveredToThoseWhoFollowThem(t *testing.T) {
+	w := newWebhookWorld(t)
+	endpoints := map[string]affiliate.Endpoint{
+		"all":         w.create(w.scope, "*"),
+		"a noun":      w.create(w.scope, "payout.*"),
+		"the name":    w.create(w.scope, "link.created", "payout.paid"),
+		"thrice":      w.create(w.scope, "*", "payout.*", "payout.paid"),
+		"off":         w.create(w.scope, "*"),
+		"deleted":     w.create(w.scope, "*"),
+		"other names": w.create(w.scope, "commission.*", "payout.failed", "promo_code.*"),
+	}
+	for what, scope := range w.others() {
+		endpoints[what] = w.create(scope, "*")
+	}
+	w.turn(endpoints["off"], false)
+	w.remove(endpoints["deleted"])
+	again := w.create(w.scope, "*")
+	w.turn(again, false)
+	endpoints["on again"] = w.turn(again, true)
+
+	var told []affiliate.EndpointKey
+	w.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { told = append(told, endpoints...) })
+	event := affiliate.NewEvent(w.scope, "payout.paid", w.now, map[string]string{"id": "1"}, nil)
+	if err := w.Store.Publish(t.Context(), nothing, event); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"a noun", "all", "on again", "the name", "thrice"}
+	var got []string
+	for name, e := range endpoints {
+		n := w.Count(`
+			select count(*) from webhook_deliveries d join webhook_endpoints e on e.workspace_id = d.workspace_id and e.id = d.endpoint_id and e.mode = d.mode
+			join events v on v.workspace_id = d.workspace_id and v.id = d.event_id and v.day = d.day and v.mode = d.mode and v.type = d.event_type
+			where d.endpoint_id = $1 and d.event_id = $2 and d.id = delivery_id(d.event_id, d.endpoint_id) and d.status = 'pending' and d.due_at = $3
+				and d.created_at = $3 and d.epoch = e.epoch and d.day = '2026-03-18'`, e.ID, event.ID, w.now)
+		if n == 1 {
+			got = append(got, name)
+			key := affiliate.EndpointKey{Workspace: e.Scope.Workspace, ID: e.ID}
+			if !slices.Contains(told, key) {
+				t.Errorf("%s: nobody is told", name)
+			}
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) || len(told) != len(want) || w.Count(`select count(*) from webhook_deliveries`) != len(want) {
+		t.Errorf("delivered to %q, told %d", got, len(told))
+	}
+}
+
+// Nouns end at the dot: who follows one does not get those that begin alike.
+func TestANounIsAWholeWord(t *testing.T) {
+	w := newWebhookWorld(t)
+	promo := w.create(w.scope, "promo_code.*")
+	w.create(w.scope, "promo.*")
+	if err := w.Store.Publish(t.Context(), nothing, affiliate.NewEvent(w.scope, affiliate.EventPromoCodeCreated, w.now, nil, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.text(`select endpoint_id::text from webhook_deliveries`); got != promo.ID.String() {
+		t.Errorf("delivered to %s", got)
+	}
+}
+
+func TestEventsNobodyFollowsAreKept(t *testing.T) {
+	w := newWebhookWorld(t)
+	told := false
+	w.Store.OnDeliveries(func([]affiliate.EndpointKey) { told = true })
+	if err := w.Store.Publish(t.Context(), nothing, affiliate.NewEvent(w.scope, "payout.paid", w.now, nil, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.Count(`select count(*) from events`); n != 1 || told || w.Count(`select count(*) from webhook_deliveries`) != 0 {
+		t.Errorf("%d events, told: %v", n, told)
+	}
+}
+
+// Of what did not commit there is nothing, and nobody hears of it before it has.
+func TestDeliveriesCommitWithTheirCause(t *testing.T) {
+	w := newWebhookWorld(t)
+	e := w.create(w.scope)
+	var told []affiliate.EndpointKey
+	w.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) {
+		told = append(told, endpoints...)
+		if n := w.Count(`select count(*) from webhook_deliveries`); n != 2 {
+			t.Errorf("%d deliveries are there when they are told", n)
+		}
+	})
+	events := []affiliate.Event{
+		affiliate.NewEvent(w.scope, "payout.paid", w.now, nil, nil), affiliate.NewEvent(w.scope, "payout.failed", w.now, nil, nil),
+	}
+	failure := errors.New("the cause is undone")
+	if err := w.Store.Publish(t.Context(), func() error { return failure }, events...); !errors.Is(err, failure) {
+		t.Fatal(err)
+	}
+	if n := w.Count(`select count(*) from webhook_deliveries`) + w.Count(`select count(*) from events`); n != 0 || told != nil {
+		t.Errorf("%d rows, told %v", n, told)
+	}
+	early := func() error {
+		if told != nil {
+			t.Error("told before the commit")
+		}
+		return nil
+	}
+	if err := w.Store.Publish(t.Context(), early, events...); err != nil {
+		t.Fatal(err)
+	}
+	if key := (affiliate.EndpointKey{Workspace: w.scope.Workspace, ID: e.ID}); !slices.Equal(told, []affiliate.EndpointKey{key, key}) {
+		t.Errorf("told %v", told)
+	}
+}
+
+func TestADeliveryHasTheTimeOfItsEvent(t *testing.T) {
+	w := newWebhookWorld(t)
+	event, endpoint := affiliate.NewID[affiliate.Event](w.now.Add(time.Millisecond)), affiliate.NewID[affiliate.Endpoint](w.now)
+	id := func(event affiliate.EventID, endpoint affiliate.EndpointID) (id affiliate.DeliveryID) {
+		t.Helper()
+		if err := w.SQL.QueryRow(t.Context(), `select delivery_id($1, $2)`, event, endpoint).Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	one := id(event, endpoint)
+	at, ok := one.Time()
+	if want, _ := event.Time(); !ok || !at.Equal(want) || one.UUID[8]&0xc0 != 0x80 {
+		t.Errorf("%s of an event of %s", one, want)
+	}
+	if again := id(event, endpoint); again != one {
+		t.Errorf("%s and %s", one, again)
+	}
+	others := []affiliate.DeliveryID{one, id(affiliate.NewID[affiliate.Event](at), endpoint), id(event, affiliate.NewID[affiliate.Endpoint](w.now))}
+	if others[0] == others[1] || others[0] == others[2] || others[1] == others[2] {
+		t.Errorf("%v are the same", others)
+	}
+}
+
+// partitions are the weeks that a table has, the default one left out.
+func (w *webhookWorld) partitions(table string) []string {
+	return w.Texts(`select right(c.relname, 8) from pg_inherits i join pg_class c on c.oid = i.inhrelid
+		where i.inhparent = $1::text::regclass and c.relname ~ '[0-9]$' order by 1`, table)
+}
+
+var partitioned = []string{"events", "webhook_deliveries"}
+
+// lies is in which partitions a table's rows lie.
+func (w *webhookWorld) lies(table string) []string {
+	return w.Texts(`select tableoid::regclass::text || ' ' || day from ` + table + ` order by day`)
+}
+
+// Rows that came before their week had a partition move into it, those of both
+// tables, and those of transactions that are under way.
+func TestWeeksTakeTheirRowsFromTheDefault(t *testing.T) {
+	w := newWebhookWorld(t)
+	w.create(w.scope)
+	days := []time.Time{
+		time.Date(2026, 3, 8, 23, 59, 59, 999e6, time.UTC), time.Date(2026, 3, 9, 0, 0, 0, 0, time.UTC),
+		time.Date(2026, 3, 15, 23, 59, 59, 999e6, time.UTC), time.Date(2026, 3, 16, 0, 0, 0, 0, time.UTC),
+	}
+	publish := func(at time.Time, before func() error) {
+		t.Helper()
+		if err := w.Store.Publish(t.Context(), before, affiliate.NewEvent(w.scope, "payout.paid", at, nil, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, at := range days {
+		publish(at, nothing)
+	}
+	made := make(chan error, 1)
+	publish(days[1].Add(time.Hour), func() error {
+		go func() {
+			n, err := w.Store.EnsureEventPartitions(t.Context(), days[1].AddDate(0, 0, 2), days[3].Add(-time.Hour))
+			if err == nil && n != 2 {
+				err = errors.New("not two partitions")
+			}
+			made <- err
+		}()
+		for w.Count(`select count(*) from pg_locks where not granted and relation = 'events_default'::regclass`) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		return nil
+	})
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range partitioned {
+		if got := w.partitions(table); !slices.Equal(got, []string{"20260309"}) {
+			t.Errorf("%s: %q", table, got)
+		}
+		want := []string{
+			table + "_default 2026-03-08", table + "_20260309 2026-03-09", table + "_20260309 2026-03-09", table + "_20260309 2026-03-15",
+			table + "_default 2026-03-16",
+		}
+		if got := w.lies(table); !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+	}
+	if n, err := w.Store.EnsureEventPartitions(t.Context(), days[1], days[3]); err != nil || n != 2 {
+		t.Errorf("%d partitions, %v", n, err)
+	}
+	if n, err := w.Store.EnsureEventPartitions(t.Context(), days[1], days[3]); err != nil || n != 0 {
+		t.Errorf("%d partitions, %v", n, err)
+	}
+	publish(days[3], nothing)
+	if got := w.lies("webhook_deliveries"); got[4] != "webhook_deliveries_20260316 2026-03-16" || got[5] != got[4] {
+		t.Errorf("%q", got)
+	}
+	if n, err := w.Store.StrayEvents(t.Context()); err != nil || n != 2 {
+		t.Errorf("%d strays, %v", n, err)
+	}
+}
+
+// Of the default partitions single rows are deleted, of the weeks only whole ones
+// dropped.
+func TestOldWeeksAreDropped(t *testing.T) {
+	w := newWebhookWorld(t)
+	w.now = time.Now().UTC()
+	w.create(w.scope)
+	today := w.now.Truncate(24 * time.Hour)
+	week := func(at time.Time) time.Time { return at.AddDate(0, 0, -(int(at.Weekday())+6)%7) }
+	oldest := today.AddDate(0, 0, -34) // that is kept
+	kept, last := week(oldest), week(oldest).AddDate(0, 0, -7)
+	if _, err := w.Store.EnsureEventPartitions(t.Context(), last.AddDate(0, 0, -7), kept); err != nil {
+		t.Fatal(err)
+	}
+	stray := last.AddDate(0, 0, -14)
+	for _, at := range []time.Time{
+		stray, stray.AddDate(0, 0, 1), stray.AddDate(0, 0, 2), last.AddDate(0, 0, -1), last.AddDate(0, 0, 6), kept, today,
+	} {
+		if err := w.Store.Publish(t.Context(), nothing, affiliate.NewEvent(w.scope, "payout.paid", at, nil, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	day := func(at time.Time) string { return at.Format("20060102") }
+	for _, table := range partitioned {
+		if got := w.partitions(table); !slices.Equal(got, []string{day(last.AddDate(0, 0, -7)), day(last), day(kept)}) {
+			t.Fatalf("%s: %q", table, got)
+		}
+	}
+	// Two weeks and two strays of each; one stray; nothing.
+	for _, want := range []int64{8, 2, 0} {
+		if n, err := w.Store.DropOldEvents(t.Context(), 2); err != nil || n != want {
+			t.Errorf("%d are dropped, %v, want %d", n, err, want)
+		}
+	}
+	for _, table := range partitioned {
+		if got := w.partitions(table); !slices.Equal(got, []string{day(kept)}) {
+			t.Errorf("%s: %q", table, got)
+		}
+		want := []string{table + "_" + day(kept) + " " + kept.Format(time.DateOnly), table + "_default " + today.Format(time.DateOnly)}
+		if got := w.lies(table); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// A week that somebody reads is dropped another time.
+func TestAWeekThatIsReadIsDroppedLater(t *testing.T) {
+	w := newWebhookWorld(t)
+	at := time.Now().AddDate(0, 0, -50)
+	if _, err := w.Store.EnsureEventPartitions(t.Context(), at, at); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := w.SQL.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Exec(t.Context(), `select from events`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Store.DropOldEvents(t.Context(), 2); err == nil || len(w.partitions("events")) != 1 || len(w.partitions("webhook_deliveries")) != 1 {
+		t.Errorf("%v", err)
+	}
+	if err := reader.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := w.Store.DropOldEvents(t.Context(), 2); err != nil || n != 2 {
+		t.Errorf("%d, %v", n, err)
+	}
+}

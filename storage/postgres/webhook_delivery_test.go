@@ -1,0 +1,328 @@
+package postgres_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// deliver stores a delivery of an event of that time as it is made; changes say what
+// became of it.
+func (w *webhookWorld) deliver(e affiliate.Endpoint, at time.Time, changes ...pgtest.Row) affiliate.DeliveryID {
+	w.t.Helper()
+	event := affiliate.NewID[affiliate.Event](at)
+	var id affiliate.DeliveryID
+	if err := w.SQL.QueryRow(w.t.Context(), `select delivery_id($1, $2)`, event, e.ID).Scan(&id); err != nil {
+		w.t.Fatal(err)
+	}
+	w.Insert("webhook_deliveries", append([]pgtest.Row{{
+		"workspace_id": e.Scope.Workspace, "endpoint_id": e.ID, "id": id, "day": at.Truncate(24 * time.Hour), "mode": e.Scope.Mode,
+		"event_id": event, "event_type": "payout.paid", "epoch": 1, "due_at": at, "created_at": at,
+	}}, changes...)...)
+	return id
+}
+
+// become are the columns of a delivery that came to a state at an instant.
+func become(status affiliate.DeliveryStatus, at time.Time) pgtest.Row {
+	attempts := fmt.Sprintf(`[{"number": 1, "startedAt": %q, "durationMs": 12, "httpStatusCode": 500, "errorMessage": "http_500"}]`, at.Format(time.RFC3339Nano))
+	row := pgtest.Row{"status": status, "attempts": attempts, "attempt_count": 1, "tier": 1, "http_status_code": 500, "error_message": "http_500"}
+	switch status {
+	case affiliate.DeliveryPending:
+		return pgtest.Row{"due_at": at}
+	case affiliate.DeliveryFailed:
+		row["due_at"] = at.Add(10 * time.Hour)
+	default:
+		row["due_at"], row["completed_at"] = nil, at
+	}
+	return row
+}
+
+func (w *webhookWorld) delivery(e affiliate.Endpoint, id affiliate.DeliveryID) affiliate.Delivery {
+	w.t.Helper()
+	d, url, err := w.Store.Delivery(w.t.Context(), e.Scope, e.ID, id, time.Time{})
+	if err != nil || url != e.URL {
+		w.t.Fatalf("%q, %v", url, err)
+	}
+	return d
+}
+
+// stored is a delivery as the table has it.
+func (w *webhookWorld) stored(id affiliate.DeliveryID) string {
+	w.t.Helper()
+	return w.text(`
+		select concat_ws(' ', status, 'tier', tier, 'extra', extra, 'epoch', epoch, 'due', coalesce(to_char(due_at, 'DD HH24:MI'), '-'),
+			'completed', coalesce(to_char(completed_at, 'DD HH24:MI'), '-'))
+		from webhook_deliveries where id = $1`, id)
+}
+
+func TestADeliveryIsShownWithItsAttempts(t *testing.T) {
+	w := newWebhookWorld(t)
+	e := w.create(w.scope)
+	at := w.now.Add(-time.Hour)
+	id := w.deliver(e, at, become(affiliate.DeliveryFailed, at.Add(time.Minute)))
+	code, word := 500, "http_500"
+	due := at.Add(time.Minute + 10*time.Hour)
+	want := affiliate.Delivery{
+		ID: id, Endpoint: e.ID, Type: "payout.paid", Status: affiliate.DeliveryFailed, AttemptCount: 1, HTTPStatusCode: &code, ErrorMessage: &word,
+		Attempts:      []affiliate.Attempt{{Number: 1, StartedAt: at.Add(time.Minute), DurationMS: 12, HTTPStatusCode: &code, ErrorMessage: &word}},
+		NextAttemptAt: &due, CreatedAt: at,
+	}
+	got := w.delivery(e, id)
+	want.Event, want.CreatedAt = got.Event, got.CreatedAt
+	if !reflect.DeepEqual(got, want) || !got.CreatedAt.Equal(at) {
+		t.Errorf("%s, want %s", asJSON(t, got), asJSON(t, want))
+	}
+	list, total, err := w.Store.ListDeliveries(t.Context(), w.scope, e.ID, at, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
+	want.Attempts = nil
+	if err != nil || total != 1 || !reflect.DeepEqual(list, []affiliate.Delivery{want}) {
+		t.Errorf("%+v of %d, %v", list, total, err)
+	}
+}
+
+func TestDeliveriesAreFoundByTheirIDs(t *testing.T) {
+	w := newWebhookWorld(t)
+	e, twin := w.create(w.scope), w.create(w.scope)
+	at := w.now.Add(-time.Hour)
+	id := w.deliver(e, at)
+	foreign := id
+	foreign.UUID[6] = foreign.UUID[6]&0x0f | 0x40
+	for _, tc := range []struct {
+		name     string
+		endpoint affiliate.EndpointID
+		id       affiliate.DeliveryID
+		since    time.Time
+		reason   affiliate.Reason
+	}{
+		{"its own", e.ID, id, at, ""},
+		{"of the same millisecond", e.ID, id, at.Add(time.Microsecond), ""},
+		{"of before", e.ID, id, at.Add(time.Millisecond), affiliate.ReasonWebhookNotFound},
+		{"another endpoint", twin.ID, id, at, affiliate.ReasonWebhookNotFound},
+		{"of no event", e.ID, affiliate.NewID[affiliate.Delivery](at), at, affiliate.ReasonWebhookNotFound},
+		{"no UUIDv7", e.ID, foreign, time.Time{}, affiliate.ReasonWebhookNotFound},
+		{"zero", e.ID, affiliate.DeliveryID{}, time.Time{}, affiliate.ReasonWebhookNotFound},
+	} {
+		d, _, err := w.Store.Delivery(t.Context(), w.scope, tc.endpoint, tc.id, tc.since)
+		if reason := pgtest.ReasonOf(t, err); reason != tc.reason || reason == "" && d.ID != id {
+			t.Errorf("%s: %q", tc.name, reason)
+		}
+		if tc.reason == "" {
+			continue
+		}
+		_, _, err = w.Store.RetryDelivery(t.Context(), w.scope, tc.endpoint, tc.id, tc.since, w.by, w.now)
+		if reason := pgtest.ReasonOf(t, err); reason != tc.reason {
+			t.Errorf("retry %s: %q", tc.name, reason)
+		}
+	}
+	if got := w.stored(id); !strings.Contains(got, "extra 0") {
+		t.Error(got)
+	}
+	for what, scope := range w.others() {
+		_, _, err := w.Store.Delivery(t.Context(), scope, e.ID, id, at)
+		if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonWebhookNotFound {
+			t.Errorf("%s: %q", what, reason)
+		}
+	}
+}
+
+// What an ended epoch has left waiting is canceled from that moment on, whatever the
+// table still says.
+func TestDeliveriesOfEndedEpochsAreShownAsCanceled(t *testing.T) {
+	w := newWebhookWorld(t)
+	e := w.create(w.scope)
+	at := w.now.Add(-time.Hour)
+	all := []affiliate.DeliveryStatus{
+		affiliate.DeliveryPending, affiliate.DeliveryFailed, affiliate.DeliveryDelivered, affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled,
+	}
+	ids := map[affiliate.DeliveryStatus]affiliate.DeliveryID{}
+	for _, status := range all {
+		ids[status] = w.deliver(e, at, become(status, at))
+	}
+	check := func(when string, want map[affiliate.DeliveryStatus]affiliate.DeliveryStatus) {
+		t.Helper()
+		list, _, err := w.Store.ListDeliveries(t.Context(), w.scope, e.ID, at, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
+		if err != nil || len(list) != len(all) {
+			t.Fatal(len(list), err)
+		}
+		for _, status := range all {
+			detail := w.delivery(e, ids[status])
+			i := slices.IndexFunc(list, func(d affiliate.Delivery) bool { return d.ID == detail.ID })
+			if detail.Status != want[status] || list[i].Status != want[status] {
+				t.Errorf("%s: %s is shown as %s and %s", when, status, detail.Status, list[i].Status)
+			}
+			waits := want[status] == affiliate.DeliveryPending || want[status] == affiliate.DeliveryFailed
+			if waits != (detail.NextAttemptAt != nil) || waits != (list[i].NextAttemptAt != nil) {
+				t.Errorf("%s: %s is tried next at %v, %v", when, status, detail.NextAttemptAt, list[i].NextAttemptAt)
+			}
+		}
+	}
+	same := map[affiliate.DeliveryStatus]affiliate.DeliveryStatus{}
+	for _, status := range all {
+		same[status] = status
+	}
+	check("on", same)
+	w.turn(e, false)
+	same[affiliate.DeliveryPending], same[affiliate.DeliveryFailed] = affiliate.DeliveryCanceled, affiliate.DeliveryCanceled
+	check("off", same)
+	w.turn(e, true)
+	check("on again", same)
+	w.cancel(e, 10, 2)
+	check("written down", same)
+}
+
+func TestDeliveriesAreListedNewestFirst(t *testing.T) {
+	w := newWebhookWorld(t)
+	e, twin := w.create(w.scope), w.create(w.scope)
+	if _, err := w.Store.EnsureEventPartitions(t.Context(), w.now.AddDate(0, 0, -7), w.now); err != nil {
+		t.Fatal(err)
+	}
+	// Over three partitions: the default one, and two weeks.
+	var ids []affiliate.DeliveryID
+	for day := 16; day >= 0; day -= 4 {
+		ids = append(ids, w.deliver(e, w.now.AddDate(0, 0, -day), become(affiliate.DeliveryDeadLettered, w.now)))
+		w.deliver(twin, w.now.AddDate(0, 0, -day))
+	}
+	slices.Reverse(ids) // the newest first
+	delivered := w.deliver(e, w.now.Add(-time.Minute), become(affiliate.DeliveryDelivered, w.now))
+	ids = slices.Insert(ids, 1, delivered)
+	var event, elsewhere affiliate.EventID
+	if err := w.SQL.QueryRow(t.Context(), `select event_id from webhook_deliveries where id = $1`, ids[2]).Scan(&event); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere = affiliate.NewID[affiliate.Event](w.now)
+	dead, gone, foreign := affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled, affiliate.EventID{}
+	ok := affiliate.DeliveryDelivered
+	month := w.now.AddDate(0, 0, -30)
+	for _, tc := range []struct {
+		name   string
+		since  time.Time
+		filter affiliate.DeliveryFilter
+		page   affiliate.Page
+		want   []affiliate.DeliveryID
+		total  int64
+	}{
+		{"all", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids, 6},
+		{"a page", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 2}, ids[2:4], 6},
+		{"the last page", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 4}, ids[4:], 6},
+		{"behind the last page", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 9, Size: 4}, nil, 6},
+		{"since an event", w.now.AddDate(0, 0, -8), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:4], 4},
+		{"since behind an event", w.now.AddDate(0, 0, -8).Add(time.Millisecond), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:3], 3},
+		{"a status", month, affiliate.DeliveryFilter{Status: &dead}, affiliate.Page{Number: 1, Size: 3}, []affiliate.DeliveryID{ids[0], ids[2], ids[3]}, 5},
+		{"delivered", month, affiliate.DeliveryFilter{Status: &ok}, affiliate.Page{Number: 1, Size: 3}, ids[1:2], 1},
+		{"a status of none", month, affiliate.DeliveryFilter{Status: &gone}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"an event", month, affiliate.DeliveryFilter{Event: &event}, affiliate.Page{Number: 1, Size: 3}, ids[2:3], 1},
+		{"an event and a status", month, affiliate.DeliveryFilter{Event: &event, Status: &ok}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"an event of before", w.now, affiliate.DeliveryFilter{Event: &event}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"another event", month, affiliate.DeliveryFilter{Event: &elsewhere}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"no event", month, affiliate.DeliveryFilter{Event: &foreign}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+	} {
+		list, total, err := w.Store.ListDeliveries(t.Context(), w.scope, e.ID, tc.since, tc.filter, tc.page)
+		var got []affiliate.DeliveryID
+		for _, d := range list {
+			got = append(got, d.ID)
+		}
+		if err != nil || total != tc.total || !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v of %d, %v, want %v of %d", tc.name, got, total, err, tc.want, tc.total)
+		}
+	}
+}
+
+// A retry is one attempt more, now; what has ended, or was canceled, stays so.
+func TestRetriedDeliveries(t *testing.T) {
+	w := newWebhookWorld(t)
+	w.now = time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC)
+	at := w.now.Add(-time.Hour)
+	var told []affiliate.EndpointKey
+	w.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { told = append(told, endpoints...) })
+	for _, tc := range []struct {
+		name    string
+		status  affiliate.DeliveryStatus
+		off     bool // it was off since
+		cancel  bool // and that was written down
+		retries int
+		stored  string
+	}{
+		{"pending", affiliate.DeliveryPending, false, false, 1, "pending tier 0 extra 1 epoch 1 due 18 12:30 completed -"},
+		{"failed", affiliate.DeliveryFailed, false, false, 2, "failed tier 1 extra 2 epoch 1 due 18 12:30 completed -"},
+		{"delivered", affiliate.DeliveryDelivered, false, false, 1, "delivered tier 1 extra 1 epoch 1 due 18 12:30 completed 18 11:00"},
+		{"dead-lettered", affiliate.DeliveryDeadLettered, false, false, 3, "dead_lettered tier 1 extra 3 epoch 1 due 18 12:30 completed 18 11:00"},
+		{"too often", affiliate.DeliveryDelivered, false, false, postgres.MaxExtra + 1, "delivered tier 1 extra 100 epoch 1 due 18 12:30 completed 18 11:00"},
+		{"canceled a moment ago", affiliate.DeliveryFailed, true, false, 2, "canceled tier 1 extra 2 epoch 2 due 18 12:30 completed 18 12:00"},
+		{"canceled", affiliate.DeliveryPending, true, true, 1, "canceled tier 0 extra 1 epoch 2 due 18 12:30 completed 18 12:00"},
+		{"delivered to one that was off", affiliate.DeliveryDelivered, true, true, 1, "delivered tier 1 extra 1 epoch 2 due 18 12:30 completed 18 11:00"},
+	} {
+		e := w.create(w.scope)
+		id := w.deliver(e, at, become(tc.status, at))
+		if tc.off {
+			w.turn(e, false)
+			w.turn(e, true)
+		}
+		if tc.cancel {
+			w.cancelAll(e)
+		}
+		told = nil
+		now := w.now.Add(30 * time.Minute)
+		for range tc.retries {
+			d, url, err := w.Store.RetryDelivery(t.Context(), w.scope, e.ID, id, at, w.by, now)
+			if err != nil || url != e.URL || !reflect.DeepEqual(d, w.delivery(e, id)) || d.NextAttemptAt == nil || !d.NextAttemptAt.Equal(now) {
+				t.Fatalf("%s: %+v, %q, %v", tc.name, d, url, err)
+			}
+		}
+		if got := w.stored(id); got != tc.stored {
+			t.Errorf("%s: %s", tc.name, got)
+		}
+		key := affiliate.EndpointKey{Workspace: w.scope.Workspace, ID: e.ID}
+		if len(told) != tc.retries || told[0] != key {
+			t.Errorf("%s: told %v", tc.name, told)
+		}
+		if line := w.audited(e); !strings.HasPrefix(line, "webhook.retry_delivery - ") || !strings.Contains(line, id.String()) {
+			t.Errorf("%s: %s", tc.name, line)
+		}
+		w.remove(e)
+	}
+}
+
+func TestNothingIsRetriedWhileTheEndpointIsOff(t *testing.T) {
+	w := newWebhookWorld(t)
+	e := w.create(w.scope)
+	id := w.deliver(e, w.now)
+	w.turn(e, false)
+	_, _, err := w.Store.RetryDelivery(t.Context(), w.scope, e.ID, id, w.now, w.by, w.now)
+	pgtest.Refused(t, err, affiliate.ReasonWebhookDisabled)
+	_, err = w.Store.RecoverDeliveries(t.Context(), affiliate.RecoverDeliveries{
+		Workspace: w.scope.Workspace, Mode: w.scope.Mode, Endpoint: e.ID, AskedAt: w.now,
+	}, w.by)
+	pgtest.Refused(t, err, affiliate.ReasonWebhookDisabled)
+	if got := w.stored(id); !strings.Contains(got, "extra 0") || w.Jobs("recover_deliveries") != 0 {
+		t.Error(got)
+	}
+}
+
+func TestDeliveryTotalStopsCounting(t *testing.T) {
+	w := newWebhookWorld(t)
+	e := w.create(w.scope)
+	w.fillDeliveries(e, affiliate.MaxSearchTotal+150, w.now, time.Second)
+	month, dead := w.now.AddDate(0, 0, -30), affiliate.DeliveryDeadLettered
+	for _, tc := range []struct {
+		filter affiliate.DeliveryFilter
+		number int
+		rows   int
+		total  int64
+	}{
+		{affiliate.DeliveryFilter{}, 1, 100, affiliate.MaxSearchTotal},
+		{affiliate.DeliveryFilter{}, 102, 50, affiliate.MaxSearchTotal},
+		{affiliate.DeliveryFilter{}, 200, 0, affiliate.MaxSearchTotal},
+		{affiliate.DeliveryFilter{Status: &dead}, 1, 100, 102},
+	} {
+		list, total, err := w.Store.ListDeliveries(t.Context(), w.scope, e.ID, month, tc.filter, affiliate.Page{Number: tc.number, Size: 100})
+		if err != nil || len(list) != tc.rows || total != tc.total {
+			t.Errorf("page %d: %d of %d, %v", tc.number, len(list), total, err)
+		}
+	}
+}

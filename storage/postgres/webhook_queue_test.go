@@ -1,0 +1,266 @@
+package postgres_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// queue is a database in which endpoints have deliveries that wait.
+type queue struct {
+	*pgtest.Fixture
+	t      *testing.T
+	now    time.Time
+	scope  affiliate.Scope
+	sender affiliate.SenderID
+}
+
+func newQueue(t *testing.T) *queue {
+	t.Helper()
+	q := &queue{t: t, now: time.Now().UTC().Truncate(time.Millisecond), sender: affiliate.SenderID{UUID: uuid.New()}}
+	q.Fixture = pgtest.Open(t, func() time.Time { return q.now })
+	q.scope = affiliate.Scope{Workspace: q.NewWorkspace(), Mode: affiliate.ModeLive}
+	q.Exec(`select ensure_event_partitions($1::date, $2::date)`, q.now.AddDate(0, 0, -35), q.now.AddDate(0, 0, 7))
+	return q
+}
+
+// endpoint has so many deliveries due for so many minutes, the first one longest.
+func (q *queue) endpoint(waiting int) affiliate.EndpointKey {
+	q.t.Helper()
+	key := affiliate.EndpointKey{Workspace: q.scope.Workspace, ID: affiliate.NewID[affiliate.Endpoint](q.now)}
+	q.Exec(`insert into webhook_endpoints (workspace_id, id, mode, url, subscriptions, active, secret, created_at, updated_at, version)
+		values ($1, $2, $3, 'https://example.com/', '{*}', true, 'sealed', $4, $4, 1)`, key.Workspace, key.ID, q.scope.Mode, q.now)
+	ids := make([]affiliate.EventID, waiting)
+	at := make([]time.Time, waiting)
+	for i := range ids {
+		at[i] = q.now.Add(-time.Duration(waiting-i) * time.Minute)
+		ids[i] = affiliate.NewID[affiliate.Event](at[i])
+	}
+	q.Exec(`
+		with written as (
+			insert into events (workspace_id, id, day, mode, type, body, created_at)
+			select $1, e.id, e.at::date, $2, 'program.updated', '{}', e.at
+			from unnest($3::uuid[], $4::timestamptz[]) as e (id, at) returning *
+		)
+		insert into webhook_deliveries (workspace_id, endpoint_id, id, day, mode, event_id, event_type, epoch, due_at, created_at)
+		select workspace_id, $5, delivery_id(id, $5), day, mode, id, type, 1, created_at, created_at from written`,
+		key.Workspace, q.scope.Mode, ids, at, key.ID)
+	return key
+}
+
+func (q *queue) serve(now time.Time, keys ...affiliate.EndpointKey) []affiliate.EndpointKey {
+	q.t.Helper()
+	got, err := q.Store.Serve(q.t.Context(), q.sender, keys, now, now.Add(30*time.Second))
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	return got
+}
+
+func (q *queue) due(now time.Time, limit int, keys ...affiliate.EndpointKey) ([]webhook.Target, []webhook.Due) {
+	q.t.Helper()
+	wanted := make([]webhook.Wanted, len(keys))
+	for i, key := range keys {
+		wanted[i] = webhook.Wanted{Key: key, Limit: limit}
+	}
+	targets, due, err := q.Store.Due(q.t.Context(), q.sender, wanted, now)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	return targets, due
+}
+
+func TestAnEndpointHasOneSender(t *testing.T) {
+	q := newQueue(t)
+	keys := []affiliate.EndpointKey{q.endpoint(1), q.endpoint(1), q.endpoint(1)}
+	if got := q.serve(q.now, keys[:2]...); len(got) != 2 {
+		t.Fatalf("serves %d of 2", len(got))
+	}
+	other := affiliate.SenderID{UUID: uuid.New()}
+	ask := func(now time.Time) []affiliate.EndpointKey {
+		t.Helper()
+		got, err := q.Store.Serve(t.Context(), other, keys, now, now.Add(30*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := ask(q.now.Add(10 * time.Second)); !slices.Equal(got, keys[2:]) {
+		t.Errorf("another gets %v, want the third alone", got)
+	}
+	// Whoever serves may prolong it; others find nothing to do there.
+	if got := q.serve(q.now.Add(20*time.Second), keys...); len(got) != 2 {
+		t.Errorf("keeps %d of 2", len(got))
+	}
+	if _, due := q.due(q.now.Add(20*time.Second), 10, keys...); len(due) != 2 {
+		t.Errorf("reads %d deliveries, want those of its two", len(due))
+	}
+	if err := q.Store.Release(t.Context(), q.sender, keys); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(q.now.Add(21 * time.Second)); len(got) != 3 {
+		t.Errorf("of what was given back another has %d of 3", len(got))
+	}
+	// A lease ends by itself.
+	if targets, due := q.due(q.now.Add(time.Hour), 10, keys...); len(targets)+len(due) != 0 {
+		t.Errorf("reads %d endpoints and %d deliveries of another's", len(targets), len(due))
+	}
+	if got := q.serve(q.now.Add(time.Hour), keys...); len(got) != 3 {
+		t.Errorf("takes over %d of 3", len(got))
+	}
+}
+
+func TestOnlyActiveEndpointsAreServed(t *testing.T) {
+	for _, change := range []string{"active = false", "deleted_at = now()"} {
+		q := newQueue(t)
+		key := q.endpoint(3)
+		q.serve(q.now, key)
+		q.Exec("update webhook_endpoints set " + change)
+		if targets, due := q.due(q.now, 10, key); len(targets)+len(due) != 0 {
+			t.Errorf("%s: %d endpoints and %d deliveries", change, len(targets), len(due))
+		}
+		if got := q.serve(q.now, key); len(got) != 0 {
+			t.Errorf("%s: it is served", change)
+		}
+		if found, err := q.Store.Neglected(t.Context(), q.now.Add(time.Hour), 10); err != nil || len(found) != 0 {
+			t.Errorf("%s: neglected: %v, %v", change, found, err)
+		}
+	}
+}
+
+func TestDueIsWhatWaitsLongestOfThisEpoch(t *testing.T) {
+	q := newQueue(t)
+	key := q.endpoint(20)
+	q.Exec(`update webhook_deliveries set epoch = 0 where due_at < $1`, q.now.Add(-15*time.Minute))
+	later := q.now.Add(time.Minute)
+	q.Exec(`update webhook_deliveries set due_at = $1 where due_at >= $2`, later, q.now.Add(-5*time.Minute))
+	q.serve(q.now, key)
+	targets, due := q.due(q.now, 6, key)
+	if len(targets) != 1 || targets[0].NextDue == nil || !targets[0].NextDue.Equal(later) {
+		t.Errorf("targets %+v, want one with the next at %v", targets, later)
+	}
+	if len(due) != 6 || !due[0].DueAt.Equal(q.now.Add(-15*time.Minute)) || !due[5].DueAt.Equal(q.now.Add(-10*time.Minute)) {
+		t.Errorf("due: %+v", due)
+	}
+}
+
+func TestAnOutcomeCountsOnce(t *testing.T) {
+	q := newQueue(t)
+	key := q.endpoint(1)
+	q.serve(q.now, key)
+	_, due := q.due(q.now, 1, key)
+	failed := webhook.Attempted{Key: key, Due: due[0], Outcome: webhook.Answered(http.StatusBadGateway, 0), Started: q.now, Ended: q.now.Add(time.Second)}
+	for range 2 {
+		if _, err := q.Store.Finish(t.Context(), []webhook.Attempted{failed}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := q.Count(`select count(*) from webhook_deliveries where attempt_count = 1 and tier = 1 and status = 'failed'
+		and jsonb_array_length(attempts) = 1 and http_status_code = 502 and completed_at is null`); n != 1 {
+		t.Error("the delivery counts the attempt twice, or not at all")
+	}
+	_, due = q.due(q.now.Add(time.Hour), 1, key)
+	if len(due) != 0 {
+		t.Error("read without a lease")
+	}
+}
+
+func TestNeglectedAreThoseWithoutASender(t *testing.T) {
+	q := newQueue(t)
+	served, left, idle := q.endpoint(2), q.endpoint(2), q.endpoint(0)
+	q.serve(q.now, served, idle)
+	check := func(now time.Time, want ...affiliate.EndpointKey) {
+		t.Helper()
+		got, err := q.Store.Neglected(t.Context(), now, 10)
+		if err != nil || len(got) != len(want) || slices.ContainsFunc(want, func(k affiliate.EndpointKey) bool { return !slices.Contains(got, k) }) {
+			t.Errorf("neglected: %v, %v, want %v", got, err, want)
+		}
+	}
+	check(q.now, left)
+	check(q.now.Add(31*time.Second), left, served)
+}
+
+// TestQueueIsReadOffItsHead: what waits costs nothing but the rows that are read,
+// and an outcome is written by its key, in the one partition that its id names.
+func TestQueueIsReadOffItsHead(t *testing.T) {
+	q := newQueue(t)
+	keys := []affiliate.EndpointKey{q.endpoint(20_000), q.endpoint(5_000), q.endpoint(10)}
+	q.serve(q.now, keys...)
+	q.Exec(`analyze webhook_deliveries, webhook_endpoints, events`)
+	conn, err := pgx.Connect(t.Context(), q.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if _, err := conn.Exec(t.Context(), "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set jit = off"); err != nil {
+		t.Fatal(err)
+	}
+	plan := func(name, sql string, args ...any) string {
+		t.Helper()
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(t.Context()) }()
+		rows, _ := tx.Query(t.Context(), "explain (analyze, costs off, timing off, summary off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return strings.Join(lines, "\n")
+	}
+	args := postgres.DueDeliveriesArgs(keys, q.sender, q.now)
+	_, due := q.due(q.now, 64, keys[0])
+	var done []webhook.Attempted
+	for _, d := range due {
+		done = append(done, webhook.Attempted{Key: keys[0], Due: d, Outcome: webhook.Answered(200, 0), Started: q.now, Ended: q.now})
+	}
+	finish, err := postgres.FinishArgs(done...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		plan string
+		has  []string
+	}{
+		{"targets", plan("targets", postgres.TargetsSQL, args[:4]...), []string{"(due_at > '", "Limit (actual rows=0"}},
+		{"due", plan("due", postgres.DueDeliveriesSQL, args...), []string{
+			"(workspace_id = e.workspace_id) AND (endpoint_id = e.id) AND (epoch = e.epoch) AND (due_at >= w.due_from) AND (due_at <=",
+			"Limit (actual rows=46 loops=3)",
+		}},
+		{"neglected", plan("neglected", postgres.NeglectedSQL, q.now, 10), []string{"(due_at <="}},
+		{"finish", plan("finish", postgres.FinishSQL, finish...), []string{
+			"(workspace_id = d.workspace_id) AND (endpoint_id = d.endpoint_id) AND (id = d.id) AND (day = d.day)", "never executed",
+		}},
+	} {
+		flat := strings.Join(strings.Fields(c.plan), " ")
+		for _, part := range c.has {
+			if !strings.Contains(flat, part) {
+				t.Errorf("%s: no %q in\n%s", c.name, part, c.plan)
+			}
+		}
+		if strings.Contains(flat, "Seq Scan") || strings.Contains(flat, "Sort Method") && c.name == "due" {
+			t.Errorf("%s walks or sorts:\n%s", c.name, c.plan)
+		}
+		for line := range strings.SplitSeq(c.plan, "\n") {
+			var rows int
+			if at := strings.Index(line, "actual rows="); at >= 0 {
+				if _, err := fmt.Sscanf(line[at:], "actual rows=%d", &rows); err == nil && rows > 200 {
+					t.Errorf("%s reads %d rows:\n%s", c.name, rows, c.plan)
+				}
+			}
+		}
+	}
+}
