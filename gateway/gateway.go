@@ -117,6 +117,9 @@ var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterfa
 	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
 		return affiliatev1.RegisterFraudServiceHandlerClient(ctx, mux, affiliatev1.NewFraudServiceClient(conn))
 	},
+	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
+		return affiliatev1.RegisterWebhookServiceHandlerClient(ctx, mux, affiliatev1.NewWebhookServiceClient(conn))
+	},
 }
 
 // New makes the handler of the whole REST surface. It fails when the config

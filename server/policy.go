@@ -227,6 +227,19 @@ var policies = map[string]Policy{
 	affiliatev1.FraudService_PutFraudPolicy_FullMethodName:    merchant(runPrograms),
 	affiliatev1.FraudService_ListFraudEvents_FullMethodName:   merchant(readDashboards),
 	affiliatev1.FraudService_ResolveFraudEvent_FullMethodName: merchant(review),
+
+	affiliatev1.WebhookService_ListWebhooks_FullMethodName:        merchant(readDashboards),
+	affiliatev1.WebhookService_CreateWebhook_FullMethodName:       merchant(manageKeys),
+	affiliatev1.WebhookService_GetWebhook_FullMethodName:          merchant(readDashboards),
+	affiliatev1.WebhookService_ListEventTypes_FullMethodName:      merchant(readDashboards),
+	affiliatev1.WebhookService_UpdateWebhook_FullMethodName:       merchant(manageKeys),
+	affiliatev1.WebhookService_DeleteWebhook_FullMethodName:       merchant(manageKeys),
+	affiliatev1.WebhookService_RotateWebhookSecret_FullMethodName: merchant(manageKeys),
+	affiliatev1.WebhookService_TestWebhook_FullMethodName:         merchant(manageKeys),
+	affiliatev1.WebhookService_ListDeliveries_FullMethodName:      merchant(readDashboards),
+	affiliatev1.WebhookService_GetDelivery_FullMethodName:         merchant(readDashboards),
+	affiliatev1.WebhookService_RetryDelivery_FullMethodName:       merchant(manageKeys),
+	affiliatev1.WebhookService_RecoverDeliveries_FullMethodName:   merchant(manageKeys),
 }
 
 // checkPolicies refuses a server with a method that nobody decided about.

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -48,6 +49,7 @@ import (
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/stats"
 	"github.com/tributary-hq/tributary/server/upkeep"
+	"github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/server/workspace"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	edge "github.com/tributary-hq/tributary/storage/directory"
@@ -92,6 +94,8 @@ type Core struct {
 	upkeep   *upkeep.Worker
 	ingester *ingest.Ingester
 	keeper   *keeper
+	calls    *webhook.Client
+	sender   *webhook.Sender
 }
 
 // NewCore connects and builds; nothing runs yet. The schema must be there
@@ -147,6 +151,9 @@ func (c *Core) build() error {
 	if err != nil {
 		return fmt.Errorf("TRIBUTARY_ENCRYPTION_KEYS: %w", err)
 	}
+	if c.calls, err = c.webhookClient(); err != nil {
+		return err
+	}
 	c.health = health.New(
 		health.Probe{Name: "database", Ping: c.store.Ping},
 		health.Probe{Name: "cache", Ping: func(ctx context.Context) error { return c.cache.Ping(ctx).Err() }},
@@ -177,11 +184,40 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.LedgerService_ServiceDesc, Impl: ledger.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.PayoutService_ServiceDesc, Impl: payout.New(payout.Config{Store: c.store, Seal: sealer, Now: c.now})},
 		server.Service{Desc: &affiliatev1.FraudService_ServiceDesc, Impl: fraud.New(c.store, c.now)},
+		server.Service{Desc: &affiliatev1.WebhookService_ServiceDesc, Impl: webhook.New(webhook.Config{
+			Store: c.store, Seal: sealer, Client: c.calls, Now: c.now,
+		})},
 	)
 	if err != nil {
 		return err
 	}
+	c.sender = webhook.NewSender(webhook.SenderConfig{
+		Queue: c.store, Client: c.calls, Seal: sealer, Log: c.log, Now: c.now, Metrics: webhook.NewMetrics(c.registry),
+	})
+	c.store.OnDeliveries(c.sender.Wake)
 	return c.buildWork(conversions, tokens)
+}
+
+// webhookClient calls the endpoints of merchants. An operator who lets it reach the
+// inside is told so at every start.
+func (c *Core) webhookClient() (*webhook.Client, error) {
+	roots, err := c.cfg.WebhookRoots()
+	if err != nil {
+		return nil, fmt.Errorf("TRIBUTARY_WEBHOOK_CA_FILE: %w", err)
+	}
+	if allowed := c.cfg.WebhookAllowCIDRs; len(allowed) > 0 {
+		c.log.LogAttrs(context.Background(), slog.LevelWarn, "webhooks may call private addresses",
+			slog.String("setting", "TRIBUTARY_WEBHOOK_ALLOW_CIDRS"), slog.Any("cidrs", allowed))
+	}
+	return webhook.NewClient(webhook.ClientConfig{Allowed: c.cfg.WebhookAllowCIDRs, Roots: roots, Version: version()}), nil
+}
+
+// version is that of the module's build.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
 }
 
 // buildWork makes what runs beside the calls: jobs, the stream's consumer, the
@@ -205,6 +241,7 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	river.AddWorker(registered, stats.New(c.store, c.log, c.now))
 	river.AddWorker(registered, fx.New(c.store, c.cfg.FXFile, c.log, c.now))
 	river.AddWorker(registered, check.New(c.store, c.log, c.now))
+	webhook.AddWorkers(registered, c.store, c.now)
 
 	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob()}
 	periodic = append(periodic, conversions.PeriodicJobs()...)
@@ -264,6 +301,7 @@ func (c *Core) Run(ctx context.Context, on Listeners) error {
 		},
 		"ingestion": func(ctx context.Context) error { c.ingester.Run(ctx); return nil },
 		"directory": c.keeper.Keep,
+		"webhooks":  func(ctx context.Context) error { c.sender.Run(ctx); return nil },
 	}
 	if on.API != nil {
 		handler, err := c.Gateway()
@@ -292,6 +330,9 @@ func (c *Core) Close() {
 		if client != nil {
 			_ = client.Close()
 		}
+	}
+	if c.calls != nil {
+		c.calls.Close()
 	}
 	if c.store != nil {
 		c.store.Close()

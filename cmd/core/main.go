@@ -14,6 +14,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"os"
@@ -84,6 +86,9 @@ func serve(ctx context.Context, withGateway bool) error {
 		debug.SetGCPercent(gcPercent)
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	// net/http remarks by itself that a server said more than it announced, and quotes
+	// it: nothing of a webhook receiver's answer is kept.
+	stdlog.SetOutput(io.Discard)
 	core, err := assemble.NewCore(ctx, cfg, log, time.Now)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,9 +31,9 @@ import (
 // fileSuffix marks the variable that names a file instead of holding a value.
 const fileSuffix = "_FILE"
 
-// fxFile ends like one of those and is a setting of its own: the file stays where
-// it is and is read again when it changes.
-const fxFile = "TRIBUTARY_FX_FILE"
+// ownFiles end like one of those and are settings of their own: the file of rates is
+// read again when it changes, that of certificates holds no secret.
+var ownFiles = []string{"TRIBUTARY_FX_FILE", "TRIBUTARY_WEBHOOK_CA_FILE"}
 
 // Redis says where the two uses of Redis are.
 type Redis struct {
@@ -125,6 +126,12 @@ type Core struct {
 	// FXFile holds rates of exchange as CSV (server/fx); it is loaded at the start
 	// and, when it has changed, every hour. Empty: rates are loaded by hand only.
 	FXFile string `env:"TRIBUTARY_FX_FILE"`
+	// WebhookAllowCIDRs may be called by webhooks although they are private or
+	// reserved, on any port: CIDRs, comma separated. Empty: none.
+	WebhookAllowCIDRs Prefixes `env:"TRIBUTARY_WEBHOOK_ALLOW_CIDRS"`
+	// WebhookCAFile holds PEM certificates of authorities that webhooks trust beside
+	// the system's. Empty: none.
+	WebhookCAFile string `env:"TRIBUTARY_WEBHOOK_CA_FILE"`
 	Limits
 	CORS
 }
@@ -220,12 +227,12 @@ func Parse[T any](environ []string) (T, error) {
 	return out, errors.Join(faults...)
 }
 
-// readFiles replaces every TRIBUTARY_NAME_FILE but fxFile by TRIBUTARY_NAME.
+// readFiles replaces every TRIBUTARY_NAME_FILE but ownFiles by TRIBUTARY_NAME.
 func readFiles(values map[string]string) (map[string]string, []error) {
 	var faults []error
 	for name, path := range values {
 		base, ok := strings.CutSuffix(name, fileSuffix)
-		if !ok || !strings.HasPrefix(name, "TRIBUTARY_") || path == "" || name == fxFile {
+		if !ok || !strings.HasPrefix(name, "TRIBUTARY_") || path == "" || slices.Contains(ownFiles, name) {
 			continue
 		}
 		if values[base] != "" {
@@ -379,6 +386,18 @@ func (c *Core) GRPCTLS() (*tls.Config, error) {
 	return serverTLS(c.GRPCTLSCert, c.GRPCTLSKey, c.GRPCTLSCA)
 }
 
+// WebhookRoots are the authorities that webhooks trust; nil: the system's.
+func (c *Core) WebhookRoots() (*x509.CertPool, error) {
+	if c.WebhookCAFile == "" {
+		return nil, nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("the system's certificate authorities: %w", err)
+	}
+	return pool, addCertificates(pool, c.WebhookCAFile)
+}
+
 func serverTLS(cert, key, clientCA string) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
@@ -415,13 +434,17 @@ func (g *Gateway) CoreTLS() (*tls.Config, error) {
 }
 
 func readPool(path string) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	return pool, addCertificates(pool, path)
+}
+
+func addCertificates(pool *x509.CertPool, path string) error {
 	body, err := os.ReadFile(path) // #nosec G304 -- the operator names the file
 	if err != nil {
-		return nil, fmt.Errorf("certificate authority: %w", err)
+		return fmt.Errorf("certificate authority: %w", err)
 	}
-	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(body) {
-		return nil, fmt.Errorf("certificate authority: no certificate in %s", path)
+		return fmt.Errorf("certificate authority: no certificate in %s", path)
 	}
-	return pool, nil
+	return nil
 }

@@ -1,11 +1,19 @@
 package settings_test
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
+	"math/big"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tributary-hq/tributary/cmd/settings"
 )
@@ -26,7 +34,7 @@ func TestDefaults(t *testing.T) {
 	}
 	if cfg.APIListen != "127.0.0.1:8080" || cfg.GRPCListen != "127.0.0.1:9090" || cfg.MetricsListen != "127.0.0.1:9100" ||
 		cfg.Conversions != 120 || cfg.Auth != 10 || cfg.General != 300 || cfg.AllowHTTP || len(cfg.TrustedProxies) != 0 ||
-		cfg.Cache() != cfg.Stream() || cfg.StreamShards != 1 {
+		cfg.Cache() != cfg.Stream() || cfg.StreamShards != 1 || len(cfg.WebhookAllowCIDRs) != 0 {
 		t.Errorf("got %+v", cfg)
 	}
 	collector, err := settings.Parse[settings.Collector](core())
@@ -43,7 +51,7 @@ func TestEveryFaultIsNamedAtOnceAndNoValueShown(t *testing.T) {
 		"TRIBUTARY_REDIS_URL=redis://:hunter2@host", "TRIBUTARY_HASH_KEY=c2VjcmV0", "TRIBUTARY_LIMIT_AUTH=0", "TRIBUTARY_LIMIT_GENERAL=hunter2",
 		"TRIBUTARY_TRUSTED_PROXIES=everywhere", "TRIBUTARY_TLS_CERT=/c.pem", "TRIBUTARY_STREAM_SHARDS=65", "TRIBUTARY_GRPC_TLS_CA=/ca.pem",
 		"TRIBUTARY_JWT_KEYS_FILE=/does/not/exist", "TRIBUTARY_CLICK_STREAM_REDIS=hunter2",
-		"TRIBUTARY_LINK_URL=https://go.example.com/path",
+		"TRIBUTARY_LINK_URL=https://go.example.com/path", "TRIBUTARY_WEBHOOK_ALLOW_CIDRS=inside",
 	})
 	if err == nil {
 		t.Fatal("taken")
@@ -51,7 +59,7 @@ func TestEveryFaultIsNamedAtOnceAndNoValueShown(t *testing.T) {
 	for _, name := range []string{
 		"TRIBUTARY_DATABASE_URL", "TRIBUTARY_HASH_KEY", "TRIBUTARY_LIMIT_AUTH", "TRIBUTARY_LIMIT_GENERAL: invalid syntax", "TRIBUTARY_TRUSTED_PROXIES",
 		"TRIBUTARY_TLS_KEY", "TRIBUTARY_STREAM_SHARDS", "TRIBUTARY_CLICK_STREAM_REDIS", "TRIBUTARY_GRPC_TLS_CA", "TRIBUTARY_JWT_KEYS_FILE",
-		"TRIBUTARY_ENCRYPTION_KEYS", "TRIBUTARY_LINK_URL",
+		"TRIBUTARY_ENCRYPTION_KEYS", "TRIBUTARY_LINK_URL", "TRIBUTARY_WEBHOOK_ALLOW_CIDRS",
 	} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in:\n%v", name, err)
@@ -93,4 +101,45 @@ func TestTheFileOfRatesIsNamedAndNotRead(t *testing.T) {
 	if err != nil || cfg.FXFile != "/not/there/yet.csv" {
 		t.Errorf("%q, %v", cfg.FXFile, err)
 	}
+}
+
+func TestWebhooksMayBeAllowedMore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	cfg, err := settings.Parse[settings.Core](core("TRIBUTARY_WEBHOOK_ALLOW_CIDRS=10.1.0.0/16, ::1/128", "TRIBUTARY_WEBHOOK_CA_FILE="+path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (settings.Prefixes{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("::1/128")}); !slices.Equal(cfg.WebhookAllowCIDRs, want) {
+		t.Errorf("allowed are %v", cfg.WebhookAllowCIDRs)
+	}
+	if _, err := cfg.WebhookRoots(); err == nil {
+		t.Error("a file that is not there was taken")
+	}
+	for content, fine := range map[string]bool{"": false, "no certificate": false, authority(t): true} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if pool, err := cfg.WebhookRoots(); (err == nil) != fine || fine && pool == nil {
+			t.Errorf("%.20q: %v", content, err)
+		}
+	}
+	cfg.WebhookCAFile = ""
+	if pool, err := cfg.WebhookRoots(); pool != nil || err != nil {
+		t.Errorf("without a file: %v, %v", pool, err)
+	}
+}
+
+// authority is a certificate in PEM.
+func authority(t *testing.T) string {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }

@@ -6,7 +6,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// created and empty are the RPCs whose success is not 200.
+// created, queued and empty are the RPCs whose success is not 200.
 var (
 	created = map[string]bool{
 		affiliatev1.AccountService_RegisterMerchant_FullMethodName:            true,
@@ -26,6 +26,11 @@ var (
 		affiliatev1.ConversionService_RefundConversion_FullMethodName:         true,
 		affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName:            true,
 		affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:            true,
+		affiliatev1.WebhookService_CreateWebhook_FullMethodName:               true,
+	}
+	queued = map[string]bool{
+		affiliatev1.WebhookService_RetryDelivery_FullMethodName:     true,
+		affiliatev1.WebhookService_RecoverDeliveries_FullMethodName: true,
 	}
 	empty = map[string]bool{
 		affiliatev1.AccountService_Logout_FullMethodName:                      true,
@@ -37,16 +42,19 @@ var (
 		affiliatev1.LinkService_DeleteLink_FullMethodName:                     true,
 		affiliatev1.LinkService_DeletePartnerLink_FullMethodName:              true,
 		affiliatev1.PromoCodeService_DeletePromoCode_FullMethodName:           true,
+		affiliatev1.WebhookService_DeleteWebhook_FullMethodName:               true,
 	}
 )
 
 // SuccessStatus is what an RPC answers when it succeeds: 201 for what makes
-// something, 204 for what has nothing to say, else 200. A single answer may
+// something, 202 for what asks for work, 204 for what has nothing to say, else 200. A single answer may
 // differ (202, 207) by saying so in its x-http-code metadata.
 func SuccessStatus(fullMethod string) int {
 	switch {
 	case created[fullMethod]:
 		return http.StatusCreated
+	case queued[fullMethod]:
+		return http.StatusAccepted
 	case empty[fullMethod]:
 		return http.StatusNoContent
 	default:

@@ -1,13 +1,33 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
+	"errors"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+)
+
+const (
+	// maxAnswerHeader bounds the header of an answer, 1xx answers before it included;
+	// maxAnswerBody what is read of its body, which only serves to keep the connection.
+	maxAnswerHeader = 16 << 10
+	maxAnswerBody   = 16 << 10
+	// discardTime bounds the reading of that body: the attempt is decided and holds a
+	// place.
+	discardTime = time.Second
+	// maxIdle bounds the connections that are kept for later attempts, maxIdlePerHost
+	// those to one host: an endpoint has no more attempts at the same time.
+	maxIdle        = 256
+	maxIdlePerHost = webhook.InFlight
+	maxIdleTime    = time.Minute
 )
 
 // ClientConfig says how endpoints are called.
@@ -23,10 +43,42 @@ type ClientConfig struct {
 }
 
 // Client makes single attempts. Its methods are safe for concurrent use.
-type Client struct{}
+//
+// Connections are kept, under scheme, name and port. Every one of them was made by
+// the dialer and so leads to an address that was judged when it was made: to use it
+// again is to call that address, whatever the name has come to mean.
+type Client struct {
+	dialer      *dialer
+	transport   *http.Transport
+	userAgent   string
+	discardTime time.Duration
+}
 
 // NewClient makes a client.
-func NewClient(ClientConfig) *Client { return &Client{} }
+func NewClient(cfg ClientConfig) *Client {
+	d := newDialer(cfg)
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	return &Client{
+		dialer: d,
+		transport: &http.Transport{
+			// The environment's proxies would do the resolving and the dialling.
+			Proxy:                  nil,
+			DialTLSContext:         d.dialTLS,
+			Protocols:              &protocols,
+			DisableCompression:     true,
+			MaxResponseHeaderBytes: maxAnswerHeader,
+			MaxIdleConns:           maxIdle,
+			MaxIdleConnsPerHost:    maxIdlePerHost,
+			IdleConnTimeout:        maxIdleTime,
+		},
+		userAgent:   "Tributary-Webhooks/" + cfg.Version,
+		discardTime: discardTime,
+	}
+}
+
+// Close drops the connections that no attempt uses.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Request is one attempt.
 type Request struct {
@@ -43,10 +95,67 @@ type Request struct {
 	Timeout time.Duration
 }
 
-// Send makes one attempt.
-func (c *Client) Send(context.Context, Request) webhook.Outcome { return webhook.Outcome{} }
+// Send makes one attempt. The status of the answer is the outcome, whatever becomes
+// of its body. A URL that is not https is a blocked address: it can never be called.
+// When ctx itself ends, the outcome is a timeout that tells nothing of the receiver.
+func (c *Client) Send(ctx context.Context, r Request) webhook.Outcome {
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	req, err := c.request(ctx, r)
+	if err != nil || req.URL.Scheme != "https" {
+		return webhook.Failed(webhook.BlockedAddress)
+	}
+	// The transport and not a http.Client: no redirects, no cookies.
+	answer, err := c.transport.RoundTrip(req)
+	if err != nil {
+		return webhook.Failed(sendWord(ctx, err))
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode < http.StatusContinue {
+		// Three digits, and no status that HTTP knows.
+		return webhook.Failed(webhook.ConnectionRefused)
+	}
+	// The body of a switched protocol is the connection, on which cancel has no hold.
+	if answer.StatusCode != http.StatusSwitchingProtocols {
+		enough := time.AfterFunc(c.discardTime, cancel)
+		defer enough.Stop()
+		_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswerBody))
+	}
+	return webhook.Answered(answer.StatusCode, retryAfter(answer.Header.Get("Retry-After"), r.At))
+}
 
-// Check resolves an endpoint's host and judges every address. Errors:
-// WEBHOOK_URL_UNRESOLVABLE, WEBHOOK_URL_PRIVATE_IP, VALIDATION_ERROR on `url` for a
-// port that only an allowed address may have.
-func (c *Client) Check(context.Context, webhook.URL) error { return nil }
+func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(r.Body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", c.userAgent)
+	req.Header.Set("Webhook-Id", r.ID)
+	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(r.At.Unix(), 10))
+	req.Header.Set("Webhook-Signature", webhook.Sign(r.Secrets, r.ID, r.At, r.Body))
+	req.Header.Set("Webhook-Attempt", strconv.Itoa(r.Attempt))
+	// Not sent. It tells the transport that the webhook-id makes a second delivery
+	// harmless: a kept connection that the receiver has closed meanwhile is replaced by
+	// another and costs no attempt. On a connection of its own a request is made once.
+	req.Header["X-Idempotency-Key"] = []string{}
+	return req, nil
+}
+
+// sendWord is the word for an attempt without an answer.
+func sendWord(ctx context.Context, err error) string {
+	var failed *dialError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &failed):
+		return failed.word
+	case ctx.Err() != nil, timedOut(err):
+		return webhook.Timeout
+	case errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error"):
+		// So crypto/tls names alerts. One may come behind the handshake, for example
+		// when a certificate of the client is demanded.
+		return webhook.TLSError
+	default:
+		return webhook.ConnectionRefused
+	}
+}

@@ -1,0 +1,87 @@
+package webhook
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// skew is how far a caller's clock may be off: whoever asks for the last 30 days, or
+// until now, is taken at the word.
+const skew = 5 * time.Minute
+
+// Check reports what is wrong with a request by itself and by the clock.
+func (s *Service) Check(req proto.Message) affiliate.Violations {
+	var found affiliate.Violations
+	switch req := req.(type) {
+	case *affiliatev1.CreateWebhookRequest:
+		s.checkURL(req.GetUrl(), &found)
+		switch {
+		case len(req.GetSubscriptions()) == 0 && len(req.GetEvents()) == 0:
+			found.Add("subscriptions", "needs at least one event name")
+		case len(req.GetSubscriptions()) > 0 && len(req.GetEvents()) > 0:
+			found.Add("events", "is another name of subscriptions; give one of them")
+		}
+		checkSubscriptions("subscriptions", req.GetSubscriptions(), &found)
+		checkSubscriptions("events", req.GetEvents(), &found)
+	case *affiliatev1.UpdateWebhookRequest:
+		server.CheckMask(req, &found, "subscriptions", "active")
+		checkSubscriptions("subscriptions", req.GetSubscriptions(), &found)
+	case *affiliatev1.RecoverDeliveriesRequest:
+		checkRecovery(req, s.at(), &found)
+	}
+	return found
+}
+
+func (s *Service) checkURL(raw string, found *affiliate.Violations) {
+	url, wrong := webhook.ParseURL(raw)
+	for _, message := range wrong {
+		found.Add("url", message)
+	}
+	if len(wrong) == 0 && s.client.RefusesPort(url) {
+		found.Add("url", oddPort)
+	}
+}
+
+func checkSubscriptions(field string, words []string, found *affiliate.Violations) {
+	for i, word := range words {
+		if wrong := webhook.CheckSubscription(word); wrong != "" {
+			found.Add(fmt.Sprintf("%s[%d]", field, i), wrong)
+		}
+	}
+}
+
+// checkRecovery leaves times that are none to the contract's annotations.
+func checkRecovery(req *affiliatev1.RecoverDeliveriesRequest, now time.Time, found *affiliate.Violations) {
+	since, until := req.GetSince(), req.GetUntil()
+	if since.IsValid() && since.AsTime().Before(now.Add(-shown-skew)) {
+		found.Add("since", "must lie in the last 30 days")
+	}
+	if since.IsValid() && until == nil && !since.AsTime().Before(now) {
+		found.Add("since", "must lie in the past")
+	}
+	if until.IsValid() && until.AsTime().After(now.Add(skew)) {
+		found.Add("until", "must not lie in the future")
+	}
+	if since.IsValid() && until.IsValid() && !since.AsTime().Before(until.AsTime()) {
+		found.Add("since", "must lie before until")
+	}
+	for i, status := range req.GetStatuses() {
+		if !slices.Contains(recoverable, affiliate.DeliveryStatus(server.Word(status))) {
+			found.Add(fmt.Sprintf("statuses[%d]", i), "must be dead_lettered, canceled, failed or delivered")
+		}
+	}
+}
+
+// recoverable are the states that a recovery may be about: what waits for its first
+// attempt is sent anyway.
+var recoverable = []affiliate.DeliveryStatus{
+	affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled, affiliate.DeliveryFailed, affiliate.DeliveryDelivered,
+}

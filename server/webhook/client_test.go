@@ -1,0 +1,258 @@
+package webhook_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/tributary-hq/tributary/affiliate/webhook"
+	server "github.com/tributary-hq/tributary/server/webhook"
+)
+
+// serve is a receiver as merchants have them: net/http, with the same certificate.
+func serve(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	s.TLS = receiverTLS().Clone()
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return strings.Replace(s.URL, "127.0.0.1", host, 1)
+}
+
+func TestReceiverVerifiesWithTheReferenceLibrary(t *testing.T) {
+	type got struct {
+		request *http.Request
+		body    []byte
+	}
+	requests := make(chan got, 1)
+	url := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		requests <- got{r, body}
+	})
+	a := attempt(url + "/hook?shop=7")
+	a.Attempt = 3
+	a.Secrets = append(a.Secrets, webhook.NewSecret())
+	if o := newClient(t, allowLoopback).Send(t.Context(), a); !o.Succeeded() || o.StatusCode != http.StatusOK {
+		t.Fatalf("outcome %+v", o)
+	}
+	r := <-requests
+	for i, secret := range append(slices.Clone(a.Secrets), webhook.NewSecret()) {
+		verifier, err := standardwebhooks.NewWebhook(secret.Text())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := verifier.Verify(r.body, r.request.Header); (err == nil) != (i < 2) {
+			t.Errorf("secret %d: %v", i, err)
+		}
+	}
+	if string(r.body) != string(a.Body) {
+		t.Errorf("body %s", r.body)
+	}
+	if line := r.request.Method + " " + r.request.RequestURI + " " + r.request.Proto; line != "POST /hook?shop=7 HTTP/1.1" {
+		t.Error(line)
+	}
+	if sni := r.request.TLS.ServerName; sni != host || "https://"+r.request.Host != url {
+		t.Errorf("SNI %q, Host %q, want those of %s", sni, r.request.Host, url)
+	}
+	want := http.Header{
+		"Content-Type": {"application/json"}, "Content-Length": {strconv.Itoa(len(a.Body))}, "User-Agent": {"Tributary-Webhooks/1.2.3"},
+		"Webhook-Id": {a.ID}, "Webhook-Attempt": {"3"}, "Webhook-Timestamp": {strconv.FormatInt(a.At.Unix(), 10)},
+		"Webhook-Signature": {webhook.Sign(a.Secrets, a.ID, a.At, a.Body)},
+	}
+	if fmt.Sprint(r.request.Header) != fmt.Sprint(want) {
+		t.Errorf("header %v\nwant   %v", r.request.Header, want)
+	}
+}
+
+func TestOutcomeIsTheStatus(t *testing.T) {
+	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	tests := []struct {
+		status     int
+		retryAfter string
+		want       webhook.Outcome
+	}{
+		{200, "", webhook.Outcome{}},
+		{201, "", webhook.Outcome{}},
+		{204, "", webhook.Outcome{}},
+		{299, "120", webhook.Outcome{}},
+		{304, "", webhook.Outcome{Word: "redirect"}},
+		{400, "", webhook.Outcome{Word: "http_400"}},
+		{408, "120", webhook.Outcome{Word: "http_408"}},
+		{410, "", webhook.Outcome{Word: "http_410"}},
+		{429, "", webhook.Outcome{Word: "http_429"}},
+		{429, "0", webhook.Outcome{Word: "http_429"}},
+		{429, "120", webhook.Outcome{Word: "http_429", RetryAfter: 2 * time.Minute}},
+		{429, " 120 ", webhook.Outcome{Word: "http_429", RetryAfter: 2 * time.Minute}},
+		{429, "+120", webhook.Outcome{Word: "http_429"}},
+		{429, "-120", webhook.Outcome{Word: "http_429"}},
+		{429, "1.5", webhook.Outcome{Word: "http_429"}},
+		{429, "2 minutes", webhook.Outcome{Word: "http_429"}},
+		{429, "99999999999999999999999", webhook.Outcome{Word: "http_429", RetryAfter: 1 << 32 * time.Second}},
+		{503, "Sun, 01 Mar 2026 12:10:00 GMT", webhook.Outcome{Word: "http_503", RetryAfter: 10 * time.Minute}},
+		{503, "Sunday, 01-Mar-26 12:10:00 GMT", webhook.Outcome{Word: "http_503", RetryAfter: 10 * time.Minute}},
+		{503, "Sun Mar  1 12:10:00 2026", webhook.Outcome{Word: "http_503", RetryAfter: 10 * time.Minute}},
+		{503, "Sun, 01 Mar 2026 11:00:00 GMT", webhook.Outcome{Word: "http_503"}},
+		{500, "120", webhook.Outcome{Word: "http_500"}},
+		{999, "", webhook.Outcome{Word: "http_999"}},
+	}
+	var at atomic.Int64
+	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		test := tests[at.Load()]
+		if test.retryAfter != "" {
+			w.Header().Set("Retry-After", test.retryAfter)
+		}
+		w.WriteHeader(test.status)
+	})
+	client := newClient(t, allowLoopback)
+	for i, test := range tests {
+		t.Run(fmt.Sprintf("%d %s", test.status, test.retryAfter), func(t *testing.T) {
+			at.Store(int64(i))
+			a := attempt(url)
+			a.At = now
+			test.want.StatusCode = test.status
+			if o := client.Send(t.Context(), a); o != test.want {
+				t.Errorf("outcome %+v, want %+v", o, test.want)
+			}
+		})
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	elsewhere := listen(t, func(net.Conn) {})
+	client := newClient(t, allowLoopback)
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, elsewhere.url(host), status)
+			})
+			want := webhook.Outcome{StatusCode: status, Word: webhook.Redirect}
+			if o := client.Send(t.Context(), attempt(url)); o != want {
+				t.Errorf("outcome %+v, want %+v", o, want)
+			}
+		})
+	}
+	if n := elsewhere.connections(); n != 0 {
+		t.Errorf("%d connections to where the redirects lead", n)
+	}
+}
+
+// The environment names a proxy, and the receiver sets a cookie.
+func TestNothingIsSentBesidesTheRequest(t *testing.T) {
+	proxy := listen(t, func(net.Conn) {})
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "ALL_PROXY"} {
+		t.Setenv(name, "http://"+proxy.listener.Addr().String())
+	}
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.SetCookie(w, &http.Cookie{Name: "session", Value: "1"})
+		if len(r.Cookies()) > 0 {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	})
+	client := newClient(t, allowLoopback)
+	for range 2 {
+		if o := client.Send(t.Context(), attempt(url)); !o.Succeeded() {
+			t.Errorf("outcome %+v", o)
+		}
+	}
+	if n := proxy.connections(); n != 0 {
+		t.Errorf("%d connections to the proxy", n)
+	}
+}
+
+func TestConnectionIsKeptBehindAnAnswerThatIsReadWhole(t *testing.T) {
+	r := answer(t, func(_ *http.Request, conn net.Conn) bool {
+		_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		return err == nil
+	})
+	client := newClient(t, allowLoopback)
+	for range 3 {
+		if o := client.Send(t.Context(), attempt(r.url(host))); !o.Succeeded() {
+			t.Fatalf("outcome %+v", o)
+		}
+	}
+	if n := r.connections(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
+	}
+}
+
+// A receiver may close a connection that nobody uses just when it is used again.
+func TestClosedKeptConnectionCostsNoAttempt(t *testing.T) {
+	var requests atomic.Int64
+	r := answer(t, func(_ *http.Request, conn net.Conn) bool {
+		if requests.Add(1) == 2 {
+			return false
+		}
+		_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		return err == nil
+	})
+	client := newClient(t, allowLoopback)
+	for range 2 {
+		if o := client.Send(t.Context(), attempt(r.url(host))); !o.Succeeded() {
+			t.Fatalf("outcome %+v", o)
+		}
+	}
+	if n, of := r.connections(), requests.Load(); n != 2 || of != 3 {
+		t.Errorf("%d requests on %d connections, want 3 on 2", of, n)
+	}
+}
+
+func TestURLThatIsNotHTTPSIsNotCalled(t *testing.T) {
+	r := listen(t, func(net.Conn) {})
+	client := newClient(t, allowLoopback)
+	for _, url := range []string{strings.Replace(r.url(host), "https", "http", 1), "ftp://" + host + "/", "//" + host + "/", ":", ""} {
+		if o := client.Send(t.Context(), attempt(url)); o != webhook.Failed(webhook.BlockedAddress) {
+			t.Errorf("%q: outcome %+v", url, o)
+		}
+	}
+	if n := r.connections(); n != 0 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestCanceledAttemptEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	r := answer(t, func(_ *http.Request, conn net.Conn) bool {
+		cancel()
+		_, _ = conn.Read(make([]byte, 1)) // until the client has gone
+		return false
+	})
+	if o := newClient(t, allowLoopback).Send(ctx, attempt(r.url(host))); o != webhook.Failed(webhook.Timeout) {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+func TestAddressInTheURLIsCalledLikeAName(t *testing.T) {
+	r := say(t, "HTTP/1.1 204 No Content\r\n\r\n")
+	for name, test := range map[string]struct {
+		host   string
+		change []func(*server.ClientConfig)
+		want   webhook.Outcome
+	}{
+		"allowed":          {"127.0.0.1", []func(*server.ClientConfig){allowLoopback}, webhook.Outcome{StatusCode: 204}},
+		"allowed, as IPv6": {"::ffff:127.0.0.1", []func(*server.ClientConfig){allowLoopback}, webhook.Outcome{StatusCode: 204}},
+		"refused":          {"127.0.0.1", nil, webhook.Failed(webhook.BlockedAddress)},
+		"refused, as IPv6": {"::ffff:127.0.0.1", nil, webhook.Failed(webhook.BlockedAddress)},
+		"refused, any":     {"0.0.0.0", nil, webhook.Failed(webhook.BlockedAddress)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := r.connections()
+			if o := newClient(t, test.change...).Send(t.Context(), attempt(r.url(test.host))); o != test.want {
+				t.Errorf("outcome %+v, want %+v", o, test.want)
+			}
+			if made := r.connections() - before; (made > 0) != test.want.Succeeded() {
+				t.Errorf("%d connections", made)
+			}
+		})
+	}
+}

@@ -1,0 +1,179 @@
+package webhook
+
+import (
+	"encoding/hex"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+func toProto(e affiliate.Endpoint) *affiliatev1.Webhook {
+	out := &affiliatev1.Webhook{
+		Id:                  e.ID.String(),
+		Url:                 e.URL,
+		Description:         e.Description,
+		Subscriptions:       e.Subscriptions,
+		Active:              e.Active,
+		Mode:                server.FromWord[affiliatev1.Mode](e.Scope.Mode),
+		Status:              server.FromWord[affiliatev1.WebhookStatus](e.Status()),
+		ConsecutiveFailures: small(e.ConsecutiveFailures),
+		LastDeliveryAt:      server.OptionalTimestamp(e.LastDeliveryAt),
+		CreatedAt:           server.Timestamp(e.CreatedAt),
+		UpdatedAt:           server.Timestamp(e.UpdatedAt),
+	}
+	if e.DisabledReason != nil {
+		out.DisabledReason = server.FromWord[affiliatev1.WebhookDisabledReason](*e.DisabledReason)
+	}
+	return out
+}
+
+// withSecret is the only answer that has a secret.
+func withSecret(e affiliate.Endpoint, secret webhook.Secret) *affiliatev1.CreatedWebhook {
+	out := &affiliatev1.CreatedWebhook{SigningSecret: secret.Text()}
+	server.CopyShared(out.ProtoReflect(), toProto(e).ProtoReflect())
+	return out
+}
+
+// newEndpoint is what the request says of an endpoint; it has been checked.
+func newEndpoint(req *affiliatev1.CreateWebhookRequest) affiliate.Endpoint {
+	e := affiliate.Endpoint{
+		Description:   server.Present(req.GetDescription()),
+		Subscriptions: folded(slices.Concat(req.GetSubscriptions(), req.GetEvents())),
+		Active:        req.Active == nil || req.GetActive(),
+		Version:       1,
+	}
+	if !e.Active {
+		reason := affiliate.DisabledByMerchant
+		e.DisabledReason = &reason
+	}
+	return e
+}
+
+// changeOf is the update as its mask words it; the mask has been checked.
+func changeOf(req *affiliatev1.UpdateWebhookRequest) affiliate.EndpointChange {
+	var change affiliate.EndpointChange
+	for _, path := range req.GetUpdateMask().GetPaths() {
+		switch path {
+		case "subscriptions":
+			change.Subscriptions = affiliate.Set(folded(req.GetSubscriptions()))
+		case "active":
+			change.Active = affiliate.Set(req.GetActive())
+		case "description":
+			change.Description = affiliate.Change[string]{Given: true, Value: server.Present(req.GetDescription())}
+		}
+	}
+	return change
+}
+
+// folded leaves each word where it comes first.
+func folded(words []string) []string {
+	once := make([]string, 0, len(words))
+	for _, word := range words {
+		if !slices.Contains(once, word) {
+			once = append(once, word)
+		}
+	}
+	return once
+}
+
+func eventType(kind affiliate.EventKind) *affiliatev1.EventTypeInfo {
+	return &affiliatev1.EventTypeInfo{Name: string(kind.Name), Description: kind.Description}
+}
+
+// wirePrefix begins the id of an event as receivers see it (affiliate.Event.WireID).
+const wirePrefix = "evt_"
+
+func wireID(id affiliate.EventID) string { return affiliate.Event{ID: id}.WireID() }
+
+// filterOf is what narrows a list; the annotations have checked the form.
+func filterOf(req *affiliatev1.ListDeliveriesRequest) affiliate.DeliveryFilter {
+	var filter affiliate.DeliveryFilter
+	if status := affiliate.DeliveryStatus(server.Word(req.GetStatus())); status != "" {
+		filter.Status = &status
+	}
+	if req.EventId != nil {
+		raw, _ := hex.DecodeString(strings.TrimPrefix(req.GetEventId(), wirePrefix))
+		// What is no id becomes the zero one, which nothing has.
+		event, _ := affiliate.IDFromBytes[affiliate.Event](raw)
+		filter.Event = &event
+	}
+	return filter
+}
+
+func listItem(d affiliate.Delivery) *affiliatev1.Delivery {
+	return &affiliatev1.Delivery{
+		Id:             d.ID.String(),
+		EventId:        wireID(d.Event),
+		EventType:      string(d.Type),
+		Status:         server.FromWord[affiliatev1.DeliveryStatus](d.Status),
+		AttemptCount:   small(d.AttemptCount),
+		HttpStatusCode: optionalSmall(d.HTTPStatusCode),
+		ErrorMessage:   d.ErrorMessage,
+		NextAttemptAt:  server.OptionalTimestamp(d.NextAttemptAt),
+		CreatedAt:      server.Timestamp(d.CreatedAt),
+		CompletedAt:    server.OptionalTimestamp(d.CompletedAt),
+	}
+}
+
+func detail(d affiliate.Delivery, url string) *affiliatev1.DeliveryDetail {
+	out := &affiliatev1.DeliveryDetail{RequestUrl: url, Attempts: each(d.Attempts, attempt)}
+	server.CopyShared(out.ProtoReflect(), listItem(d).ProtoReflect())
+	return out
+}
+
+func attempt(a affiliate.Attempt) *affiliatev1.DeliveryAttempt {
+	return &affiliatev1.DeliveryAttempt{
+		Number:         small(a.Number),
+		StartedAt:      server.Timestamp(a.StartedAt),
+		DurationMs:     a.DurationMS,
+		HttpStatusCode: optionalSmall(a.HTTPStatusCode),
+		ErrorMessage:   a.ErrorMessage,
+	}
+}
+
+// recoveryOf is what a checked request asks for, of no endpoint yet.
+func recoveryOf(req *affiliatev1.RecoverDeliveriesRequest, now time.Time) affiliate.RecoverDeliveries {
+	job := affiliate.RecoverDeliveries{
+		Since: req.GetSince().AsTime(), Until: now, AskedAt: now,
+		Statuses: []affiliate.DeliveryStatus{affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled},
+	}
+	if oldest := now.Add(-shown); job.Since.Before(oldest) {
+		job.Since = oldest
+	}
+	if until := req.GetUntil(); until != nil {
+		job.Until = until.AsTime()
+	}
+	if len(req.GetStatuses()) > 0 {
+		job.Statuses = nil
+		for _, status := range req.GetStatuses() {
+			if word := affiliate.DeliveryStatus(server.Word(status)); !slices.Contains(job.Statuses, word) {
+				job.Statuses = append(job.Statuses, word)
+			}
+		}
+	}
+	return job
+}
+
+func each[From, To any](list []From, convert func(From) To) []To {
+	out := make([]To, len(list))
+	for i, one := range list {
+		out[i] = convert(one)
+	}
+	return out
+}
+
+// small is a number of the contract's int32: a page, a count of attempts, a status.
+func small(n int) int32 { return int32(n) } // #nosec G115 -- none of them comes near it
+
+func optionalSmall(n *int) *int32 {
+	if n == nil {
+		return nil
+	}
+	fits := small(*n)
+	return &fits
+}

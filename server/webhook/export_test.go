@@ -1,0 +1,28 @@
+package webhook
+
+import (
+	"context"
+	"net/netip"
+	"time"
+)
+
+// Bound sets the bounds of a client's attempts, before its first.
+func (c *Client) Bound(dial, handshake, discard time.Duration) {
+	c.dialer.dialTime, c.dialer.handshakeTime, c.discardTime = dial, handshake, discard
+}
+
+// Connect dials an address that was not judged before, as a dialer does that was led
+// astray.
+func (c *Client) Connect(ctx context.Context, to netip.AddrPort) error {
+	ctx, cancel := context.WithTimeout(ctx, c.dialer.dialTime)
+	defer cancel()
+	rules, err := c.dialer.rules()
+	if err != nil {
+		return err
+	}
+	conn, err := c.dialer.connect(ctx, rules, []netip.Addr{to.Addr()}, to.Port())
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
+}

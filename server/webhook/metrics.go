@@ -1,0 +1,67 @@
+package webhook
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tributary-hq/tributary/affiliate/webhook"
+)
+
+// Metrics are those of the sender. Their labels have few values: no endpoint, no
+// workspace.
+type Metrics struct {
+	attempts         *prometheus.CounterVec
+	took, delay      prometheus.Histogram
+	inFlight, served prometheus.Gauge
+}
+
+// NewMetrics registers them.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tributary_webhook_attempts_total",
+			Help: "Attempts to deliver an event, by outcome: delivered, or the word for what went wrong (http_4xx, http_5xx for answers).",
+		}, []string{"outcome"}),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "tributary_webhook_attempt_seconds", Help: "Duration of an attempt.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 2, 13),
+		}),
+		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "tributary_webhook_delay_seconds", Help: "From an event to the begin of its first attempt. Growing: senders do not keep up.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 4, 10),
+		}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tributary_webhook_attempts_in_flight", Help: "Attempts under way; at 1,000 a process begins no more.",
+		}),
+		served: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tributary_webhook_endpoints_served", Help: "Endpoints that this process sends to at the moment.",
+		}),
+	}
+	registry.MustRegister(m.attempts, m.took, m.delay, m.inFlight, m.served)
+	return m
+}
+
+func (m *Metrics) attempted(a webhook.Attempted) {
+	outcome := a.Outcome.Word
+	switch code := a.Outcome.StatusCode; {
+	case a.Outcome.Succeeded():
+		outcome = "delivered"
+	case code >= 500:
+		outcome = "http_5xx"
+	case code >= 400:
+		outcome = "http_4xx"
+	case code >= 100 && code < 300:
+		outcome = "http_other"
+	}
+	m.attempts.WithLabelValues(outcome).Inc()
+	m.took.Observe(a.Ended.Sub(a.Started).Seconds())
+	if a.Due.Attempts == 0 {
+		if at, ok := a.Due.Event.Time(); ok {
+			m.delay.Observe(max(0, a.Started.Sub(at).Seconds()))
+		}
+	}
+}
+
+func (m *Metrics) standing(flying, lanes int) {
+	m.inFlight.Set(float64(flying))
+	m.served.Set(float64(lanes))
+}

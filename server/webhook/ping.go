@@ -1,0 +1,58 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// pingTimeout bounds a ping (SPEC.md section 8). A call has twice as long.
+const pingTimeout = 10 * time.Second
+
+// TestWebhook sends a ping and tells its outcome, of which nothing is kept.
+func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookRequest) (*affiliatev1.TestWebhookResponse, error) {
+	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
+	if err != nil {
+		return nil, err
+	}
+	scope, at := server.PrincipalFrom(ctx).Scope(), s.at()
+	endpoint, sealed, err := s.store.EndpointSecrets(ctx, scope, id, at)
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := openSecrets(s.seal, id, sealed)
+	if err != nil {
+		return nil, err
+	}
+	event := affiliate.NewEvent(scope, affiliate.EventWebhookPing, at, affiliate.PingObject{Endpoint: id, Description: endpoint.Description}, nil)
+	body, err := event.Body()
+	if err != nil {
+		return nil, fmt.Errorf("ping of endpoint %s: %w", id, err)
+	}
+	outcome := s.client.Send(ctx, Request{
+		URL: endpoint.URL, ID: event.WireID(), Attempt: 1, Body: body, Secrets: secrets, At: at, Timeout: pingTimeout,
+	})
+	answer := &affiliatev1.TestWebhookResponse{Success: outcome.Succeeded(), ErrorMessage: server.Present(outcome.Word)}
+	if outcome.StatusCode != 0 {
+		answer.HttpStatusCode = optionalSmall(&outcome.StatusCode)
+	}
+	return answer, nil
+}
+
+// openSecrets opens what newSecret sealed.
+func openSecrets(seal Sealer, of affiliate.EndpointID, sealed [][]byte) ([]webhook.Secret, error) {
+	secrets := make([]webhook.Secret, len(sealed))
+	for i, one := range sealed {
+		secret, err := seal.Open(one, of.UUID[:])
+		if err != nil {
+			return nil, fmt.Errorf("secret of endpoint %s: %w", of, err)
+		}
+		secrets[i] = secret
+	}
+	return secrets, nil
+}

@@ -1,0 +1,493 @@
+package webhook
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
+)
+
+const (
+	// attemptTimeout bounds one attempt (DECISIONS.md section 9).
+	attemptTimeout = 15 * time.Second
+	// lease is for how long a process that died keeps its endpoints from others. An
+	// attempt is only begun when it will have ended by the end of the lease.
+	lease       = 30 * time.Second
+	renewEvery  = 10 * time.Second
+	leaseMargin = attemptTimeout + time.Second
+	// pollEvery is how often a sender looks for what other processes have committed for
+	// its endpoints, and whether something has become due.
+	pollEvery = 200 * time.Millisecond
+	// sweepEvery is how often it looks for endpoints that nobody serves: those of a
+	// process that died.
+	sweepEvery = 10 * time.Second
+	sweepLimit = 1000
+	// deniedFor is when it asks once more for an endpoint that it did not get: its
+	// sender may have been about to give it back.
+	deniedFor = time.Second
+	// inFlight bounds the attempts of a process, finishTogether those that are stored
+	// together.
+	inFlight       = 1000
+	finishTogether = 512
+	// pause is behind a database that does not answer, databaseTimeout how long it may
+	// take.
+	pause           = time.Second
+	databaseTimeout = 10 * time.Second
+	// stopAttempts is how long attempts may take to end when the process stops.
+	stopAttempts = 5 * time.Second
+)
+
+// SenderConfig is what a sender needs.
+type SenderConfig struct {
+	Queue   Queue
+	Client  *Client
+	Seal    Sealer
+	Log     *slog.Logger
+	Now     func() time.Time
+	Metrics *Metrics
+}
+
+// Sender sends what is due, in one process. It serves endpoints alone, each for as
+// long as it has something for it: a lane is an endpoint that it serves.
+//
+// One goroutine, that of Run, has all its state. Attempts and calls of the database
+// are made beside it and come back as functions that it runs; of each kind of call
+// one is under way at a time, and takes all that has gathered meanwhile.
+type Sender struct {
+	SenderConfig
+	id affiliate.SenderID
+
+	mu    sync.Mutex
+	woken map[affiliate.EndpointKey]bool
+	wake  chan struct{}
+
+	attempts chan ended
+	calls    chan func()
+	sending  context.Context // of the attempts
+
+	lanes   map[affiliate.EndpointKey]*lane
+	turn    []*lane // the same, in the order in which they have their turn
+	wanted  map[affiliate.EndpointKey]bool
+	denied  map[affiliate.EndpointKey]bool
+	alarms  map[affiliate.EndpointKey]time.Time // when to ask for an endpoint
+	outcome []ended                             // to be stored
+
+	flying                       int // attempts under way
+	leasing, fetching, finishing bool
+	pausedUntil                  time.Time
+	renewed, swept, rewound      time.Time
+	looked                       bool // for idle lanes as well
+	stopping                     bool
+}
+
+// ended is an attempt that has ended.
+type ended struct {
+	webhook.Attempted
+	of      *lane
+	aborted bool // by the end of the process: it counts for nothing
+}
+
+// NewSender makes a sender; Run runs it.
+func NewSender(cfg SenderConfig) *Sender {
+	return &Sender{
+		SenderConfig: cfg,
+		id:           affiliate.SenderID{UUID: uuid.New()},
+		woken:        map[affiliate.EndpointKey]bool{},
+		wake:         make(chan struct{}, 1),
+		attempts:     make(chan ended, inFlight),
+		calls:        make(chan func(), 4),
+		lanes:        map[affiliate.EndpointKey]*lane{},
+		wanted:       map[affiliate.EndpointKey]bool{},
+		denied:       map[affiliate.EndpointKey]bool{},
+		alarms:       map[affiliate.EndpointKey]time.Time{},
+	}
+}
+
+// Wake tells that endpoints have something new. It does not wait.
+func (s *Sender) Wake(endpoints []affiliate.EndpointKey) {
+	s.mu.Lock()
+	for _, key := range endpoints {
+		s.woken[key] = true
+	}
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run sends until the context ends. Attempts that are under way then have a moment
+// to end; what came of them is stored, and the endpoints are given back.
+func (s *Sender) Run(ctx context.Context) {
+	sending, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	s.sending = sending
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	var giveUp <-chan time.Time
+	done := ctx.Done()
+	for !s.stopping || s.busy() {
+		s.step(sending)
+		select {
+		case <-s.wake:
+		case a := <-s.attempts:
+			s.ended(a)
+			for range len(s.attempts) {
+				s.ended(<-s.attempts)
+			}
+		case call := <-s.calls:
+			call()
+		case <-poll.C:
+			s.look()
+		case <-done:
+			s.stopping, done = true, nil
+			giveUp = time.After(stopAttempts)
+		case <-giveUp:
+			abort()
+		}
+	}
+	s.release(context.WithoutCancel(ctx), slices.Collect(keysOf(s.turn)))
+}
+
+// busy tells whether something is under way that has to end before the process may.
+func (s *Sender) busy() bool {
+	return s.flying > 0 || s.leasing || s.fetching || s.finishing || len(s.outcome) > 0 && s.sending.Err() == nil
+}
+
+// step begins whatever can begin.
+func (s *Sender) step(ctx context.Context) {
+	s.takeWoken()
+	now := s.Now()
+	if !s.finishing && len(s.outcome) > 0 && !now.Before(s.pausedUntil) {
+		s.finish(ctx)
+	}
+	if s.stopping {
+		return
+	}
+	if !now.Before(s.pausedUntil) {
+		if !s.leasing {
+			s.lease(ctx, now)
+		}
+		if !s.fetching {
+			s.fetch(ctx, now)
+		}
+	}
+	s.begin(ctx, now)
+}
+
+func (s *Sender) takeWoken() {
+	s.mu.Lock()
+	woken := s.woken
+	s.woken = map[affiliate.EndpointKey]bool{}
+	s.mu.Unlock()
+	for key := range woken {
+		if l := s.lanes[key]; l != nil {
+			l.more = true
+		} else {
+			s.wanted[key] = true
+		}
+	}
+}
+
+// look is what time alone brings about.
+func (s *Sender) look() {
+	now := s.Now()
+	s.looked = true
+	rewind := now.Sub(s.rewound) >= sweepEvery
+	if rewind {
+		s.rewound = now
+	}
+	for _, l := range s.turn {
+		l.more = true
+		if rewind {
+			l.from = time.Time{}
+		}
+	}
+	for key, at := range s.alarms {
+		if !at.After(now) {
+			delete(s.alarms, key)
+			s.wanted[key] = true
+		}
+	}
+	s.Metrics.standing(s.flying, len(s.turn))
+}
+
+// lease asks for endpoints, keeps those that are served, gives back what has
+// nothing to do, or looks for what nobody serves; one of these at a time.
+func (s *Sender) lease(ctx context.Context, now time.Time) {
+	if len(s.wanted) > 0 || len(s.turn) > 0 && now.Sub(s.renewed) >= renewEvery {
+		asked := slices.Collect(keysOf(s.turn))
+		for key := range s.wanted {
+			asked = append(asked, key)
+		}
+		clear(s.wanted)
+		s.renewed = now
+		until := now.Add(lease)
+		s.leasing = true
+		s.call(ctx, func(ctx context.Context) (func(), error) {
+			got, err := s.Queue.Serve(ctx, s.id, asked, now, until)
+			return func() { s.leasing = false; s.served(asked, got, until, err) }, err
+		})
+		return
+	}
+	if idle := s.idle(now); len(idle) > 0 {
+		s.leasing = true
+		s.call(ctx, func(ctx context.Context) (func(), error) {
+			return func() { s.leasing = false }, s.Queue.Release(ctx, s.id, idle)
+		})
+		return
+	}
+	if now.Sub(s.swept) >= sweepEvery {
+		s.swept = now
+		s.leasing = true
+		s.call(ctx, func(ctx context.Context) (func(), error) {
+			found, err := s.Queue.Neglected(ctx, now, sweepLimit)
+			return func() {
+				s.leasing = false
+				for _, key := range found {
+					s.wanted[key] = true
+				}
+			}, err
+		})
+	}
+}
+
+// served is behind Serve. What is not served is somebody else's, off or deleted:
+// it is asked for once more, for its sender may just have given it back.
+func (s *Sender) served(asked, got []affiliate.EndpointKey, until time.Time, err error) {
+	if err != nil {
+		for _, key := range asked {
+			if s.lanes[key] == nil {
+				s.wanted[key] = true
+			}
+		}
+		return
+	}
+	mine := make(map[affiliate.EndpointKey]bool, len(got))
+	for _, key := range got {
+		mine[key] = true
+		delete(s.denied, key)
+		if l := s.lanes[key]; l != nil {
+			l.until = until
+			continue
+		}
+		l := newLane(key, until, s.Now())
+		s.lanes[key] = l
+		s.turn = append(s.turn, l)
+	}
+	for _, key := range asked {
+		if mine[key] {
+			continue
+		}
+		s.drop(key)
+		if s.denied[key] {
+			delete(s.denied, key)
+			continue
+		}
+		s.denied[key] = true
+		s.alarms[key] = s.Now().Add(deniedFor)
+	}
+}
+
+// idle takes the lanes that have nothing to do out of service. Those that have
+// something later are asked for then.
+func (s *Sender) idle(now time.Time) []affiliate.EndpointKey {
+	if !s.looked {
+		return nil
+	}
+	s.looked = false
+	var idle []affiliate.EndpointKey
+	for _, l := range slices.Clone(s.turn) {
+		if !l.idle(now) {
+			continue
+		}
+		if l.nextDue != nil {
+			s.alarms[l.key] = *l.nextDue
+		}
+		s.drop(l.key)
+		idle = append(idle, l.key)
+	}
+	return idle
+}
+
+// drop ends a lane. Its attempts end by themselves.
+func (s *Sender) drop(key affiliate.EndpointKey) {
+	delete(s.lanes, key)
+	s.turn = slices.DeleteFunc(s.turn, func(l *lane) bool { return l.key == key })
+}
+
+// fetch reads what is due for lanes that want more.
+func (s *Sender) fetch(ctx context.Context, now time.Time) {
+	var wanted []webhook.Wanted
+	for _, l := range s.turn {
+		if l.wants(now) {
+			wanted = append(wanted, l.want())
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	s.fetching = true
+	s.call(ctx, func(ctx context.Context) (func(), error) {
+		targets, due, err := s.Queue.Due(ctx, s.id, wanted, now)
+		return func() { s.fetching = false; s.fetched(wanted, targets, due, now, err) }, err
+	})
+}
+
+func (s *Sender) fetched(wanted []webhook.Wanted, targets []webhook.Target, due []webhook.Due, now time.Time, err error) {
+	if err != nil {
+		for _, w := range wanted {
+			if l := s.lanes[w.Key]; l != nil {
+				l.more, l.reading = true, false
+			}
+		}
+		return
+	}
+	byEndpoint := map[affiliate.EndpointID][]webhook.Due{}
+	for _, d := range due {
+		byEndpoint[d.Endpoint] = append(byEndpoint[d.Endpoint], d)
+	}
+	there := make(map[affiliate.EndpointKey]bool, len(targets))
+	for _, t := range targets {
+		l := s.lanes[t.Key]
+		if l == nil {
+			continue
+		}
+		secrets, err := s.open(t, now)
+		if err != nil {
+			// Nothing can be signed for it; whoever put the keys wrong is to hear of it.
+			s.Log.LogAttrs(s.sending, slog.LevelError, "the signing secret of a webhook endpoint does not open",
+				slog.String("endpoint", t.Key.ID.String()), slog.Any("error", err))
+			continue
+		}
+		there[t.Key] = true
+		l.take(t, secrets, byEndpoint[t.Key.ID], now)
+	}
+	for _, w := range wanted {
+		if !there[w.Key] {
+			s.drop(w.Key) // turned off, deleted, or not ours any more
+		}
+	}
+}
+
+// open opens the secrets that sign now, the newest first.
+func (s *Sender) open(t webhook.Target, now time.Time) ([]webhook.Secret, error) {
+	sealed := [][]byte{t.Secret}
+	if t.Previous != nil && t.PreviousUntil != nil && now.Before(*t.PreviousUntil) {
+		sealed = append(sealed, t.Previous)
+	}
+	return openSecrets(s.Seal, t.Key.ID, sealed)
+}
+
+// begin makes attempts, of each lane in turn one at a time, for as long as there is
+// room.
+func (s *Sender) begin(ctx context.Context, now time.Time) {
+	for began := true; began && s.flying < inFlight; {
+		began = false
+		for _, l := range s.turn {
+			if s.flying == inFlight {
+				break
+			}
+			if due, ok := l.next(now); ok {
+				s.attempt(ctx, l, due)
+				began = true
+			}
+		}
+	}
+	// Whoever had the first turn has the last one next time.
+	if s.flying == inFlight && len(s.turn) > 1 {
+		s.turn = append(s.turn[1:], s.turn[0])
+	}
+}
+
+func (s *Sender) attempt(ctx context.Context, l *lane, due webhook.Due) {
+	s.flying++
+	request := Request{
+		URL: l.target.URL, ID: affiliate.WireID(due.Event), Attempt: due.Attempts + 1, Body: due.Body, Secrets: l.secrets, Timeout: attemptTimeout,
+	}
+	go func() {
+		a := webhook.Attempted{Key: l.key, Due: due, Started: s.Now(), Random: rand.Float64()}
+		request.At = a.Started
+		a.Outcome = s.Client.Send(ctx, request)
+		a.Ended = s.Now()
+		s.attempts <- ended{a, l, ctx.Err() != nil}
+	}()
+}
+
+// ended is behind an attempt.
+func (s *Sender) ended(a ended) {
+	s.flying--
+	if a.aborted {
+		return
+	}
+	a.of.ended(a.Attempted)
+	s.Metrics.attempted(a.Attempted)
+	s.outcome = append(s.outcome, a)
+}
+
+// finish stores outcomes.
+func (s *Sender) finish(ctx context.Context) {
+	done := s.outcome[:min(len(s.outcome), finishTogether)]
+	s.outcome = s.outcome[len(done):]
+	s.finishing = true
+	what := make([]webhook.Attempted, len(done))
+	for i, a := range done {
+		what[i] = a.Attempted
+	}
+	s.call(ctx, func(ctx context.Context) (func(), error) {
+		health, err := s.Queue.Finish(ctx, what)
+		return func() { s.finishing = false; s.finished(done, health, err) }, err
+	})
+}
+
+func (s *Sender) finished(done []ended, health []webhook.Health, err error) {
+	if err != nil {
+		s.outcome = slices.Concat(done, s.outcome)
+		return
+	}
+	for _, a := range done {
+		a.of.stored(a.Attempted)
+	}
+	for _, h := range health {
+		if h.TurnedOff != nil {
+			s.drop(h.Key)
+			s.Log.LogAttrs(s.sending, slog.LevelInfo, "a webhook endpoint was turned off",
+				slog.String("endpoint", h.Key.ID.String()), slog.String("reason", string(*h.TurnedOff)))
+		}
+	}
+}
+
+// call makes a call of the database beside the loop, which runs what comes back.
+// Behind one that failed nothing is asked for a moment.
+func (s *Sender) call(ctx context.Context, do func(context.Context) (func(), error)) {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)
+		defer cancel()
+		then, err := do(ctx)
+		s.calls <- func() {
+			then()
+			if err != nil {
+				s.pausedUntil = s.Now().Add(pause)
+				s.Log.LogAttrs(ctx, slog.LevelWarn, "the webhooks' queue does not answer", slog.Any("error", err))
+			}
+		}
+	}()
+}
+
+func (s *Sender) release(ctx context.Context, endpoints []affiliate.EndpointKey) {
+	if len(endpoints) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	if err := s.Queue.Release(ctx, s.id, endpoints); err != nil {
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "endpoints were not given back: their lease ends", slog.Any("error", err))
+	}
+}
