@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -31,13 +32,21 @@ type refusal struct {
 	Status  int    `json:"statusCode"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
+	Details []struct {
+		Field   string `json:"field"`
+		Message string `json:"message"`
+	} `json:"details"`
 
 	what string
 	wait time.Duration
 }
 
 func (r *refusal) Error() string {
-	return fmt.Sprintf("%s: %d %s: %s", r.what, r.Status, r.Code, r.Message)
+	var details strings.Builder
+	for _, detail := range r.Details {
+		fmt.Fprintf(&details, " %s %s.", detail.Field, detail.Message)
+	}
+	return fmt.Sprintf("%s: %d %s: %s%s", r.what, r.Status, r.Code, r.Message, &details)
 }
 
 // refused reports whether err is a refusal with one of the codes.

@@ -217,14 +217,14 @@ func TestRunWalkRestartReset(t *testing.T) {
 	r := start(t, dir, plainEnv())
 	first := variables(t, dir)
 	sourcedAlike(t, filepath.Join(dir, folderName, "env"), first)
-	for _, name := range []string{"env", "secrets", "servers"} {
+	for _, name := range []string{"env", "secrets", "servers", authorityKeyName} {
 		if info, err := os.Stat(filepath.Join(dir, folderName, name)); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v; want mode 0600", name, info, err)
 		}
 	}
-	r.take(t, "bash")
+	listening := r.listenToWalk(t, dir, first)
 	r.take(t, "sh")
-	for _, guide := range []string{"docs/merchant-guide.md", "docs/partner-guide.md"} {
+	for _, guide := range []string{"docs/merchant-guide.md", "docs/partner-guide.md", "docs/webhooks.md"} {
 		r.follow(t, dir, guide)
 	}
 	buyInTheShop(t, first)
@@ -243,6 +243,9 @@ func TestRunWalkRestartReset(t *testing.T) {
 		}
 	}
 	r.stop(t)
+	if said := listening.end(t, os.Interrupt); !strings.Contains(said, "The demo has stopped.") {
+		t.Errorf("a listener that outlives the demo does not say so:\n%s", said)
+	}
 	addresses := []string{databaseURLName, redisURLName}
 	for _, name := range addresses {
 		if err := hold(t, first[name]).Close(); err != nil {

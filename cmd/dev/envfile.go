@@ -37,7 +37,7 @@ func readVariables(path string) (map[string]string, error) {
 
 // writeVariables writes a file that sh and bash can source, readable by its
 // owner only. A reader sees the file before or the file after, never a part.
-func writeVariables(path, heading string, vars []variable) (err error) {
+func writeVariables(path, heading string, vars []variable) error {
 	var text strings.Builder
 	for line := range strings.Lines(heading) {
 		text.WriteString("# " + line)
@@ -49,6 +49,11 @@ func writeVariables(path, heading string, vars []variable) (err error) {
 		}
 		fmt.Fprintf(&text, "export %s=%s\n", v.name, quote(v.value))
 	}
+	return writeFile(path, []byte(text.String()))
+}
+
+// writeFile replaces a file as a whole; its owner alone may read it.
+func writeFile(path string, body []byte) (err error) {
 	// CreateTemp gives mode 0600.
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {
@@ -59,7 +64,7 @@ func writeVariables(path, heading string, vars []variable) (err error) {
 			_ = os.Remove(f.Name())
 		}
 	}()
-	_, err = f.WriteString(text.String())
+	_, err = f.Write(body)
 	if err == nil {
 		err = f.Sync()
 	}

@@ -18,6 +18,8 @@ const (
 	allowHTTPName      = "TRIBUTARY_ALLOW_HTTP"
 	trustedProxiesName = "TRIBUTARY_TRUSTED_PROXIES"
 	farewellName       = "TRIBUTARY_FAREWELL"
+	webhookAllowName   = "TRIBUTARY_WEBHOOK_ALLOW_CIDRS"
+	webhookCAName      = "TRIBUTARY_WEBHOOK_CA_FILE"
 
 	loopback = "127.0.0.0/8,::1/128"
 )
@@ -71,8 +73,15 @@ func environment(lines []string, secrets, last map[string]string) map[string]str
 	if missing(trustedProxiesName) {
 		values[trustedProxiesName] = loopback
 	}
-	if missing(allowHTTPName) && allLoopback(values) {
-		values[allowHTTPName] = "true"
+	if allLoopback(values) {
+		if missing(allowHTTPName) {
+			values[allowHTTPName] = "true"
+		}
+		// dev listen is there. A service that others reach must not be made to call
+		// this machine.
+		if missing(webhookAllowName) {
+			values[webhookAllowName] = loopback
+		}
 	}
 	// There is no balancer that has to see the collector leave.
 	if missing(farewellName) {

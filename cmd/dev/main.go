@@ -2,6 +2,7 @@
 //
 //	dev          start everything, with demo data; Ctrl-C stops it
 //	dev reset    forget the data
+//	dev listen   print the events of a running one as they are delivered
 //
 //	.dev/ ── lock ─▶ Postgres, Redis ─▶ core + gateway ─▶ collector ─▶ demo ─▶ .dev/env
 //	  (private ones, unless the environment names them)      (through REST)
@@ -26,7 +27,7 @@ import (
 	"syscall"
 )
 
-const usage = "usage: dev [run | reset]"
+const usage = "usage: dev [run | reset | listen [--subscribe name,…]]"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -44,6 +45,8 @@ func command(ctx context.Context, args []string) error {
 		return run(ctx, folderName, os.Environ(), os.Stdout)
 	case len(args) == 1 && args[0] == "reset":
 		return reset(folderName, os.Stdout)
+	case args[0] == "listen":
+		return receive(ctx, folderName, args[1:], os.Stdout)
 	}
 	return errors.New(usage)
 }

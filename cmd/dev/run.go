@@ -41,7 +41,13 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 	if err != nil {
 		return err
 	}
+	if _, err := loadAuthority(f.file(authorityName), f.file(authorityKeyName), time.Now()); err != nil {
+		return err
+	}
 	values := environment(environ, secrets, last)
+	if values[webhookCAName] == "" {
+		values[webhookCAName] = f.file(authorityName)
+	}
 	core, edge, err := configure(values)
 	if err != nil {
 		return err

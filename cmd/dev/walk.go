@@ -13,6 +13,8 @@ Written by make run at each start. The programme and the referral code are of
 test mode: REST calls about them carry X-Mode: test.
 `
 
+const listenHint = "The events of what you do, as a webhook receiver gets them: go run ./cmd/dev listen"
+
 // walkHeading and a blank line stand before the walk, a blank line after it.
 const walkHeading = "From click to approved commission: paste line by line into another terminal."
 
@@ -93,7 +95,7 @@ func announce(out io.Writer, f *folder, s system, demo map[string]string) {
 		[2]string{"Live keys", demo[publicKeyName("live")] + "  " + demo[secretKeyName("live")]},
 	)
 	env := f.file("env")
-	fmt.Fprintf(out, "All of it as shell variables: %s\n\n%s\n\n", env, walkHeading)
+	fmt.Fprintf(out, "All of it as shell variables: %s\n%s\n\n%s\n\n", env, listenHint, walkHeading)
 	fmt.Fprint(out, strings.Join(walk(quote(env)), "\n"), "\n\n")
 }
 

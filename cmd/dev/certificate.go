@@ -1,0 +1,104 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"net"
+	"time"
+)
+
+const (
+	// authorityName and authorityKeyName are the files of the private authority in
+	// the folder. The core trusts the first; the second signs listeners.
+	authorityName    = "webhook-ca.pem"
+	authorityKeyName = "webhook-ca.key"
+
+	authorityLasts   = 365 * 24 * time.Hour
+	certificateLasts = 30 * 24 * time.Hour
+	// clockSlack lets certificates begin a moment ago.
+	clockSlack = time.Hour
+)
+
+// readAuthority reads the authority of a folder.
+func readAuthority(certificate, key string) (tls.Certificate, error) {
+	return tls.LoadX509KeyPair(certificate, key)
+}
+
+// loadAuthority returns the authority of a folder, and makes it when a part of it is
+// missing or broken, or it would end before a certificate that it signs now.
+func loadAuthority(certificate, key string, now time.Time) (tls.Certificate, error) {
+	kept, err := readAuthority(certificate, key)
+	if err == nil && now.Add(certificateLasts).Before(kept.Leaf.NotAfter) {
+		return kept, nil
+	}
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	// Whoever gets hold of the key can vouch for this machine only.
+	_, loopback4, _ := net.ParseCIDR("127.0.0.0/8")
+	_, loopback6, _ := net.ParseCIDR("::1/128")
+	template := &x509.Certificate{
+		Subject:                     pkix.Name{CommonName: "Tributary make run"},
+		NotBefore:                   now.Add(-clockSlack),
+		NotAfter:                    now.Add(authorityLasts),
+		KeyUsage:                    x509.KeyUsageCertSign,
+		BasicConstraintsValid:       true,
+		IsCA:                        true,
+		MaxPathLenZero:              true,
+		PermittedDNSDomainsCritical: true,
+		PermittedDNSDomains:         []string{"localhost"},
+		PermittedIPRanges:           []*net.IPNet{loopback4, loopback6},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	// The key first: without its certificate it is only a key.
+	err = errors.Join(
+		writeFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})),
+		writeFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+	)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return readAuthority(certificate, key)
+}
+
+// certify makes a certificate of this machine, good at localhost and 127.0.0.1.
+func certify(authority tls.Certificate, now time.Time) (tls.Certificate, error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		Subject:     pkix.Name{CommonName: "localhost"},
+		DNSNames:    []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		NotBefore:   now.Add(-clockSlack),
+		NotAfter:    now.Add(certificateLasts),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, authority.Leaf, private.Public(), authority.PrivateKey)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, nil
+}
+
+// trusting is a pool of the authority alone.
+func trusting(authority tls.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(authority.Leaf)
+	return pool
+}
