@@ -127,7 +127,7 @@ func TestProgramObject(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"commission_rules":{"commission_type":"percentage","percentage":12.5,"flat_amount_cents":null,"hold_period_days":3,"auto_approval":false,"net_basis":"gross",` +
-			`"recurring":{"enabled":true,"max_months":null,"max_payments":null},"later_percentage":null,"min_order_cents":null,"cap_cents":null,"tiers":[],"products":[],"events":[]}`,
+			`"recurring":{"enabled":true,"max_months":null,"max_payments":null},"later_percentage":null,"min_order_cents":null,"cap_cents":null,"tiers":[],"products":[],"product_count":0,"events":[]}`,
 		`"signal_precedence":"promo_code_first"`, `"min_payout_cents":500`, `"payout_term_days":14`, `"fraud_policy":"block"`,
 		`"allowed_domains":[]`, `"description":null`, `"version":77`,
 	} {

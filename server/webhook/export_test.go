@@ -26,3 +26,6 @@ func (c *Client) Connect(ctx context.Context, to netip.AddrPort) error {
 	}
 	return err
 }
+
+// Wait sets how long an attempt may take, before the first.
+func (s *Sender) Wait(timeout time.Duration) { s.timeout = timeout }

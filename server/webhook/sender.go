@@ -62,7 +62,8 @@ type SenderConfig struct {
 // one is under way at a time, and takes all that has gathered meanwhile.
 type Sender struct {
 	SenderConfig
-	id affiliate.SenderID
+	id      affiliate.SenderID
+	timeout time.Duration // of an attempt
 
 	mu    sync.Mutex
 	woken map[affiliate.EndpointKey]bool
@@ -99,6 +100,7 @@ func NewSender(cfg SenderConfig) *Sender {
 	return &Sender{
 		SenderConfig: cfg,
 		id:           affiliate.SenderID{UUID: uuid.New()},
+		timeout:      attemptTimeout,
 		woken:        map[affiliate.EndpointKey]bool{},
 		wake:         make(chan struct{}, 1),
 		attempts:     make(chan ended, inFlight),
@@ -410,7 +412,7 @@ func (s *Sender) begin(ctx context.Context, now time.Time) {
 func (s *Sender) attempt(ctx context.Context, l *lane, due webhook.Due) {
 	s.flying++
 	request := Request{
-		URL: l.target.URL, ID: affiliate.WireID(due.Event), Attempt: due.Attempts + 1, Body: due.Body, Secrets: l.secrets, Timeout: attemptTimeout,
+		URL: l.target.URL, ID: affiliate.WireID(due.Event), Attempt: due.Attempts + 1, Body: due.Body, Secrets: l.secrets, Timeout: s.timeout,
 	}
 	go func() {
 		a := webhook.Attempted{Key: l.key, Due: due, Started: s.Now(), Random: rand.Float64()}

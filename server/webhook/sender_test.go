@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -75,7 +76,9 @@ type subscriber struct {
 func (w *queueWorld) newSubscriber(answer func(*http.Request) int) *subscriber {
 	w.t.Helper()
 	r := &subscriber{w: w, answer: answer, secret: rules.NewSecret(), id: affiliate.NewID[affiliate.Endpoint](w.now())}
-	server := httptest.NewTLSServer(r)
+	server := httptest.NewUnstartedServer(r)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that a stopped sender drops
+	server.StartTLS()
 	w.t.Cleanup(server.Close)
 	w.roots.AddCert(server.Certificate())
 	w.Exec(`insert into webhook_endpoints (workspace_id, id, mode, url, subscriptions, active, secret, created_at, updated_at, version)
@@ -150,10 +153,12 @@ func (w *queueWorld) keys(of ...*subscriber) []affiliate.EndpointKey {
 func (w *queueWorld) send(store *postgres.Store) (sender *webhook.Sender, stop func()) {
 	w.t.Helper()
 	client := webhook.NewClient(webhook.ClientConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: w.roots, Version: "test"})
+	client.Bound(time.Minute, time.Minute, time.Second) // a busy machine is no failure
 	sender = webhook.NewSender(webhook.SenderConfig{
 		Queue: store, Client: client, Seal: w.seal, Now: w.now,
 		Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Metrics: webhook.NewMetrics(prometheus.NewRegistry()),
 	})
+	sender.Wait(5 * time.Minute)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); sender.Run(ctx) }()
@@ -165,7 +170,7 @@ func (w *queueWorld) send(store *postgres.Store) (sender *webhook.Sender, stop f
 // eventually waits for what real servers take their time for.
 func (w *queueWorld) eventually(what string, holds func() bool) {
 	w.t.Helper()
-	for until := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(until) {
 			w.t.Fatalf("never: %s", what)
 		}

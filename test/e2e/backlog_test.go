@@ -16,7 +16,7 @@ func TestTheEdgeIsNotBehindABacklogOfJobs(t *testing.T) {
 	const waiting = 20_000
 	sys.exec(t, `
 		insert into river.river_job (state, args, kind, queue, max_attempts, priority, scheduled_at)
-		select 'available', '{"workspace":"00000000-0000-0000-0000-000000000000","events":[]}', 'dispatch_events', 'default', 25, 1, now()
+		select 'available', '{"workspace":"00000000-0000-0000-0000-000000000000","mode":"test","endpoint":"00000000-0000-0000-0000-000000000000"}', 'cancel_deliveries', 'default', 25, 1, now()
 		from generate_series(1, $1)`, waiting)
 	w.merchant.post(t, w.programPath()+"/pause", nil).want(http.StatusOK)
 	eventually(t, time.Second, "the collector refuses a paused programme", func() error {
@@ -25,7 +25,7 @@ func TestTheEdgeIsNotBehindABacklogOfJobs(t *testing.T) {
 		}
 		return nil
 	})
-	if left := sys.count(t, `select count(*) from river.river_job where kind = 'dispatch_events' and state = 'available'`); left == 0 {
+	if left := sys.count(t, `select count(*) from river.river_job where kind = 'cancel_deliveries' and state = 'available'`); left == 0 {
 		t.Error("the backlog was gone before the change: the test shows nothing")
 	}
 }

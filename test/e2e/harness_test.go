@@ -125,6 +125,9 @@ func start(t *testing.T, s setup) *system {
 		"TRIBUTARY_LIMIT_CONVERSIONS": "1000000",
 		"TRIBUTARY_LIMIT_AUTH":        "1000000",
 		"TRIBUTARY_LIMIT_GENERAL":     "1000000",
+
+		"TRIBUTARY_WEBHOOK_ALLOW_CIDRS": "127.0.0.0/8",
+		"TRIBUTARY_WEBHOOK_CA_FILE":     authorityFile(t),
 	}
 	maps.Copy(env, s.env)
 

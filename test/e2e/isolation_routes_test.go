@@ -78,13 +78,13 @@ func TestNoRouteLeadsElsewhere(t *testing.T) {
 				if rule.modeless && same {
 					continue
 				}
-				want := notFound
+				want := r.absent()
 				if rule.foreign != (outcome{}) && (!same || rule.foreign == allFailed) {
 					want = rule.foreign
 				}
 				own.merchant.do(t, r.verb, r.path(foreign.ids), rule.sent()).wantOutcome(want)
 				if strings.Count(r.template, "{") > 1 {
-					own.merchant.do(t, r.verb, r.path(through), rule.sent()).wantOutcome(notFound)
+					own.merchant.do(t, r.verb, r.path(through), rule.sent()).wantOutcome(r.absent())
 				}
 			}
 			for _, search := range []string{

@@ -1,6 +1,9 @@
 package e2e_test
 
-import "net/http"
+import (
+	"net/http"
+	"time"
+)
 
 // outcome is what a caller is told.
 type outcome struct {
@@ -26,6 +29,7 @@ var (
 	badKey       = outcome{http.StatusUnauthorized, "INVALID_API_KEY"}
 	forbidden    = outcome{http.StatusForbidden, "FORBIDDEN"}
 	notFound     = outcome{http.StatusNotFound, "NOT_FOUND"}
+	noWebhook    = outcome{http.StatusNotFound, "WEBHOOK_NOT_FOUND"}
 	allFailed    = outcome{http.StatusUnprocessableEntity, "BULK_ALL_FAILED"}
 )
 
@@ -222,6 +226,19 @@ var contract = map[string]rule{
 	"PutFraudPolicy":    {who: merchants, action: runPrograms, admitted: invalid, body: object{"policy": "observe"}},
 	"ListFraudEvents":   {who: merchants, action: readDashboards, admitted: ok},
 	"ResolveFraudEvent": {who: merchants, action: review, admitted: invalid, body: object{"outcome": "dismissed"}},
+
+	"ListWebhooks":        {who: merchants, action: readDashboards, admitted: ok},
+	"CreateWebhook":       {who: merchants, action: manageKeys, admitted: invalid},
+	"GetWebhook":          {who: merchants, action: readDashboards, admitted: noWebhook},
+	"ListEventTypes":      {who: merchants, action: readDashboards, admitted: ok},
+	"UpdateWebhook":       {who: merchants, action: manageKeys, admitted: noWebhook},
+	"DeleteWebhook":       {who: merchants, action: manageKeys, admitted: noWebhook},
+	"RotateWebhookSecret": {who: merchants, action: manageKeys, admitted: noWebhook},
+	"TestWebhook":         {who: merchants, action: manageKeys, admitted: noWebhook},
+	"ListDeliveries":      {who: merchants, action: readDashboards, admitted: noWebhook},
+	"GetDelivery":         {who: merchants, action: readDashboards, admitted: noWebhook},
+	"RetryDelivery":       {who: merchants, action: manageKeys, admitted: noWebhook},
+	"RecoverDeliveries":   {who: merchants, action: manageKeys, admitted: invalid, body: object{"since": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}},
 }
 
 // takes tells whether a good credential of a kind may call.

@@ -83,6 +83,14 @@ func (r route) path(ids map[string]string) string {
 
 func (r route) hasIDs() bool { return strings.Contains(r.template, "{") }
 
+// absent is what the route says of ids that name nothing in the caller's world.
+func (r route) absent() outcome {
+	if strings.Contains(r.template, "{webhook_id}") {
+		return noWebhook
+	}
+	return notFound
+}
+
 // unknownIDs name nothing.
 func unknownIDs() map[string]string {
 	return map[string]string{
@@ -100,6 +108,8 @@ func unknownIDs() map[string]string {
 		"payout_id":      affiliate.NewID[affiliate.Payout](time.Now()).String(),
 		"batch_id":       affiliate.NewID[affiliate.Payout](time.Now()).String(),
 		"event_id":       affiliate.NewID[affiliate.Event](time.Now()).String(),
+		"webhook_id":     affiliate.NewID[affiliate.Endpoint](time.Now()).String(),
+		"delivery_id":    affiliate.NewID[affiliate.Delivery](time.Now()).String(),
 	}
 }
 
@@ -115,7 +125,10 @@ func (w world) everyID(t *testing.T) map[string]string {
 	suspicious["customer_email"] = w.partner.email
 	w.report(t, suspicious).want(http.StatusCreated)
 	batch := w.sendPayouts(t)
+	webhook, delivery := w.delivered(t)
 	return map[string]string{
+		"webhook_id":     webhook,
+		"delivery_id":    delivery,
 		"click_id":       click,
 		"batch_id":       batch,
 		"payout_id":      w.merchant.get(t, "/api/v1/payouts?batchId="+batch).want(http.StatusOK).text("data.0.id"),
@@ -194,14 +207,14 @@ func TestRoutes(t *testing.T) {
 				t.Run("ids of another workspace", func(t *testing.T) {
 					want := rule.foreign
 					if want == (outcome{}) {
-						want = notFound
+						want = r.absent()
 					}
 					stranger.do(t, r.verb, r.path(ids), rule.sent()).wantOutcome(want)
 				})
 			}
 			if r.hasIDs() && !rule.modeless {
 				t.Run("ids of the other mode", func(t *testing.T) {
-					want := notFound
+					want := r.absent()
 					if rule.foreign == allFailed {
 						want = allFailed
 					}
@@ -215,7 +228,7 @@ func TestRoutes(t *testing.T) {
 						none[name] = "x'--%00"
 					}
 					none["program_id"], none["commission_id"] = "1", "%C3%28"
-					w.callerFor(t, rule, "test").do(t, r.verb, r.path(none), rule.sent()).wantOutcome(notFound)
+					w.callerFor(t, rule, "test").do(t, r.verb, r.path(none), rule.sent()).wantOutcome(r.absent())
 				})
 			}
 		})

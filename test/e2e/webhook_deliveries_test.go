@@ -1,0 +1,179 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// changed makes a program.updated.
+func (w world) changed(t *testing.T) {
+	t.Helper()
+	w.merchant.patch(t, w.programPath(), object{"name": fresh("Programme")}).want(http.StatusOK)
+}
+
+// awaitDelivery waits until the endpoint's newest delivery has a status, and returns
+// the list.
+func (h hook) awaitDelivery(t *testing.T, from account, status string) answer {
+	t.Helper()
+	var list answer
+	eventually(t, patience, "a delivery is "+status, func() error {
+		list = from.get(t, h.path+"/deliveries").want(http.StatusOK)
+		if list.number("total") == 0 || list.text("data.0.status") != status {
+			return fmt.Errorf("there are %s", list.body)
+		}
+		return nil
+	})
+	return list
+}
+
+// delivered makes an endpoint with one delivery that has arrived.
+func (w world) delivered(t *testing.T) (endpoint, delivery string) {
+	t.Helper()
+	h := w.merchant.hook(t, nil)
+	w.changed(t)
+	return h.id, h.awaitDelivery(t, w.merchant, "delivered").text("data.0.id")
+}
+
+func TestDeliveries(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "test", nil)
+	h := w.merchant.hook(t, nil)
+	others := []hook{w.merchant.in("live").hook(t, nil), w.merchant.hook(t, object{"subscriptions": []string{"link.*"}}), sys.merchant(t).in("test").hook(t, nil)}
+	everything := w.merchant.hook(t, object{"subscriptions": []string{"*", "program.*", "program.updated"}})
+	w.changed(t)
+
+	first := h.await(t, 1)[0]
+	first.verify(t, h.secret).wantFields(object{
+		"type": "program.updated", "api_version": "v1", "mode": "test", "workspace_id": w.merchant.workspace, "data.object.id": w.program,
+	})
+	if again := everything.await(t, 1)[0]; again.id() != first.id() || string(again.body) != string(first.body) || again.signedWith(t, h.secret) {
+		t.Errorf("two endpoints got\n%s\n%s", first.body, again.body)
+	}
+	list := h.awaitDelivery(t, w.merchant, "delivered").wantFields(object{
+		"total": 1, "page": 1, "limit": 20, "data.0.eventId": first.id(), "data.0.eventType": "program.updated", "data.0.attemptCount": 1,
+		"data.0.httpStatusCode": 204, "data.0.errorMessage": nil, "data.0.nextAttemptAt": nil,
+	})
+	if list.instant("data.0.completedAt").Before(list.instant("data.0.createdAt")) {
+		t.Error(list.body)
+	}
+	path := h.path + "/deliveries/" + list.text("data.0.id")
+	w.merchant.get(t, path).want(http.StatusOK).wantFields(object{
+		"id": list.text("data.0.id"), "eventId": first.id(), "status": "delivered", "requestUrl": h.url,
+		"attempts.0.number": 1, "attempts.0.httpStatusCode": 204, "attempts.0.errorMessage": nil,
+	}).instant("attempts.0.startedAt")
+	w.merchant.get(t, h.path).want(http.StatusOK).wantFields(object{"status": "healthy"}).instant("lastDeliveryAt")
+	for query, total := range map[string]int{
+		"status=delivered": 1, "status=pending": 0, "eventId=" + first.id(): 1, "eventId=evt_" + fmt.Sprintf("%032d", 0): 0,
+		"status=delivered&eventId=" + first.id(): 1, "page=2": 1, "status=&eventId=": 1,
+	} {
+		w.merchant.get(t, h.path+"/deliveries?"+query).want(http.StatusOK).wantFields(object{"total": total})
+	}
+	for query, field := range map[string]string{
+		"status=gone": "status", "eventId=" + list.text("data.0.id"): "eventId", "eventId=evt_X": "eventId", "limit=101": "limit", "type=x": "type",
+	} {
+		w.merchant.get(t, h.path+"/deliveries?"+query).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
+	}
+
+	t.Run("nobody else gets it", func(t *testing.T) {
+		for _, other := range others {
+			if got := other.requests(); len(got) > 0 {
+				t.Errorf("%s", got[0].body)
+			}
+		}
+		w.merchant.get(t, everything.path+"/deliveries/"+list.text("data.0.id")).wantOutcome(noWebhook)
+		w.merchant.get(t, h.path+"/deliveries/"+nowhere).wantOutcome(noWebhook)
+	})
+	t.Run("once more", func(t *testing.T) {
+		w.merchant.post(t, path+"/retry", nil).want(http.StatusAccepted).wantFields(object{"status": "delivered", "eventId": first.id()})
+		again := h.await(t, 2)[1]
+		again.verify(t, h.secret)
+		if again.id() != first.id() || string(again.body) != string(first.body) || again.header.Get("Webhook-Attempt") != "2" {
+			t.Errorf("%v\n%s", again.header, again.body)
+		}
+		eventually(t, patience, "the attempt is noted", func() error {
+			if got := w.merchant.get(t, path).want(http.StatusOK); got.length("attempts") != 2 {
+				return fmt.Errorf("%s", got.body)
+			}
+			return nil
+		})
+		w.merchant.get(t, path).wantFields(object{"status": "delivered", "attemptCount": 2, "attempts.1.number": 2})
+	})
+	t.Run("not while it is off", func(t *testing.T) {
+		w.merchant.patch(t, h.path, object{"active": false}).want(http.StatusOK)
+		w.merchant.post(t, path+"/retry", nil).wantError(http.StatusConflict, "WEBHOOK_DISABLED")
+		w.merchant.post(t, h.path+"/recover", object{"since": sys.ago(time.Hour)}).wantError(http.StatusConflict, "WEBHOOK_DISABLED")
+		w.changed(t)
+		w.merchant.get(t, h.path+"/deliveries").want(http.StatusOK).wantFields(object{"total": 1})
+	})
+}
+
+// ago is an instant of the system's past.
+func (sys *system) ago(d time.Duration) string {
+	return sys.clock.now().Add(-d).UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// TestRecovery: what waited when an endpoint was turned off is sent once it is on
+// again and somebody asks for it.
+func TestRecovery(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "test", nil)
+	h := w.merchant.hook(t, nil)
+	sys.clock.stop() // so that no schedule goes on by itself
+	h.answer(http.StatusInternalServerError)
+	w.changed(t)
+	failed := h.awaitDelivery(t, w.merchant, "failed").wantFields(object{
+		"data.0.attemptCount": 1, "data.0.httpStatusCode": 500, "data.0.errorMessage": "http_500", "data.0.completedAt": nil,
+	})
+	if wait := failed.instant("data.0.nextAttemptAt").Sub(sys.clock.now()); wait < 3*time.Second || wait > 7*time.Second {
+		t.Errorf("the next attempt is in %v", wait)
+	}
+	w.merchant.get(t, h.path).want(http.StatusOK).wantFields(object{"status": "failing", "consecutiveFailures": 1})
+	queued := func(body object) answer {
+		return w.merchant.post(t, h.path+"/recover", body).want(http.StatusAccepted)
+	}
+	queued(object{"since": sys.ago(time.Hour)}).wantFields(object{"queued": 0})
+
+	w.merchant.patch(t, h.path, object{"active": false}).want(http.StatusOK)
+	h.awaitDelivery(t, w.merchant, "canceled").wantFields(object{"data.0.nextAttemptAt": nil})
+	h.answer(http.StatusOK)
+	sys.clock.advance(time.Minute)
+	w.merchant.patch(t, h.path, object{"active": true}).want(http.StatusOK).wantFields(object{"status": "healthy", "consecutiveFailures": 0})
+	queued(object{"since": sys.ago(time.Hour), "until": sys.ago(30 * time.Minute)}).wantFields(object{"queued": 0})
+	queued(object{"since": sys.ago(30 * 24 * time.Hour), "statuses": []string{"dead_lettered", "canceled"}}).wantFields(object{"queued": 1})
+	all := h.await(t, 2)
+	all[1].verify(t, h.secret)
+	if all[0].id() != all[1].id() {
+		t.Errorf("%s is recovered as %s", all[0].id(), all[1].id())
+	}
+	h.awaitDelivery(t, w.merchant, "delivered").wantFields(object{"total": 1, "data.0.attemptCount": 2, "data.0.httpStatusCode": 200})
+	sys.clock.advance(time.Minute)
+	queued(object{"since": sys.ago(time.Hour)}).wantFields(object{"queued": 0})
+	queued(object{"since": sys.ago(time.Hour), "statuses": []string{"delivered"}}).wantFields(object{"queued": 1})
+	h.await(t, 3)
+
+	for name, c := range map[string]struct {
+		body  object
+		field string
+	}{
+		"nothing":                     {object{}, "since"},
+		"no instant":                  {object{"since": "yesterday"}, "since"},
+		"too long ago":                {object{"since": sys.ago(31 * 24 * time.Hour)}, "since"},
+		"later than now":              {object{"since": sys.ago(-time.Hour)}, "since"},
+		"the end before the start":    {object{"since": sys.ago(time.Hour), "until": sys.ago(2 * time.Hour)}, "since"},
+		"the end at the start":        {object{"since": sys.ago(time.Hour), "until": sys.ago(time.Hour)}, "since"},
+		"the end in the future":       {object{"since": sys.ago(time.Hour), "until": sys.ago(-time.Hour)}, "until"},
+		"what is going to be sent":    {object{"since": sys.ago(time.Hour), "statuses": []string{"canceled", "pending"}}, "statuses[1]"},
+		"a status that there is not":  {object{"since": sys.ago(time.Hour), "statuses": []string{"gone"}}, "statuses[0]"},
+		"a status that is none":       {object{"since": sys.ago(time.Hour), "statuses": []any{nil}}, "statuses[0]"},
+		"a field that there is not":   {object{"since": sys.ago(time.Hour), "status": "canceled"}, "status"},
+		"an end that is no timestamp": {object{"since": sys.ago(time.Hour), "until": 5}, "until"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.merchant.post(t, h.path+"/recover", c.body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", c.field)
+		})
+	}
+}
