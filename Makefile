@@ -39,7 +39,7 @@ bench: ## measure against the machine's own limits; SCALE=n moves n times the ro
 	@go build -o bin/ ./test/load && $(WITHSERVERS) -durable -- bin/load $(PARTS)
 
 .PHONY: fault
-fault: ## prove that no click is lost in a storm of faults; SEED=n repeats one, FOR=10m lasts
+fault: ## prove that no click, conversion or webhook is lost in a storm of faults; SEED=n repeats one, FOR=10m lasts
 	@go build -o bin/ ./cmd/collector ./cmd/core ./test/fault && exec bin/fault
 
 .PHONY: build

@@ -43,7 +43,7 @@ func TestRulesObject(t *testing.T) {
 		`"recurring":{"enabled":true,"max_months":12,"max_payments":6},"later_percentage":5,"min_order_cents":1000,"cap_cents":9000,` +
 		`"tiers":[{"min_conversions":0,"min_revenue_cents":null,"percentage":15},{"min_conversions":10,"min_revenue_cents":null,"percentage":20}],` +
 		`"products":[{"product_id":"a","percentage":12.5,"flat_amount_cents":null},{"product_id":"b","percentage":null,"flat_amount_cents":150}],` +
-		`"events":[{"event_type":"purchase","percentage":null,"flat_amount_cents":null},{"event_type":"signup","percentage":null,"flat_amount_cents":150}]}`
+		`"product_count":2,"events":[{"event_type":"purchase","percentage":null,"flat_amount_cents":null},{"event_type":"signup","percentage":null,"flat_amount_cents":150}]}`
 	got, err := json.Marshal(rules.Object())
 	if err != nil || string(got) != want {
 		t.Errorf("%s, %v\nwant %s", got, err, want)

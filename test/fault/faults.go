@@ -27,6 +27,7 @@ var errNotReached = errors.New("not reached")
 type storm struct {
 	system  *system
 	load    *load
+	sales   *sales
 	targets []target
 	scale   scale
 	began   time.Time
@@ -129,8 +130,11 @@ func (s *storm) strike(one step) error {
 		time.Sleep(one.lasts)
 		return release()
 	case killCore:
-		sys.core.end(syscall.SIGKILL, one.lasts)
-		time.Sleep(one.lasts)
+		s.killCore(one)
+	case killSending:
+		return s.killSending(one)
+	case killCommitted:
+		return s.killCommitted(one)
 	case pauseCore:
 		sys.core.pause(one.lasts)
 	case stopCore:
@@ -155,6 +159,70 @@ func (s *storm) strike(one step) error {
 		return s.upsetRedis(one)
 	}
 	return nil
+}
+
+// killCore kills the core, which stays away for a while.
+func (s *storm) killCore(one step) {
+	s.system.core.end(syscall.SIGKILL, one.lasts)
+	if s.scale.endLeases {
+		s.endLeases()
+	}
+	time.Sleep(one.lasts)
+}
+
+// reach bounds how long a kill waits for its moment. The core may still have to wait
+// for the lease of the one before it, 40 s.
+const reach = 75 * time.Second
+
+// gathers is for how long the receiver lets answers wait after the first: more sends
+// get lost at once.
+const gathers = 50 * time.Millisecond
+
+// killSending kills the core while requests of it wait for their answers: what comes
+// of these sends is told to nobody.
+func (s *storm) killSending(one step) error {
+	caught := s.system.receiver.hold()
+	select {
+	case <-caught:
+	case <-time.After(reach):
+		s.system.receiver.release(false)
+		return errNotReached
+	}
+	time.Sleep(gathers)
+	s.system.core.end(syscall.SIGKILL, one.lasts)
+	s.system.receiver.release(true)
+	if s.scale.endLeases {
+		s.endLeases()
+	}
+	time.Sleep(one.lasts)
+	return nil
+}
+
+// killCommitted kills the core at once when a sale was acknowledged: its event is
+// committed, and about to be sent.
+func (s *storm) killCommitted(one step) error {
+	select {
+	case <-s.sales.sold:
+	case <-time.After(reach):
+		return errNotReached
+	}
+	s.killCore(one)
+	return nil
+}
+
+// endLeases ends those of a core that is dead. When the database is away they run
+// out by themselves.
+func (s *storm) endLeases() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.system.postgres.running.URL)
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	const end = `update webhook_endpoints set sender = null, sender_until = null where sender is not null`
+	_, err = conn.Exec(ctx, end)
+	s.say("leases ended: %v", err)
 }
 
 // stopCollector stops one gracefully under load.

@@ -113,6 +113,7 @@ type recorder struct {
 	fault    error
 	attempts []attempt
 	planted  []planted
+	sales    []saleAttempt
 	requests int
 }
 
@@ -146,6 +147,20 @@ func (r *recorder) plant(records []planted) {
 	for _, p := range records {
 		r.write(p)
 	}
+}
+
+func (r *recorder) sell(a saleAttempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sales = append(r.sales, a)
+	r.write(a)
+}
+
+// arrived writes for people what the receiver keeps.
+func (r *recorder) arrived(a arrival) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.write(a)
 }
 
 func (r *recorder) write(line any) {

@@ -1,5 +1,6 @@
-// Command fault proves that no acknowledged click is lost, and none doubled,
-// while everything that can break breaks.
+// Command fault proves that no acknowledged click or conversion is lost, and none
+// doubled, and that every event reaches the webhook endpoints that follow it, while
+// everything that can break breaks.
 //
 //	make fault                      two minutes of storm, another one each time
 //	make fault SEED=7 FOR=10m       ten minutes of the storm with this number
@@ -13,11 +14,23 @@
 //	   │                                                                                       │
 //	   └── history: every request and its answer ──▶ checker ◀── rows, dead letters, counts ───┘
 //
+//	sellers ──▶ core ──▶ receiver: every sale and its answer, every webhook ──▶ checker ◀── rows
+//
 // Clients register clicks all the time, half of them under ids of their own that
 // they repeat until they are acknowledged. Meanwhile a plan that follows from the
 // seed kills, stops, cuts, fills, floods and empties; two faults may overlap. Then
 // the faults are lifted, the load ends, and when nothing is on its way any more
-// the history is held against the database:
+// the history is held against the database.
+//
+// Sellers report conversions to the core, by promo codes and by clicks of a moment
+// ago, each until it is answered 201, or 409 when a report before was. The receiver
+// is alive all the time: three endpoints of two workspaces, over HTTPS with a
+// certificate of an authority made for the run. Two of the faults wait for their
+// moment: the core is killed while the receiver lets it wait for answers, and right
+// after the 201 of a sale. A core that follows a killed one waits for its lease,
+// for which a short storm has no time: it ends the leases of the dead.
+//
+// Of clicks nothing may be:
 //
 //   - missing: an id that was acknowledged (200, 201, or 302 with a click id) and
 //     is neither in clicks nor in click_dead_letters;
@@ -35,6 +48,25 @@
 //   - renamed: an answer under another id than the request proposed;
 //   - cut off: a connection ended unanswered by a collector that stops gracefully;
 //   - counts: clicks of a participant, as the API tells them, that are not its rows.
+//
+// Of conversions nothing may be missing, doubled, invented or mistaken, as of clicks,
+// nor
+//
+//   - left open: a report that is not answered 201 or 409 even after the storm;
+//   - wrong: another answer than 201, 409 and 503, or a 409 to a first report.
+//
+// And of events, all that the database has of a workspace:
+//
+//   - missing: an event that did not arrive at an endpoint that follows its type, or
+//     an acknowledged conversion of which it was not told;
+//   - doubled: a conversion that was told under two webhook-ids. Repetitions under one
+//     are allowed, and counted;
+//   - invented: an arrival under a webhook-id that is no event for the endpoint;
+//   - changed: a body that is not byte for byte the stored one;
+//   - forged: a signature that the reference library of Standard Webhooks refuses;
+//   - deliveries: not exactly one row for each event and endpoint, or not delivered;
+//   - lost sends not repeated: the sender was killed before the answer, and the event
+//     did not come again.
 //
 // `core check` has the last word. Any of these, or a system that does not come to
 // rest within two minutes, is exit code 1; the folder with the history, the logs
@@ -95,7 +127,7 @@ func runFromEnvironment(ctx context.Context) error {
 		seed: seed, binaries: filepath.Dir(self), dir: dir, out: os.Stdout, farewell: 3 * time.Second,
 		scale: scale{
 			length: length, whole: true, outage: time.Minute, pause: 5 * time.Second, restart: 3 * time.Second, hold: 4 * time.Second,
-			collectors: 3, clients: 16,
+			collectors: 3, clients: 16, sellers: 4,
 		},
 	}.run(ctx)
 }
@@ -154,6 +186,12 @@ func (c storms) run(ctx context.Context) (err error) {
 	r.verdict = judge(history{
 		attempts: h.attempts, planted: h.planted, targets: s.targets, end: time.Now().UnixMilli(), flushed: s.done[flushCache] > 0,
 	}, t)
+	if r.told, err = s.judgeTold(ctx); err != nil {
+		return err
+	}
+	if missed := s.notReached(); c.scale.whole && len(missed) > 0 {
+		r.more = append(r.more, finding{"kills that did not happen", missed})
+	}
 	if err := run(ctx, c.out, service.Environ("TRIBUTARY_DATABASE_URL="+sys.postgres.running.URL), sys.binary("core"), "check"); err != nil {
 		r.more = append(r.more, finding{"the books", []string{err.Error()}})
 	}
@@ -167,9 +205,35 @@ func (c storms) run(ctx context.Context) (err error) {
 	return nil
 }
 
+// judgeTold ends the core, so that nothing moves any more, and compares what shops
+// reported and what their endpoints got with the database.
+func (s *storm) judgeTold(ctx context.Context) (*toldVerdict, error) {
+	if err := s.system.core.stop(); err != nil {
+		return nil, err
+	}
+	t, err := s.readOutbox(ctx)
+	if err != nil {
+		return nil, err
+	}
+	endpoints, arrivals := s.system.receiver.received()
+	return judgeTold(told{sales: s.load.history.sales, targets: s.targets, endpoints: endpoints, arrivals: arrivals}, t), nil
+}
+
+// notReached are the kills without which a whole storm has not shown that events
+// survive them.
+func (s *storm) notReached() []string {
+	var missed []string
+	for _, k := range []kind{killSending, killCommitted} {
+		if s.done[k] == 0 {
+			missed = append(missed, string(k))
+		}
+	}
+	return missed
+}
+
 // prepare fills the system with merchants and partners, and readies the load.
 func (c storms) prepare(ctx context.Context, sys *system) (*storm, error) {
-	targets, err := openShops(ctx, sys.api)
+	targets, err := openShops(ctx, sys.api, sys.receiver)
 	if err != nil {
 		return nil, err
 	}
@@ -187,6 +251,8 @@ func (c storms) prepare(ctx context.Context, sys *system) (*storm, error) {
 	s := &storm{system: sys, targets: targets, scale: c.scale, log: log}
 	s.scale.smallDisk = sys.noDisk == nil
 	s.load = &load{targets: targets, history: history, stays: c.farewell + 2*time.Second}
+	s.sales = &sales{api: sys.api.Address, load: s.load, history: history}
+	sys.receiver.enroll(targets, history)
 	for _, one := range sys.collectors {
 		s.load.collectors = append(s.load.collectors, &edge{address: one.address})
 	}
@@ -207,6 +273,7 @@ func (c storms) prepare(ctx context.Context, sys *system) (*storm, error) {
 // blow makes the load and the faults, and returns when all is quiet again.
 func (c storms) blow(ctx context.Context, s *storm, r *report) error {
 	s.load.start(c.seed, s.scale.clients)
+	s.sales.start(c.seed, s.scale.sellers)
 	telling, told := context.WithCancel(ctx)
 	go s.tell(telling)
 	err := s.run(ctx, plan(c.seed, s.scale))

@@ -19,6 +19,8 @@ const (
 	killCore       kind = "kill -9 of the core"
 	pauseCore      kind = "SIGSTOP of the core"
 	stopCore       kind = "graceful stop of the core"
+	killSending    kind = "kill -9 of the core while it sends"
+	killCommitted  kind = "kill -9 of the core after a commit"
 	killRedis      kind = "kill -9 of Redis"
 	pauseRedis     kind = "SIGSTOP of Redis"
 	stopRedis      kind = "Redis stopped"
@@ -41,7 +43,7 @@ const (
 )
 
 var kinds = []kind{
-	killCollector, pauseCollector, stopCollector, fillDisk, killCore, pauseCore, stopCore,
+	killCollector, pauseCollector, stopCollector, fillDisk, killCore, pauseCore, stopCore, killSending, killCommitted,
 	killRedis, pauseRedis, stopRedis, stallRedis, dropClients, fillRedis, flushCache, poison, deleteStream, trimStream,
 	stopPostgres, dropBackends,
 	wireDown, wireLatency, wireTimeout, wireReset, wireLimit, wireSlicer, wireBandwidth,
@@ -67,8 +69,12 @@ type scale struct {
 	// else that lasts.
 	pause, restart, hold time.Duration
 	collectors           int
-	// clients is how many send clicks, each one at a time.
-	clients int
+	// clients is how many send clicks, sellers how many report sales, each one at a
+	// time.
+	clients, sellers int
+	// endLeases lets the next core serve webhook endpoints at once when one was
+	// killed; otherwise the lease of the killed one has to run out.
+	endLeases bool
 	// smallDisk: the first collector's journal is on a disk that can be filled.
 	smallDisk bool
 }
@@ -122,6 +128,9 @@ func (s step) victims(collectors int) []string {
 	switch s.kind {
 	case killCore, pauseCore, stopCore:
 		return []string{"core"}
+	case killSending, killCommitted:
+		// Nothing is sent or committed without the database.
+		return []string{"core", "postgres", wire(collectors + wireCorePostgres)}
 	case stopPostgres, dropBackends:
 		return []string{"postgres"}
 	case deleteStream, trimStream:
@@ -142,6 +151,11 @@ func plan(seed uint64, s scale) []step {
 	for round := 0; ; round++ {
 		deck := slices.Clone(kinds)
 		r.Shuffle(len(deck), func(a, b int) { deck[a], deck[b] = deck[b], deck[a] })
+		if !s.whole && round == 0 {
+			// The few faults of a short storm are to have it among them.
+			n := slices.Index(deck, killSending)
+			deck[0], deck[n] = deck[n], deck[0]
+		}
 		for len(deck) > 0 {
 			lane := 0
 			if free[1] < free[0] {
@@ -193,7 +207,7 @@ func draw(r *rand.Rand, k kind, s scale) step {
 		drawn.lasts = s.outage
 	case pauseCollector, pauseCore, pauseRedis:
 		drawn.lasts = between(r, s.pause/4, s.pause)
-	case killCollector, killCore, killRedis, stopCollector, stopCore:
+	case killCollector, killCore, killSending, killCommitted, killRedis, stopCollector, stopCore:
 		drawn.lasts = between(r, min(200*time.Millisecond, s.restart), s.restart)
 	default:
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
@@ -56,7 +57,42 @@ func (s *storm) settle(ctx context.Context) error {
 		return err
 	}
 	// Once more: what a collector held at the look before may be in the stream now.
-	return await(ctx, "the stream is stored", s.streamStored)
+	if err := await(ctx, "the stream is stored", s.streamStored); err != nil {
+		return err
+	}
+	return s.settleWebhooks(ctx)
+}
+
+// delivered bounds the time until every delivery has ended: a lease that a killed
+// core has left, 40 s, and an attempt that is made again 72 s after it timed out.
+const delivered = 3 * time.Minute
+
+// settleWebhooks waits until no delivery waits any more, and no job that makes one.
+func (s *storm) settleWebhooks(ctx context.Context) error {
+	pool, err := pgxpool.New(ctx, s.system.postgres.running.URL)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	// Jobs that a killed core has left running come back after minutes, when the storm
+	// is over; their events are not there yet.
+	const waits = `
+		select (select count(*) from river.river_job
+			where kind = 'attribute_awaited' and (state = 'available' or state = 'running' and attempted_at > now() - interval '5 seconds'
+				or state in ('scheduled', 'retryable') and scheduled_at < now() + interval '30 seconds')) as jobs,
+			count(*) as deliveries, count(*) filter (where attempt_count > 0) as tried, coalesce(min(due_at)::text, 'never') as next
+		from webhook_deliveries where due_at is not null or status in ('pending', 'failed')`
+	return awaitWithin(ctx, delivered, "every event is delivered", func(ctx context.Context) error {
+		var jobs, deliveries, tried int
+		var next string
+		if err := pool.QueryRow(ctx, waits).Scan(&jobs, &deliveries, &tried, &next); err != nil {
+			return err
+		}
+		if jobs+deliveries > 0 {
+			return fmt.Errorf("%d jobs and %d deliveries wait, %d of them tried before, the next one due at %s", jobs, deliveries, tried, next)
+		}
+		return nil
+	})
 }
 
 // emptied says what a collector still holds.
@@ -158,6 +194,28 @@ func (s *storm) read(ctx context.Context) (tables, error) {
 		}
 		return nil
 	})
+	return t, err
+}
+
+// readOutbox takes down what the database holds of sales and webhooks. The core has
+// stopped: nothing is made or sent beside it.
+func (s *storm) readOutbox(ctx context.Context) (outbox, error) {
+	conn, err := pgx.Connect(ctx, s.system.postgres.running.URL)
+	if err != nil {
+		return outbox{}, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var t outbox
+	const conversions = `select workspace_id, id, external_transaction_id, amount_cents, participant_id from conversions`
+	if t.conversions, err = collect[conversionRow](ctx, conn, conversions); err != nil {
+		return t, err
+	}
+	const events = `select workspace_id, id, type, body from events`
+	if t.events, err = collect[eventRow](ctx, conn, events); err != nil {
+		return t, err
+	}
+	const deliveries = `select workspace_id, endpoint_id, event_id, status from webhook_deliveries`
+	t.deliveries, err = collect[deliveryRow](ctx, conn, deliveries)
 	return t, err
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,12 +18,15 @@ type report struct {
 	lasted  time.Duration // of faults
 	settled time.Duration // from the end of the load until everything was stored
 	verdict *verdict
+	told    *toldVerdict
 	storm   *storm
 	// more are findings beside the comparison: books that disagree, panics.
 	more []finding
 }
 
-func (r *report) findings() []finding { return append(r.verdict.violations(), r.more...) }
+func (r *report) findings() []finding {
+	return slices.Concat(r.verdict.violations(), r.told.violations(), r.more)
+}
 
 func (r *report) print(w io.Writer) {
 	v := r.verdict
@@ -49,6 +53,7 @@ func (r *report) print(w io.Writer) {
 	if v.forgot {
 		_, _ = fmt.Fprintln(w, "  the cache was flushed: visitors may be unique again, which was not looked at")
 	}
+	r.told.print(w, line)
 	_, _ = fmt.Fprintln(w, "faults")
 	for _, k := range kinds {
 		text := strconv.Itoa(r.storm.done[k])
@@ -75,6 +80,31 @@ func (r *report) print(w io.Writer) {
 			_, _ = fmt.Fprintf(w, "    %s\n", text)
 		}
 	}
+}
+
+func (v *toldVerdict) print(w io.Writer, line func(string, any)) {
+	_, _ = fmt.Fprintln(w, "conversions")
+	line("sales", v.reported)
+	line("reports", v.attempts)
+	for _, n := range []outcome{acknowledged, refused, lost, unsent, wrong} {
+		line("  "+outcomeNames[n], v.outcomes[n])
+	}
+	line("acknowledged by a 409 only", v.repeated)
+	line("stored", v.conversions)
+	line("missing", len(v.missing))
+	line("doubled", len(v.doubled))
+	line("invented", len(v.invented))
+	_, _ = fmt.Fprintln(w, "webhooks")
+	line("events", v.events)
+	line("deliveries", v.deliveries)
+	line("arrivals", v.arrivals)
+	line("  repetitions", v.repetitions)
+	line("  whose sender was killed", v.unheard)
+	line("missing", len(v.unarrived))
+	line("doubled", len(v.twice))
+	line("invented", len(v.unknown))
+	line("changed", len(v.changed))
+	line("forged", len(v.forged))
 }
 
 func (r *report) total() int {

@@ -27,6 +27,8 @@ type target struct {
 	// key is the merchant's public key, code the partner's code, short the path of a
 	// short link of his.
 	key, code, short string
+	// secret is the merchant's secret key, promo a promo code of the partner's.
+	secret, promo string
 	// merchant is whose programme it is.
 	merchant int
 }
@@ -35,7 +37,7 @@ type object = map[string]any
 
 // openShops makes merchants with a programme each and partners who take part in
 // all of them, through the public interface like anybody's.
-func openShops(ctx context.Context, api service.API) ([]target, error) {
+func openShops(ctx context.Context, api service.API, hooks *receiver) ([]target, error) {
 	tokens := make([]string, partners)
 	for n := range tokens {
 		about := object{"name": "Pat " + strconv.Itoa(n), "country": "DE"}
@@ -46,7 +48,7 @@ func openShops(ctx context.Context, api service.API) ([]target, error) {
 	}
 	var targets []target
 	for n := range merchants {
-		some, err := openShop(ctx, api, n, tokens)
+		some, err := openShop(ctx, api, hooks, n, tokens)
 		if err != nil {
 			return nil, err
 		}
@@ -55,14 +57,17 @@ func openShops(ctx context.Context, api service.API) ([]target, error) {
 	return targets, nil
 }
 
-func openShop(ctx context.Context, api service.API, n int, partners []string) ([]target, error) {
+func openShop(ctx context.Context, api service.API, hooks *receiver, n int, partners []string) ([]target, error) {
 	name := "Shop " + strconv.Itoa(n)
 	token, err := register(ctx, api, "merchant", n, object{"name": "Mia", "workspaceName": name})
 	if err != nil {
 		return nil, err
 	}
+	if err := openEndpoints(ctx, api, hooks, n, token); err != nil {
+		return nil, err
+	}
 	var made struct {
-		ID, PublicKey, ShortURL, ReferralCode string
+		ID, PublicKey, SecretKey, ShortURL, ReferralCode string
 	}
 	call := func(method, path, credential string, body object) {
 		if err == nil {
@@ -71,6 +76,8 @@ func openShop(ctx context.Context, api service.API, n int, partners []string) ([
 	}
 	call(http.MethodGet, "/api-keys", token, nil)
 	key := made.PublicKey
+	call(http.MethodPost, "/api-keys", token, object{"name": "Server"})
+	secret := made.SecretKey
 	call(http.MethodPost, "/programs", token, object{
 		"name": name, "slug": "shop-" + strconv.Itoa(n), "websiteUrl": "https://shop.example.com", "currency": "EUR",
 		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 30, "autoApproval": true},
@@ -89,20 +96,46 @@ func openShop(ctx context.Context, api service.API, n int, partners []string) ([
 			return nil, err
 		}
 		_, short, ok := strings.Cut(made.ShortURL, "go.example")
-		if !ok || key == "" || code == "" {
+		if !ok || key == "" || secret == "" || code == "" {
 			return nil, fmt.Errorf("no short link, key or code: %+v", made)
 		}
-		t := target{key: key, code: code, short: short, merchant: n}
+		t := target{key: key, code: code, short: short, secret: secret, promo: "SAVE-" + strconv.Itoa(n) + "-" + strconv.Itoa(i), merchant: n}
 		var faults [3]error
 		t.program, faults[0] = uuid.Parse(program)
 		t.participant, faults[1] = uuid.Parse(participant)
 		t.link, faults[2] = uuid.Parse(made.ID)
-		if err := errors.Join(faults[:]...); err != nil {
+		call(http.MethodPost, "/programs/"+program+"/promo-codes", token, object{
+			"participantId": participant, "code": t.promo, "discountType": "percentage", "discountValue": 10,
+		})
+		if err := errors.Join(err, errors.Join(faults[:]...)); err != nil {
 			return nil, err
 		}
 		targets[i] = t
 	}
 	return targets, err
+}
+
+// subscriptions are those of the endpoints that each merchant has.
+var subscriptions = [merchants][][]string{{{"*"}, {conversionCreated, "commission.*"}}, {{"*"}}}
+
+// openEndpoints registers a merchant's endpoints, before anything happens that they
+// are to be told.
+func openEndpoints(ctx context.Context, api service.API, hooks *receiver, merchant int, token string) error {
+	for _, follows := range subscriptions[merchant] {
+		var made struct{ ID, SigningSecret string }
+		asked := object{"url": hooks.next(), "subscriptions": follows}
+		if err := api.Call(ctx, http.MethodPost, "/webhooks", token, asked, &made); err != nil {
+			return err
+		}
+		id, err := uuid.Parse(made.ID)
+		if err != nil {
+			return err
+		}
+		if err := hooks.open(endpoint{id: id, merchant: merchant, follows: follows}, made.SigningSecret); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // nameWorkspaces adds what the API does not tell of and a record of the stream has.

@@ -32,6 +32,8 @@ const (
 	smallDisk = 4 << 20
 	// serverTimeout bounds the stop or the start of a server.
 	serverTimeout = time.Minute
+	// authorityName is the file of the authority that the core trusts for webhooks.
+	authorityName = "webhook-ca.pem"
 )
 
 // system is everything that runs: the servers, the proxies before them, the core
@@ -44,8 +46,10 @@ type system struct {
 	wires      []*toxiproxy.Proxy // of each collector to Redis, then wireCoreRedis, wireCorePostgres
 	core       *process
 	collectors []*collector
-	api        service.API
-	private    string // address of the core's probes
+	// receiver gets the webhooks of all merchants.
+	receiver *receiver
+	api      service.API
+	private  string // address of the core's probes
 	// stream and cache go to Redis directly, without a proxy.
 	stream, cache *redis.Client
 	// noDisk says why the first collector's disk is not small.
@@ -115,6 +119,10 @@ func (s *system) start(ctx context.Context, collectors int) error {
 		return err
 	}
 	if err := s.startWires(collectors); err != nil {
+		return err
+	}
+	var err error
+	if s.receiver, err = startReceiver(ctx, s.file(authorityName)); err != nil {
 		return err
 	}
 	migrate := service.Environ("TRIBUTARY_DATABASE_URL=" + s.postgres.running.URL)
@@ -211,6 +219,8 @@ func (s *system) startCore(ctx context.Context) error {
 			"TRIBUTARY_JWT_KEYS=storm:"+secret("j"),
 			"TRIBUTARY_ENCRYPTION_KEYS=storm:"+secret("e"),
 			"TRIBUTARY_HASH_KEY="+secret("h"),
+			"TRIBUTARY_WEBHOOK_ALLOW_CIDRS=127.0.0.0/8",
+			"TRIBUTARY_WEBHOOK_CA_FILE="+s.file(authorityName),
 			"TRIBUTARY_LIMIT_AUTH="+noLimit,
 			"TRIBUTARY_LIMIT_GENERAL="+noLimit,
 			"TRIBUTARY_LIMIT_CONVERSIONS="+noLimit,
@@ -265,6 +275,7 @@ func (s *system) stop(keep bool) error {
 	if s.core != nil {
 		faults = append(faults, s.core.stop())
 	}
+	faults = append(faults, s.receiver.stop())
 	for _, wire := range s.wires {
 		wire.Stop()
 	}
