@@ -24,9 +24,9 @@ const (
 	// place.
 	discardTime = time.Second
 	// maxIdle bounds the connections that are kept for later attempts, maxIdlePerHost
-	// those to one host: an endpoint has no more attempts at the same time.
-	maxIdle        = 256
-	maxIdlePerHost = webhook.InFlight
+	// those to one host, where many endpoints may be.
+	maxIdle        = 512
+	maxIdlePerHost = 128
 	maxIdleTime    = time.Minute
 )
 

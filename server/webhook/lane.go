@@ -16,9 +16,9 @@ const (
 	// readAhead is how old they may be: what was read is not to outlive a change of its
 	// endpoint, or an erasure, for longer.
 	readAhead = time.Second
-	// lateCommit is how far behind what was read the next reading begins: a transaction
-	// may commit later than one that began later. What comes even later is found when
-	// the reading begins anew, every sweepEvery.
+	// lateCommit is how far behind the last reading the next one begins at least: a
+	// transaction may commit later than one that began later. What comes even later is
+	// found when the reading begins anew, every sweepEvery.
 	lateCommit = 2 * time.Second
 	// idleFor is when a lane without work is given back.
 	idleFor = 10 * time.Second
@@ -40,7 +40,7 @@ type lane struct {
 	// reading: what is due is being read. What was stored meanwhile may be in it.
 	reading bool
 	stale   map[affiliate.DeliveryID]bool
-	// more: there may be more that is due. Nothing before from is.
+	// more: there may be more that is due. Nothing before from is but what is busy.
 	more    bool
 	asked   int // of the last reading
 	from    time.Time
@@ -98,11 +98,7 @@ func (l *lane) take(t webhook.Target, secrets []webhook.Secret, due []webhook.Du
 		l.failures = t.ConsecutiveFailures
 		l.trip(t.LastDeliveryAt)
 	}
-	if len(due) >= l.asked {
-		l.more = true
-	} else if from := at.Add(-lateCommit); from.After(l.from) {
-		l.from = from
-	}
+	l.more = l.more || len(due) >= l.asked
 	l.ready = l.ready[:0]
 	for _, d := range due {
 		if !l.busy[d.ID] && !l.stale[d.ID] {
@@ -110,6 +106,10 @@ func (l *lane) take(t webhook.Target, secrets []webhook.Secret, due []webhook.Du
 		}
 	}
 	clear(l.stale)
+	l.from = at.Add(-lateCommit)
+	if len(l.ready) > 0 && l.ready[0].DueAt.Before(l.from) {
+		l.from = l.ready[0].DueAt // it may have to be read again
+	}
 	if len(l.ready) > 0 {
 		l.lastBusy = at
 	}

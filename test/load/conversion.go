@@ -65,7 +65,7 @@ func measureConversions(ctx context.Context, b *bench) error {
 	if err := s.writeScript(ctx, ours, script); err != nil {
 		return err
 	}
-	if err := s.writeScript(ctx, ours, least, "conversions", "commissions", "river.river_job"); err != nil {
+	if err := s.writeScript(ctx, ours, least, "conversions", "commissions", "events"); err != nil {
 		return err
 	}
 	// Both go on as shops that have sold for a while: with rows, and with what the
@@ -173,7 +173,7 @@ func (b *bench) measureTransactions(ctx context.Context, on *database, s *shop, 
 		}
 		b.compare("V1", what, "pgbench", goals[clients][0], got[0], got[1], rate, perSecond)
 		b.compare("", "  p99", "pgbench", "", got[0], got[1], p99, millis)
-		b.compare("V2", what, "pgbench with the look-up, conversion, commission and job alone", goals[clients][1], got[0], got[2], rate, perSecond)
+		b.compare("V2", what, "pgbench with the look-up, conversion, commission and events alone", goals[clients][1], got[0], got[2], rate, perSecond)
 	}
 	return nil
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// startCore starts a core with the gateway in its process.
-func (b *bench) startCore(ctx context.Context, on *database) (*process, error) {
+// startCore starts a core with the gateway in its process, with more settings than
+// every part needs where they are given.
+func (b *bench) startCore(ctx context.Context, on *database, more ...string) (*process, error) {
 	addresses, err := servers.FreeAddresses(3)
 	if err != nil {
 		return nil, err
@@ -20,7 +21,7 @@ func (b *bench) startCore(ctx context.Context, on *database) (*process, error) {
 		return nil, err
 	}
 	limit := strconv.Itoa(noLimit)
-	p, err := b.start(ctx, "core", addresses[0], []string{
+	p, err := b.start(ctx, "core", addresses[0], append([]string{
 		"TRIBUTARY_DATABASE_URL=" + on.url,
 		"TRIBUTARY_REDIS_URL=" + redisURL,
 		"TRIBUTARY_API_LISTEN=" + addresses[0],
@@ -33,7 +34,7 @@ func (b *bench) startCore(ctx context.Context, on *database) (*process, error) {
 		"TRIBUTARY_LIMIT_CONVERSIONS=" + limit,
 		"TRIBUTARY_LIMIT_AUTH=" + limit,
 		"TRIBUTARY_LIMIT_GENERAL=" + limit,
-	}, b.file("core"), "serve", "--gateway")
+	}, more...), b.file("core"), "serve", "--gateway")
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,8 @@
 // a table whose every row is a ratio: what the service does, over what a yardstick
 // does in the same run.
 //
-//	make bench                                 everything, some twelve minutes
-//	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions
+//	make bench                                 everything, some twenty minutes
+//	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions, webhooks
 //
 // It needs a Postgres and a Redis of its own, both durable, in
 // TRIBUTARY_TEST_DATABASE_URL and TRIBUTARY_TEST_REDIS_URL, as tools/withservers
@@ -38,7 +38,7 @@
 //     pgbench with the same statements that one conversion causes (V3). The same
 //     reports without HTTP, credentials and limits, by calls of the service in this
 //     process, against that (V1) and against the look-up, conversion, commission
-//     and job alone (V2).
+//     and events alone (V2).
 //   - gateway: a route that does not touch the database; the yardstick is
 //     net/http with encoding/json.
 //   - lists: a page or a search in a workspace with a hundred times as many
@@ -47,6 +47,16 @@
 //     many commissions as another has, among a hundred workspaces (L1, L2); the
 //     yardstick is the other. The CSV of the large one, against psql's COPY of the
 //     same query (E1), and what it does to the memory of the core (E2).
+//   - webhooks: deliveries that wait in the database, for ten endpoints, which a core
+//     that starts behind them works off; test/load/bare receives them in a process of
+//     its own, over TLS, and counts from the 3,000th to the last. The yardsticks: a
+//     http.Client in this process, which posts the same bodies, signed, to the same
+//     receiver with as many requests in flight (W1), and River, which completes as
+//     many jobs that do nothing, in a database of its own (W2). The time of a delivery
+//     while a million wait; the yardstick is that while a thousand do. And from a
+//     conversion's 201 to the arrival of its event, at 100 conversions a second
+//     through a core, received in this process; the yardstick is one POST of such a
+//     body.
 //
 // How to read it. A row's two sides take turns in short rounds and its ratio is
 // the median of the rounds' ratios, because a shared machine drifts by a quarter
@@ -83,8 +93,22 @@
 //     looks take CPU time from those who are measured.
 //   - Ingestion works with two workers, so it may beat one connection that copies.
 //   - The conversions' jobs are worked by the same core as fast as it can, which is
-//     slower than they come in; pgbench only inserts its jobs, and the core stands
+//     slower than they come in; pgbench leaves nothing to do, and the core stands
 //     still meanwhile.
+//   - A delivery counts when it arrives; what came of the last of them is stored
+//     behind that (the run prints how long). The receiver answers at once, and what TLS costs it is in
+//     both sides of W1. Each endpoint has a port of its own, so that a hundred
+//     connections are kept: endpoints of one host share ten.
+//   - River has whichever of 100, 300 and 1,000 workers was the fastest in one round
+//     before, and fetches as often as it can. Neither its commits nor those of
+//     deliveries' outcomes wait for the disk.
+//   - Both backlogs keep their depth because this process inserts as many as arrive,
+//     500 at a time, and reports a conversion behind them, of which the core hears; that
+//     costs both the same and brings their ratio nearer to 1. On a machine that delivers
+//     a thousand before the next are there, the shallow one runs empty for a moment,
+//     which makes the deep one look better.
+//   - An event may arrive before its 201 does, which counts as less than nothing. The
+//     posts of the yardstick go one at a time, with next to nothing beside them.
 package main
 
 import (
@@ -119,6 +143,7 @@ var parts = []part{
 	{"gateway", measureGateway},
 	{"lists", measureLists},
 	{"commissions", measureCommissions},
+	{"webhooks", measureWebhooks},
 }
 
 // bench is one run.

@@ -78,8 +78,8 @@ func (s *shop) writeScript(ctx context.Context, ours *database, path string, tab
 		{table: "attribution_decisions", query: "select * from attribution_decisions where id = '" + decision + "'"},
 		{table: "commissions", query: "select * from commissions where id = '" + commission + "'"},
 		{table: "commission_history", query: "select * from commission_history where commission_id = '" + commission + "'"},
-		{table: "events", query: fmt.Sprintf(events, "conversion.created"), instead: map[string]string{"id": ":event1", "dispatched_at": "null"}},
-		{table: "events", query: fmt.Sprintf(events, "commission.created"), instead: map[string]string{"id": ":event2", "dispatched_at": "null"}},
+		{table: "events", query: fmt.Sprintf(events, "conversion.created"), instead: map[string]string{"id": ":event1"}},
+		{table: "events", query: fmt.Sprintf(events, "commission.created"), instead: map[string]string{"id": ":event2"}},
 		{table: "stats_deltas", query: `
 			select workspace_id, id, mode, program_id, participant_id, link_id, date_trunc('hour', created_at) as hour, currency,
 				0 as clicks, 0 as signups, 1 as conversions, amount_cents as revenue_cents, amount_cents as commission_cents
@@ -95,10 +95,6 @@ func (s *shop) writeScript(ctx context.Context, ours *database, path string, tab
 		{
 			table: "commission_counts", query: "select * from commission_counts where grain = 'day' limit 1", instead: map[string]string{"slot": ":slot"},
 			unless: counted,
-		},
-		{
-			table: "river.river_job",
-			query: `select args, kind, max_attempts, metadata, priority, queue, tags from river.river_job where kind = 'dispatch_events' limit 1`,
 		},
 	} {
 		if len(tables) > 0 && !slices.Contains(tables, row.table) {

@@ -2,10 +2,14 @@
 // them worth having:
 //
 //	bare ADDRESS ANSWER
+//	bare ADDRESS deliveries CERTIFICATE KEY ENDPOINT...
 //
 // A click is read and answered with ANSWER, an answer of the collector's, with an
 // id of its own in the place of the first one in it. The health route answers the
 // way encoding/json does.
+//
+// With deliveries it is who receives webhooks, over TLS at each of the endpoints: it
+// answers 200 at once, and tells at ADDRESS when they came.
 package main
 
 import (
@@ -28,13 +32,21 @@ import (
 // idLength is that of a UUID's text.
 const idLength = 36
 
+const healthPath = "/api/v1/health"
+
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: bare ADDRESS ANSWER")
+	deliveries := len(os.Args) > 5 && os.Args[2] == "deliveries"
+	if len(os.Args) != 3 && !deliveries {
+		fmt.Fprintln(os.Stderr, "usage: bare ADDRESS ANSWER\n       bare ADDRESS deliveries CERTIFICATE KEY ENDPOINT...")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := serve(ctx, os.Args[1], os.Args[2])
+	var err error
+	if deliveries {
+		err = serveDeliveries(ctx, os.Args[1], os.Args[3], os.Args[4], os.Args[5:])
+	} else {
+		err = serve(ctx, os.Args[1], os.Args[2])
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bare:", err)
@@ -63,12 +75,7 @@ func serve(ctx context.Context, address, answer string) error {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write(text)
 	})
-	mux.HandleFunc("GET /api/v1/health", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(struct {
-			Status string `json:"status"`
-		}{"ok"})
-	})
+	mux.HandleFunc("GET "+healthPath, health)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return err
@@ -79,4 +86,11 @@ func serve(ctx context.Context, address, answer string) error {
 		return err
 	}
 	return nil
+}
+
+func health(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(struct {
+		Status string `json:"status"`
+	}{"ok"})
 }

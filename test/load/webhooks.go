@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/test/service"
+)
+
+const (
+	webhooksPath = "/webhooks"
+	// endpoints is the most that the mode of a workspace has.
+	endpoints = 10
+	// backlog waits at the beginning of each round, times SCALE; the deliveries up to
+	// backlogWarmUp are not measured: the core starts, and connections are made.
+	backlog       = 30_000
+	backlogWarmUp = 3_000
+	// deepBacklog, times SCALE, and shallowBacklog are compared by what depthRound
+	// deliveries take meanwhile; feed of them are made good at a time.
+	deepBacklog    = 1_000_000
+	shallowBacklog = 1_000
+	depthRound     = 15_000
+	feed           = 500
+	// fillBlock bounds the events of one statement.
+	fillBlock = 1_000
+)
+
+// webhooks is a shop with endpoints, and a database with what waits for them.
+type webhooks struct {
+	*bench
+	database *database
+	shop     *shop
+	as       *credentials
+	receiver *receiver
+	// body is that of an event whose id is wire.
+	body []byte
+	wire string
+}
+
+// measureWebhooks makes the rows W1 and W2, and those of a delivery's way.
+func measureWebhooks(ctx context.Context, b *bench) error {
+	// The yardsticks are in this process.
+	defer debug.SetGCPercent(debug.SetGCPercent(coreGCPercent))
+	w := &webhooks{bench: b}
+	var err error
+	if w.database, err = b.newDatabase(ctx, "webhooks", ""); err != nil {
+		return err
+	}
+	defer w.database.drop()
+	if w.shop, err = b.openShop(ctx, w.database); err != nil {
+		return fmt.Errorf("open a shop: %w", err)
+	}
+	if w.as, err = b.newCredentials(); err != nil {
+		return err
+	}
+	if err := w.measureArrival(ctx); err != nil {
+		return err
+	}
+	if w.receiver, err = b.startReceiver(ctx, w.as, endpoints); err != nil {
+		return err
+	}
+	defer w.receiver.stop()
+	if err := w.registerAll(ctx); err != nil {
+		return err
+	}
+	if err := w.measureBacklog(ctx); err != nil {
+		return w.receiver.fail(err)
+	}
+	if err := w.measureDepth(ctx); err != nil {
+		return w.receiver.fail(err)
+	}
+	return nil
+}
+
+// readEvent reads an event of a conversion, as all others will be.
+func (w *webhooks) readEvent(ctx context.Context) (err error) {
+	conn, err := pgx.Connect(ctx, w.database.url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	var id uuid.UUID
+	const find = `select id, body from events where workspace_id = $1 and type = $2 limit 1`
+	if err := conn.QueryRow(ctx, find, w.shop.workspace, affiliate.EventConversionCreated).Scan(&id, &w.body); err != nil {
+		return fmt.Errorf("the event that is to be repeated: %w", err)
+	}
+	w.wire = affiliate.WireID(affiliate.EventID{UUID: id})
+	return nil
+}
+
+// event makes one like the one that was read.
+func (w *webhooks) event(at time.Time) (id affiliate.EventID, body []byte) {
+	id = affiliate.NewID[affiliate.Event](at)
+	return id, bytes.Replace(w.body, []byte(w.wire), []byte(affiliate.WireID(id)), 1)
+}
+
+func (w *webhooks) registerAll(ctx context.Context) error {
+	core, err := w.startCore(ctx, w.database, w.as.settings()...)
+	if err != nil {
+		return err
+	}
+	defer core.stop()
+	for _, url := range w.receiver.urls {
+		if err := w.register(ctx, core, url); err != nil {
+			return core.fail(err)
+		}
+	}
+	return nil
+}
+
+// fill writes so many deliveries as publishEvents of storage/postgres does, a
+// millisecond between the events, the last of them now.
+func (w *webhooks) fill(ctx context.Context, to *database, deliveries int) (err error) {
+	const publish = `
+		with written as (
+			insert into events (workspace_id, id, day, mode, type, body, created_at)
+			select $1, e.id, (e.at at time zone 'UTC')::date, 'live', $2, e.body, e.at
+			from unnest($3::uuid[], $4::timestamptz[], $5::bytea[]) as e (id, at, body)
+			returning workspace_id, id, day, mode, type, created_at
+		)
+		insert into webhook_deliveries (workspace_id, endpoint_id, id, day, mode, event_id, event_type, epoch, due_at, created_at)
+		select w.workspace_id, e.id, delivery_id(w.id, e.id), w.day, w.mode, w.id, w.type, e.epoch, w.created_at, w.created_at
+		from written w
+		join webhook_endpoints e on e.workspace_id = w.workspace_id and e.mode = w.mode and e.deleted_at is null
+		where e.active and e.subscriptions && array[w.type, split_part(w.type, '.', 1) || '.*', '*']`
+	conn, err := pgx.Connect(ctx, to.url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	events := deliveries / endpoints
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	for from := 0; from < events; from += fillBlock {
+		n := min(fillBlock, events-from)
+		ids, at, bodies := make([]uuid.UUID, n), make([]time.Time, n), make([][]byte, n)
+		for i := range n {
+			at[i] = now.Add(time.Duration(from+i-events) * time.Millisecond)
+			var id affiliate.EventID
+			id, bodies[i] = w.event(at[i])
+			ids[i] = id.UUID
+		}
+		made, err := conn.Exec(ctx, publish, w.shop.workspace, affiliate.EventConversionCreated, ids, at, bodies)
+		if err == nil && made.RowsAffected() != int64(n*endpoints) {
+			err = fmt.Errorf("%d events made %d deliveries", n, made.RowsAffected())
+		}
+		if err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+	}
+	return nil
+}
+
+// measureBacklog makes the rows W1 and W2.
+func (w *webhooks) measureBacklog(ctx context.Context) error {
+	queue, err := w.newDatabase(ctx, "river", "")
+	if err != nil {
+		return err
+	}
+	defer queue.drop()
+	jobs, err := w.fastestJobs(ctx, queue)
+	if err != nil {
+		return err
+	}
+	got, err := w.takeTurns(ctx, "webhooks", w.deliver, w.post, jobs)
+	if err != nil {
+		return err
+	}
+	const yardstick = "bare http.Client"
+	what := fmt.Sprintf("deliveries of a backlog of %d", backlog*w.scale)
+	w.compare("W1", what, yardstick, "≥ 0.55", got[0], got[1], rate, perSecond)
+	w.compare("", "  CPU a delivery", yardstick, "", got[0], got[1], cpu, micros)
+	w.compare("W2", what, "River's jobs that do nothing", "≥ 0.9", got[0], got[2], rate, perSecond)
+	return nil
+}
+
+// deliver lets a core work the backlog off.
+func (w *webhooks) deliver(ctx context.Context) (sample, error) {
+	if err := execute(ctx, w.database.url, "truncate webhook_deliveries, events"); err != nil {
+		return sample{}, err
+	}
+	deliveries := backlog * w.scale
+	if err := w.fill(ctx, w.database, deliveries); err != nil {
+		return sample{}, err
+	}
+	if err := errors.Join(execute(ctx, w.database.url, "vacuum analyze"), w.settle(ctx), w.receiver.forget(ctx)); err != nil {
+		return sample{}, err
+	}
+	// Its first sweep finds the endpoints.
+	core, err := w.startCore(ctx, w.database, w.as.settings()...)
+	if err != nil {
+		return sample{}, err
+	}
+	defer core.stop()
+	got, err := w.receiver.span(ctx, core.pid, backlogWarmUp, deliveries)
+	arrived := time.Now()
+	if err == nil {
+		err = w.recorded(ctx, deliveries)
+	}
+	if err != nil {
+		return sample{}, core.fail(err)
+	}
+	w.say("webhooks: all was stored %s behind the last arrival", time.Since(arrived).Round(10*time.Millisecond))
+	return got, nil
+}
+
+// recorded waits until all deliveries tell that one attempt delivered them.
+func (w *webhooks) recorded(ctx context.Context, deliveries int) error {
+	for until := time.Now().Add(patience); ; {
+		n, err := w.count(ctx, w.database, "status = 'delivered' and attempt_count = 1 and jsonb_array_length(attempts) = 1")
+		if err != nil || n == deliveries {
+			return err
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("%d of %d deliveries are recorded", n, deliveries)
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// count is how many deliveries meet a condition.
+func (w *webhooks) count(ctx context.Context, of *database, condition string) (n int, err error) {
+	conn, err := pgx.Connect(ctx, of.url)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	err = conn.QueryRow(ctx, "select count(*) from webhook_deliveries where "+condition).Scan(&n)
+	return n, err
+}
+
+// measureDepth makes the row of how much a delivery depends on what waits behind it.
+func (w *webhooks) measureDepth(ctx context.Context) error {
+	if err := execute(ctx, w.database.url, "truncate webhook_deliveries, events"); err != nil {
+		return err
+	}
+	deep, err := w.newDatabase(ctx, "webhooks_deep", w.database.name)
+	if err != nil {
+		return err
+	}
+	defer deep.drop()
+	waiting := deepBacklog * w.scale
+	w.say("webhooks: making a backlog of %d", waiting)
+	for of, n := range map[*database]int{deep: waiting, w.database: shallowBacklog} {
+		if err := errors.Join(w.fill(ctx, of, n), execute(ctx, of.url, "vacuum analyze")); err != nil {
+			return err
+		}
+	}
+	keep := func(of *database, n int) side {
+		return func(ctx context.Context) (sample, error) { return w.deliverSteadily(ctx, of, n) }
+	}
+	got, err := w.takeTurns(ctx, "a deep backlog", keep(deep, waiting), keep(w.database, shallowBacklog))
+	if err != nil {
+		return err
+	}
+	timeEach := func(s sample) float64 { return float64(time.Second) / s.rate }
+	what, yardstick := fmt.Sprintf("a delivery while %d wait", waiting), fmt.Sprintf("while %d wait", shallowBacklog)
+	w.compare("", what, yardstick, "≤ 1.5", got[0], got[1], timeEach, micros)
+	return nil
+}
+
+// deliverSteadily lets a core deliver while so many wait all the time, and up to
+// feed more: as many as arrive are inserted. The last of them come by a report, whose
+// commit tells the core's sender.
+func (w *webhooks) deliverSteadily(ctx context.Context, from *database, waiting int) (sample, error) {
+	left, err := w.count(ctx, from, "due_at is not null")
+	if err != nil {
+		return sample{}, err
+	}
+	if err := errors.Join(w.fill(ctx, from, waiting+feed-left), w.settle(ctx), w.receiver.forget(ctx)); err != nil {
+		return sample{}, err
+	}
+	core, err := w.startCore(ctx, from, w.as.settings()...)
+	if err != nil {
+		return sample{}, err
+	}
+	defer core.stop()
+	var began time.Duration
+	for n := feed; ; n += feed {
+		nth, err := w.receiver.await(ctx, n)
+		if err != nil {
+			return sample{}, core.fail(err)
+		}
+		switch n {
+		case backlogWarmUp:
+			began = nth.Behind
+		case backlogWarmUp + depthRound:
+			return sample{rate: depthRound / (nth.Behind - began).Seconds()}, nil
+		}
+		if err := w.fill(ctx, from, feed-endpoints); err != nil {
+			return sample{}, err
+		}
+		if err := w.sell(ctx, core); err != nil {
+			return sample{}, core.fail(err)
+		}
+	}
+}
+
+// sell reports one purchase, which makes a delivery for each endpoint.
+func (w *webhooks) sell(ctx context.Context, core *process) error {
+	order, click := w.shop.sell()
+	var made object
+	return service.API{Address: core.address}.Call(ctx, http.MethodPost, "/conversions", w.shop.key, object{
+		"event_type": "purchase", "external_transaction_id": order, "amount_cents": 10000, "currency": "EUR", "click_id": click,
+	}, &made)
+}
