@@ -57,6 +57,9 @@ type Store interface {
 	// DropOldEvents drops events and deliveries that nobody can ask for any more,
 	// whole weeks of them.
 	DropOldEvents(ctx context.Context, rows int) (int64, error)
+	// CancelLeft cancels deliveries to endpoints that were turned off which their job has
+	// not met, a batch at a time.
+	CancelLeft(ctx context.Context, now time.Time, limit int) (int64, error)
 	// ForgetEnded deletes sessions that ended before an instant, a batch at a time.
 	ForgetEnded(ctx context.Context, before time.Time, limit int) (int64, error)
 	// DropExpiredIdempotencyKeys deletes answers that are kept no longer, and
@@ -153,8 +156,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	if stray > 0 {
 		w.log.LogAttrs(ctx, slog.LevelWarn, "clicks lie in the default partition", slog.Int("rows_at_least", stray))
 	}
+	// Without its week an event goes into the default partition, and moves along later.
 	if _, err := w.store.EnsureEventPartitions(ctx, now.AddDate(0, 0, -daysBack), now.AddDate(0, 0, daysAhead)); err != nil {
-		return fmt.Errorf("partitions of events: %w", err)
+		w.log.LogAttrs(ctx, slog.LevelWarn, "partitions of events were not made", slog.Any("error", err))
 	}
 	if stray, err = w.store.StrayEvents(ctx); err != nil {
 		return fmt.Errorf("default partitions of events: %w", err)
@@ -171,6 +175,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		{"idempotency keys", now, w.store.DropExpiredIdempotencyKeys},
 		{"origins of users", now, w.store.DropOldOrigins},
 		{"dead letters of clicks", now.Add(-visitorsKept), w.store.DropDeadLetters},
+		{"deliveries of endpoints that are off", now, w.store.CancelLeft},
 	} {
 		for gone := int64(forgetBatch); gone == forgetBatch; {
 			if gone, err = forget.some(ctx, forget.ago, forgetBatch); err != nil {

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -39,6 +40,7 @@ type lane struct {
 	flying int
 	// reading: what is due is being read. What was stored meanwhile may be in it.
 	reading bool
+	begunAt time.Time // the reading
 	stale   map[affiliate.DeliveryID]bool
 	// more: there may be more that is due. Nothing before from is but what is busy.
 	more    bool
@@ -85,12 +87,13 @@ func (l *lane) wants(now time.Time) bool {
 }
 
 // want asks for enough to find something new behind what is known already.
-func (l *lane) want() webhook.Wanted {
-	l.more, l.reading, l.asked = false, true, fetchTogether+len(l.busy)
+func (l *lane) want(now time.Time) webhook.Wanted {
+	l.more, l.reading, l.begunAt, l.asked = false, true, now, fetchTogether+len(l.busy)
 	return webhook.Wanted{Key: l.key, From: l.from, Limit: l.asked}
 }
 
-// take takes what was read. What is ready is in it again, as it is now.
+// take takes what was read, when it has come. What was ready is in it again, as it
+// is now.
 func (l *lane) take(t webhook.Target, secrets []webhook.Secret, due []webhook.Due, at time.Time) {
 	l.reading = false
 	l.target, l.secrets, l.nextDue, l.readAt = t, secrets, t.NextDue, at
@@ -106,7 +109,8 @@ func (l *lane) take(t webhook.Target, secrets []webhook.Secret, due []webhook.Du
 		}
 	}
 	clear(l.stale)
-	l.from = at.Add(-lateCommit)
+	slices.SortStableFunc(l.ready, func(a, b webhook.Due) int { return a.DueAt.Compare(b.DueAt) })
+	l.from = l.begunAt.Add(-lateCommit)
 	if len(l.ready) > 0 && l.ready[0].DueAt.Before(l.from) {
 		l.from = l.ready[0].DueAt // it may have to be read again
 	}
@@ -142,7 +146,10 @@ func (l *lane) ended(a webhook.Attempted) {
 	}
 	l.failures++
 	l.trip(&a.Ended)
-	l.gone = l.gone || a.Outcome.Gone()
+	if a.Outcome.Gone() {
+		// It is turned off, or will be turned on again as another lane.
+		l.gone, l.ready = true, l.ready[:0]
+	}
 }
 
 func (l *lane) trip(last *time.Time) {
@@ -162,8 +169,8 @@ func (l *lane) stored(a webhook.Attempted) {
 	l.more = l.more || !a.Outcome.Succeeded() || a.Due.Standing.Extra > 0
 }
 
-// idle tells whether nothing is to be done for a while.
+// idle tells whether nothing is to be done for a while, by a reading of just now.
 func (l *lane) idle(now time.Time) bool {
-	return len(l.ready) == 0 && len(l.busy) == 0 && now.Sub(l.lastBusy) >= idleFor && !now.Before(l.pauseUntil) &&
-		(l.nextDue == nil || l.nextDue.Sub(now) > idleFor)
+	return !l.more && !l.reading && len(l.ready) == 0 && len(l.busy) == 0 && now.Sub(l.lastBusy) >= idleFor &&
+		!l.readAt.Before(l.pauseUntil) && (l.nextDue == nil || l.nextDue.Sub(now) > idleFor)
 }

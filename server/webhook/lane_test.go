@@ -37,8 +37,7 @@ func TestNothingThatIsDueIsOverlooked(t *testing.T) {
 			}
 			return left
 		}
-		var reading []webhook.Due // under way: what it has seen,
-		var readAt time.Time      // and when
+		var reading []webhook.Due // under way: what it has seen
 		t.Repeat(map[string]func(*rapid.T){
 			"time passes": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond)
@@ -60,13 +59,13 @@ func TestNothingThatIsDueIsOverlooked(t *testing.T) {
 				if l.reading || !l.wants(now) {
 					return
 				}
-				reading, readAt = readings(l.want()), now
+				reading = readings(l.want(now))
 			},
 			"a reading ends": func(t *rapid.T) {
 				if !l.reading {
 					return
 				}
-				l.take(webhook.Target{}, nil, reading, readAt)
+				l.take(webhook.Target{}, nil, reading, now)
 				for _, d := range l.ready {
 					for _, other := range append(flying, storing...) {
 						if d.ID == other.ID {

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -29,17 +30,21 @@ const (
 	// process that died.
 	sweepEvery = 10 * time.Second
 	sweepLimit = 1000
-	// deniedFor is when it asks once more for an endpoint that it did not get: its
-	// sender may have been about to give it back.
+	// deniedFor is for how long it does not ask again for an endpoint that it did not
+	// get. It asks once more then: the endpoint's sender may have been about to give it
+	// back.
 	deniedFor = time.Second
 	// inFlight bounds the attempts of a process, finishTogether those that are stored
-	// together.
+	// together, fetchLanes the lanes whose deliveries are read together.
 	inFlight       = 1000
 	finishTogether = 512
+	fetchLanes     = 32
 	// pause is behind a database that does not answer, databaseTimeout how long it may
 	// take.
 	pause           = time.Second
-	databaseTimeout = 10 * time.Second
+	databaseTimeout = 5 * time.Second
+	// sealedFor is how long an endpoint is left alone whose secret does not open.
+	sealedFor = time.Minute
 	// stopAttempts is how long attempts may take to end when the process stops.
 	stopAttempts = 5 * time.Second
 )
@@ -73,18 +78,22 @@ type Sender struct {
 	calls    chan func()
 	sending  context.Context // of the attempts
 
-	lanes   map[affiliate.EndpointKey]*lane
-	turn    []*lane // the same, in the order in which they have their turn
-	wanted  map[affiliate.EndpointKey]bool
-	denied  map[affiliate.EndpointKey]bool
-	alarms  map[affiliate.EndpointKey]time.Time // when to ask for an endpoint
-	outcome []ended                             // to be stored
+	lanes map[affiliate.EndpointKey]*lane
+	turn  []*lane // the same, in the order in which they have their turn
+	// begun and read are whose turn it is to begin an attempt, and to be read.
+	begun, read int
+	wanted      map[affiliate.EndpointKey]bool
+	denied      map[affiliate.EndpointKey]denial
+	asked       map[affiliate.EndpointKey]bool      // once more, after a denial
+	alarms      map[affiliate.EndpointKey]time.Time // when to ask for an endpoint
+	outcomes    []ended                             // to be stored,
+	apart       bool                                // each endpoint's by themselves: together they could not be
 
-	flying                       int // attempts under way
+	flying                       int                           // attempts under way,
+	places                       map[affiliate.WorkspaceID]int // and those of each workspace
 	leasing, fetching, finishing bool
 	pausedUntil                  time.Time
 	renewed, swept, rewound      time.Time
-	looked                       bool // for idle lanes as well
 	stopping                     bool
 }
 
@@ -93,6 +102,12 @@ type ended struct {
 	webhook.Attempted
 	of      *lane
 	aborted bool // by the end of the process: it counts for nothing
+}
+
+// denial is of an endpoint that somebody else serves.
+type denial struct {
+	until time.Time
+	again bool // ask then
 }
 
 // NewSender makes a sender; Run runs it.
@@ -107,7 +122,9 @@ func NewSender(cfg SenderConfig) *Sender {
 		calls:        make(chan func(), 4),
 		lanes:        map[affiliate.EndpointKey]*lane{},
 		wanted:       map[affiliate.EndpointKey]bool{},
-		denied:       map[affiliate.EndpointKey]bool{},
+		denied:       map[affiliate.EndpointKey]denial{},
+		asked:        map[affiliate.EndpointKey]bool{},
+		places:       map[affiliate.WorkspaceID]int{},
 		alarms:       map[affiliate.EndpointKey]time.Time{},
 	}
 }
@@ -155,19 +172,35 @@ func (s *Sender) Run(ctx context.Context) {
 			abort()
 		}
 	}
-	s.release(context.WithoutCancel(ctx), slices.Collect(keysOf(s.turn)))
+	s.leave(context.WithoutCancel(ctx))
+}
+
+// leave stores the outcomes that are left, and gives all endpoints back.
+func (s *Sender) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	var err error
+	for err == nil && len(s.outcomes) > 0 {
+		_, err = s.Queue.Finish(ctx, attempted(s.takeOutcomes()))
+	}
+	if err == nil && len(s.turn) > 0 {
+		err = s.Queue.Release(ctx, s.id, slices.Collect(keysOf(s.turn)))
+	}
+	if err != nil {
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "webhooks: what was sent last is sent again, by whoever comes next", slog.Any("error", err))
+	}
 }
 
 // busy tells whether something is under way that has to end before the process may.
 func (s *Sender) busy() bool {
-	return s.flying > 0 || s.leasing || s.fetching || s.finishing || len(s.outcome) > 0 && s.sending.Err() == nil
+	return s.flying > 0 || s.leasing || s.fetching || s.finishing || len(s.outcomes) > 0 && s.sending.Err() == nil
 }
 
 // step begins whatever can begin.
 func (s *Sender) step(ctx context.Context) {
-	s.takeWoken()
 	now := s.Now()
-	if !s.finishing && len(s.outcome) > 0 && !now.Before(s.pausedUntil) {
+	s.takeWoken(now)
+	if !s.finishing && len(s.outcomes) > 0 && !now.Before(s.pausedUntil) {
 		s.finish(ctx)
 	}
 	if s.stopping {
@@ -184,7 +217,7 @@ func (s *Sender) step(ctx context.Context) {
 	s.begin(ctx, now)
 }
 
-func (s *Sender) takeWoken() {
+func (s *Sender) takeWoken(now time.Time) {
 	s.mu.Lock()
 	woken := s.woken
 	s.woken = map[affiliate.EndpointKey]bool{}
@@ -192,6 +225,8 @@ func (s *Sender) takeWoken() {
 	for key := range woken {
 		if l := s.lanes[key]; l != nil {
 			l.more = true
+		} else if d, ok := s.denied[key]; ok && now.Before(d.until) {
+			s.denied[key] = denial{d.until, true}
 		} else {
 			s.wanted[key] = true
 		}
@@ -201,7 +236,6 @@ func (s *Sender) takeWoken() {
 // look is what time alone brings about.
 func (s *Sender) look() {
 	now := s.Now()
-	s.looked = true
 	rewind := now.Sub(s.rewound) >= sweepEvery
 	if rewind {
 		s.rewound = now
@@ -218,25 +252,30 @@ func (s *Sender) look() {
 			s.wanted[key] = true
 		}
 	}
+	for key, d := range s.denied {
+		if d.until.After(now) {
+			continue
+		}
+		delete(s.denied, key)
+		if d.again {
+			s.asked[key], s.wanted[key] = true, true
+		}
+	}
 	s.Metrics.standing(s.flying, len(s.turn))
 }
 
-// lease asks for endpoints, keeps those that are served, gives back what has
-// nothing to do, or looks for what nobody serves; one of these at a time.
+// lease prolongs the leases, asks for endpoints, gives back what has nothing to do,
+// or looks for what nobody serves; one of these at a time, the most urgent first.
 func (s *Sender) lease(ctx context.Context, now time.Time) {
-	if len(s.wanted) > 0 || len(s.turn) > 0 && now.Sub(s.renewed) >= renewEvery {
-		asked := slices.Collect(keysOf(s.turn))
-		for key := range s.wanted {
-			asked = append(asked, key)
-		}
-		clear(s.wanted)
+	switch {
+	case len(s.turn) > 0 && now.Sub(s.renewed) >= renewEvery:
 		s.renewed = now
-		until := now.Add(lease)
-		s.leasing = true
-		s.call(ctx, func(ctx context.Context) (func(), error) {
-			got, err := s.Queue.Serve(ctx, s.id, asked, now, until)
-			return func() { s.leasing = false; s.served(asked, got, until, err) }, err
-		})
+		s.serve(ctx, slices.Collect(keysOf(s.turn)), now)
+		return
+	case len(s.wanted) > 0:
+		wanted := slices.Collect(maps.Keys(s.wanted))
+		clear(s.wanted)
+		s.serve(ctx, wanted, now)
 		return
 	}
 	if idle := s.idle(now); len(idle) > 0 {
@@ -261,10 +300,20 @@ func (s *Sender) lease(ctx context.Context, now time.Time) {
 	}
 }
 
-// served is behind Serve. What is not served is somebody else's, off or deleted:
-// it is asked for once more, for its sender may just have given it back.
+func (s *Sender) serve(ctx context.Context, asked []affiliate.EndpointKey, now time.Time) {
+	until := now.Add(lease)
+	s.leasing = true
+	s.call(ctx, func(ctx context.Context) (func(), error) {
+		got, err := s.Queue.Serve(ctx, s.id, asked, now, until)
+		return func() { s.leasing = false; s.served(asked, got, until, err) }, err
+	})
+}
+
+// served is behind Serve. What is not served is somebody else's, off or deleted, or
+// its row was locked.
 func (s *Sender) served(asked, got []affiliate.EndpointKey, until time.Time, err error) {
 	if err != nil {
+		s.renewed = time.Time{}
 		for _, key := range asked {
 			if s.lanes[key] == nil {
 				s.wanted[key] = true
@@ -272,15 +321,17 @@ func (s *Sender) served(asked, got []affiliate.EndpointKey, until time.Time, err
 		}
 		return
 	}
+	now := s.Now()
 	mine := make(map[affiliate.EndpointKey]bool, len(got))
 	for _, key := range got {
 		mine[key] = true
 		delete(s.denied, key)
+		delete(s.asked, key)
 		if l := s.lanes[key]; l != nil {
 			l.until = until
 			continue
 		}
-		l := newLane(key, until, s.Now())
+		l := newLane(key, until, now)
 		s.lanes[key] = l
 		s.turn = append(s.turn, l)
 	}
@@ -289,22 +340,14 @@ func (s *Sender) served(asked, got []affiliate.EndpointKey, until time.Time, err
 			continue
 		}
 		s.drop(key)
-		if s.denied[key] {
-			delete(s.denied, key)
-			continue
-		}
-		s.denied[key] = true
-		s.alarms[key] = s.Now().Add(deniedFor)
+		s.denied[key] = denial{now.Add(deniedFor), !s.asked[key]}
+		delete(s.asked, key)
 	}
 }
 
-// idle takes the lanes that have nothing to do out of service. Those that have
-// something later are asked for then.
+// idle takes the lanes out of service in which the last reading has found nothing to
+// do. Those that have something later are asked for then.
 func (s *Sender) idle(now time.Time) []affiliate.EndpointKey {
-	if !s.looked {
-		return nil
-	}
-	s.looked = false
 	var idle []affiliate.EndpointKey
 	for _, l := range slices.Clone(s.turn) {
 		if !l.idle(now) {
@@ -325,12 +368,20 @@ func (s *Sender) drop(key affiliate.EndpointKey) {
 	s.turn = slices.DeleteFunc(s.turn, func(l *lane) bool { return l.key == key })
 }
 
-// fetch reads what is due for lanes that want more.
+// fetch reads what is due for lanes that want more, some of them at a time, in turn.
 func (s *Sender) fetch(ctx context.Context, now time.Time) {
+	if s.flying == inFlight {
+		return // what is read now would be too old when it can begin
+	}
 	var wanted []webhook.Wanted
-	for _, l := range s.turn {
-		if l.wants(now) {
-			wanted = append(wanted, l.want())
+	for range s.turn {
+		l := s.turn[s.read%len(s.turn)]
+		s.read++
+		if !l.wants(now) {
+			continue
+		}
+		if wanted = append(wanted, l.want(now)); len(wanted) == fetchLanes {
+			break
 		}
 	}
 	if len(wanted) == 0 {
@@ -339,11 +390,11 @@ func (s *Sender) fetch(ctx context.Context, now time.Time) {
 	s.fetching = true
 	s.call(ctx, func(ctx context.Context) (func(), error) {
 		targets, due, err := s.Queue.Due(ctx, s.id, wanted, now)
-		return func() { s.fetching = false; s.fetched(wanted, targets, due, now, err) }, err
+		return func() { s.fetching = false; s.fetched(wanted, targets, due, err) }, err
 	})
 }
 
-func (s *Sender) fetched(wanted []webhook.Wanted, targets []webhook.Target, due []webhook.Due, now time.Time, err error) {
+func (s *Sender) fetched(wanted []webhook.Wanted, targets []webhook.Target, due []webhook.Due, err error) {
 	if err != nil {
 		for _, w := range wanted {
 			if l := s.lanes[w.Key]; l != nil {
@@ -352,6 +403,7 @@ func (s *Sender) fetched(wanted []webhook.Wanted, targets []webhook.Target, due 
 		}
 		return
 	}
+	now := s.Now()
 	byEndpoint := map[affiliate.EndpointID][]webhook.Due{}
 	for _, d := range due {
 		byEndpoint[d.Endpoint] = append(byEndpoint[d.Endpoint], d)
@@ -362,14 +414,16 @@ func (s *Sender) fetched(wanted []webhook.Wanted, targets []webhook.Target, due 
 		if l == nil {
 			continue
 		}
+		there[t.Key] = true
 		secrets, err := s.open(t, now)
 		if err != nil {
 			// Nothing can be signed for it; whoever put the keys wrong is to hear of it.
 			s.Log.LogAttrs(s.sending, slog.LevelError, "the signing secret of a webhook endpoint does not open",
 				slog.String("endpoint", t.Key.ID.String()), slog.Any("error", err))
+			l.take(t, nil, nil, now)
+			l.pauseUntil = now.Add(sealedFor)
 			continue
 		}
-		there[t.Key] = true
 		l.take(t, secrets, byEndpoint[t.Key.ID], now)
 	}
 	for _, w := range wanted {
@@ -389,13 +443,22 @@ func (s *Sender) open(t webhook.Target, now time.Time) ([]webhook.Secret, error)
 }
 
 // begin makes attempts, of each lane in turn one at a time, for as long as there is
-// room.
+// room. When half the places are taken, no workspace takes more than its share.
 func (s *Sender) begin(ctx context.Context, now time.Time) {
-	for began := true; began && s.flying < inFlight; {
+	share := inFlight
+	for began := true; began; {
 		began = false
-		for _, l := range s.turn {
+		for range s.turn {
 			if s.flying == inFlight {
-				break
+				return
+			}
+			if s.flying == inFlight/2 {
+				share = s.share()
+			}
+			l := s.turn[s.begun%len(s.turn)]
+			s.begun++
+			if s.flying >= inFlight/2 && s.places[l.key.Workspace] >= share {
+				continue
 			}
 			if due, ok := l.next(now); ok {
 				s.attempt(ctx, l, due)
@@ -403,14 +466,20 @@ func (s *Sender) begin(ctx context.Context, now time.Time) {
 			}
 		}
 	}
-	// Whoever had the first turn has the last one next time.
-	if s.flying == inFlight && len(s.turn) > 1 {
-		s.turn = append(s.turn[1:], s.turn[0])
+}
+
+// share is how many of the places a workspace may have when they are scarce.
+func (s *Sender) share() int {
+	workspaces := map[affiliate.WorkspaceID]bool{}
+	for _, l := range s.turn {
+		workspaces[l.key.Workspace] = true
 	}
+	return max(1, inFlight/max(1, len(workspaces)))
 }
 
 func (s *Sender) attempt(ctx context.Context, l *lane, due webhook.Due) {
 	s.flying++
+	s.places[l.key.Workspace]++
 	request := Request{
 		URL: l.target.URL, ID: affiliate.WireID(due.Event), Attempt: due.Attempts + 1, Body: due.Body, Secrets: l.secrets, Timeout: s.timeout,
 	}
@@ -419,43 +488,76 @@ func (s *Sender) attempt(ctx context.Context, l *lane, due webhook.Due) {
 		request.At = a.Started
 		a.Outcome = s.Client.Send(ctx, request)
 		a.Ended = s.Now()
-		s.attempts <- ended{a, l, ctx.Err() != nil}
+		s.attempts <- ended{a, l, a.Outcome.StatusCode == 0 && ctx.Err() != nil}
 	}()
 }
 
 // ended is behind an attempt.
 func (s *Sender) ended(a ended) {
 	s.flying--
+	if s.places[a.Key.Workspace]--; s.places[a.Key.Workspace] == 0 {
+		delete(s.places, a.Key.Workspace)
+	}
 	if a.aborted {
 		return
 	}
 	a.of.ended(a.Attempted)
 	s.Metrics.attempted(a.Attempted)
-	s.outcome = append(s.outcome, a)
+	s.outcomes = append(s.outcomes, a)
+}
+
+// takeOutcomes takes those that are to be stored together.
+func (s *Sender) takeOutcomes() []ended {
+	if !s.apart {
+		done := s.outcomes[:min(len(s.outcomes), finishTogether)]
+		s.outcomes = s.outcomes[len(done):]
+		return done
+	}
+	var done, left []ended
+	for _, a := range s.outcomes {
+		if a.Key == s.outcomes[0].Key && len(done) < finishTogether {
+			done = append(done, a)
+		} else {
+			left = append(left, a)
+		}
+	}
+	s.outcomes = left
+	s.apart = len(left) > 0
+	return done
+}
+
+func attempted(done []ended) []webhook.Attempted {
+	attempts := make([]webhook.Attempted, len(done))
+	for i, a := range done {
+		attempts[i] = a.Attempted
+	}
+	return attempts
 }
 
 // finish stores outcomes.
 func (s *Sender) finish(ctx context.Context) {
-	done := s.outcome[:min(len(s.outcome), finishTogether)]
-	s.outcome = s.outcome[len(done):]
+	done := s.takeOutcomes()
+	what := attempted(done)
 	s.finishing = true
-	what := make([]webhook.Attempted, len(done))
-	for i, a := range done {
-		what[i] = a.Attempted
-	}
 	s.call(ctx, func(ctx context.Context) (func(), error) {
 		health, err := s.Queue.Finish(ctx, what)
 		return func() { s.finishing = false; s.finished(done, health, err) }, err
 	})
 }
 
+// finished is behind Finish. What could not be stored waits behind the others, and
+// from then on no endpoint's outcomes hold up another's.
 func (s *Sender) finished(done []ended, health []webhook.Health, err error) {
 	if err != nil {
-		s.outcome = slices.Concat(done, s.outcome)
+		s.outcomes = slices.Concat(s.outcomes, done)
+		s.apart = true
 		return
 	}
 	for _, a := range done {
 		a.of.stored(a.Attempted)
+		if a.Outcome.Gone() && s.lanes[a.Key] == a.of {
+			s.drop(a.Key)
+		}
 	}
 	for _, h := range health {
 		if h.TurnedOff != nil {
@@ -481,15 +583,4 @@ func (s *Sender) call(ctx context.Context, do func(context.Context) (func(), err
 			}
 		}
 	}()
-}
-
-func (s *Sender) release(ctx context.Context, endpoints []affiliate.EndpointKey) {
-	if len(endpoints) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
-	defer cancel()
-	if err := s.Queue.Release(ctx, s.id, endpoints); err != nil {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, "endpoints were not given back: their lease ends", slog.Any("error", err))
-	}
 }

@@ -149,13 +149,13 @@ func (w *queueWorld) keys(of ...*subscriber) []affiliate.EndpointKey {
 	return keys
 }
 
-// send runs a sender on a store until the test ends, or until it is stopped.
-func (w *queueWorld) send(store *postgres.Store) (sender *webhook.Sender, stop func()) {
+// send runs a sender on a queue until the test ends, or until it is stopped.
+func (w *queueWorld) send(queue webhook.Queue) (sender *webhook.Sender, stop func()) {
 	w.t.Helper()
 	client := webhook.NewClient(webhook.ClientConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: w.roots, Version: "test"})
 	client.Bound(time.Minute, time.Minute, time.Second) // a busy machine is no failure
 	sender = webhook.NewSender(webhook.SenderConfig{
-		Queue: store, Client: client, Seal: w.seal, Now: w.now,
+		Queue: queue, Client: client, Seal: w.seal, Now: w.now,
 		Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Metrics: webhook.NewMetrics(prometheus.NewRegistry()),
 	})
 	sender.Wait(5 * time.Minute)

@@ -148,6 +148,7 @@ var unscoped = map[string]string{
 	"package.dropExpiredRefunds":    "upkeep, of all workspaces",
 	"package.purgeDay":              "upkeep, of all workspaces",
 	"package.purgeStray":            "upkeep, of all workspaces",
+	"package.cancelLeft":            "upkeep, of all workspaces",
 	"StrayClicks.query":             "upkeep, of all workspaces",
 	"ArrivedClicks.page":            "the sweep looks after everybody's",
 	"DropExpiredAwaited.drop":       "the sweep looks after everybody's",

@@ -121,6 +121,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	sending, err := connect(ctx, cfg.URL, sendingConns, map[string]string{
 		"synchronous_commit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off",
+		"lock_timeout": "1s", "idle_in_transaction_session_timeout": "5s",
 	})
 	if err != nil {
 		pool.Close()

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -49,10 +50,18 @@ func (s *Store) StrayEvents(ctx context.Context) (int, error) {
 
 // DropOldEvents drops the weeks of events and deliveries that nobody can ask for
 // any more, and up to a number of such rows outside all weeks. It tells how many
-// partitions and rows that were.
+// partitions and rows that were. Deliveries go first, so that none is without its
+// event, and in a transaction of their own: whoever reads or writes both tables is
+// never waited for by one that holds the other.
 func (s *Store) DropOldEvents(ctx context.Context, rows int) (int64, error) {
-	const call = `select drop_old_events($1)`
+	const call = `select drop_old_events($1, $2)`
 	var dropped int64
-	err := s.pool.QueryRow(ctx, call, rows).Scan(&dropped)
-	return dropped, err
+	for _, table := range []string{"webhook_deliveries", "events"} {
+		var some int64
+		if err := s.pool.QueryRow(ctx, call, table, rows).Scan(&some); err != nil {
+			return dropped, fmt.Errorf("%s: %w", table, err)
+		}
+		dropped += some
+	}
+	return dropped, nil
 }

@@ -18,15 +18,15 @@ import (
 // read off the head of the index webhook_deliveries_due, so a delivery costs the same
 // however many wait behind it, and those of an epoch that has ended cost nothing.
 
-// serve locks in one order, whoever serves.
+// serve waits for nobody: an endpoint that somebody changes at this moment is served
+// the next time.
 const serve = `
 	with wanted as (
 		select e.workspace_id, e.id
 		from unnest($1::uuid[], $2::uuid[]) as w (workspace_id, id)
 		join webhook_endpoints e on e.workspace_id = w.workspace_id and e.id = w.id
 		where e.active and e.deleted_at is null and (e.sender is null or e.sender = $3 or e.sender_until <= $4)
-		order by e.workspace_id, e.id
-		for no key update of e
+		for no key update of e skip locked
 	)
 	update webhook_endpoints e set sender = $3, sender_until = $5
 	from wanted w
@@ -158,7 +158,7 @@ const (
 				status, tier, extra, due_at, completed_at, http_status_code, error_message, attempt)
 		where w.workspace_id = d.workspace_id and w.endpoint_id = d.endpoint_id and w.id = d.id and w.day = d.day
 			and w.attempt_count = d.attempt_count and w.status = d.was and w.tier = d.was_tier and w.extra = d.was_extra
-		returning w.endpoint_id, w.id`
+		returning w.id, w.status`
 	// standing is for those that somebody has changed while they were attempted.
 	standing = `
 		select d.status, d.tier, d.extra, d.attempt_count
@@ -203,49 +203,73 @@ const (
 func (s *Store) Finish(ctx context.Context, done []webhook.Attempted) ([]webhook.Health, error) {
 	var result []webhook.Health
 	err := s.inTx(ctx, s.sending, func(ctx context.Context, tx pgx.Tx) error {
-		result = nil
-		batch := &pgx.Batch{}
-		was := make([]webhook.Standing, len(done))
-		for i, a := range done {
-			was[i] = a.Due.Standing
-		}
-		rows, err := finishRows(done, was)
-		if err != nil {
+		stored, err := finishAttempts(ctx, tx, done)
+		if err != nil || len(stored) == 0 {
 			return err
 		}
-		stored := map[affiliate.DeliveryID]bool{}
-		batch.Queue(finish, rows...).Query(func(rows pgx.Rows) error {
-			var endpoint affiliate.EndpointID
-			var id affiliate.DeliveryID
-			_, err := pgx.ForEachRow(rows, []any{&endpoint, &id}, func() error { stored[id] = true; return nil })
-			return err
-		})
 		var off []turnedOff
-		batch.Queue(health, healthRows(done)...).Query(func(rows pgx.Rows) error {
-			var h webhook.Health
-			var mode affiliate.Mode
-			_, err := pgx.ForEachRow(rows, []any{&h.Key.Workspace, &h.Key.ID, &mode, &h.ConsecutiveFailures, &h.TurnedOff}, func() error {
-				result = append(result, h)
-				if h.TurnedOff != nil {
-					off = append(off, turnedOff{h.Key, mode, *h.TurnedOff})
-				}
-				return nil
-			})
+		if result, off, err = countHealth(ctx, tx, stored); err != nil {
 			return err
-		})
-		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("outcomes of deliveries: %w", err)
-		}
-		for _, a := range done {
-			if !stored[a.Due.ID] {
-				if err := finishChanged(ctx, tx, a); err != nil {
-					return err
-				}
-			}
 		}
 		return s.tellTurnedOff(ctx, tx, off, done[len(done)-1].Ended)
 	})
 	return result, err
+}
+
+// finished is an attempt that was stored.
+type finished struct {
+	webhook.Attempted
+	givenUp bool // by it
+}
+
+// finishAttempts stores attempts and returns those that were not stored before.
+func finishAttempts(ctx context.Context, tx pgx.Tx, done []webhook.Attempted) ([]finished, error) {
+	was := make([]webhook.Standing, len(done))
+	for i, a := range done {
+		was[i] = a.Due.Standing
+	}
+	args, err := finishRows(done, was)
+	if err != nil {
+		return nil, err
+	}
+	unchanged := make(map[affiliate.DeliveryID]affiliate.DeliveryStatus, len(done))
+	rows, _ := tx.Query(ctx, finish, args...)
+	var id affiliate.DeliveryID
+	var status affiliate.DeliveryStatus
+	if _, err := pgx.ForEachRow(rows, []any{&id, &status}, func() error { unchanged[id] = status; return nil }); err != nil {
+		return nil, fmt.Errorf("outcomes of deliveries: %w", err)
+	}
+	stored := make([]finished, 0, len(done))
+	for i, a := range done {
+		before, status, ok := was[i].Status, affiliate.DeliveryStatus(""), true
+		if status, ok = unchanged[a.Due.ID]; !ok {
+			if before, status, ok, err = finishChanged(ctx, tx, a); err != nil {
+				return nil, err
+			}
+		}
+		if ok {
+			stored = append(stored, finished{a, status == affiliate.DeliveryDeadLettered && before != status})
+		}
+	}
+	return stored, nil
+}
+
+// countHealth counts attempts in their endpoints.
+func countHealth(ctx context.Context, tx pgx.Tx, stored []finished) (result []webhook.Health, off []turnedOff, err error) {
+	rows, _ := tx.Query(ctx, health, healthRows(stored)...)
+	var h webhook.Health
+	var mode affiliate.Mode
+	_, err = pgx.ForEachRow(rows, []any{&h.Key.Workspace, &h.Key.ID, &mode, &h.ConsecutiveFailures, &h.TurnedOff}, func() error {
+		result = append(result, h)
+		if h.TurnedOff != nil {
+			off = append(off, turnedOff{h.Key, mode, *h.TurnedOff})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("health of endpoints: %w", err)
+	}
+	return result, off, nil
 }
 
 // finishRows are the rows of finish for attempts of deliveries that stand as was
@@ -289,28 +313,30 @@ func finishRows(done []webhook.Attempted, was []webhook.Standing) ([]any, error)
 
 // finishChanged stores what came of the attempt of a delivery that was changed
 // while it was made: by somebody who wants it again, or whose endpoint was turned
-// off. One that has counted this attempt is left alone.
-func finishChanged(ctx context.Context, tx pgx.Tx, a webhook.Attempted) error {
+// off. It returns its state before and behind that. One that has counted this attempt
+// is left alone, as is one that is not there any more: false.
+func finishChanged(ctx context.Context, tx pgx.Tx, a webhook.Attempted) (before, status affiliate.DeliveryStatus, ok bool, err error) {
 	var stands webhook.Standing
 	var attempts int
-	err := tx.QueryRow(ctx, standing, a.Key.Workspace, a.Key.ID, a.Due.ID, dayOf(a.Due.ID)).
+	err = tx.QueryRow(ctx, standing, a.Key.Workspace, a.Key.ID, a.Due.ID, dayOf(a.Due.ID)).
 		Scan(&stands.Status, &stands.Tier, &stands.Extra, &attempts)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && attempts != a.Due.Attempts {
-		return nil
+		return "", "", false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("changed delivery: %w", err)
+		return "", "", false, fmt.Errorf("changed delivery: %w", err)
 	}
-	rows, err := finishRows([]webhook.Attempted{a}, []webhook.Standing{stands})
+	args, err := finishRows([]webhook.Attempted{a}, []webhook.Standing{stands})
 	if err != nil {
-		return err
+		return "", "", false, err
 	}
-	_, err = tx.Exec(ctx, finish, rows...)
-	return err
+	var id affiliate.DeliveryID
+	err = tx.QueryRow(ctx, finish, args...).Scan(&id, &status)
+	return stands.Status, status, err == nil, err
 }
 
 // healthRows sums attempts up by their endpoints.
-func healthRows(done []webhook.Attempted) []any {
+func healthRows(stored []finished) []any {
 	type sum struct {
 		succeeded, gone     bool
 		failures, dead      int
@@ -318,7 +344,7 @@ func healthRows(done []webhook.Attempted) []any {
 	}
 	sums := map[affiliate.EndpointKey]*sum{}
 	var keys []affiliate.EndpointKey
-	for _, a := range done {
+	for _, a := range stored {
 		s := sums[a.Key]
 		if s == nil {
 			s = &sum{}
@@ -335,8 +361,7 @@ func healthRows(done []webhook.Attempted) []any {
 		}
 		s.failures++
 		s.gone = s.gone || a.Outcome.Gone()
-		next, _ := a.Due.Standing.Next(a.Outcome, a.Ended, a.Random)
-		if next.Status == affiliate.DeliveryDeadLettered && a.Due.Standing.Status != affiliate.DeliveryDeadLettered {
+		if a.givenUp {
 			s.dead++
 		}
 	}

@@ -13,6 +13,7 @@ const (
 	DueDeliveriesSQL = dueDeliveries
 	NeglectedSQL     = neglected
 	FinishSQL        = finish
+	CancelLeftSQL    = cancelLeft
 )
 
 // FinishArgs are those of FinishSQL.

@@ -46,7 +46,7 @@ const (
 			from webhook_deliveries d
 			where ` + recoverable + `
 			limit @limit
-			for no key update of d
+			for no key update of d skip locked
 		)
 		update webhook_deliveries d
 		set status = 'pending', tier = 0, extra = 0, due_at = @at, completed_at = null, epoch = @epoch
@@ -145,7 +145,7 @@ const (
 			where d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint
 				and d.epoch < @epoch and d.due_at is not null
 			limit @limit
-			for no key update of d
+			for no key update of d skip locked
 		)
 		update webhook_deliveries d
 		set due_at = null, extra = 0,
@@ -190,4 +190,40 @@ func (s *Store) CancelSome(ctx context.Context, job affiliate.CancelDeliveries, 
 		return 0, fmt.Errorf("cancel deliveries: %w", err)
 	}
 	return int(canceled), nil
+}
+
+// cancelLeft is for what was made, or attempted, while its endpoint was turned off,
+// behind the job: nobody comes to it any more.
+const cancelLeft = `
+	with block as (
+		select d.workspace_id, d.endpoint_id, d.id, d.day, e.updated_at
+		from webhook_endpoints e
+		cross join lateral (
+			select d.workspace_id, d.endpoint_id, d.id, d.day from webhook_deliveries d
+			where d.workspace_id = e.workspace_id and d.endpoint_id = e.id and d.epoch < e.epoch and d.due_at is not null
+			limit $1
+			for no key update skip locked
+		) as d
+		limit $1
+	)
+	update webhook_deliveries d
+	set due_at = null, extra = 0,
+		status = case when d.status in ('pending', 'failed') then 'canceled' else d.status end,
+		completed_at = case when d.status in ('pending', 'failed') then least(block.updated_at, $2) else d.completed_at end
+	from block
+	where d.workspace_id = block.workspace_id and d.endpoint_id = block.endpoint_id and d.id = block.id and d.day = block.day`
+
+// CancelLeft cancels up to limit deliveries that wait in epochs of their endpoints
+// which have ended, and that no job has met. It looks once into the queue of each
+// endpoint.
+func (s *Store) CancelLeft(ctx context.Context, now time.Time, limit int) (canceled int64, err error) {
+	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, blockPlan); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, cancelLeft, limit, now)
+		canceled = tag.RowsAffected()
+		return err
+	})
+	return canceled, err
 }

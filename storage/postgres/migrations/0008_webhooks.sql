@@ -96,8 +96,10 @@ $$;
 -- +goose StatementBegin
 -- Makes the weekly partitions of events and deliveries for all days from one to
 -- another, both included. Rows that already lie in the default partition move along.
+-- Who holds the default partition for long, as a dump does, is not waited for, because
+-- everybody else would wait behind: it gives up, with lock_not_available.
 create function ensure_event_partitions(first date, last date) returns integer
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
   parent text;
   week   date;
@@ -130,12 +132,13 @@ end $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- Drops the weeks of events and deliveries that ended 34 days ago: 30 for which they
+-- Drops the weeks of one of the two tables that ended 34 days ago: 30 for which they
 -- can be asked for, and four that a delivery which is recovered on the last of these
--- takes. Of the default partitions it deletes up to most rows of as long ago. What is
+-- takes. Of its default partition it deletes up to most rows of as long ago. What is
 -- old enough is not the caller's to say: the clock of the database does. Returns the
--- number of partitions and rows.
-create function drop_old_events(most integer) returns bigint
+-- number of partitions and rows. Dropping needs the table for an instant; it gives up
+-- after a second, with lock_not_available.
+create function drop_old_events(parent text, most integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
   kept    date := (now() at time zone 'UTC')::date - 34;
@@ -144,33 +147,31 @@ declare
   week    text;
   dropped bigint := 0;
   strays  bigint;
-  parent  text;
 begin
+  if parent not in ('events', 'webhook_deliveries') then
+    raise exception 'not a table of events: %', parent;
+  end if;
   if not pg_try_advisory_xact_lock(7305804402567017334) then
     return 0;
   end if;
-  -- Deliveries first: none is without its event.
-  foreach parent in array array['webhook_deliveries', 'events'] loop
-    for week in
-      select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
-      where i.inhparent = format('%I.%I', home, parent)::regclass and c.relname ~ ('^' || parent || '_[0-9]{8}$')
-        and to_date(right(c.relname, 8), 'YYYYMMDD') + 7 <= kept
-      order by c.relname
-    loop
-      execute format('drop table %I.%I', home, week);
-      dropped := dropped + 1;
-    end loop;
-    execute format('delete from %1$I.%2$I where ctid = any (array(select ctid from %1$I.%2$I where day < $1 limit $2))', home, parent || '_default')
-      using kept, most;
-    get diagnostics strays = row_count;
-    dropped := dropped + strays;
+  for week in
+    select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = format('%I.%I', home, parent)::regclass and c.relname ~ ('^' || parent || '_[0-9]{8}$')
+      and to_date(right(c.relname, 8), 'YYYYMMDD') + 7 <= kept
+    order by c.relname
+  loop
+    execute format('drop table %I.%I', home, week);
+    dropped := dropped + 1;
   end loop;
-  return dropped;
+  execute format('delete from %1$I.%2$I where ctid = any (array(select ctid from %1$I.%2$I where day < $1 limit $2))', home, parent || '_default')
+    using kept, most;
+  get diagnostics strays = row_count;
+  return dropped + strays;
 end $$;
 -- +goose StatementEnd
 
 grant select, insert, update on webhook_endpoints, webhook_deliveries to tributary_app;
 grant select, insert, update (body) on events to tributary_app;
 grant select on events_default, webhook_deliveries_default to tributary_app; -- the alarm about weeks without a partition
-revoke execute on function ensure_event_partitions(date, date), drop_old_events(integer) from public;
-grant execute on function ensure_event_partitions(date, date), drop_old_events(integer) to tributary_app;
+revoke execute on function ensure_event_partitions(date, date), drop_old_events(text, integer) from public;
+grant execute on function ensure_event_partitions(date, date), drop_old_events(text, integer) to tributary_app;

@@ -1,0 +1,135 @@
+package webhook_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	rules "github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/server/webhook"
+)
+
+// slowQueue is a database that is slow to read from, or that fails to store.
+type slowQueue struct {
+	webhook.Queue
+	reading time.Duration
+	refuse  atomic.Int64 // outcomes that are stored, with an answer that is lost
+}
+
+func (q *slowQueue) Due(ctx context.Context, sender affiliate.SenderID, wanted []rules.Wanted, now time.Time) ([]rules.Target, []rules.Due, error) {
+	targets, due, err := q.Queue.Due(ctx, sender, wanted, now)
+	time.Sleep(q.reading)
+	return targets, due, err
+}
+
+func (q *slowQueue) Finish(ctx context.Context, done []rules.Attempted) ([]rules.Health, error) {
+	health, err := q.Queue.Finish(ctx, done)
+	if err == nil && q.refuse.Add(-1) >= 0 {
+		return nil, context.DeadlineExceeded
+	}
+	return health, err
+}
+
+func TestSlowReadingsStopNothing(t *testing.T) {
+	w := newQueueWorld(t)
+	r := w.newSubscriber(saying(http.StatusOK))
+	sender, _ := w.send(&slowQueue{Queue: w.Store, reading: 1200 * time.Millisecond})
+	w.events(20)
+	sender.Wake(w.keys(r))
+	w.eventually("all delivered", func() bool { return w.in(r, affiliate.DeliveryDelivered) == 20 })
+	if n := len(r.ids()); n != 20 {
+		t.Errorf("%d requests for 20 events", n)
+	}
+}
+
+func TestOutcomeWhoseAnswerIsLostCountsOnce(t *testing.T) {
+	w := newQueueWorld(t)
+	r := w.newSubscriber(saying(http.StatusForbidden))
+	queue := &slowQueue{Queue: w.Store}
+	queue.refuse.Store(2)
+	sender, _ := w.send(queue)
+	w.events(4)
+	w.Exec(`update webhook_deliveries set tier = 9, status = 'failed'`)
+	sender.Wake(w.keys(r))
+	w.eventually("given up", func() bool { return w.in(r, affiliate.DeliveryDeadLettered) == 4 })
+	w.eventually("the answers", func() bool { return queue.refuse.Load() < 0 })
+	if n := w.Count(`select count(*) from webhook_endpoints where consecutive_failures = 4 and dead_letters = 4`); n != 1 {
+		t.Error("the endpoint counts other failures than there were")
+	}
+	if n := len(r.ids()); n != 4 {
+		t.Errorf("%d requests for 4 events", n)
+	}
+}
+
+func TestLockedEndpointHoldsUpNoOther(t *testing.T) {
+	w := newQueueWorld(t)
+	locked, free := w.newSubscriber(saying(http.StatusOK)), w.newSubscriber(saying(http.StatusOK))
+	sender, _ := w.send(w.Store)
+	w.events(1)
+	sender.Wake(w.keys(locked, free))
+	w.eventually("both are served", func() bool {
+		return w.in(locked, affiliate.DeliveryDelivered)+w.in(free, affiliate.DeliveryDelivered) == 2
+	})
+	tx, err := w.SQL.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock := sync.OnceFunc(func() { _ = tx.Rollback(context.Background()) })
+	t.Cleanup(unlock)
+	if _, err := tx.Exec(t.Context(), `select from webhook_endpoints where id = $1 for update`, locked.id); err != nil {
+		t.Fatal(err)
+	}
+	w.events(30)
+	sender.Wake(w.keys(locked, free))
+	w.eventually("all of the other", func() bool { return w.in(free, affiliate.DeliveryDelivered) == 31 })
+	w.forward(11 * time.Second) // the leases are prolonged
+	w.events(1)
+	sender.Wake(w.keys(free))
+	w.eventually("what came later", func() bool { return w.in(free, affiliate.DeliveryDelivered) == 32 })
+	unlock()
+	w.eventually("all of the locked one", func() bool { return w.in(locked, affiliate.DeliveryDelivered) == 32 })
+}
+
+func TestEndpointThatIsTurnedOnAgainAfterGoneIsServed(t *testing.T) {
+	w := newQueueWorld(t)
+	begun, hold := make(chan struct{}, 100), make(chan struct{})
+	var code atomic.Int64
+	code.Store(http.StatusGone)
+	r := w.newSubscriber(func(*http.Request) int { begun <- struct{}{}; <-hold; return int(code.Load()) })
+	sender, _ := w.send(w.Store)
+	w.events(50)
+	sender.Wake(w.keys(r))
+	for range rules.InFlight {
+		<-begun
+	}
+	// Somebody turns it off before the receiver says that it is gone, and on again.
+	w.Exec(`update webhook_endpoints set active = false, epoch = epoch + 1`)
+	close(hold)
+	w.eventually("their outcomes", func() bool { return w.in(r, affiliate.DeliveryDeadLettered) == rules.InFlight })
+	code.Store(http.StatusOK)
+	w.Exec(`update webhook_endpoints set active = true, consecutive_failures = 0`)
+	w.events(1)
+	sender.Wake(w.keys(r))
+	w.eventually("what came later", func() bool { return w.in(r, affiliate.DeliveryDelivered) == 1 })
+}
+
+func TestEndpointWithoutItsKeyHoldsUpNoOther(t *testing.T) {
+	w := newQueueWorld(t)
+	sealed, open := w.newSubscriber(saying(http.StatusOK)), w.newSubscriber(saying(http.StatusOK))
+	secret := w.seal.Seal(sealed.secret, sealed.id.UUID[:])
+	w.Exec(`update webhook_endpoints set secret = 'b:another key' where id = $1`, sealed.id)
+	sender, _ := w.send(w.Store)
+	w.events(5)
+	sender.Wake(w.keys(sealed, open))
+	w.eventually("all of the other", func() bool { return w.in(open, affiliate.DeliveryDelivered) == 5 })
+	if n := len(sealed.ids()); n != 0 {
+		t.Errorf("%d requests without a signature", n)
+	}
+	w.Exec(`update webhook_endpoints set secret = $1 where id = $2`, secret, sealed.id)
+	w.forward(2 * time.Minute)
+	w.eventually("all when the key is there", func() bool { return w.in(sealed, affiliate.DeliveryDelivered) == 5 })
+}
