@@ -131,6 +131,17 @@ func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.Pr
 	return id
 }
 
+// NewEndpoint adds a webhook endpoint that follows everything.
+func (f *Fixture) NewEndpoint(scope affiliate.Scope) affiliate.EndpointID {
+	f.t.Helper()
+	id := affiliate.NewID[affiliate.Endpoint](f.Now())
+	f.Insert("webhook_endpoints", Row{
+		"workspace_id": scope.Workspace, "id": id, "mode": scope.Mode, "url": "https://example.com/", "subscriptions": []string{"*"},
+		"active": true, "created_at": f.Now(), "updated_at": f.Now(), "version": 1,
+	})
+	return id
+}
+
 // NewPartner makes a partner's account, with an address that is nobody else's.
 func (f *Fixture) NewPartner(name string, changes ...Row) affiliate.UserID {
 	f.t.Helper()
