@@ -1,9 +1,7 @@
 package webhook
 
 import (
-	"encoding/hex"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -82,13 +80,12 @@ func folded(words []string) []string {
 }
 
 func eventType(kind affiliate.EventKind) *affiliatev1.EventTypeInfo {
-	return &affiliatev1.EventTypeInfo{Name: string(kind.Name), Description: kind.Description}
+	info := &affiliatev1.EventTypeInfo{Name: string(kind.Name), Description: kind.Description}
+	if kind.Upcoming {
+		info.Description += " Not sent by this version yet."
+	}
+	return info
 }
-
-// wirePrefix begins the id of an event as receivers see it (affiliate.Event.WireID).
-const wirePrefix = "evt_"
-
-func wireID(id affiliate.EventID) string { return affiliate.Event{ID: id}.WireID() }
 
 // filterOf is what narrows a list; the annotations have checked the form.
 func filterOf(req *affiliatev1.ListDeliveriesRequest) affiliate.DeliveryFilter {
@@ -97,9 +94,8 @@ func filterOf(req *affiliatev1.ListDeliveriesRequest) affiliate.DeliveryFilter {
 		filter.Status = &status
 	}
 	if req.EventId != nil {
-		raw, _ := hex.DecodeString(strings.TrimPrefix(req.GetEventId(), wirePrefix))
 		// What is no id becomes the zero one, which nothing has.
-		event, _ := affiliate.IDFromBytes[affiliate.Event](raw)
+		event, _ := affiliate.ParseWireID(req.GetEventId())
 		filter.Event = &event
 	}
 	return filter
@@ -108,7 +104,7 @@ func filterOf(req *affiliatev1.ListDeliveriesRequest) affiliate.DeliveryFilter {
 func listItem(d affiliate.Delivery) *affiliatev1.Delivery {
 	return &affiliatev1.Delivery{
 		Id:             d.ID.String(),
-		EventId:        wireID(d.Event),
+		EventId:        affiliate.WireID(d.Event),
 		EventType:      string(d.Type),
 		Status:         server.FromWord[affiliatev1.DeliveryStatus](d.Status),
 		AttemptCount:   small(d.AttemptCount),

@@ -9,6 +9,7 @@
 //	grpc_walk_test.go  the walk as an internal service makes it
 //	codes_test.go      every error code has a request that produces it
 //	outage_test.go     what is said when a dependency is lost
+//	webhooks_test.go   endpoints that are told of events, and webhook_deliveries_test.go what becomes of each delivery
 //	apart_test.go      the gateway as a process of its own
 //
 // Every test has a system of its own with a fresh database and a fresh Redis, so

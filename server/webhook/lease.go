@@ -1,0 +1,136 @@
+package webhook
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const (
+	// lease is for how long a process that died keeps its endpoints from others. An
+	// attempt is only begun when it will have ended by the end of the lease.
+	lease       = 30 * time.Second
+	renewEvery  = 10 * time.Second
+	leaseMargin = attemptTimeout + time.Second
+	// sweepEvery is how often a sender looks for endpoints that nobody serves: those of a
+	// process that died.
+	sweepEvery = 10 * time.Second
+	sweepLimit = 1000
+	// deniedFor is for how long it does not ask again for an endpoint that it did not
+	// get. It asks once more then: the endpoint's sender may have been about to give it
+	// back.
+	deniedFor = time.Second
+)
+
+// denial is of an endpoint that somebody else serves.
+type denial struct {
+	until time.Time
+	again bool // ask then
+}
+
+// lease prolongs the leases, asks for endpoints, gives back what has nothing to do,
+// or looks for what nobody serves; one of these at a time, the most urgent first.
+func (s *Sender) lease(ctx context.Context, now time.Time) {
+	switch {
+	case len(s.turn) > 0 && now.Sub(s.renewed) >= renewEvery:
+		s.renewed = now
+		s.serve(ctx, slices.Collect(keysOf(s.turn)), now)
+		return
+	case len(s.wanted) > 0:
+		wanted := slices.Collect(maps.Keys(s.wanted))
+		clear(s.wanted)
+		s.serve(ctx, wanted, now)
+		return
+	}
+	if idle := s.idle(now); len(idle) > 0 {
+		s.leasing = true
+		s.call(ctx, func(ctx context.Context) (func(), error) {
+			return func() { s.leasing = false }, s.Queue.Release(ctx, s.id, idle)
+		})
+		return
+	}
+	if now.Sub(s.swept) >= sweepEvery {
+		s.swept = now
+		s.leasing = true
+		s.call(ctx, func(ctx context.Context) (func(), error) {
+			found, err := s.Queue.Neglected(ctx, now, sweepLimit)
+			return func() {
+				s.leasing = false
+				for _, key := range found {
+					s.wanted[key] = true
+				}
+			}, err
+		})
+	}
+}
+
+func (s *Sender) serve(ctx context.Context, asked []affiliate.EndpointKey, now time.Time) {
+	until := now.Add(lease)
+	s.leasing = true
+	s.call(ctx, func(ctx context.Context) (func(), error) {
+		got, err := s.Queue.Serve(ctx, s.id, asked, now, until)
+		return func() { s.leasing = false; s.served(asked, got, until, err) }, err
+	})
+}
+
+// served is behind Serve. What is not served is somebody else's, off or deleted, or
+// its row was locked.
+func (s *Sender) served(asked, got []affiliate.EndpointKey, until time.Time, err error) {
+	if err != nil {
+		s.renewed = time.Time{}
+		for _, key := range asked {
+			if s.lanes[key] == nil {
+				s.wanted[key] = true
+			}
+		}
+		return
+	}
+	now := s.Now()
+	mine := make(map[affiliate.EndpointKey]bool, len(got))
+	for _, key := range got {
+		mine[key] = true
+		delete(s.denied, key)
+		delete(s.asked, key)
+		if l := s.lanes[key]; l != nil {
+			l.until = until
+			continue
+		}
+		l := newLane(key, until, now)
+		s.lanes[key] = l
+		s.turn = append(s.turn, l)
+	}
+	for _, key := range asked {
+		if mine[key] {
+			continue
+		}
+		s.drop(key)
+		s.denied[key] = denial{now.Add(deniedFor), !s.asked[key]}
+		delete(s.asked, key)
+	}
+}
+
+// idle takes the lanes out of service in which the last reading has found nothing to
+// do. Those that have something later are asked for then.
+func (s *Sender) idle(now time.Time) []affiliate.EndpointKey {
+	var idle []affiliate.EndpointKey
+	for _, l := range slices.Clone(s.turn) {
+		if !l.idle(now) {
+			continue
+		}
+		if l.nextDue != nil {
+			s.alarms[l.key] = *l.nextDue
+		}
+		s.drop(l.key)
+		idle = append(idle, l.key)
+	}
+	return idle
+}
+
+// drop ends a lane. Its attempts end by themselves.
+func (s *Sender) drop(key affiliate.EndpointKey) {
+	delete(s.lanes, key)
+	s.turn = slices.DeleteFunc(s.turn, func(l *lane) bool { return l.key == key })
+}
