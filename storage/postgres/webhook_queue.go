@@ -241,8 +241,9 @@ func finishAttempts(ctx context.Context, tx pgx.Tx, done []webhook.Attempted) ([
 	}
 	stored := make([]finished, 0, len(done))
 	for i, a := range done {
-		before, status, ok := was[i].Status, affiliate.DeliveryStatus(""), true
-		if status, ok = unchanged[a.Due.ID]; !ok {
+		before := was[i].Status
+		status, ok := unchanged[a.Due.ID]
+		if !ok {
 			if before, status, ok, err = finishChanged(ctx, tx, a); err != nil {
 				return nil, err
 			}
