@@ -166,7 +166,7 @@ func (r *running) take(t *testing.T, shell string) {
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), `"currency":"USD"`) ||
 		!strings.Contains(string(out), "\n\"status\":\"approved\"\n") {
-		t.Fatalf("the walk in %s: %v\n%s\n%s", shell, err, out, r.stderr)
+		t.Fatalf("the walk in %s: %v\n%s\n%s", shell, err, out, r.printed())
 	}
 }
 
@@ -179,7 +179,7 @@ func (r *running) follow(t *testing.T, dir, guide string) {
 		cmd.Dir = dir
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s\n%s", guide, err, out, r.stderr)
+			t.Fatalf("%s: %v\n%s\n%s", guide, err, out, r.printed())
 		}
 	}
 }
