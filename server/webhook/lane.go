@@ -46,6 +46,7 @@ type lane struct {
 	more    bool
 	asked   int // of the last reading
 	from    time.Time
+	anew    bool // the next reading begins at the beginning
 	nextDue *time.Time
 
 	failures   int       // in a row
@@ -54,8 +55,13 @@ type lane struct {
 	lastBusy   time.Time
 }
 
-func newLane(key affiliate.EndpointKey, until, now time.Time) *lane {
-	return &lane{key: key, until: until, busy: map[affiliate.DeliveryID]bool{}, stale: map[affiliate.DeliveryID]bool{}, more: true, lastBusy: now}
+func newLane(key affiliate.EndpointKey, now time.Time) *lane {
+	return &lane{key: key, busy: map[affiliate.DeliveryID]bool{}, stale: map[affiliate.DeliveryID]bool{}, more: true, lastBusy: now}
+}
+
+// enter is for a lane that was dropped.
+func (l *lane) enter(now time.Time) {
+	l.ready, l.more, l.anew, l.gone, l.lastBusy = nil, true, true, false, now
 }
 
 func keysOf(lanes []*lane) iter.Seq[affiliate.EndpointKey] {
@@ -88,6 +94,9 @@ func (l *lane) wants(now time.Time) bool {
 
 // want asks for enough to find something new behind what is known already.
 func (l *lane) want(now time.Time) webhook.Wanted {
+	if l.anew {
+		l.from, l.anew = time.Time{}, false
+	}
 	l.more, l.reading, l.begunAt, l.asked = false, true, now, fetchTogether+len(l.busy)
 	return webhook.Wanted{Key: l.key, From: l.from, Limit: l.asked}
 }

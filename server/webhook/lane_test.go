@@ -17,7 +17,8 @@ import (
 func TestNothingThatIsDueIsOverlooked(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-		l := newLane(affiliate.EndpointKey{}, now.Add(24*time.Hour), now)
+		l := newLane(affiliate.EndpointKey{}, now)
+		l.until = now.Add(24 * time.Hour)
 		var queue, flying, storing []webhook.Due // queue: due, the longest first, those that are busy included
 		readings := func(w webhook.Wanted) []webhook.Due {
 			var due []webhook.Due

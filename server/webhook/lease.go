@@ -77,8 +77,9 @@ func (s *Sender) serve(ctx context.Context, asked []affiliate.EndpointKey, now t
 }
 
 // served is behind Serve. What is not served is somebody else's, off or deleted, or
-// its row was locked.
+// its row was locked: a lane goes on until its lease ends, and is asked for again.
 func (s *Sender) served(asked, got []affiliate.EndpointKey, until time.Time, err error) {
+	now := s.Now()
 	if err != nil {
 		s.renewed = time.Time{}
 		for _, key := range asked {
@@ -88,28 +89,40 @@ func (s *Sender) served(asked, got []affiliate.EndpointKey, until time.Time, err
 		}
 		return
 	}
-	now := s.Now()
 	mine := make(map[affiliate.EndpointKey]bool, len(got))
 	for _, key := range got {
 		mine[key] = true
 		delete(s.denied, key)
 		delete(s.asked, key)
-		if l := s.lanes[key]; l != nil {
-			l.until = until
-			continue
+		if s.lanes[key] == nil {
+			s.enter(key, now)
 		}
-		l := newLane(key, until, now)
-		s.lanes[key] = l
-		s.turn = append(s.turn, l)
+		s.lanes[key].until = until
 	}
 	for _, key := range asked {
-		if mine[key] {
-			continue
+		switch {
+		case mine[key]:
+		case s.lanes[key] != nil:
+			s.renewed = now.Add(deniedFor - renewEvery)
+		default:
+			s.denied[key] = denial{now.Add(deniedFor), !s.asked[key]}
+			delete(s.asked, key)
 		}
-		s.drop(key)
-		s.denied[key] = denial{now.Add(deniedFor), !s.asked[key]}
-		delete(s.asked, key)
 	}
+}
+
+// enter makes a lane. One that was dropped while attempts were under way goes on, so
+// that these are not made twice.
+func (s *Sender) enter(key affiliate.EndpointKey, now time.Time) {
+	l := s.parted[key]
+	if l == nil {
+		l = newLane(key, now)
+	} else {
+		delete(s.parted, key)
+		l.enter(now)
+	}
+	s.lanes[key] = l
+	s.turn = append(s.turn, l)
 }
 
 // idle takes the lanes out of service in which the last reading has found nothing to
@@ -131,6 +144,13 @@ func (s *Sender) idle(now time.Time) []affiliate.EndpointKey {
 
 // drop ends a lane. Its attempts end by themselves.
 func (s *Sender) drop(key affiliate.EndpointKey) {
+	l := s.lanes[key]
+	if l == nil {
+		return
+	}
 	delete(s.lanes, key)
-	s.turn = slices.DeleteFunc(s.turn, func(l *lane) bool { return l.key == key })
+	s.turn = slices.DeleteFunc(s.turn, func(other *lane) bool { return other == l })
+	if len(l.busy) > 0 {
+		s.parted[key] = l
+	}
 }

@@ -66,6 +66,8 @@ type Sender struct {
 
 	lanes map[affiliate.EndpointKey]*lane
 	turn  []*lane // the same, in the order in which they have their turn
+	// parted are lanes that were dropped while something of theirs was busy.
+	parted map[affiliate.EndpointKey]*lane
 	// begun and read are whose turn it is to begin an attempt, and to be read.
 	begun, read int
 	wanted      map[affiliate.EndpointKey]bool
@@ -101,6 +103,7 @@ func NewSender(cfg SenderConfig) *Sender {
 		attempts:     make(chan ended, inFlight),
 		calls:        make(chan func(), 4),
 		lanes:        map[affiliate.EndpointKey]*lane{},
+		parted:       map[affiliate.EndpointKey]*lane{},
 		wanted:       map[affiliate.EndpointKey]bool{},
 		denied:       map[affiliate.EndpointKey]denial{},
 		asked:        map[affiliate.EndpointKey]bool{},
@@ -220,11 +223,12 @@ func (s *Sender) look() {
 	if rewind {
 		s.rewound = now
 	}
-	for _, l := range s.turn {
-		l.more = true
-		if rewind {
-			l.from = time.Time{}
+	for _, l := range slices.Clone(s.turn) {
+		if !now.Before(l.until) {
+			s.drop(l.key) // by now it may be another's
+			continue
 		}
+		l.more, l.anew = true, l.anew || rewind
 	}
 	for key, at := range s.alarms {
 		if !at.After(now) {
@@ -433,6 +437,9 @@ func (s *Sender) finished(done []ended, health []webhook.Health, err error) {
 		a.of.stored(a.Attempted)
 		if a.Outcome.Gone() && s.lanes[a.Key] == a.of {
 			s.drop(a.Key)
+		}
+		if len(a.of.busy) == 0 && s.parted[a.Key] == a.of {
+			delete(s.parted, a.Key)
 		}
 	}
 	for _, h := range health {

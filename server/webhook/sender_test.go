@@ -235,7 +235,9 @@ func TestFailsAreRepeatedBySchedule(t *testing.T) {
 		t.Errorf("tried again after %v s, want 5 ± 20 %%", delay)
 	}
 	w.forward(7 * time.Second)
-	w.eventually("a second failure", func() bool { return w.Count(`select attempt_count from webhook_deliveries where status = 'failed'`) == 2 })
+	w.eventually("a second failure", func() bool {
+		return w.Count(`select attempt_count from webhook_deliveries where status = 'failed'`) == 2
+	})
 	refuse.Store(false)
 	w.forward(7 * time.Minute)
 	w.eventually("the delivery", func() bool { return w.in(r, affiliate.DeliveryDelivered) == 1 })
