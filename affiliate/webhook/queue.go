@@ -68,10 +68,8 @@ func (a Attempted) Record() affiliate.Attempt {
 	return record
 }
 
-// Health is how an endpoint does behind some attempts.
-type Health struct {
-	Key                 affiliate.EndpointKey
-	ConsecutiveFailures int
-	// TurnedOff is set when these attempts were one too many, or one answered 410.
-	TurnedOff *affiliate.DisabledReason
+// TurnedOff is an endpoint that was turned off by attempts.
+type TurnedOff struct {
+	Key    affiliate.EndpointKey
+	Reason affiliate.DisabledReason
 }

@@ -29,3 +29,6 @@ func (c *Client) Connect(ctx context.Context, to netip.AddrPort) error {
 
 // Wait sets how long an attempt may take, before the first.
 func (s *Sender) Wait(timeout time.Duration) { s.timeout = timeout }
+
+// Room sets how many attempts may be under way, before the first.
+func (s *Sender) Room(attempts int) { s.room = attempts }

@@ -35,7 +35,10 @@ type denial struct {
 // or looks for what nobody serves; one of these at a time, the most urgent first.
 func (s *Sender) lease(ctx context.Context, now time.Time) {
 	switch {
-	case len(s.turn) > 0 && now.Sub(s.renewed) >= renewEvery:
+	case s.renewalDue(now):
+		if s.finishing {
+			return
+		}
 		s.renewed = now
 		s.serve(ctx, slices.Collect(keysOf(s.turn)), now)
 		return
@@ -65,6 +68,10 @@ func (s *Sender) lease(ctx context.Context, now time.Time) {
 			}, err
 		})
 	}
+}
+
+func (s *Sender) renewalDue(now time.Time) bool {
+	return len(s.turn) > 0 && now.Sub(s.renewed) >= renewEvery
 }
 
 func (s *Sender) serve(ctx context.Context, asked []affiliate.EndpointKey, now time.Time) {
@@ -125,12 +132,12 @@ func (s *Sender) enter(key affiliate.EndpointKey, now time.Time) {
 	s.turn = append(s.turn, l)
 }
 
-// idle takes the lanes out of service in which the last reading has found nothing to
-// do. Those that have something later are asked for then.
+// idle takes the lanes out of service that have nothing to do still. Those that have
+// something later are asked for then.
 func (s *Sender) idle(now time.Time) []affiliate.EndpointKey {
 	var idle []affiliate.EndpointKey
-	for _, l := range slices.Clone(s.turn) {
-		if !l.idle(now) {
+	for _, l := range s.resting {
+		if s.lanes[l.key] != l || !l.idle(now) {
 			continue
 		}
 		if l.nextDue != nil {
@@ -139,6 +146,7 @@ func (s *Sender) idle(now time.Time) []affiliate.EndpointKey {
 		s.drop(l.key)
 		idle = append(idle, l.key)
 	}
+	s.resting = s.resting[:0]
 	return idle
 }
 

@@ -24,6 +24,7 @@ type Queue interface {
 	// sender.
 	Due(ctx context.Context, sender affiliate.SenderID, wanted []webhook.Wanted, now time.Time) ([]webhook.Target, []webhook.Due, error)
 	// Finish stores what came of attempts, in the order in which they ended, and tells
-	// how their endpoints do. An attempt that was stored before changes nothing.
-	Finish(ctx context.Context, done []webhook.Attempted) ([]webhook.Health, error)
+	// which endpoints were turned off by it. An attempt that was stored before changes
+	// nothing.
+	Finish(ctx context.Context, done []webhook.Attempted) ([]webhook.TurnedOff, error)
 }

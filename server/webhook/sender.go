@@ -55,6 +55,7 @@ type Sender struct {
 	SenderConfig
 	id      affiliate.SenderID
 	timeout time.Duration // of an attempt
+	room    int           // for attempts under way
 
 	mu    sync.Mutex
 	woken map[affiliate.EndpointKey]bool
@@ -66,6 +67,8 @@ type Sender struct {
 
 	lanes map[affiliate.EndpointKey]*lane
 	turn  []*lane // the same, in the order in which they have their turn
+	// resting are lanes in which a reading has found nothing to do for a while.
+	resting []*lane
 	// parted are lanes that were dropped while something of theirs was busy.
 	parted map[affiliate.EndpointKey]*lane
 	// begun and read are whose turn it is to begin an attempt, and to be read.
@@ -98,6 +101,7 @@ func NewSender(cfg SenderConfig) *Sender {
 		SenderConfig: cfg,
 		id:           affiliate.SenderID{UUID: uuid.New()},
 		timeout:      attemptTimeout,
+		room:         inFlight,
 		woken:        map[affiliate.EndpointKey]bool{},
 		wake:         make(chan struct{}, 1),
 		attempts:     make(chan ended, inFlight),
@@ -183,7 +187,8 @@ func (s *Sender) busy() bool {
 func (s *Sender) step(ctx context.Context) {
 	now := s.Now()
 	s.takeWoken(now)
-	if !s.finishing && len(s.outcomes) > 0 && !now.Before(s.pausedUntil) {
+	// Outcomes lock the rows whose leases are to be prolonged: these go first.
+	if !s.finishing && len(s.outcomes) > 0 && !now.Before(s.pausedUntil) && (s.stopping || !s.renewalDue(now)) {
 		s.finish(ctx)
 	}
 	if s.stopping {
@@ -250,7 +255,7 @@ func (s *Sender) look() {
 
 // fetch reads what is due for lanes that want more, some of them at a time, in turn.
 func (s *Sender) fetch(ctx context.Context, now time.Time) {
-	if s.flying == inFlight {
+	if s.flying == s.room {
 		return // what is read now would be too old when it can begin
 	}
 	var wanted []webhook.Wanted
@@ -301,10 +306,13 @@ func (s *Sender) fetched(wanted []webhook.Wanted, targets []webhook.Target, due 
 			s.Log.LogAttrs(s.sending, slog.LevelError, "the signing secret of a webhook endpoint does not open",
 				slog.String("endpoint", t.Key.ID.String()), slog.Any("error", err))
 			l.take(t, nil, nil, now)
-			l.pauseUntil = now.Add(sealedFor)
+			l.pauseUntil, l.anew = now.Add(sealedFor), true
 			continue
 		}
 		l.take(t, secrets, byEndpoint[t.Key.ID], now)
+		if l.idle(now) {
+			s.resting = append(s.resting, l)
+		}
 	}
 	for _, w := range wanted {
 		if !there[w.Key] {
@@ -325,20 +333,22 @@ func (s *Sender) open(t webhook.Target, now time.Time) ([]webhook.Secret, error)
 // begin makes attempts, of each lane in turn one at a time, for as long as there is
 // room. When half the places are taken, no workspace takes more than its share.
 func (s *Sender) begin(ctx context.Context, now time.Time) {
-	share := inFlight
+	share := 0
 	for began := true; began; {
 		began = false
 		for range s.turn {
-			if s.flying == inFlight {
+			if s.flying == s.room {
 				return
-			}
-			if s.flying == inFlight/2 {
-				share = s.share()
 			}
 			l := s.turn[s.begun%len(s.turn)]
 			s.begun++
-			if s.flying >= inFlight/2 && s.places[l.key.Workspace] >= share {
-				continue
+			if s.flying >= s.room/2 {
+				if share == 0 {
+					share = s.share()
+				}
+				if s.places[l.key.Workspace] >= share {
+					continue
+				}
 			}
 			if due, ok := l.next(now); ok {
 				s.attempt(ctx, l, due)
@@ -348,13 +358,14 @@ func (s *Sender) begin(ctx context.Context, now time.Time) {
 	}
 }
 
-// share is how many of the places a workspace may have when they are scarce.
+// share is how many of the places a workspace may have when they are scarce, so that
+// there are some for one that comes.
 func (s *Sender) share() int {
 	workspaces := map[affiliate.WorkspaceID]bool{}
 	for _, l := range s.turn {
 		workspaces[l.key.Workspace] = true
 	}
-	return max(1, inFlight/max(1, len(workspaces)))
+	return max(1, s.room/(len(workspaces)+1))
 }
 
 func (s *Sender) attempt(ctx context.Context, l *lane, due webhook.Due) {
@@ -420,14 +431,14 @@ func (s *Sender) finish(ctx context.Context) {
 	what := attempted(done)
 	s.finishing = true
 	s.call(ctx, func(ctx context.Context) (func(), error) {
-		health, err := s.Queue.Finish(ctx, what)
-		return func() { s.finishing = false; s.finished(done, health, err) }, err
+		off, err := s.Queue.Finish(ctx, what)
+		return func() { s.finishing = false; s.finished(done, off, err) }, err
 	})
 }
 
 // finished is behind Finish. What could not be stored waits behind the others, and
 // from then on no endpoint's outcomes hold up another's.
-func (s *Sender) finished(done []ended, health []webhook.Health, err error) {
+func (s *Sender) finished(done []ended, off []webhook.TurnedOff, err error) {
 	if err != nil {
 		s.outcomes = slices.Concat(s.outcomes, done)
 		s.apart = true
@@ -442,12 +453,10 @@ func (s *Sender) finished(done []ended, health []webhook.Health, err error) {
 			delete(s.parted, a.Key)
 		}
 	}
-	for _, h := range health {
-		if h.TurnedOff != nil {
-			s.drop(h.Key)
-			s.Log.LogAttrs(s.sending, slog.LevelInfo, "a webhook endpoint was turned off",
-				slog.String("endpoint", h.Key.ID.String()), slog.String("reason", string(*h.TurnedOff)))
-		}
+	for _, e := range off {
+		s.drop(e.Key)
+		s.Log.LogAttrs(s.sending, slog.LevelInfo, "a webhook endpoint was turned off",
+			slog.String("endpoint", e.Key.ID.String()), slog.String("reason", string(e.Reason)))
 	}
 }
 

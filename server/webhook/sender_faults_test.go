@@ -26,12 +26,12 @@ func (q *slowQueue) Due(ctx context.Context, sender affiliate.SenderID, wanted [
 	return targets, due, err
 }
 
-func (q *slowQueue) Finish(ctx context.Context, done []rules.Attempted) ([]rules.Health, error) {
-	health, err := q.Queue.Finish(ctx, done)
+func (q *slowQueue) Finish(ctx context.Context, done []rules.Attempted) ([]rules.TurnedOff, error) {
+	off, err := q.Queue.Finish(ctx, done)
 	if err == nil && q.refuse.Add(-1) >= 0 {
 		return nil, context.DeadlineExceeded
 	}
-	return health, err
+	return off, err
 }
 
 func TestSlowReadingsStopNothing(t *testing.T) {
@@ -115,6 +115,41 @@ func TestEndpointThatIsTurnedOnAgainAfterGoneIsServed(t *testing.T) {
 	w.events(1)
 	sender.Wake(w.keys(r))
 	w.eventually("what came later", func() bool { return w.in(r, affiliate.DeliveryDelivered) == 1 })
+}
+
+func TestSlowWorkspaceLeavesPlacesToOthers(t *testing.T) {
+	w := newQueueWorld(t)
+	hold := make(chan struct{})
+	free := sync.OnceFunc(func() { close(hold) })
+	var slow []*subscriber
+	for range 4 {
+		slow = append(slow, w.newSubscriber(func(*http.Request) int { <-hold; return http.StatusOK }))
+	}
+	t.Cleanup(free)
+	sender, _ := w.sendWith(w.Store, 4*rules.InFlight)
+	w.events(40)
+	sender.Wake(w.keys(slow...))
+	taken := func() (n int) {
+		for _, r := range slow {
+			n += len(r.ids())
+		}
+		return n
+	}
+	w.eventually("half of the places", func() bool { return taken() >= 2*rules.InFlight })
+	first := w.scope
+	w.scope.Workspace = w.NewWorkspace()
+	other := w.newSubscriber(saying(http.StatusOK))
+	w.events(30)
+	sender.Wake(w.keys(other))
+	w.eventually("all of the other workspace", func() bool { return w.in(other, affiliate.DeliveryDelivered) == 30 })
+	if n := taken(); n > 2*rules.InFlight {
+		t.Errorf("%d of %d places are one workspace's", n, 4*rules.InFlight)
+	}
+	w.scope = first
+	free()
+	w.eventually("the rest", func() bool {
+		return w.Count(`select count(*) from webhook_deliveries where status <> 'delivered'`) == 0
+	})
 }
 
 func TestEndpointWithoutItsKeyHoldsUpNoOther(t *testing.T) {

@@ -87,6 +87,19 @@ func (w *queueWorld) newSubscriber(answer func(*http.Request) int) *subscriber {
 	return r
 }
 
+// newRefuser refuses until it is told otherwise.
+func (w *queueWorld) newRefuser() (*subscriber, *atomic.Bool) {
+	w.t.Helper()
+	refuse := &atomic.Bool{}
+	refuse.Store(true)
+	return w.newSubscriber(func(*http.Request) int {
+		if refuse.Load() {
+			return http.StatusInternalServerError
+		}
+		return http.StatusOK
+	}), refuse
+}
+
 func saying(code int) func(*http.Request) int { return func(*http.Request) int { return code } }
 
 func (r *subscriber) ServeHTTP(out http.ResponseWriter, in *http.Request) {
@@ -152,6 +165,12 @@ func (w *queueWorld) keys(of ...*subscriber) []affiliate.EndpointKey {
 // send runs a sender on a queue until the test ends, or until it is stopped.
 func (w *queueWorld) send(queue webhook.Queue) (sender *webhook.Sender, stop func()) {
 	w.t.Helper()
+	return w.sendWith(queue, 1000)
+}
+
+// sendWith is send with room for so many attempts at the same time.
+func (w *queueWorld) sendWith(queue webhook.Queue, room int) (sender *webhook.Sender, stop func()) {
+	w.t.Helper()
 	client := webhook.NewClient(webhook.ClientConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: w.roots, Version: "test"})
 	client.Bound(time.Minute, time.Minute, time.Second) // a busy machine is no failure
 	sender = webhook.NewSender(webhook.SenderConfig{
@@ -159,6 +178,7 @@ func (w *queueWorld) send(queue webhook.Queue) (sender *webhook.Sender, stop fun
 		Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Metrics: webhook.NewMetrics(prometheus.NewRegistry()),
 	})
 	sender.Wait(5 * time.Minute)
+	sender.Room(room)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); sender.Run(ctx) }()
@@ -215,14 +235,7 @@ func TestSendsWhatIsCommittedOnceAndSigned(t *testing.T) {
 
 func TestFailsAreRepeatedBySchedule(t *testing.T) {
 	w := newQueueWorld(t)
-	var refuse atomic.Bool
-	refuse.Store(true)
-	r := w.newSubscriber(func(*http.Request) int {
-		if refuse.Load() {
-			return http.StatusInternalServerError
-		}
-		return http.StatusOK
-	})
+	r, refuse := w.newRefuser()
 	sender, _ := w.send(w.Store)
 	id := w.events(1)[0]
 	sender.Wake(w.keys(r))
@@ -331,14 +344,7 @@ func TestFailingForFiveDaysTurnsTheEndpointOff(t *testing.T) {
 
 func TestBreakerLeavesADeadEndpointAlone(t *testing.T) {
 	w := newQueueWorld(t)
-	var refuse atomic.Bool
-	refuse.Store(true)
-	r := w.newSubscriber(func(*http.Request) int {
-		if refuse.Load() {
-			return http.StatusInternalServerError
-		}
-		return http.StatusOK
-	})
+	r, refuse := w.newRefuser()
 	sender, _ := w.send(w.Store)
 	w.events(100)
 	sender.Wake(w.keys(r))

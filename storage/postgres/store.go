@@ -94,11 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.MaxConns == 0 {
 		cfg.MaxConns = 20
 	}
-	pool, err := connect(ctx, cfg.URL, cfg.MaxConns, nil)
-	if err != nil {
-		return nil, err
-	}
-	gathered, err := connect(ctx, cfg.URL, gatheredConns, map[string]string{
+	bounded := map[string]string{
 		"plan_cache_mode": "force_generic_plan",
 		// A plan that was made while a table was small is not to walk it when it has
 		// grown.
@@ -108,37 +104,34 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		// in a transaction is not to be such a somebody.
 		"lock_timeout":                        "1s",
 		"idle_in_transaction_session_timeout": "5s",
-	})
-	if err != nil {
-		pool.Close()
-		return nil, err
 	}
-	queue, err := connect(ctx, cfg.URL, queueConns, map[string]string{"synchronous_commit": "off"})
-	if err != nil {
-		pool.Close()
-		gathered.Close()
-		return nil, err
+	unhurried := map[string]string{"synchronous_commit": "off"}
+	sending := maps.Clone(bounded)
+	maps.Copy(sending, unhurried)
+	var pools []*pgxpool.Pool
+	closeAll := func() {
+		for _, pool := range pools {
+			pool.Close()
+		}
 	}
-	sending, err := connect(ctx, cfg.URL, sendingConns, map[string]string{
-		"synchronous_commit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off",
-		"lock_timeout": "1s", "idle_in_transaction_session_timeout": "5s",
-	})
-	if err != nil {
-		pool.Close()
-		gathered.Close()
-		queue.Close()
-		return nil, err
+	for _, of := range []struct {
+		conns    int32
+		settings map[string]string
+	}{{cfg.MaxConns, nil}, {gatheredConns, bounded}, {queueConns, unhurried}, {sendingConns, sending}} {
+		pool, err := connect(ctx, cfg.URL, of.conns, of.settings)
+		if err != nil {
+			closeAll()
+			return nil, err
+		}
+		pools = append(pools, pool)
 	}
-	jobs, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: queueSchema})
+	jobs, err := river.NewClient(riverpgxv5.New(pools[0]), &river.Config{Schema: queueSchema})
 	if err != nil {
-		pool.Close()
-		gathered.Close()
-		queue.Close()
-		sending.Close()
+		closeAll()
 		return nil, fmt.Errorf("job inserter: %w", err)
 	}
-	s := newStore(pool, gathered, jobs)
-	s.queue, s.sending = queue, sending
+	s := newStore(pools[0], pools[1], jobs)
+	s.queue, s.sending = pools[2], pools[3]
 	if err := s.Ping(ctx); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("connect: %w", err)

@@ -193,27 +193,36 @@ const (
 			version = e.version + (s.off is not null)::int
 		from seen s
 		where e.workspace_id = s.workspace_id and e.id = s.id
-		returning e.workspace_id, e.id, e.mode, e.consecutive_failures, s.off`
+		returning e.workspace_id, e.id, e.mode, s.off`
 )
 
 // Finish stores what came of attempts, in the order in which they ended, and tells
-// how their endpoints do. An attempt that was stored before changes nothing.
-// Whoever is turned off by them gets a job that cancels what waits, and a line in the
+// which endpoints were turned off by it. An attempt that was stored before changes
+// nothing. Who is turned off gets a job that cancels what waits, and a line in the
 // audit log.
-func (s *Store) Finish(ctx context.Context, done []webhook.Attempted) ([]webhook.Health, error) {
-	var result []webhook.Health
-	err := s.inTx(ctx, s.sending, func(ctx context.Context, tx pgx.Tx) error {
+func (s *Store) Finish(ctx context.Context, done []webhook.Attempted) (off []webhook.TurnedOff, err error) {
+	err = s.inTx(ctx, s.sending, func(ctx context.Context, tx pgx.Tx) error {
+		off = nil
 		stored, err := finishAttempts(ctx, tx, done)
 		if err != nil || len(stored) == 0 {
 			return err
 		}
-		var off []turnedOff
-		if result, off, err = countHealth(ctx, tx, stored); err != nil {
+		endpoints, err := countHealth(ctx, tx, stored)
+		if err != nil {
 			return err
 		}
-		return s.tellTurnedOff(ctx, tx, off, done[len(done)-1].Ended)
+		for _, e := range endpoints {
+			if e.off == nil {
+				continue
+			}
+			off = append(off, webhook.TurnedOff{Key: e.key, Reason: *e.off})
+			if err := s.tellTurnedOff(ctx, tx, e, done[len(done)-1].Ended); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	return result, err
+	return off, err
 }
 
 // finished is an attempt that was stored.
@@ -255,22 +264,24 @@ func finishAttempts(ctx context.Context, tx pgx.Tx, done []webhook.Attempted) ([
 	return stored, nil
 }
 
+// judged is an endpoint in which attempts were counted.
+type judged struct {
+	key  affiliate.EndpointKey
+	mode affiliate.Mode
+	off  *affiliate.DisabledReason // why they turned it off
+}
+
 // countHealth counts attempts in their endpoints.
-func countHealth(ctx context.Context, tx pgx.Tx, stored []finished) (result []webhook.Health, off []turnedOff, err error) {
+func countHealth(ctx context.Context, tx pgx.Tx, stored []finished) ([]judged, error) {
 	rows, _ := tx.Query(ctx, health, healthRows(stored)...)
-	var h webhook.Health
-	var mode affiliate.Mode
-	_, err = pgx.ForEachRow(rows, []any{&h.Key.Workspace, &h.Key.ID, &mode, &h.ConsecutiveFailures, &h.TurnedOff}, func() error {
-		result = append(result, h)
-		if h.TurnedOff != nil {
-			off = append(off, turnedOff{h.Key, mode, *h.TurnedOff})
-		}
-		return nil
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c judged, err error) {
+		err = row.Scan(&c.key.Workspace, &c.key.ID, &c.mode, &c.off)
+		return c, err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("health of endpoints: %w", err)
+		return nil, fmt.Errorf("health of endpoints: %w", err)
 	}
-	return result, off, nil
+	return all, nil
 }
 
 // finishRows are the rows of finish for attempts of deliveries that stand as was
@@ -386,29 +397,16 @@ func healthRows(stored []finished) []any {
 	}
 }
 
-type turnedOff struct {
-	key    affiliate.EndpointKey
-	mode   affiliate.Mode
-	reason affiliate.DisabledReason
-}
-
-func (s *Store) tellTurnedOff(ctx context.Context, tx pgx.Tx, off []turnedOff, at time.Time) error {
-	for _, e := range off {
-		if err := s.enqueue(ctx, tx, affiliate.CancelDeliveries{Workspace: e.key.Workspace, Mode: e.mode, Endpoint: e.key.ID}); err != nil {
-			return err
-		}
-		after := struct {
-			Active bool                     `json:"active"`
-			Reason affiliate.DisabledReason `json:"disabled_reason"`
-		}{false, e.reason}
-		if err := record(ctx, tx, audit{
-			Workspace: e.key.Workspace, Mode: &e.mode, Actor: affiliate.System, At: at,
-			Action: "webhook.disable", ResourceType: "webhook", ResourceID: e.key.ID, After: after,
-		}); err != nil {
-			return err
-		}
+func (s *Store) tellTurnedOff(ctx context.Context, tx pgx.Tx, e judged, at time.Time) error {
+	if err := s.enqueue(ctx, tx, affiliate.CancelDeliveries{Workspace: e.key.Workspace, Mode: e.mode, Endpoint: e.key.ID}); err != nil {
+		return err
 	}
-	return nil
+	after := struct {
+		Active bool                      `json:"active"`
+		Reason *affiliate.DisabledReason `json:"disabled_reason"`
+	}{false, e.off}
+	scope := affiliate.Scope{Workspace: e.key.Workspace, Mode: e.mode}
+	return record(ctx, tx, endpointAudit(scope, e.key.ID, "webhook.disable", at, affiliate.System, nil, after))
 }
 
 // dayOf is the day in a delivery's id, which tells its partition.
