@@ -150,7 +150,8 @@ func (s *Sender) idle(now time.Time) []affiliate.EndpointKey {
 	return idle
 }
 
-// drop ends a lane. Its attempts end by themselves.
+// drop ends a lane. Its attempts end by themselves. What it was woken for and has not
+// read is asked for anew.
 func (s *Sender) drop(key affiliate.EndpointKey) {
 	l := s.lanes[key]
 	if l == nil {
@@ -160,5 +161,8 @@ func (s *Sender) drop(key affiliate.EndpointKey) {
 	s.turn = slices.DeleteFunc(s.turn, func(other *lane) bool { return other == l })
 	if len(l.busy) > 0 {
 		s.parted[key] = l
+	}
+	if l.more {
+		s.wanted[key] = true
 	}
 }

@@ -94,6 +94,56 @@ func TestLockedEndpointHoldsUpNoOther(t *testing.T) {
 	w.eventually("all of the locked one", func() bool { return w.in(locked, affiliate.DeliveryDelivered) == 32 })
 }
 
+// heldQueue holds a reading back until other endpoints are asked for, and finds
+// nothing that nobody serves.
+type heldQueue struct {
+	webhook.Queue
+	hold     atomic.Bool
+	held     chan struct{} // a reading,
+	released chan struct{} // by an endpoint that is asked for
+}
+
+func (q *heldQueue) Due(ctx context.Context, sender affiliate.SenderID, wanted []rules.Wanted, now time.Time) ([]rules.Target, []rules.Due, error) {
+	hold := q.hold.CompareAndSwap(true, false)
+	targets, due, err := q.Queue.Due(ctx, sender, wanted, now)
+	if hold {
+		q.held <- struct{}{}
+		<-q.released
+	}
+	return targets, due, err
+}
+
+func (q *heldQueue) Serve(
+	ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, until time.Time,
+) ([]affiliate.EndpointKey, error) {
+	select {
+	case q.released <- struct{}{}:
+	default:
+	}
+	return q.Queue.Serve(ctx, sender, endpoints, now, until)
+}
+
+func (*heldQueue) Neglected(context.Context, time.Time, int) ([]affiliate.EndpointKey, error) {
+	return nil, nil
+}
+
+func TestEndpointThatIsWokenWhileItIsFoundOffIsServed(t *testing.T) {
+	w := newQueueWorld(t)
+	r, other := w.newSubscriber(saying(http.StatusOK)), w.newSubscriber(saying(http.StatusOK))
+	queue := &heldQueue{Queue: w.Store, held: make(chan struct{}), released: make(chan struct{})}
+	sender, _ := w.send(queue)
+	w.events(1)
+	sender.Wake(w.keys(r))
+	w.eventually("the first", func() bool { return w.in(r, affiliate.DeliveryDelivered) == 1 })
+	w.Exec(`update webhook_endpoints set active = false, epoch = epoch + 1`)
+	queue.hold.Store(true)
+	<-queue.held
+	w.Exec(`update webhook_endpoints set active = true`)
+	w.events(1)
+	sender.Wake(w.keys(r, other)) // both at once: who asks for the other has heard of it
+	w.eventually("the second", func() bool { return w.in(r, affiliate.DeliveryDelivered) == 2 })
+}
+
 func TestEndpointThatIsTurnedOnAgainAfterGoneIsServed(t *testing.T) {
 	w := newQueueWorld(t)
 	begun, hold := make(chan struct{}, 100), make(chan struct{})
