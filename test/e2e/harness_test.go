@@ -69,6 +69,13 @@ func (c *clock) stop() {
 	c.stopped = now
 }
 
+// resume ends a stop: time is where it would be without.
+func (c *clock) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = time.Time{}
+}
+
 func (c *clock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

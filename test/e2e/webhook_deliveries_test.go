@@ -139,6 +139,7 @@ func TestRecovery(t *testing.T) {
 
 	w.merchant.patch(t, h.path, object{"active": false}).want(http.StatusOK)
 	h.awaitDelivery(t, w.merchant, "canceled").wantFields(object{"data.0.nextAttemptAt": nil})
+	sys.clock.resume() // a sender that was refused the endpoint asks again a second later
 	h.answer(http.StatusOK)
 	sys.clock.advance(time.Minute)
 	w.merchant.patch(t, h.path, object{"active": true}).want(http.StatusOK).wantFields(object{"status": "healthy", "consecutiveFailures": 0})
