@@ -15,8 +15,8 @@ import (
 // Rows enough that Postgres prefers an index for a reason: ownRows in the
 // world's workspace, one in ten in its programme, and more of others.
 const (
-	ownRows   = 15_000
-	otherRows = 35_000
+	ownRows   = 11_000
+	otherRows = 20_000
 )
 
 func newLargeCommissionWorld(t *testing.T) *commissionWorld {
@@ -119,12 +119,13 @@ func (w *commissionWorld) checkPlan(what, explained string, has, hasNot []string
 	}
 }
 
-// The two share a world, which takes a while to fill.
+// They share a world, which takes a while to fill.
 func TestCommissionPlansAndTotals(t *testing.T) {
 	t.Parallel()
 	w := newLargeCommissionWorld(t)
 	checkCommissionPlans(t, w)
 	checkCommissionTotals(t, w)
+	checkPendingPlans(t, w)
 }
 
 func checkCommissionPlans(t *testing.T, w *commissionWorld) {
@@ -303,5 +304,27 @@ func checkCommissionTotals(t *testing.T, w *commissionWorld) {
 	_, beyond, err := w.store.Commissions(t.Context(), w.scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 2000, Size: 100})
 	if err != nil || beyond != affiliate.MaxSearchTotal {
 		t.Errorf("beyond the end: total %d, %v", beyond, err)
+	}
+}
+
+// checkPendingPlans comes last: it leaves the connection with another plan mode.
+func checkPendingPlans(t *testing.T, w *commissionWorld) {
+	t.Helper()
+	var participant affiliate.ParticipantID
+	var partner affiliate.UserID
+	if err := w.owner.QueryRow(t.Context(), `select id, partner_id from participants where workspace_id = $1 and mode = $2 limit 1`,
+		w.scope.Workspace, w.scope.Mode).Scan(&participant, &partner); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(`
+		insert into commission_history (workspace_id, commission_id, seq, at, actor, to_status, amount_cents)
+		select workspace_id, id, 1, created_at, 'system', status, amount_cents from commissions limit 20000`)
+	w.exec(`analyze commission_history`)
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		w.exec(`set plan_cache_mode = ` + mode)
+		plan := w.plan(postgres.SelectPendingOfSQL, w.scope.Workspace, w.scope.Mode, participant, affiliate.ReviewParticipantSuspended, false, partner,
+			w.now.AddDate(0, -1, 0), affiliate.CommissionID{}, postgres.ReviewChunk, w.now, "The partner was suspended.")
+		// From where the block before ended; a handful may be sorted.
+		w.checkPlan(mode, plan, []string{"commissions_by_partner_status", "ROW(created_at, id) >", "commission_history_pkey"}, []string{"Seq Scan"})
 	}
 }

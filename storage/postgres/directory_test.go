@@ -356,7 +356,7 @@ func TestDirectoryPlans(t *testing.T) {
 			insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 			select $1, $3, code, $2, participant_id, id, $4 from made`, w.scope.Workspace, program, w.scope.Mode, w.now, n)
 	}
-	fill(large, 60_000)
+	fill(large, 25_000)
 	fill(small, 100)
 	w.exec(`
 		insert into workspaces (id, name, currency, timezone, created_at, updated_at)

@@ -29,7 +29,7 @@ type linkWorld struct {
 
 // crowd is how many participants, links and promo codes the programme has; every
 // hundredth participant is the partner of a small programme, too.
-const crowd = 20_000
+const crowd = 10_100
 
 func newLinkWorld(t *testing.T) *linkWorld {
 	t.Helper()

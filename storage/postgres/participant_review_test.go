@@ -304,25 +304,3 @@ func TestSuspendingRacesApprovals(t *testing.T) {
 		t.Errorf("%d commissions with another history", n)
 	}
 }
-
-func TestPendingCommissionsAreFoundByIndex(t *testing.T) {
-	t.Parallel()
-	w := newLargeCommissionWorld(t)
-	var participant affiliate.ParticipantID
-	var partner affiliate.UserID
-	if err := w.owner.QueryRow(t.Context(), `select id, partner_id from participants where workspace_id = $1 and mode = $2 limit 1`,
-		w.scope.Workspace, w.scope.Mode).Scan(&participant, &partner); err != nil {
-		t.Fatal(err)
-	}
-	w.exec(`
-		insert into commission_history (workspace_id, commission_id, seq, at, actor, to_status, amount_cents)
-		select workspace_id, id, 1, created_at, 'system', status, amount_cents from commissions limit 20000`)
-	w.exec(`analyze commission_history`)
-	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-		w.exec(`set plan_cache_mode = ` + mode)
-		plan := w.plan(postgres.SelectPendingOfSQL, w.scope.Workspace, w.scope.Mode, participant, affiliate.ReviewParticipantSuspended, false, partner,
-			w.now.AddDate(0, -1, 0), affiliate.CommissionID{}, postgres.ReviewChunk, w.now, "The partner was suspended.")
-		// From where the block before ended; a handful may be sorted.
-		w.checkPlan(mode, plan, []string{"commissions_by_partner_status", "ROW(created_at, id) >", "commission_history_pkey"}, []string{"Seq Scan"})
-	}
-}

@@ -111,9 +111,9 @@ func (w *payoutWorld) plan(sql string, args ...any) string {
 
 func TestPayoutStatementsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
-	w := newPayoutWorld(t, 300, 4, 40)
+	w := newPayoutWorld(t, 200, 4, 40)
 	for range 2 {
-		w.fill(600, 4, 40)
+		w.fill(400, 4, 40)
 	}
 	var one affiliate.ParticipantID
 	var partner affiliate.UserID

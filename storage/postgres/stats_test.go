@@ -182,7 +182,7 @@ func TestSumsAreExactAtAnyMoment(t *testing.T) {
 	if n := w.count(`select count(*) from participant_totals`); n != 0 {
 		t.Fatal("the test wants to see missing totals made")
 	}
-	const writers, transactions, folders = 6, 150, 4
+	const writers, transactions, folders = 6, 80, 4
 	rolledBack := errors.New("rolled back")
 	var writing, others sync.WaitGroup
 	var folded atomic.Int64
