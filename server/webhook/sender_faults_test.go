@@ -108,7 +108,10 @@ func (q *heldQueue) Due(ctx context.Context, sender affiliate.SenderID, wanted [
 	targets, due, err := q.Queue.Due(ctx, sender, wanted, now)
 	if hold {
 		q.held <- struct{}{}
-		<-q.released
+		select {
+		case <-q.released:
+		case <-ctx.Done():
+		}
 	}
 	return targets, due, err
 }

@@ -136,23 +136,40 @@ const (
 	endedEpochs = `
 		select e.epoch, e.updated_at from webhook_endpoints e
 		where e.workspace_id = @workspace and e.mode = @mode and e.id = @endpoint`
-	// cancelSome lets what had ended before keep its state: it only loses the attempts
+	// setCanceled lets what had ended before keep its state: it only loses the attempts
 	// that were asked for.
+	setCanceled = `
+		set due_at = null, extra = 0,
+			status = case when d.status in ('pending', 'failed') then 'canceled' else d.status end,
+			completed_at = case when d.status in ('pending', 'failed') then block.ended else d.completed_at end
+		from block`
 	cancelSome = `
 		with block as (
-			select d.id, d.day
+			select d.id, d.day, @ended::timestamptz as ended
 			from webhook_deliveries d
 			where d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint
 				and d.epoch < @epoch and d.due_at is not null
 			limit @limit
 			for no key update of d skip locked
 		)
-		update webhook_deliveries d
-		set due_at = null, extra = 0,
-			status = case when d.status in ('pending', 'failed') then 'canceled' else d.status end,
-			completed_at = case when d.status in ('pending', 'failed') then @ended else d.completed_at end
-		from block
+		update webhook_deliveries d` + setCanceled + `
 		where d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint and d.id = block.id and d.day = block.day`
+	// cancelLeft is for what was made, or attempted, while its endpoint was turned off,
+	// behind the job: nobody comes to it any more.
+	cancelLeft = `
+		with block as (
+			select d.workspace_id, d.endpoint_id, d.id, d.day, least(e.updated_at, $2) as ended
+			from webhook_endpoints e
+			cross join lateral (
+				select d.workspace_id, d.endpoint_id, d.id, d.day from webhook_deliveries d
+				where d.workspace_id = e.workspace_id and d.endpoint_id = e.id and d.epoch < e.epoch and d.due_at is not null
+				limit $1
+				for no key update skip locked
+			) as d
+			limit $1
+		)
+		update webhook_deliveries d` + setCanceled + `
+		where d.workspace_id = block.workspace_id and d.endpoint_id = block.endpoint_id and d.id = block.id and d.day = block.day`
 )
 
 // CancelSome cancels up to limit of the deliveries that wait in an epoch of the
@@ -191,27 +208,6 @@ func (s *Store) CancelSome(ctx context.Context, job affiliate.CancelDeliveries, 
 	}
 	return int(canceled), nil
 }
-
-// cancelLeft is for what was made, or attempted, while its endpoint was turned off,
-// behind the job: nobody comes to it any more.
-const cancelLeft = `
-	with block as (
-		select d.workspace_id, d.endpoint_id, d.id, d.day, e.updated_at
-		from webhook_endpoints e
-		cross join lateral (
-			select d.workspace_id, d.endpoint_id, d.id, d.day from webhook_deliveries d
-			where d.workspace_id = e.workspace_id and d.endpoint_id = e.id and d.epoch < e.epoch and d.due_at is not null
-			limit $1
-			for no key update skip locked
-		) as d
-		limit $1
-	)
-	update webhook_deliveries d
-	set due_at = null, extra = 0,
-		status = case when d.status in ('pending', 'failed') then 'canceled' else d.status end,
-		completed_at = case when d.status in ('pending', 'failed') then least(block.updated_at, $2) else d.completed_at end
-	from block
-	where d.workspace_id = block.workspace_id and d.endpoint_id = block.endpoint_id and d.id = block.id and d.day = block.day`
 
 // CancelLeft cancels up to limit deliveries that wait in epochs of their endpoints
 // which have ended, and that no job has met. It looks once into the queue of each
