@@ -2,6 +2,7 @@ package affiliate
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -45,3 +46,18 @@ type AuditFilter struct {
 
 // MaxAuditTotal is how far the total of the audit log is counted.
 const MaxAuditTotal = 10_000
+
+// AuditLine is an entry to be written in the transaction of the change that it
+// records.
+type AuditLine struct {
+	Workspace    WorkspaceID
+	Mode         *Mode // nil: of the workspace as a whole
+	Actor        Actor
+	At           time.Time
+	Action       string // noun.verb
+	ResourceType string
+	ResourceID   fmt.Stringer
+	// Before and After are the changed parts of the resource. They are encoded as
+	// JSON; nil where there is none.
+	Before, After any
+}

@@ -17,7 +17,7 @@ func (s *Store) CreateMerchant(ctx context.Context, user affiliate.User, passwor
 	keys []affiliate.NewAPIKey, session affiliate.Session, refresh [sha256.Size]byte, by affiliate.Actor,
 ) error {
 	by.User = &user.ID
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		if err := insertUser(ctx, tx, user, passwordHash); err != nil {
 			return err
 		}
@@ -36,14 +36,14 @@ func (s *Store) CreateMerchant(ctx context.Context, user affiliate.User, passwor
 		if err := insertSession(ctx, tx, session, refresh); err != nil {
 			return err
 		}
-		if err := record(ctx, tx, audit{
+		if err := tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: w.ID, Actor: by, At: user.CreatedAt,
 			Action: "workspace.create", ResourceType: "workspace", ResourceID: w.ID,
 			After: map[string]string{"name": w.Name},
 		}); err != nil {
 			return err
 		}
-		return s.enqueue(ctx, tx, affiliate.SyncDirectory{Workspace: w.ID})
+		return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: w.ID})
 	})
 }
 
@@ -52,7 +52,7 @@ func (s *Store) CreateMerchant(ctx context.Context, user affiliate.User, passwor
 func (s *Store) CreatePartner(ctx context.Context, user affiliate.User, passwordHash string,
 	session affiliate.Session, refresh [sha256.Size]byte, by affiliate.Actor,
 ) error {
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		if err := insertUser(ctx, tx, user, passwordHash); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (s *Store) CreatePartner(ctx context.Context, user affiliate.User, password
 	})
 }
 
-func insertUser(ctx context.Context, tx pgx.Tx, user affiliate.User, passwordHash string) error {
+func insertUser(ctx context.Context, tx *Tx, user affiliate.User, passwordHash string) error {
 	const insert = `
 		insert into users (id, kind, email, password_hash, name, country, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7)`
@@ -71,7 +71,7 @@ func insertUser(ctx context.Context, tx pgx.Tx, user affiliate.User, passwordHas
 	return refusal(err)
 }
 
-func insertSession(ctx context.Context, tx pgx.Tx, session affiliate.Session, refresh [sha256.Size]byte) error {
+func insertSession(ctx context.Context, tx *Tx, session affiliate.Session, refresh [sha256.Size]byte) error {
 	const insert = `
 		insert into sessions (id, user_id, created_at, idle_expires_at, expires_at)
 		values ($1, $2, $3, $4, $5)`
@@ -81,7 +81,7 @@ func insertSession(ctx context.Context, tx pgx.Tx, session affiliate.Session, re
 	return insertRefreshToken(ctx, tx, refresh, session.ID, session.CreatedAt)
 }
 
-func insertRefreshToken(ctx context.Context, tx pgx.Tx, digest [sha256.Size]byte, session affiliate.SessionID, now time.Time) error {
+func insertRefreshToken(ctx context.Context, tx *Tx, digest [sha256.Size]byte, session affiliate.SessionID, now time.Time) error {
 	const insert = `insert into refresh_tokens (digest, session_id, created_at) values ($1, $2, $3)`
 	_, err := tx.Exec(ctx, insert, digest[:], session, now)
 	return err
@@ -174,7 +174,7 @@ func (s *Store) WithdrawLogin(ctx context.Context, try affiliate.LoginTryID) err
 func (s *Store) OpenSession(ctx context.Context, session affiliate.Session, refresh [sha256.Size]byte, subject []byte, renewedHash string) error {
 	const forget = `delete from login_failures where subject = $1`
 	const renew = `update users set password_hash = $2 where id = $1`
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		if err := insertSession(ctx, tx, session, refresh); err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (s *Store) RotateRefreshToken(ctx context.Context, spent, fresh [sha256.Siz
 		session affiliate.SessionID
 		refused error
 	)
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		refused = nil
 		err := tx.QueryRow(ctx, spend, spent[:], now, kind).Scan(&session)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -274,7 +274,7 @@ func (s *Store) ForgetEnded(ctx context.Context, before time.Time, limit int) (i
 		and not exists (select from refresh_tokens t where t.session_id = s.id)`
 	const forgetFailures = `delete from login_failures where failed_at < $1`
 	var gone int64
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		if _, err := tx.Exec(ctx, forgetTokens, before, limit); err != nil {
 			return err
 		}

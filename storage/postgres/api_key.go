@@ -16,7 +16,7 @@ import (
 // constant use costs one write a minute, not one a request.
 const keyUseResolution = time.Minute
 
-func insertKey(ctx context.Context, tx pgx.Tx, key affiliate.NewAPIKey) error {
+func insertKey(ctx context.Context, tx *Tx, key affiliate.NewAPIKey) error {
 	const insert = `
 		insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at, expires_at)
 		values ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8, $9, $10, $11)`
@@ -67,7 +67,7 @@ func (s *Store) APIKeys(ctx context.Context, scope affiliate.Scope, now time.Tim
 // refuseFullKeyring refuses one more secret key beside the ten that a mode may
 // have. The workspace is locked, so that parallel creations take turns at
 // counting.
-func refuseFullKeyring(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, now time.Time) error {
+func refuseFullKeyring(ctx context.Context, tx *Tx, scope affiliate.Scope, now time.Time) error {
 	const count = `
 		select count(*) from api_keys
 		where workspace_id = $1 and mode = $2 and kind = 'secret'
@@ -84,7 +84,7 @@ func refuseFullKeyring(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, no
 
 // lockKeyring takes the workspace's lock, under which neither its keys nor what
 // the actor may do with them change. Errors: NOT_FOUND, FORBIDDEN.
-func lockKeyring(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, by affiliate.Actor) error {
+func lockKeyring(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, by affiliate.Actor) error {
 	if err := lockWorkspace(ctx, tx, workspace); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func lockKeyring(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID
 // CreateSecretKey stores a secret key. Errors: API_KEY_LIMIT_EXCEEDED when the
 // mode has its ten already, FORBIDDEN.
 func (s *Store) CreateSecretKey(ctx context.Context, key affiliate.NewAPIKey, actor affiliate.Actor) error {
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		if err := lockKeyring(ctx, tx, key.Scope.Workspace, actor); err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (s *Store) CreateSecretKey(ctx context.Context, key affiliate.NewAPIKey, ac
 		if err := insertKey(ctx, tx, key); err != nil {
 			return err
 		}
-		return record(ctx, tx, keyAudit(key.APIKey, "api_key.create", key.CreatedAt, actor, nil, keyObject(key.APIKey)))
+		return tx.Audit(ctx, keyAudit(key.APIKey, "api_key.create", key.CreatedAt, actor, nil, keyObject(key.APIKey)))
 	})
 }
 
@@ -117,8 +117,8 @@ func keyObject(key affiliate.APIKey) map[string]string {
 	return map[string]string{"name": key.Name, "prefix": key.Prefix, "last4": key.Last4}
 }
 
-func keyAudit(key affiliate.APIKey, action string, at time.Time, by affiliate.Actor, before, after any) audit {
-	return audit{
+func keyAudit(key affiliate.APIKey, action string, at time.Time, by affiliate.Actor, before, after any) affiliate.AuditLine {
+	return affiliate.AuditLine{
 		Workspace: key.Scope.Workspace, Mode: &key.Scope.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "api_key", ResourceID: key.ID, Before: before, After: after,
 	}
@@ -139,7 +139,7 @@ func (s *Store) RollKey(ctx context.Context, id affiliate.APIKeyID, successor af
 		update api_keys set rolled_at = $4, expires_at = $5, revoked_at = $6
 		where workspace_id = $1 and mode = $2 and id = $3`
 	scope, at := successor.Scope, successor.CreatedAt
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		if err := lockKeyring(ctx, tx, scope.Workspace, by); err != nil {
 			return err
 		}
@@ -171,13 +171,13 @@ func (s *Store) RollKey(ctx context.Context, id affiliate.APIKeyID, successor af
 		if err := insertKey(ctx, tx, successor); err != nil {
 			return err
 		}
-		if err := record(ctx, tx, keyAudit(old, "api_key.roll", at, by, keyObject(old), is)); err != nil {
+		if err := tx.Audit(ctx, keyAudit(old, "api_key.roll", at, by, keyObject(old), is)); err != nil {
 			return err
 		}
 		if successor.Kind != affiliate.PublicKey {
 			return nil
 		}
-		return s.enqueue(ctx, tx, affiliate.SyncDirectory{Workspace: scope.Workspace})
+		return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: scope.Workspace})
 	})
 	return successor.APIKey, err
 }
@@ -190,7 +190,7 @@ func (s *Store) RevokeSecretKey(ctx context.Context, scope affiliate.Scope, id a
 		where workspace_id = $1 and mode = $2 and id = $3 and kind = 'secret'
 		  and revoked_at is null and (expires_at is null or expires_at > $4)
 		returning ` + keyColumns
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		if err := lockKeyring(ctx, tx, scope.Workspace, by); err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (s *Store) RevokeSecretKey(ctx context.Context, scope affiliate.Scope, id a
 			return err
 		}
 		key := row.key(scope)
-		return record(ctx, tx, keyAudit(key, "api_key.revoke", at, by, keyObject(key), nil))
+		return tx.Audit(ctx, keyAudit(key, "api_key.revoke", at, by, keyObject(key), nil))
 	})
 }
 

@@ -195,8 +195,8 @@ func TestExportsMayTakeTenMinutesAndOnlyRead(t *testing.T) {
 	}
 	// The one connection is as before.
 	var timeout string
-	if err := store.InTx(t.Context(), func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, `select current_setting('statement_timeout')`).Scan(&timeout)
+	if err := store.InTx(t.Context(), func(tx *postgres.Tx) error {
+		return tx.QueryRow(t.Context(), `select current_setting('statement_timeout')`).Scan(&timeout)
 	}); err != nil || timeout != "10s" {
 		t.Errorf("after an export: %s, %v", timeout, err)
 	}

@@ -53,7 +53,7 @@ func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error
 	if len(clicks) == 0 {
 		return nil
 	}
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		if err := copyClicks(ctx, tx, "clicks", clicks); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error
 	})
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation {
-		err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		err = s.InTx(ctx, func(tx *Tx) error {
 			stored, err := mergeClicks(ctx, tx, clicks)
 			if err != nil {
 				return err
@@ -77,7 +77,7 @@ func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error
 
 // clicksStored does in one round trip what follows from clicks, of which those
 // in stored were not there before.
-func (s *Store) clicksStored(ctx context.Context, tx pgx.Tx, clicks, stored []affiliate.Click) error {
+func (s *Store) clicksStored(ctx context.Context, tx *Tx, clicks, stored []affiliate.Click) error {
 	const anyAwaited = `select exists (select from awaited_clicks)`
 	batch := &pgx.Batch{}
 	queueClickCounts(batch, stored)
@@ -93,7 +93,7 @@ func (s *Store) clicksStored(ctx context.Context, tx pgx.Tx, clicks, stored []af
 func pgUUID(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: u != uuid.Nil} }
 
 // mergeClicks stores what is not there yet, and gives of it what is counted.
-func mergeClicks(ctx context.Context, tx pgx.Tx, clicks []affiliate.Click) ([]affiliate.Click, error) {
+func mergeClicks(ctx context.Context, tx *Tx, clicks []affiliate.Click) ([]affiliate.Click, error) {
 	const stage = `create temporary table clicks_incoming (like clicks) on commit drop`
 	if _, err := tx.Exec(ctx, stage); err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func uuids[K comparable, V any](of map[K]V) []pgtype.UUID { return make([]pgtype
 
 // wakeAwaiting gives every conversion that named one of these clicks too early
 // its job. One index probe per click.
-func (s *Store) wakeAwaiting(ctx context.Context, tx pgx.Tx, clicks []affiliate.Click) error {
+func (s *Store) wakeAwaiting(ctx context.Context, tx *Tx, clicks []affiliate.Click) error {
 	const awaited = `
 		select distinct a.workspace_id, a.click_id
 		from unnest($1::uuid[], $2::uuid[]) as c (workspace_id, click_id)
@@ -206,7 +206,7 @@ func (s *Store) wakeAwaiting(ctx context.Context, tx pgx.Tx, clicks []affiliate.
 	if err != nil {
 		return err
 	}
-	return s.enqueue(ctx, tx, jobs...)
+	return tx.Enqueue(ctx, jobs...)
 }
 
 // ResolveClicks finds what public keys and codes lead to, one answer for each
@@ -262,7 +262,7 @@ func (s *Store) DeadLetterClicks(ctx context.Context, letters []affiliate.ClickD
 		insert into click_dead_letters (id, reason, record, created_at)
 		values ($1, $2, $3, $4)
 		on conflict (id) do nothing`
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		batch := &pgx.Batch{}
 		for _, letter := range letters {
 			record := letter.Record

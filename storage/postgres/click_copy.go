@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -26,7 +25,7 @@ const (
 
 // copyClicks is pgx's CopyFrom without what that spends on every value, which it
 // boxes and looks up how to send: a row takes a seventh of the CPU time here.
-func copyClicks(ctx context.Context, tx pgx.Tx, table string, clicks []affiliate.Click) error {
+func copyClicks(ctx context.Context, tx *Tx, table string, clicks []affiliate.Click) error {
 	_, err := tx.Conn().PgConn().CopyFrom(ctx, newClickRows(clicks), "copy "+table+" ("+clickColumns+") from stdin binary")
 	return err
 }

@@ -145,7 +145,7 @@ func (s *Store) rollClicks(ctx context.Context, blocks int) (clicks int64, did b
 		call = `select roll_clicks($1, $2)`
 	)
 	var rolled *int64
-	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.InTx(ctx, func(tx *Tx) error {
 		if _, err := tx.Exec(ctx, set, strconv.FormatInt(rollTimeout.Milliseconds(), 10)); err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ var (
 // queueSettlement, once, last of all that it locks, with all its changes: rows
 // that others want too are then taken in one order. One that has too many changes
 // for that makes a settlement of its own.
-func settle(ctx context.Context, tx pgx.Tx, changes ...affiliate.CommissionChange) error {
+func settle(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
 	s := newSettlement()
 	if err := s.write(ctx, tx, changes...); err != nil {
 		return err
@@ -138,20 +138,20 @@ func (s *settlement) queueEnd(batch *pgx.Batch) {
 }
 
 // write is queue in a round trip of its own.
-func (s *settlement) write(ctx context.Context, tx pgx.Tx, changes ...affiliate.CommissionChange) error {
+func (s *settlement) write(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
 	batch := &pgx.Batch{}
 	s.queue(batch, changes...)
 	return send(ctx, tx, batch)
 }
 
 // end is queueEnd in a round trip of its own.
-func (s *settlement) end(ctx context.Context, tx pgx.Tx) error {
+func (s *settlement) end(ctx context.Context, tx *Tx) error {
 	batch := &pgx.Batch{}
 	s.queueEnd(batch)
 	return send(ctx, tx, batch)
 }
 
-func send(ctx context.Context, tx pgx.Tx, batch *pgx.Batch) error {
+func send(ctx context.Context, tx *Tx, batch *pgx.Batch) error {
 	if batch.Len() == 0 {
 		return nil
 	}

@@ -24,7 +24,7 @@ func UpdateCommissionsSQL(before, after affiliate.Commission) (sql string, args 
 
 // InsertCommission is queueCommissions in a transaction of its own.
 func (s *Store) InsertCommission(ctx context.Context, c affiliate.Commission, actor affiliate.Actor) error {
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		batch := &pgx.Batch{}
 		queueCommissions(batch, c)
 		queueSettlement(batch, affiliate.Created(c, actor, nil))

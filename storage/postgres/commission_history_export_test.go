@@ -11,7 +11,7 @@ import (
 // Bear stores a commission with all that follows from its beginning. The
 // conversion that it names is the caller's.
 func (s *Store) Bear(ctx context.Context, c affiliate.Commission) error {
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		batch := &pgx.Batch{}
 		queueCommissions(batch, c)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
@@ -26,7 +26,7 @@ func (s *Store) Bear(ctx context.Context, c affiliate.Commission) error {
 // refunds do: one lock of all, one settlement. One commission may move more than
 // once. All are made, or none.
 func (s *Store) MoveTogether(ctx context.Context, moves ...affiliate.CommissionTransition) error {
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		ids := make([]affiliate.CommissionID, len(moves))
 		for i, move := range moves {
 			ids[i] = move.Commission

@@ -17,7 +17,7 @@ import (
 // reason, NOT_FOUND when the commission is not in this scope and programme.
 func (s *Store) MoveCommission(ctx context.Context, t affiliate.CommissionTransition) (affiliate.CommissionDetail, error) {
 	var detail affiliate.CommissionDetail
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		change, err := lockMove(ctx, tx, t, waitForRows)
 		if err != nil {
 			return err
@@ -34,7 +34,7 @@ func (s *Store) MoveCommission(ctx context.Context, t affiliate.CommissionTransi
 // lockMove locks a commission and makes a move of it in memory: what is written
 // (settle) is the caller's. NOT_FOUND: it is not there, or, with skipLockedRows,
 // in somebody's hands.
-func lockMove(ctx context.Context, tx pgx.Tx, t affiliate.CommissionTransition, wait lockMode) (affiliate.CommissionChange, error) {
+func lockMove(ctx context.Context, tx *Tx, t affiliate.CommissionTransition, wait lockMode) (affiliate.CommissionChange, error) {
 	found, err := lockCommissions(ctx, tx, t.Scope, []affiliate.CommissionID{t.Commission}, wait)
 	if err != nil {
 		return affiliate.CommissionChange{}, err
@@ -74,7 +74,7 @@ const lockCommissionsSQL = `
 // several does it in one such call, so that none waits for another in a circle.
 // What is not there, or left alone, is not in the answer.
 func lockCommissions(
-	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, ids []affiliate.CommissionID, wait lockMode,
+	ctx context.Context, tx *Tx, scope affiliate.Scope, ids []affiliate.CommissionID, wait lockMode,
 ) ([]lockedCommission, error) {
 	rows, err := tx.Query(ctx, lockCommissionsSQL+string(wait), scope.Workspace, scope.Mode, ids)
 	if err != nil {
@@ -103,11 +103,11 @@ func (c lockedCommission) move(t affiliate.CommissionTransition) (affiliate.Comm
 
 // tell settles changes of locked commissions, publishes events, and notes in the
 // audit log what a person did.
-func (s *Store) tell(ctx context.Context, tx pgx.Tx, changes []affiliate.CommissionChange, events ...affiliate.Event) error {
+func (s *Store) tell(ctx context.Context, tx *Tx, changes []affiliate.CommissionChange, events ...affiliate.Event) error {
 	if err := settle(ctx, tx, changes...); err != nil {
 		return err
 	}
-	if err := s.publish(ctx, tx, events...); err != nil {
+	if err := tx.Publish(ctx, events...); err != nil {
 		return err
 	}
 	for _, change := range changes {
@@ -115,7 +115,7 @@ func (s *Store) tell(ctx context.Context, tx pgx.Tx, changes []affiliate.Commiss
 		if t.Actor.User == nil && t.Actor.Key == nil || change.Before == nil {
 			continue
 		}
-		if err := record(ctx, tx, audit{
+		if err := tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: t.Scope.Workspace, Mode: &t.Scope.Mode, Actor: t.Actor, At: t.At,
 			Action: "commission." + string(t.Move), ResourceType: "commission", ResourceID: change.After.ID,
 			Before: auditedOf(*change.Before), After: auditedOf(change.After),
@@ -161,7 +161,7 @@ func (s *Store) ApproveDueCommissions(ctx context.Context, now time.Time, limit 
 		}
 		for _, d := range due {
 			made := false
-			err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+			err := s.InTx(ctx, func(tx *Tx) (err error) {
 				made, err = s.autoApprove(ctx, tx, d, now)
 				return err
 			})
@@ -189,7 +189,7 @@ func (s *Store) ApproveDueCommissions(ctx context.Context, now time.Time, limit 
 
 // autoApprove approves a commission that is still due once it is locked; one
 // that somebody works on is left for the next sweep.
-func (s *Store) autoApprove(ctx context.Context, tx pgx.Tx, d dueCommission, now time.Time) (made bool, err error) {
+func (s *Store) autoApprove(ctx context.Context, tx *Tx, d dueCommission, now time.Time) (made bool, err error) {
 	change, err := lockMove(ctx, tx, affiliate.CommissionTransition{
 		Scope:   affiliate.Scope{Workspace: d.Workspace, Mode: d.Mode},
 		Program: d.Program, Commission: d.ID,

@@ -70,7 +70,7 @@ func (s *Store) recordTogether(ctx context.Context, pool *pgxpool.Pool, all []*r
 	slices.SortFunc(all, func(a, b *recording) int {
 		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Conversion.ExternalTransactionID, b.Conversion.ExternalTransactionID))
 	})
-	err = s.inTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.inTx(ctx, pool, func(tx *Tx) error {
 		committing = false
 		for _, r := range all {
 			r.attempt = attempt{outcome: outcome{signals: signals{of: r.Conversion, found: r.Inputs}}}
@@ -95,7 +95,7 @@ func (s *Store) recordTogether(ctx context.Context, pool *pgxpool.Pool, all []*r
 
 // decideTogether completes the inputs with what is found under locks that last
 // until all is stored, and asks the reports' Decide.
-func decideTogether(ctx context.Context, tx pgx.Tx, batch []*recording) error {
+func decideTogether(ctx context.Context, tx *Tx, batch []*recording) error {
 	all := make([]*signals, len(batch))
 	for i, r := range batch {
 		all[i] = &r.signals
@@ -185,7 +185,7 @@ func queueAbout(batch *pgx.Batch, statement string, all []*recording, picked fun
 
 // insertTogether inserts what is no duplicate, and applies refunds that came
 // earlier.
-func insertTogether(ctx context.Context, tx pgx.Tx, batch []*recording) error {
+func insertTogether(ctx context.Context, tx *Tx, batch []*recording) error {
 	rows := make([][]any, 0, len(batch))
 	for _, r := range batch {
 		row, err := r.row()
@@ -276,7 +276,7 @@ const awaitClick = `
 
 // writeOutcomes writes what follows from a batch: the answers to keys of those
 // that are in, and no keys of the others.
-func (s *Store) writeOutcomes(ctx context.Context, tx pgx.Tx, all []*recording) error {
+func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*recording) error {
 	batch := &pgx.Batch{}
 	var outcomes []outcome
 	var changes []affiliate.CommissionChange
@@ -302,7 +302,7 @@ func (s *Store) writeOutcomes(ctx context.Context, tx pgx.Tx, all []*recording) 
 	if err := queueOutcomes(batch, outcomes...); err != nil {
 		return err
 	}
-	if err := queueEvents(ctx, batch, events...); err != nil {
+	if err := tx.queueEvents(batch, events...); err != nil {
 		return err
 	}
 	for _, r := range in(all) {
@@ -320,7 +320,7 @@ func (s *Store) writeOutcomes(ctx context.Context, tx pgx.Tx, all []*recording) 
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("conversions: %w", err)
 	}
-	return s.enqueue(ctx, tx, jobs...)
+	return tx.Enqueue(ctx, jobs...)
 }
 
 // beginning is how a commission begins; none without one. What is refunded of its

@@ -60,12 +60,12 @@ func (s *Store) with(t *testing.T, url string, set func(*pgxpool.Config)) *Store
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.AfterConnect = readyConn
+	config.AfterConnect = prepareConn
 	set(config)
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return newStore(pool, pool, s.jobs)
+	return newStore(&DB{pool: pool, gathered: pool, jobs: s.jobs, onDeliveries: s.onDeliveries})
 }

@@ -48,7 +48,7 @@ func (s *Store) RedactEvents(
 		order by code collate "C"
 		for no key update`
 	var redacted int
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		for _, statement := range []string{hold, holdPromoCodes} {
 			if _, err := tx.Exec(ctx, statement, scope.Workspace, scope.Mode, participant); err != nil {
 				return err
@@ -64,7 +64,7 @@ func (s *Store) RedactEvents(
 // redactEvents is RedactEvents in the transaction of the erasure, which holds the
 // participant and its promo codes. A body that is redacted already stays.
 func redactEvents(
-	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string,
+	ctx context.Context, tx *Tx, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string,
 ) (redacted int, err error) {
 	type stored struct {
 		ID   affiliate.EventID

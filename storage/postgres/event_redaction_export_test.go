@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
@@ -19,7 +17,7 @@ const (
 func (s *Store) RedactEventsAnd(
 	ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string, goOn func() error,
 ) error {
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		if _, err := redactEvents(ctx, tx, scope, participant, pseudonym); err != nil {
 			return err
 		}

@@ -157,7 +157,7 @@ const (
 // off it. Errors: NOT_FOUND, FRAUD_EVENT_RESOLVED.
 func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResolution) (affiliate.FraudEvent, error) {
 	var after affiliate.FraudEvent
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		type lockedRow struct {
 			Status       affiliate.FraudEventStatus
 			CommissionID *affiliate.CommissionID
@@ -174,7 +174,7 @@ func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResoluti
 		if _, err := tx.Exec(ctx, resolveFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event, r.Outcome, r.Note, r.By.User, r.At); err != nil {
 			return err
 		}
-		if err := record(ctx, tx, audit{
+		if err := tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: r.Scope.Workspace, Mode: &r.Scope.Mode, Actor: r.By, At: r.At,
 			Action: "fraud_event.resolve", ResourceType: "fraud_event", ResourceID: r.Event,
 			Before: map[string]any{"status": locked.Status}, After: map[string]any{"status": r.Outcome},
@@ -195,7 +195,7 @@ func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResoluti
 
 // followResolution does with the commission what the resolution means for it. One
 // that went on meanwhile stays as it is.
-func (s *Store) followResolution(ctx context.Context, tx pgx.Tx, id affiliate.CommissionID, r affiliate.FraudResolution) error {
+func (s *Store) followResolution(ctx context.Context, tx *Tx, id affiliate.CommissionID, r affiliate.FraudResolution) error {
 	locked, err := lockCommissions(ctx, tx, r.Scope, []affiliate.CommissionID{id}, waitForRows)
 	if err != nil || len(locked) == 0 {
 		return err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
@@ -59,7 +57,7 @@ func (s *Store) PutFraudPolicy(
 	ctx context.Context, scope affiliate.Scope, policy affiliate.ProgramFraudPolicy, by affiliate.Actor,
 ) (affiliate.ProgramFraudPolicy, error) {
 	after := policy
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		program, err := readProgram(ctx, tx, selectProgram+` for no key update`, scope, policy.Program)
 		if err != nil {
 			return err
@@ -87,10 +85,10 @@ func (s *Store) PutFraudPolicy(
 		if program.FraudPolicy != changed.FraudPolicy {
 			previous = map[string]affiliate.FraudPolicy{"fraud_policy": program.FraudPolicy}
 		}
-		if err := record(ctx, tx, programAudit(changed, "program.put_fraud_policy", policy.UpdatedAt, by, was, is)); err != nil {
+		if err := tx.Audit(ctx, programAudit(changed, "program.put_fraud_policy", policy.UpdatedAt, by, was, is)); err != nil {
 			return err
 		}
-		return s.publish(ctx, tx, affiliate.NewEvent(scope, affiliate.EventProgramUpdated, policy.UpdatedAt, changed.Object(), previous))
+		return tx.Publish(ctx, affiliate.NewEvent(scope, affiliate.EventProgramUpdated, policy.UpdatedAt, changed.Object(), previous))
 	})
 	return after, err
 }

@@ -104,7 +104,7 @@ func (s *Store) LoadRates(ctx context.Context, rates []affiliate.FXRate, at time
 	rates = slices.SortedFunc(slices.Values(rates), func(a, b affiliate.FXRate) int {
 		return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Quote, b.Quote), a.Date.Compare(b.Date))
 	})
-	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.InTx(ctx, func(tx *Tx) error {
 		loaded = affiliate.FXLoad{}
 		for chunk := range slices.Chunk(rates, loadChunk) {
 			if err := loadRates(ctx, tx, chunk, at, &loaded); err != nil {
@@ -116,7 +116,7 @@ func (s *Store) LoadRates(ctx context.Context, rates []affiliate.FXRate, at time
 	return loaded, err
 }
 
-func loadRates(ctx context.Context, tx pgx.Tx, rates []affiliate.FXRate, at time.Time, loaded *affiliate.FXLoad) error {
+func loadRates(ctx context.Context, tx *Tx, rates []affiliate.FXRate, at time.Time, loaded *affiliate.FXLoad) error {
 	var bases, quotes, values []string
 	var dates []time.Time
 	for _, r := range rates {

@@ -124,14 +124,14 @@ func (s *Store) CreateGroup(ctx context.Context, g affiliate.Group, by affiliate
 	const insert = `
 		insert into groups (workspace_id, id, program_id, name, rate_bps, flat_amount_cents, version, created_at, updated_at)
 		values (@workspace, @id, @program, @name, @rate_bps, @flat_amount_cents, @version, @created_at, @updated_at)`
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		if err := holdOpenProgram(ctx, tx, g.Scope, g.Program); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, insert, groupArgs(g)); err != nil {
 			return groupRefusal(err)
 		}
-		return record(ctx, tx, groupAudit(g, "group.create", g.CreatedAt, by, nil, g.Object()))
+		return tx.Audit(ctx, groupAudit(g, "group.create", g.CreatedAt, by, nil, g.Object()))
 	})
 }
 
@@ -148,7 +148,7 @@ func (s *Store) UpdateGroup(
 		where g.workspace_id = @workspace and g.program_id = @program and g.id = @id
 			and p.workspace_id = g.workspace_id and p.id = g.program_id and p.mode = @mode`
 	var after affiliate.Group
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		if err := holdOpenProgram(ctx, tx, scope, program); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (s *Store) UpdateGroup(
 		if _, err := tx.Exec(ctx, update, groupArgs(after)); err != nil {
 			return groupRefusal(err)
 		}
-		return record(ctx, tx, groupAudit(after, "group.update", at, by, was, is))
+		return tx.Audit(ctx, groupAudit(after, "group.update", at, by, was, is))
 	})
 	return after, err
 }
@@ -189,7 +189,7 @@ func (s *Store) DeleteGroup(
 		delete from groups g using programs p
 		where g.workspace_id = $1 and p.mode = $2 and g.program_id = $3 and g.id = $4
 			and p.workspace_id = g.workspace_id and p.id = g.program_id`
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		// Whoever puts something into the group shares its key until they commit, so
 		// this lock waits for them, and what follows sees what they did. Who comes
 		// later finds the group gone.
@@ -210,7 +210,7 @@ func (s *Store) DeleteGroup(
 		if _, err := tx.Exec(ctx, remove, scope.Workspace, scope.Mode, program, id); err != nil {
 			return err
 		}
-		return record(ctx, tx, groupAudit(g, "group.delete", at, by, g.Object(), nil))
+		return tx.Audit(ctx, groupAudit(g, "group.delete", at, by, g.Object(), nil))
 	})
 }
 
@@ -232,7 +232,7 @@ func readGroup(
 
 // holdOpenProgram keeps a programme from being archived until the transaction
 // ends. Errors: NOT_FOUND, PROGRAM_STATE_INVALID when it is archived already.
-func holdOpenProgram(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.ProgramID) error {
+func holdOpenProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) error {
 	p, err := readProgram(ctx, tx, selectProgram+` for share`, scope, id)
 	if err != nil {
 		return err
@@ -261,8 +261,8 @@ func groupRefusal(err error) error {
 	return err
 }
 
-func groupAudit(g affiliate.Group, action string, at time.Time, by affiliate.Actor, before, after any) audit {
-	return audit{
+func groupAudit(g affiliate.Group, action string, at time.Time, by affiliate.Actor, before, after any) affiliate.AuditLine {
+	return affiliate.AuditLine{
 		Workspace: g.Scope.Workspace, Mode: &g.Scope.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "group", ResourceID: g.ID, Before: before, After: after,
 	}

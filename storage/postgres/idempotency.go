@@ -37,7 +37,7 @@ func queueClaim(batch *pgx.Batch, scope affiliate.Scope, key affiliate.Idempoten
 // answer that was given under the key, nil when this transaction is the first.
 // IDEMPOTENCY_KEY_REUSED: the key came with another request. Keys that have ended
 // are as good as none.
-func claimKey(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, key *affiliate.IdempotencyKey) (replay []byte, err error) {
+func claimKey(ctx context.Context, tx *Tx, scope affiliate.Scope, key *affiliate.IdempotencyKey) (replay []byte, err error) {
 	if key == nil {
 		return nil, nil
 	}
@@ -55,7 +55,7 @@ func claimKey(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, key *affili
 
 // claimKeys is claimKey for the reports of a batch that have one: each gets its
 // own answer, or its own refusal.
-func claimKeys(ctx context.Context, tx pgx.Tx, all []*recording) error {
+func claimKeys(ctx context.Context, tx *Tx, all []*recording) error {
 	keyed := slices.DeleteFunc(slices.Clone(all), func(r *recording) bool { return r.Key == nil })
 	if len(keyed) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func (s *Store) Replay(ctx context.Context, scope affiliate.Scope, key affiliate
 // (affiliate.IdempotencyKey.Item). It may be claimed again by the same request;
 // IDEMPOTENCY_KEY_REUSED for another.
 func (s *Store) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error {
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		_, err := claimKey(ctx, tx, scope, &key)
 		return err
 	})

@@ -28,7 +28,7 @@ var errSuperseded = errors.New("another decision is in force")
 // and ends the wait. false: another decision is in force by now; nothing was
 // stored.
 func (s *Store) Reattribute(ctx context.Context, c affiliate.AwaitedConversion, in affiliate.AttributionInputs, decide affiliate.Decide) (bool, error) {
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		sees := signals{of: c.Conversion, found: in}
 		if err := lockSignals(ctx, tx, &sees); err != nil {
 			return err
@@ -72,10 +72,10 @@ func (s *Store) Reattribute(ctx context.Context, c affiliate.AwaitedConversion, 
 			return nil
 		}
 		events := []affiliate.Event{after.Event(affiliate.EventConversionReattributed, d, d.DecidedAt)}
-		if err := s.publish(ctx, tx, outcomeEvents(events, after, d, changes)...); err != nil {
+		if err := tx.Publish(ctx, outcomeEvents(events, after, d, changes)...); err != nil {
 			return err
 		}
-		return s.enqueue(ctx, tx, usedUp(c.Scope, sees.found, d)...)
+		return tx.Enqueue(ctx, usedUp(c.Scope, sees.found, d)...)
 	})
 	if errors.Is(err, errSuperseded) {
 		return false, nil
@@ -103,7 +103,7 @@ func queueSupersede(batch *pgx.Batch, c *affiliate.Conversion, d affiliate.Decis
 }
 
 // lockStored reads a conversion that stays as it is until the transaction ends.
-func lockStored(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.ConversionID) (storedConversion, error) {
+func lockStored(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ConversionID) (storedConversion, error) {
 	rows, err := tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, id)
 	if err != nil {
 		return storedConversion{}, err

@@ -72,7 +72,7 @@ func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.HandEntry) (affi
 		where t.workspace_id = $1 and t.mode = $2 and t.program_id = $3 and t.id = $4
 		for no key update of t`
 	var entry affiliate.LedgerEntry
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		var partner affiliate.UserID
 		var erased bool
 		var currency string
@@ -97,7 +97,7 @@ func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.HandEntry) (affi
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("ledger: %w", err)
 		}
-		return record(ctx, tx, audit{
+		return tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: e.Scope.Workspace, Mode: &e.Scope.Mode, Actor: e.By, At: e.At,
 			Action: "ledger." + string(e.Type), ResourceType: "ledger_entry", ResourceID: entry.ID,
 			After: map[string]any{

@@ -13,7 +13,7 @@ import (
 
 // insertLink stores a new link with its totals, draws its short key, and counts
 // it. The code has to be taken beforehand, or be taken in the same transaction.
-func insertLink(ctx context.Context, tx pgx.Tx, l affiliate.Link) (affiliate.Link, error) {
+func insertLink(ctx context.Context, tx *Tx, l affiliate.Link) (affiliate.Link, error) {
 	const insert = `
 		insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, destination_url, sub_id,
 			utm_source, utm_medium, utm_campaign, utm_term, utm_content, is_default, version, created_at, updated_at)
@@ -51,7 +51,7 @@ func linkArgs(l affiliate.Link) pgx.NamedArgs {
 // PARTICIPANT_ERASED, LINK_LIMIT_EXCEEDED, REFERRAL_CODE_TAKEN.
 func (s *Store) CreateLink(ctx context.Context, l affiliate.Link, by affiliate.Actor) (affiliate.Link, error) {
 	var created affiliate.Link
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		created = l
 		created.Version, created.UpdatedAt = 1, l.CreatedAt
 		program, err := holdProgram(ctx, tx, l.Scope, l.Program)
@@ -88,7 +88,7 @@ func (s *Store) CreateLink(ctx context.Context, l affiliate.Link, by affiliate.A
 
 // holdProgram reads a programme, which stays as it is until the transaction ends.
 // Errors: NOT_FOUND.
-func holdProgram(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+func holdProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
 	return readProgram(ctx, tx, selectProgram+` for share`, scope, id)
 }
 
@@ -105,7 +105,7 @@ func unlessArchived(p affiliate.Program) error {
 // recipient holds the participant who is to get something, so that what is
 // counted of it stays counted, and returns its code. Errors: VALIDATION_ERROR,
 // PARTICIPANT_ERASED.
-func recipient(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (code string, err error) {
+func recipient(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (code string, err error) {
 	// Not FOR UPDATE: clicks and conversions hold key share locks on the row.
 	const hold = `
 		select referral_code, status, erased_at from participants
@@ -131,7 +131,7 @@ func recipient(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, program af
 // holdOwner holds the participant that has what is about to change; owner finds
 // it. All changes of a participant's links and promo codes meet here, one at a
 // time. Errors: NOT_FOUND, PARTICIPANT_ERASED.
-func holdOwner(ctx context.Context, tx pgx.Tx, owner string, args pgx.NamedArgs) error {
+func holdOwner(ctx context.Context, tx *Tx, owner string, args pgx.NamedArgs) error {
 	hold := `
 		select erased_at from participants
 		where workspace_id = @workspace and mode = @mode and program_id = @program and id = (` + owner + `)
@@ -148,7 +148,7 @@ func holdOwner(ctx context.Context, tx pgx.Tx, owner string, args pgx.NamedArgs)
 }
 
 // roomForLink counts what a participant may have MaxLinks of.
-func roomForLink(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, participant affiliate.ParticipantID) error {
+func roomForLink(ctx context.Context, tx *Tx, scope affiliate.Scope, participant affiliate.ParticipantID) error {
 	const count = `
 		select count(*) from links
 		where workspace_id = $1 and mode = $2 and participant_id = $3 and deleted_at is null and not is_default`
@@ -164,7 +164,7 @@ func roomForLink(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, particip
 
 // takeLinkCode takes the code that the link has, or the first free one of those
 // that are made for it. The primary key decides between all who want a code.
-func takeLinkCode(ctx context.Context, tx pgx.Tx, l affiliate.Link, participantCode string) (string, error) {
+func takeLinkCode(ctx context.Context, tx *Tx, l affiliate.Link, participantCode string) (string, error) {
 	const take = `
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7)
@@ -205,7 +205,7 @@ func (s *Store) UpdateLink(
 			utm_content = nullif(@content, ''), version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
 	var after affiliate.Link
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		in, err := holdProgram(ctx, tx, scope, program)
 		if err != nil {
 			return err
@@ -245,7 +245,7 @@ func (s *Store) DeleteLink(
 	const end = `
 		update links set deleted_at = $4, version = version + 1, updated_at = $4
 		where workspace_id = $1 and mode = $2 and id = $3 and deleted_at is null`
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		if err := holdOwner(ctx, tx, ownerOfLink, linkID(scope, program, id)); err != nil {
 			return err
 		}
@@ -270,17 +270,17 @@ func (s *Store) DeleteLink(
 // linkChanged writes what follows from a change: the audit log's line, the
 // events, and the job that takes it to the edge.
 func (s *Store) linkChanged(
-	ctx context.Context, tx pgx.Tx, l affiliate.Link, action string, at time.Time, by affiliate.Actor, was, is any, events ...affiliate.Event,
+	ctx context.Context, tx *Tx, l affiliate.Link, action string, at time.Time, by affiliate.Actor, was, is any, events ...affiliate.Event,
 ) error {
-	err := record(ctx, tx, audit{
+	err := tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: l.Scope.Workspace, Mode: &l.Scope.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "link", ResourceID: l.ID, Before: was, After: is,
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.publish(ctx, tx, events...); err != nil {
+	if err := tx.Publish(ctx, events...); err != nil {
 		return err
 	}
-	return s.enqueue(ctx, tx, affiliate.SyncDirectory{Workspace: l.Scope.Workspace, Participant: &l.Participant})
+	return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: l.Scope.Workspace, Participant: &l.Participant})
 }

@@ -3,14 +3,12 @@ package postgres
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // InsertLink is insertLink in a transaction of its own.
 func (s *Store) InsertLink(ctx context.Context, l affiliate.Link) (affiliate.Link, error) {
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := s.InTx(ctx, func(tx *Tx) (err error) {
 		l, err = insertLink(ctx, tx, l)
 		return err
 	})

@@ -35,7 +35,7 @@ type countChange struct {
 
 // changeCounts keeps list_counts in the transaction that changes a list. Several
 // changes of one transaction go into one call, which takes the rows in one order.
-func changeCounts(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, program affiliate.ProgramID, changes ...countChange) error {
+func changeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, program affiliate.ProgramID, changes ...countChange) error {
 	const change = `
 		insert into list_counts as c (workspace_id, program_id, what, slot, n)
 		select $1, $2, what, slot, sum(n) from unnest($3::text[], $4::smallint[], $5::bigint[]) as t (what, slot, n)

@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-func insertMember(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role, at time.Time) error {
+func insertMember(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role, at time.Time) error {
 	const insert = `
 		insert into members (workspace_id, user_id, role, created_at)
 		values ($1, $2, $3, $4)`
@@ -53,7 +53,7 @@ func (s *Store) Members(ctx context.Context, workspace affiliate.WorkspaceID, pa
 // callerRole is what the actor may do now, under the workspace's lock: it may be
 // less than when the call was let in. Errors: FORBIDDEN for who is no member any
 // more.
-func callerRole(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, by affiliate.Actor) (role affiliate.Role, err error) {
+func callerRole(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, by affiliate.Actor) (role affiliate.Role, err error) {
 	const query = `select role from members where workspace_id = $1 and user_id = $2`
 	err = tx.QueryRow(ctx, query, workspace, by.User).Scan(&role)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -65,7 +65,7 @@ func callerRole(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID,
 // lockTeam takes the workspace's lock, under which roles do not change, and reads
 // the actor's role and a member. Errors: NOT_FOUND, FORBIDDEN.
 func lockTeam(
-	ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, id affiliate.UserID, by affiliate.Actor,
+	ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, id affiliate.UserID, by affiliate.Actor,
 ) (caller affiliate.Role, member affiliate.TeamMember, err error) {
 	if err := lockWorkspace(ctx, tx, workspace); err != nil {
 		return caller, member, err
@@ -85,7 +85,7 @@ func lockTeam(
 }
 
 // keepOwner refuses to take the last owner's role away.
-func keepOwner(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, losing affiliate.Role) error {
+func keepOwner(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, losing affiliate.Role) error {
 	const others = `select count(*) from members where workspace_id = $1 and role = 'owner'`
 	if losing != affiliate.RoleOwner {
 		return nil
@@ -104,7 +104,7 @@ func keepOwner(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, 
 // which one of role left, empty when nothing is left, may not manage: a token of
 // the member's own must not be a way back. It tells which.
 func endInvites(
-	ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, by affiliate.UserID, left affiliate.Role, at time.Time,
+	ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, by affiliate.UserID, left affiliate.Role, at time.Time,
 ) ([]affiliate.InviteID, error) {
 	const end = `
 		update member_invites set ended_at = @at
@@ -119,14 +119,14 @@ func endInvites(
 	return pgx.CollectRows(rows, pgx.RowTo[affiliate.InviteID])
 }
 
-func setRole(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID, id affiliate.UserID, role affiliate.Role) error {
+func setRole(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, id affiliate.UserID, role affiliate.Role) error {
 	const update = `update members set role = $3 where workspace_id = $1 and user_id = $2`
 	_, err := tx.Exec(ctx, update, workspace, id, role)
 	return err
 }
 
-func memberAudit(workspace affiliate.WorkspaceID, id affiliate.UserID, action string, at time.Time, by affiliate.Actor) audit {
-	return audit{Workspace: workspace, Actor: by, At: at, Action: action, ResourceType: "member", ResourceID: id}
+func memberAudit(workspace affiliate.WorkspaceID, id affiliate.UserID, action string, at time.Time, by affiliate.Actor) affiliate.AuditLine {
+	return affiliate.AuditLine{Workspace: workspace, Actor: by, At: at, Action: action, ResourceType: "member", ResourceID: id}
 }
 
 // memberObject is a member as the audit log keeps it, with the invitations that
@@ -143,7 +143,7 @@ func (s *Store) UpdateMember(
 	ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.UserID, role affiliate.Role, at time.Time, by affiliate.Actor,
 ) (affiliate.TeamMember, error) {
 	var after affiliate.TeamMember
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		caller, member, err := lockTeam(ctx, tx, workspace, id, by)
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ func (s *Store) UpdateMember(
 		after.Role = role
 		line := memberAudit(workspace, id, "member.update", at, by)
 		line.Before, line.After = memberObject{Role: member.Role}, memberObject{Role: role, EndedInvites: ended}
-		return record(ctx, tx, line)
+		return tx.Audit(ctx, line)
 	})
 	return after, err
 }
@@ -177,7 +177,7 @@ func (s *Store) UpdateMember(
 // account stays, without a workspace. Errors: NOT_FOUND, FORBIDDEN, LAST_OWNER.
 func (s *Store) RemoveMember(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.UserID, at time.Time, by affiliate.Actor) error {
 	const remove = `delete from members where workspace_id = $1 and user_id = $2`
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		caller, member, err := lockTeam(ctx, tx, workspace, id, by)
 		if err != nil {
 			return err
@@ -203,7 +203,7 @@ func (s *Store) RemoveMember(ctx context.Context, workspace affiliate.WorkspaceI
 		if len(ended) > 0 {
 			line.After = memberObject{EndedInvites: ended}
 		}
-		return record(ctx, tx, line)
+		return tx.Audit(ctx, line)
 	})
 }
 
@@ -214,7 +214,7 @@ func (s *Store) TransferOwnership(
 	ctx context.Context, workspace affiliate.WorkspaceID, to affiliate.UserID, at time.Time, by affiliate.Actor,
 ) (affiliate.TeamMember, error) {
 	var after affiliate.TeamMember
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		caller, member, err := lockTeam(ctx, tx, workspace, to, by)
 		if err != nil {
 			return err
@@ -239,7 +239,7 @@ func (s *Store) TransferOwnership(
 		if len(ended) > 0 {
 			is["ended_invites"] = ended
 		}
-		return record(ctx, tx, audit{
+		return tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: workspace, Actor: by, At: at,
 			Action: "workspace.transfer_ownership", ResourceType: "workspace", ResourceID: workspace,
 			Before: map[string]affiliate.Role{from: affiliate.RoleOwner, to.String(): member.Role},
@@ -250,7 +250,7 @@ func (s *Store) TransferOwnership(
 }
 
 // revokeSessions ends all sessions of a user, whose access tokens end with them.
-func revokeSessions(ctx context.Context, tx pgx.Tx, user affiliate.UserID, at time.Time) error {
+func revokeSessions(ctx context.Context, tx *Tx, user affiliate.UserID, at time.Time) error {
 	const revoke = `update sessions set revoked_at = $2 where user_id = $1 and revoked_at is null`
 	_, err := tx.Exec(ctx, revoke, user, at)
 	return err

@@ -62,8 +62,8 @@ func inviteObject(invite affiliate.MemberInvite) map[string]string {
 	return map[string]string{"email": affiliate.MaskEmail(invite.Email), "role": string(invite.Role)}
 }
 
-func inviteAudit(invite affiliate.MemberInvite, action string, at time.Time, by affiliate.Actor) audit {
-	return audit{
+func inviteAudit(invite affiliate.MemberInvite, action string, at time.Time, by affiliate.Actor) affiliate.AuditLine {
+	return affiliate.AuditLine{
 		Workspace: invite.Workspace, Actor: by, At: at,
 		Action: action, ResourceType: "member_invite", ResourceID: invite.ID,
 	}
@@ -72,7 +72,7 @@ func inviteAudit(invite affiliate.MemberInvite, action string, at time.Time, by 
 // hasWorkspace reports whether the merchant's account of an address is a member
 // of any workspace. It names none: an address has one account, and that one at
 // most one workspace.
-func hasWorkspace(ctx context.Context, tx pgx.Tx, email string) (has bool, err error) {
+func hasWorkspace(ctx context.Context, tx *Tx, email string) (has bool, err error) {
 	const query = `
 		select exists (
 			select from users u join members m on m.user_id = u.id
@@ -89,7 +89,7 @@ func (s *Store) CreateMemberInvite(ctx context.Context, invite affiliate.MemberI
 	const insert = `
 		insert into member_invites (workspace_id, id, email, role, digest, invited_by, created_at, expires_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8)`
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		// Of invitations of one address at the same time, the last stays open.
 		if err := lockWorkspace(ctx, tx, invite.Workspace); err != nil {
 			return err
@@ -119,14 +119,14 @@ func (s *Store) CreateMemberInvite(ctx context.Context, invite affiliate.MemberI
 		}
 		line := inviteAudit(invite, "member_invite.create", invite.CreatedAt, by)
 		line.After = is
-		return record(ctx, tx, line)
+		return tx.Audit(ctx, line)
 	})
 }
 
 // replaceInvite ends the earlier invitation of the address, if there is one, and
 // names it in the new one's line. One that has expired is nobody's business any
 // more; an open one ends like a revoked one. Errors: FORBIDDEN.
-func replaceInvite(ctx context.Context, tx pgx.Tx, by affiliate.MemberInvite, caller affiliate.Role, is map[string]string) error {
+func replaceInvite(ctx context.Context, tx *Tx, by affiliate.MemberInvite, caller affiliate.Role, is map[string]string) error {
 	const replace = `
 		update member_invites i set ended_at = $3
 		where i.workspace_id = $1 and i.email = $2 and i.ended_at is null
@@ -152,7 +152,7 @@ func (s *Store) RevokeMemberInvite(ctx context.Context, workspace affiliate.Work
 		update member_invites i set ended_at = $3
 		where i.workspace_id = $1 and i.id = $2 and i.ended_at is null and i.expires_at > $3
 		returning ` + memberInviteColumns
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		if err := lockWorkspace(ctx, tx, workspace); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (s *Store) RevokeMemberInvite(ctx context.Context, workspace affiliate.Work
 		}
 		line := inviteAudit(row.invite(), "member_invite.revoke", at, by)
 		line.Before = inviteObject(row.invite())
-		return record(ctx, tx, line)
+		return tx.Audit(ctx, line)
 	})
 }
 
@@ -198,7 +198,7 @@ func (s *Store) AcceptMemberInvite(
 	const read = `select ` + accountColumns + ` from users u ` + accountJoins + ` where u.id = $1`
 	var account affiliate.Account
 	at := user.CreatedAt
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		row, err := oneRow[memberInviteRow](tx.Query(ctx, spend, digest[:], at))
 		if err != nil {
 			return err
@@ -220,7 +220,7 @@ func (s *Store) AcceptMemberInvite(
 		who.User = &joining.ID
 		line := memberAudit(row.WorkspaceID, joining.ID, "member.join", at, who)
 		line.After = map[string]string{"role": string(row.Role), "invite": row.ID.String()}
-		if err := record(ctx, tx, line); err != nil {
+		if err := tx.Audit(ctx, line); err != nil {
 			return err
 		}
 		account, err = scanAccount(tx.QueryRow(ctx, read, joining.ID))
@@ -232,7 +232,7 @@ func (s *Store) AcceptMemberInvite(
 // takeOver makes the account of an invited address and tells its id. One that a
 // member left behind gets the new name and password and loses its sessions, and
 // its address has to be verified again: whoever has the token may be another.
-func takeOver(ctx context.Context, tx pgx.Tx, user affiliate.User, passwordHash string) (affiliate.UserID, error) {
+func takeOver(ctx context.Context, tx *Tx, user affiliate.User, passwordHash string) (affiliate.UserID, error) {
 	// Held, so that of two workspaces that invited the address one gets it.
 	const find = `
 		select id from users

@@ -102,7 +102,7 @@ func migrateTables(ctx context.Context, pool *pgxpool.Pool) error {
 
 func migrateQueue(ctx context.Context, config *pgxpool.Config) error {
 	config = config.Copy()
-	config.AfterConnect = readyConn
+	config.AfterConnect = prepareConn
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)

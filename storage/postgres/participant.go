@@ -149,7 +149,7 @@ func (s *Store) MoveParticipant(
 		Previous affiliate.ParticipantStatus `db:"previous_status"`
 	}
 	var after affiliate.Participant
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		if _, err := tx.Exec(ctx, lock, participantArgs(scope, program, id)); err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (s *Store) MoveParticipant(
 }
 
 // refuseParticipantMove says why a move found nothing to change.
-func refuseParticipantMove(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) error {
+func refuseParticipantMove(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) error {
 	p, err := readParticipant(ctx, tx, scope, program, id)
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func refuseParticipantMove(ctx context.Context, tx pgx.Tx, scope affiliate.Scope
 
 // deactivateSynced takes the promo codes that stand at the payment processor
 // out of use: there, nobody would ask about the participant.
-func (s *Store) deactivateSynced(ctx context.Context, tx pgx.Tx, p affiliate.Participant, at time.Time, by affiliate.Actor) error {
+func (s *Store) deactivateSynced(ctx context.Context, tx *Tx, p affiliate.Participant, at time.Time, by affiliate.Actor) error {
 	// In the order in which conversions take them.
 	const lock = `
 		select from promo_codes c
@@ -238,7 +238,7 @@ func (s *Store) deactivateSynced(ctx context.Context, tx pgx.Tx, p affiliate.Par
 	events := make([]affiliate.Event, len(codes))
 	for i, code := range codes {
 		code.Scope, code.Program, code.Participant = p.Scope, p.Program, p.ID
-		err := record(ctx, tx, audit{
+		err := tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: by, At: at,
 			Action: "promo_code.deactivate", ResourceType: "promo_code", ResourceID: code.ID, Before: was, After: is,
 		})
@@ -247,26 +247,26 @@ func (s *Store) deactivateSynced(ctx context.Context, tx pgx.Tx, p affiliate.Par
 		}
 		events[i] = affiliate.NewEvent(p.Scope, affiliate.EventPromoCodeDeactivated, at, code.Object(), was)
 	}
-	return s.publish(ctx, tx, events...)
+	return tx.Publish(ctx, events...)
 }
 
 // participantChanged writes what follows from a change: the audit log's line,
 // the events, and the job that takes it to the edge.
 func (s *Store) participantChanged(
-	ctx context.Context, tx pgx.Tx, p affiliate.Participant, action string, at time.Time, by affiliate.Actor,
+	ctx context.Context, tx *Tx, p affiliate.Participant, action string, at time.Time, by affiliate.Actor,
 	was, is any, events ...affiliate.Event,
 ) error {
-	if err := record(ctx, tx, participantAudit(p, action, at, by, was, is)); err != nil {
+	if err := tx.Audit(ctx, participantAudit(p, action, at, by, was, is)); err != nil {
 		return err
 	}
-	if err := s.publish(ctx, tx, events...); err != nil {
+	if err := tx.Publish(ctx, events...); err != nil {
 		return err
 	}
-	return s.enqueue(ctx, tx, affiliate.SyncDirectory{Workspace: p.Scope.Workspace, Participant: &p.ID})
+	return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: p.Scope.Workspace, Participant: &p.ID})
 }
 
-func participantAudit(p affiliate.Participant, action string, at time.Time, by affiliate.Actor, was, is any) audit {
-	return audit{
+func participantAudit(p affiliate.Participant, action string, at time.Time, by affiliate.Actor, was, is any) affiliate.AuditLine {
+	return affiliate.AuditLine{
 		Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "participant", ResourceID: p.ID, Before: was, After: is,
 	}

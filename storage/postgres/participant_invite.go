@@ -50,8 +50,8 @@ type participantInviteDetails struct {
 	Replaces *affiliate.InviteID `json:"replaces,omitempty"`
 }
 
-func participantInviteAudit(i affiliate.ParticipantInvite, action string, at time.Time, by affiliate.Actor, was, is any) audit {
-	return audit{
+func participantInviteAudit(i affiliate.ParticipantInvite, action string, at time.Time, by affiliate.Actor, was, is any) affiliate.AuditLine {
+	return affiliate.AuditLine{
 		Workspace: i.Scope.Workspace, Mode: &i.Scope.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "participant_invite", ResourceID: i.ID, Before: was, After: is,
 	}
@@ -74,7 +74,7 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 			values (@workspace, @id, @program, @mode, @email, @group, nullif(@code, ''), @digest, @by, @created_at, @expires_at)
 			on conflict (workspace_id, program_id, email) where ended_at is null do nothing`
 	)
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		if err := mayInvite(ctx, tx, i); err != nil {
 			return err
 		}
@@ -100,13 +100,13 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 			}
 			inserted = tag.RowsAffected() == 1
 		}
-		return record(ctx, tx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, is))
+		return tx.Audit(ctx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, is))
 	})
 }
 
 // mayInvite refuses what could not be accepted. The programme stays locked, so
 // that no invitation comes in behind its end.
-func mayInvite(ctx context.Context, tx pgx.Tx, i affiliate.ParticipantInvite) error {
+func mayInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite) error {
 	const (
 		takesPart = `
 			select exists (
@@ -188,13 +188,13 @@ func (s *Store) RevokeParticipantInvite(
 		set ended_at = $5
 		where i.workspace_id = $1 and i.mode = $2 and i.program_id = $3 and i.id = $4 and i.ended_at is null and i.expires_at > $5
 		returning ` + participantInviteColumns
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		row, err := oneRow[participantInviteRow](tx.Query(ctx, revoke, scope.Workspace, scope.Mode, program, id, at))
 		if err != nil {
 			return err
 		}
 		i := row.invite()
 		was := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
-		return record(ctx, tx, participantInviteAudit(i, "participant_invite.revoke", at, by, was, nil))
+		return tx.Audit(ctx, participantInviteAudit(i, "participant_invite.revoke", at, by, was, nil))
 	})
 }

@@ -18,7 +18,7 @@ import (
 // for terms, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
 func (s *Store) Apply(ctx context.Context, a affiliate.Application, at time.Time, by affiliate.Actor) (affiliate.Participant, error) {
 	var p affiliate.Participant
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		name, email, err := partnerAccount(ctx, tx, a.Partner)
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func (s *Store) AcceptParticipantInvite(
 		where p.workspace_id = $1 and p.mode = $2 and p.id = $3 and p.status = 'active'
 		for share`
 	var p affiliate.Participant
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		row, err := oneRow[participantInviteRow](tx.Query(ctx, use, digest[:], mode, at))
 		if err != nil {
 			return err
@@ -102,7 +102,7 @@ func (s *Store) AcceptParticipantInvite(
 // no workspace: the programme, found by its id and mode alone, says whose
 // partner the caller is about to become. A private one takes those whom it
 // invited. The row stays locked, so that no participant comes in behind a pause.
-func openProgram(ctx context.Context, tx pgx.Tx, a affiliate.Application, email string, at time.Time) (affiliate.Program, error) {
+func openProgram(ctx context.Context, tx *Tx, a affiliate.Application, email string, at time.Time) (affiliate.Program, error) {
 	const open = `
 		select ` + programColumns + `
 		from programs p
@@ -116,7 +116,7 @@ func openProgram(ctx context.Context, tx pgx.Tx, a affiliate.Application, email 
 	return row.program(), err
 }
 
-func partnerAccount(ctx context.Context, tx pgx.Tx, id affiliate.UserID) (name, email string, err error) {
+func partnerAccount(ctx context.Context, tx *Tx, id affiliate.UserID) (name, email string, err error) {
 	const account = `select name, email from users where id = $1 and kind = 'partner' and erased_at is null for share`
 	err = tx.QueryRow(ctx, account, id).Scan(&name, &email)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -146,7 +146,7 @@ func newParticipant(program affiliate.Program, partner affiliate.UserID, acceptT
 // totals, and its place in the counts, which come last because others wait for
 // them. A duplicate and a code that is taken are found before anything else is
 // written.
-func (s *Store) join(ctx context.Context, tx pgx.Tx, p affiliate.Participant, wanted, action string, by affiliate.Actor) (affiliate.Participant, error) {
+func (s *Store) join(ctx context.Context, tx *Tx, p affiliate.Participant, wanted, action string, by affiliate.Actor) (affiliate.Participant, error) {
 	if err := insertParticipant(ctx, tx, p); err != nil {
 		return p, err
 	}
@@ -180,7 +180,7 @@ func (s *Store) join(ctx context.Context, tx pgx.Tx, p affiliate.Participant, wa
 
 // insertParticipant waits for an application of the same partner that has not
 // been decided, and refuses this one when that one holds. The code comes after.
-func insertParticipant(ctx context.Context, tx pgx.Tx, p affiliate.Participant) error {
+func insertParticipant(ctx context.Context, tx *Tx, p affiliate.Participant) error {
 	const insert = `
 		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status,
 			referral_code, group_id, tags, application_answers, terms_accepted_at, applied_at, approved_at, version,

@@ -54,7 +54,7 @@ const (
 // block of it here, the rest in jobs. It is the last thing that a move locks
 // anything for. A conversion decided at the same moment may miss the flag.
 func (s *Store) reviewPending(
-	ctx context.Context, tx pgx.Tx, p affiliate.Participant, move affiliate.ParticipantMove, at time.Time, by affiliate.Actor,
+	ctx context.Context, tx *Tx, p affiliate.Participant, move affiliate.ParticipantMove, at time.Time, by affiliate.Actor,
 ) error {
 	if move != affiliate.SuspendParticipant && move != affiliate.ReinstateParticipant {
 		return nil
@@ -76,7 +76,7 @@ func (s *Store) ReviewPending(ctx context.Context, job affiliate.ReviewPending, 
 		where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4 and status = $5
 			and (status <> 'suspended' or suspended_at = $6)
 		for no key update`
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		var partner affiliate.UserID
 		err := tx.QueryRow(ctx, stands, job.Workspace, job.Mode, job.Program, job.Participant, job.Move.To(), job.Since).Scan(&partner)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -91,7 +91,7 @@ func (s *Store) ReviewPending(ctx context.Context, job affiliate.ReviewPending, 
 
 // reviewBlock flags a block of commissions, or takes the flag off them, and leaves
 // a job for what follows it. Its participant is locked.
-func (s *Store) reviewBlock(ctx context.Context, tx pgx.Tx, job affiliate.ReviewPending, partner affiliate.UserID, at time.Time) error {
+func (s *Store) reviewBlock(ctx context.Context, tx *Tx, job affiliate.ReviewPending, partner affiliate.UserID, at time.Time) error {
 	scope := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}
 	t := affiliate.CommissionTransition{
 		Scope: scope, Program: job.Program, Actor: affiliate.Actor{User: job.User, Key: job.Key}, At: at,
@@ -142,7 +142,7 @@ func (s *Store) reviewBlock(ctx context.Context, tx pgx.Tx, job affiliate.Review
 	if err := settle(ctx, tx, changes...); err != nil {
 		return err
 	}
-	if err := s.publishInBlocks(ctx, tx, events); err != nil {
+	if err := tx.Publish(ctx, events...); err != nil {
 		return err
 	}
 	if len(pending) < reviewChunk {
@@ -150,5 +150,5 @@ func (s *Store) reviewBlock(ctx context.Context, tx pgx.Tx, job affiliate.Review
 	}
 	last := pending[len(pending)-1]
 	job.After, job.AfterID = last.CreatedAt.UTC(), last.ID
-	return s.enqueue(ctx, tx, job)
+	return tx.Enqueue(ctx, job)
 }

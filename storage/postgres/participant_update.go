@@ -34,7 +34,7 @@ func (s *Store) UpdateParticipant(
 			tags = @tags, note = @note, version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id`
 	var after affiliate.Participant
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		args := participantArgs(scope, program, id)
 		row, err := oneRow[participantRow](tx.Query(ctx, read, args))
 		if err != nil {
@@ -79,9 +79,9 @@ func (s *Store) UpdateParticipant(
 
 // participantUpdated writes what follows from an update. Only a code concerns
 // the edge and the link's followers.
-func (s *Store) participantUpdated(ctx context.Context, tx pgx.Tx, before, after affiliate.Participant, by affiliate.Actor, was, is any) error {
+func (s *Store) participantUpdated(ctx context.Context, tx *Tx, before, after affiliate.Participant, by affiliate.Actor, was, is any) error {
 	if after.ReferralCode == before.ReferralCode {
-		return record(ctx, tx, participantAudit(after, "participant.update", after.UpdatedAt, by, was, is))
+		return tx.Audit(ctx, participantAudit(after, "participant.update", after.UpdatedAt, by, was, is))
 	}
 	if err := s.replaceCode(ctx, tx, after, before.ReferralCode); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (s *Store) participantUpdated(ctx context.Context, tx pgx.Tx, before, after
 // holdGroup makes sure that a group, where one is given, is one of the
 // programme's and stays: whoever is deleting it has finished or waits. The
 // programme fixes the mode.
-func holdGroup(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) error {
+func holdGroup(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) error {
 	const hold = `
 		select true from groups where workspace_id = $1 and program_id = $2 and id = $3
 		for key share`

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
@@ -67,7 +65,7 @@ func (s *Store) UpdatePartnerProfile(
 	// The copies beside the participations, in every workspace and both modes.
 	const rename = `update participants set partner_name = $2 where partner_id = $1`
 	var after affiliate.PartnerProfile
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		// The row is held from the reading to the writing, also against whoever is
 		// about to copy the name into a new participation.
 		before, err := readProfile(ctx, tx, selectProfile+` for no key update of u`, id)
@@ -99,7 +97,7 @@ func (s *Store) UpdatePartnerProfile(
 
 // recordAccount appends to the log of an account in the transaction of the
 // change. Before and after are the changed parts; nil where there is none.
-func recordAccount(ctx context.Context, tx pgx.Tx, user affiliate.UserID, action string, at time.Time, by affiliate.Actor, was, is any) error {
+func recordAccount(ctx context.Context, tx *Tx, user affiliate.UserID, action string, at time.Time, by affiliate.Actor, was, is any) error {
 	const insert = `
 		insert into account_audit_log (user_id, id, at, action, before, after, ip_prefix, request_id)
 		values ($1, $2, $3, $4, $5, $6, nullif($7, ''), nullif($8, ''))`

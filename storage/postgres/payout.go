@@ -33,7 +33,7 @@ func (r payoutRow) payout(workspace affiliate.WorkspaceID) affiliate.Payout {
 
 // lockPayouts locks those of a locked batch's payouts that have one of the
 // statuses, in the order of their ids.
-func lockPayouts(ctx context.Context, tx pgx.Tx, batch affiliate.PayoutBatch, statuses ...affiliate.PayoutStatus) ([]affiliate.Payout, error) {
+func lockPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, statuses ...affiliate.PayoutStatus) ([]affiliate.Payout, error) {
 	const lock = `
 		select ` + payoutColumns + `
 		from payouts p
@@ -56,7 +56,7 @@ func collectPayouts(rows pgx.Rows, workspace affiliate.WorkspaceID) ([]affiliate
 }
 
 // insertPayouts adds the payouts of a new batch.
-func insertPayouts(ctx context.Context, tx pgx.Tx, batch affiliate.PayoutBatch, payouts []affiliate.Payout) error {
+func insertPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, payouts []affiliate.Payout) error {
 	const insert = `
 		insert into payouts (workspace_id, mode, batch_id, created_at, updated_at, status, version,
 			id, program_id, participant_id, partner_id, amount_cents, currency, commission_count, adjustment_cents, method, period_start, period_end)
@@ -108,7 +108,7 @@ func (c *payoutRows) add(p affiliate.Payout) {
 // hold or give back are the caller's. It returns the batch as it is then, but for
 // its counts and totals.
 func (s *Store) movePayouts(
-	ctx context.Context, tx pgx.Tx, batch affiliate.PayoutBatch, at time.Time, changes ...affiliate.PayoutChange,
+	ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at time.Time, changes ...affiliate.PayoutChange,
 ) (affiliate.PayoutBatch, error) {
 	const update = `
 		update payouts p set
@@ -151,7 +151,7 @@ func (s *Store) movePayouts(
 			events = append(events, event)
 		}
 	}
-	if err := s.publishInBlocks(ctx, tx, events); err != nil {
+	if err := tx.Publish(ctx, events...); err != nil {
 		return batch, err
 	}
 	entriesOf := &pgx.Batch{}
@@ -174,9 +174,9 @@ func auditedPayoutOf(p affiliate.Payout) auditedPayout {
 	return auditedPayout{p.Status, p.AmountCents, p.Reference, p.FailureReason}
 }
 
-func recordPayout(ctx context.Context, tx pgx.Tx, change affiliate.PayoutChange) error {
+func recordPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) error {
 	p, t := change.After, change.Transition
-	return record(ctx, tx, audit{
+	return tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: t.Actor, At: t.At,
 		Action: "payout." + string(t.Move), ResourceType: "payout", ResourceID: p.ID,
 		Before: auditedPayoutOf(change.Before), After: auditedPayoutOf(p),
@@ -184,8 +184,8 @@ func recordPayout(ctx context.Context, tx pgx.Tx, change affiliate.PayoutChange)
 }
 
 // recordBatch notes what a person did with a batch.
-func recordBatch(ctx context.Context, tx pgx.Tx, batch affiliate.PayoutBatch, verb string, at time.Time, by affiliate.Actor, before, after any) error {
-	return record(ctx, tx, audit{
+func recordBatch(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, verb string, at time.Time, by affiliate.Actor, before, after any) error {
+	return tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: batch.Scope.Workspace, Mode: &batch.Scope.Mode, Actor: by, At: at,
 		Action: "payout_batch." + verb, ResourceType: "payout_batch", ResourceID: batch.ID, Before: before, After: after,
 	})

@@ -29,7 +29,7 @@ func (s *Store) CreatePayoutBatch(ctx context.Context, n affiliate.NewPayoutBatc
 	const insert = `
 		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at, version)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
-	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = s.InTx(ctx, func(tx *Tx) (err error) {
 		if replay, err = claimKey(ctx, tx, n.Scope, n.Key); err != nil || replay != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (s *Store) CreatePayoutBatch(ctx context.Context, n affiliate.NewPayoutBatc
 		for i, p := range payouts {
 			events[i] = p.Created(named[p.ID])
 		}
-		if err := s.publishInBlocks(ctx, tx, events); err != nil {
+		if err := tx.Publish(ctx, events...); err != nil {
 			return err
 		}
 		err = recordBatch(ctx, tx, batch, "create", n.At, n.By, nil, map[string]any{
@@ -90,7 +90,7 @@ func (s *Store) CreatePayoutBatch(ctx context.Context, n affiliate.NewPayoutBatc
 // draftPayouts decides what a batch consists of, under locks of the participants
 // and of the commissions that it takes in.
 func draftPayouts(
-	ctx context.Context, tx pgx.Tx, n affiliate.NewPayoutBatch, batch affiliate.PayoutBatchID,
+	ctx context.Context, tx *Tx, n affiliate.NewPayoutBatch, batch affiliate.PayoutBatchID,
 ) ([]affiliate.Payout, []affiliate.HeldCommission, error) {
 	// Without locks first, to find whom to lock.
 	candidates, err := payoutsDue(ctx, tx, n.PayoutSelection, nil)
@@ -147,7 +147,7 @@ func draftPayouts(
 }
 
 // lockBatch locks a batch, which guards all its payouts. Errors: NOT_FOUND.
-func lockBatch(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
+func lockBatch(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
 	const lock = `
 		select ` + batchColumns + `
 		from payout_batches b
@@ -193,7 +193,7 @@ var payoutStatuses = []affiliate.PayoutStatus{
 
 // followPayouts brings a locked batch to where its payouts stand, without its counts
 // and totals.
-func followPayouts(ctx context.Context, tx pgx.Tx, batch affiliate.PayoutBatch, at time.Time) (affiliate.PayoutBatch, error) {
+func followPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at time.Time) (affiliate.PayoutBatch, error) {
 	const update = `
 		update payout_batches set status = $4, confirmed_by = $5, confirmed_at = $6, completed_at = $7, version = $8
 		where workspace_id = $1 and mode = $2 and id = $3`
@@ -276,7 +276,7 @@ func (s *Store) ConfirmPayoutBatch(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
 ) (affiliate.PayoutBatch, error) {
 	var batch affiliate.PayoutBatch
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := s.InTx(ctx, func(tx *Tx) (err error) {
 		if batch, err = lockBatch(ctx, tx, scope, id); err != nil {
 			return err
 		}
@@ -309,7 +309,7 @@ func (s *Store) ConfirmPayoutBatch(
 // under locks of their participants and commissions, gives back what they cannot
 // keep, and cancels those that come to nothing that could be paid.
 func judgePayouts(
-	ctx context.Context, tx pgx.Tx, batch affiliate.PayoutBatch, judged []affiliate.Payout, move affiliate.PayoutMove, at time.Time, by affiliate.Actor,
+	ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, judged []affiliate.Payout, move affiliate.PayoutMove, at time.Time, by affiliate.Actor,
 ) ([]affiliate.PayoutChange, error) {
 	participants, payouts := make([]affiliate.ParticipantID, len(judged)), make([]affiliate.PayoutID, len(judged))
 	for i, p := range judged {
@@ -377,7 +377,7 @@ func (s *Store) CancelPayoutBatch(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
 ) (affiliate.PayoutBatch, error) {
 	var batch affiliate.PayoutBatch
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := s.InTx(ctx, func(tx *Tx) (err error) {
 		if batch, err = lockBatch(ctx, tx, scope, id); err != nil {
 			return err
 		}

@@ -102,7 +102,7 @@ func payoutsDue(ctx context.Context, db queryer, of affiliate.PayoutSelection, p
 
 // dueByAccount reads what is due to participants that the caller has locked.
 func dueByAccount(
-	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, cutoff time.Time, participants []affiliate.ParticipantID,
+	ctx context.Context, tx *Tx, scope affiliate.Scope, cutoff time.Time, participants []affiliate.ParticipantID,
 ) (map[account]affiliate.PayoutDue, error) {
 	due, err := payoutsDue(ctx, tx, affiliate.PayoutSelection{Scope: scope, Cutoff: cutoff}, participants)
 	if err != nil {
@@ -117,7 +117,7 @@ func dueByAccount(
 
 // lockParticipants holds participants as they are until the transaction ends, so
 // that nobody else makes payouts of theirs meanwhile.
-func lockParticipants(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, ids []affiliate.ParticipantID) error {
+func lockParticipants(ctx context.Context, tx *Tx, scope affiliate.Scope, ids []affiliate.ParticipantID) error {
 	const lock = `
 		select t.id from participants t
 		where t.workspace_id = $1 and t.mode = $2 and t.id = any($3)

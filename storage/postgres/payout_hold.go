@@ -49,7 +49,7 @@ const (
 		for update of c`
 )
 
-func lockForPayout(ctx context.Context, tx pgx.Tx, lock string, args pgx.NamedArgs) ([]affiliate.HeldCommission, error) {
+func lockForPayout(ctx context.Context, tx *Tx, lock string, args pgx.NamedArgs) ([]affiliate.HeldCommission, error) {
 	rows, _ := tx.Query(ctx, lock, planned, args)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.HeldCommission])
 	if err != nil {
@@ -74,7 +74,7 @@ func inBlocks(n int, do func(from, to int) error) error {
 
 // hold puts locked commissions that are free into their payouts, and notes what
 // each brings.
-func hold(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, commissions []affiliate.HeldCommission, at time.Time) error {
+func hold(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.HeldCommission, at time.Time) error {
 	const claim = `
 		update commissions c set payout_id = t.payout_id, updated_at = $3
 		from unnest($4::uuid[], $5::uuid[]) as t (id, payout_id)
@@ -98,7 +98,7 @@ func hold(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, commissions []a
 }
 
 // noteHeld notes what commissions bring into their payouts.
-func noteHeld(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, commissions []affiliate.HeldCommission) error {
+func noteHeld(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.HeldCommission) error {
 	const note = `
 		insert into payout_commissions as h (workspace_id, payout_id, commission_id, amount_cents)
 		select $1, payout_id, commission_id, amount_cents
@@ -121,7 +121,7 @@ func noteHeld(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, commissions
 
 // release makes locked commissions free again. One that has ended stays where it
 // was: no payout will ask for it.
-func release(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, commissions []affiliate.HeldCommission, at time.Time) error {
+func release(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.HeldCommission, at time.Time) error {
 	const free = `
 		update commissions c set payout_id = null, updated_at = $3
 		where c.workspace_id = $1 and c.mode = $2 and c.id = any($4) and c.status = 'approved'`
@@ -138,7 +138,7 @@ func release(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, commissions 
 }
 
 // releaseAll makes free what payouts hold.
-func releaseAll(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, at time.Time) error {
+func releaseAll(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, at time.Time) error {
 	held, err := lockForPayout(ctx, tx, lockHeld, heldArgs(scope, payouts, at))
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func heldArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.T
 
 // dropHeld forgets what payouts consisted of but for the commissions that they
 // hold now.
-func dropHeld(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []affiliate.HeldCommission) error {
+func dropHeld(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []affiliate.HeldCommission) error {
 	const drop = `
 		delete from payout_commissions h
 		where h.workspace_id = $1 and h.payout_id = any($2) and h.commission_id <> all($3)`
@@ -168,7 +168,7 @@ func dropHeld(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, payouts []a
 
 // namedCommissions are, by payout, the first of the commissions that were put
 // into it, as its events name them.
-func namedCommissions(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID) (map[affiliate.PayoutID][]affiliate.CommissionID, error) {
+func namedCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID) (map[affiliate.PayoutID][]affiliate.CommissionID, error) {
 	const read = `
 		select t.id as payout, h.commission_id as commission
 		from unnest($2::uuid[]) as t (id)

@@ -32,7 +32,7 @@ func (s *Store) SetPayoutMethod(
 		on conflict (user_id) do update
 		set method = excluded.method, account = excluded.account, account_hint = excluded.account_hint, updated_at = excluded.updated_at`
 	var details affiliate.PayoutDetails
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		var id affiliate.UserID
 		if err := tx.QueryRow(ctx, lock, user).Scan(&id); errors.Is(err, pgx.ErrNoRows) {
 			return affiliate.Refuse(affiliate.ReasonNotFound)

@@ -18,7 +18,7 @@ import (
 // one before. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID, t affiliate.PayoutTransition) (affiliate.PayoutItem, error) {
 	var item affiliate.PayoutItem
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		batch, p, err := lockPayout(ctx, tx, scope, id)
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 }
 
 // lockPayout locks a payout, behind its batch. Errors: NOT_FOUND.
-func lockPayout(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutBatch, affiliate.Payout, error) {
+func lockPayout(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutBatch, affiliate.Payout, error) {
 	const batchOf = `select p.batch_id from payouts p where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
 	const lock = `
 		select ` + payoutColumns + `
@@ -88,7 +88,7 @@ const payBlock = 1000
 // marks it, and tells of it; settled ends with the transaction. What was rejected
 // or refunded meanwhile stays as it is: its own entry in the ledger has made a debt
 // of it, which the next payout nets.
-func (s *Store) payCommissions(ctx context.Context, tx pgx.Tx, p affiliate.Payout, t affiliate.PayoutTransition, settled *settlement) error {
+func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, t affiliate.PayoutTransition, settled *settlement) error {
 	const held = `
 		select c.id from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3 order by c.id`
 	rows, _ := tx.Query(ctx, held, p.Scope.Workspace, p.Scope.Mode, p.ID)
@@ -120,7 +120,7 @@ func (s *Store) payCommissions(ctx context.Context, tx pgx.Tx, p affiliate.Payou
 		if err := settled.write(ctx, tx, changes...); err != nil {
 			return err
 		}
-		if err := s.publishInBlocks(ctx, tx, events); err != nil {
+		if err := tx.Publish(ctx, events...); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (s *Store) payCommissions(ctx context.Context, tx pgx.Tx, p affiliate.Payou
 
 // retryPayout fills a failed payout with those of its commissions that nobody
 // else has paid, as they are now, and with what else is due now.
-func retryPayout(ctx context.Context, tx pgx.Tx, change affiliate.PayoutChange) (affiliate.PayoutChange, error) {
+func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (affiliate.PayoutChange, error) {
 	p, at := change.After, change.Transition.At
 	participants := []affiliate.ParticipantID{p.Participant}
 	if err := lockParticipants(ctx, tx, p.Scope, participants); err != nil {
@@ -164,7 +164,7 @@ func retryPayout(ctx context.Context, tx pgx.Tx, change affiliate.PayoutChange) 
 func (s *Store) SendPayouts(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, at time.Time, by affiliate.Actor,
 ) error {
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		batch, err := lockBatch(ctx, tx, scope, id)
 		if err != nil {
 			return err
@@ -203,7 +203,7 @@ func (s *Store) SendPayouts(
 }
 
 // paidBy leaves the payouts whose partners are paid by a method now.
-func paidBy(ctx context.Context, tx pgx.Tx, payouts []affiliate.Payout, method affiliate.PayoutMethod) ([]affiliate.Payout, error) {
+func paidBy(ctx context.Context, tx *Tx, payouts []affiliate.Payout, method affiliate.PayoutMethod) ([]affiliate.Payout, error) {
 	const read = `select m.user_id, m.method from payout_methods m where m.user_id = any($1)`
 	chosen := map[affiliate.UserID]affiliate.PayoutMethod{}
 	for _, p := range payouts {

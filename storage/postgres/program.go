@@ -102,7 +102,7 @@ func (s *Store) CreateProgram(ctx context.Context, p affiliate.Program, by affil
 			@is_public, @rules, @rules_version, @precedence, @min_payout_cents, @payout_term_days, @fraud_policy,
 			@terms_url, @version, @created_at, @updated_at)`
 	created := p
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		created = p
 		created.Version = 1
 		currency, err := lockSlugs(ctx, tx, p.Scope.Workspace)
@@ -123,7 +123,7 @@ func (s *Store) CreateProgram(ctx context.Context, p affiliate.Program, by affil
 		if err := insertRules(ctx, tx, created, created.CreatedAt, by); err != nil {
 			return err
 		}
-		return record(ctx, tx, programAudit(created, "program.create", created.CreatedAt, by, nil, created.Object()))
+		return tx.Audit(ctx, programAudit(created, "program.create", created.CreatedAt, by, nil, created.Object()))
 	})
 	return created, err
 }
@@ -131,7 +131,7 @@ func (s *Store) CreateProgram(ctx context.Context, p affiliate.Program, by affil
 // lockSlugs lets one transaction of a workspace choose a slug at a time, so that
 // what it finds free stays free, and returns the workspace's currency. Slugs are
 // chosen by hand and rarely.
-func lockSlugs(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID) (currency string, err error) {
+func lockSlugs(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) (currency string, err error) {
 	// Not FOR UPDATE: every insert in the workspace holds a key share lock on it.
 	const lock = `select currency from workspaces where id = $1 for no key update`
 	err = tx.QueryRow(ctx, lock, workspace).Scan(&currency)
@@ -145,7 +145,7 @@ func lockSlugs(ctx context.Context, tx pgx.Tx, workspace affiliate.WorkspaceID) 
 const slugsAtOnce = 32
 
 // freeSlug is the first slug made from the programme's name that no other has.
-func freeSlug(ctx context.Context, tx pgx.Tx, p affiliate.Program) (string, error) {
+func freeSlug(ctx context.Context, tx *Tx, p affiliate.Program) (string, error) {
 	const taken = `
 		select slug from programs where workspace_id = $1 and mode = $2 and slug = any($3) and id <> $4`
 	candidates := make([]string, 0, slugsAtOnce)
@@ -171,8 +171,8 @@ func freeSlug(ctx context.Context, tx pgx.Tx, p affiliate.Program) (string, erro
 	panic("postgres: the slugs of a name never end")
 }
 
-func programAudit(p affiliate.Program, action string, at time.Time, by affiliate.Actor, before, after any) audit {
-	return audit{
+func programAudit(p affiliate.Program, action string, at time.Time, by affiliate.Actor, before, after any) affiliate.AuditLine {
+	return affiliate.AuditLine{
 		Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "program", ResourceID: p.ID, Before: before, After: after,
 	}
@@ -242,7 +242,7 @@ func (s *Store) UpdateProgram(
 			terms_url = @terms_url, version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
 	var after affiliate.Program
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		// A patch is relative to what is there, so the row is held from the reading
 		// to the writing.
 		before, err := readProgram(ctx, tx, selectProgram+` for no key update`, scope, id)
@@ -310,7 +310,7 @@ func (s *Store) MoveProgram(
 		Previous affiliate.ProgramStatus `db:"previous_status"`
 	}
 	var after affiliate.Program
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		if _, err := tx.Exec(ctx, lock, pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "id": id}); err != nil {
 			return err
 		}
@@ -340,7 +340,7 @@ func (s *Store) MoveProgram(
 }
 
 // refuseProgramMove says why a move found nothing to change.
-func refuseProgramMove(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.ProgramID, to affiliate.ProgramStatus) error {
+func refuseProgramMove(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID, to affiliate.ProgramStatus) error {
 	p, err := readProgram(ctx, tx, selectProgram, scope, id)
 	switch {
 	case err != nil:
@@ -361,13 +361,13 @@ func programStateInvalid(status affiliate.ProgramStatus) error {
 // programChanged writes what follows from a change: the audit log's line, the
 // event, and the job that takes it to the edge.
 func (s *Store) programChanged(
-	ctx context.Context, tx pgx.Tx, p affiliate.Program, action string, at time.Time, by affiliate.Actor, was, is any,
+	ctx context.Context, tx *Tx, p affiliate.Program, action string, at time.Time, by affiliate.Actor, was, is any,
 ) error {
-	if err := record(ctx, tx, programAudit(p, action, at, by, was, is)); err != nil {
+	if err := tx.Audit(ctx, programAudit(p, action, at, by, was, is)); err != nil {
 		return err
 	}
-	if err := s.publish(ctx, tx, affiliate.NewEvent(p.Scope, affiliate.EventProgramUpdated, at, p.Object(), was)); err != nil {
+	if err := tx.Publish(ctx, affiliate.NewEvent(p.Scope, affiliate.EventProgramUpdated, at, p.Object(), was)); err != nil {
 		return err
 	}
-	return s.enqueue(ctx, tx, affiliate.SyncDirectory{Workspace: p.Scope.Workspace, Program: &p.ID})
+	return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: p.Scope.Workspace, Program: &p.ID})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // insertRules keeps the version of the rules that comes into force at at.
-func insertRules(ctx context.Context, tx pgx.Tx, p affiliate.Program, at time.Time, by affiliate.Actor) error {
+func insertRules(ctx context.Context, tx *Tx, p affiliate.Program, at time.Time, by affiliate.Actor) error {
 	const insert = `
 		insert into program_rules (workspace_id, program_id, version, rules, at, by)
 		values ($1, $2, $3, $4, $5, $6)`

@@ -68,7 +68,7 @@ func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by a
 		values (@workspace, @id, @program, @participant, @mode, @code, @discount_type, @discount_value, @currency,
 			@max_redemptions, @expires_at, @active, @sync, @sync_status, @version, @created_at, @updated_at)`
 	var created affiliate.PromoCode
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		created = c
 		created.Active, created.Redemptions, created.Version, created.UpdatedAt = true, 0, 1, c.CreatedAt
 		program, err := holdProgram(ctx, tx, c.Scope, c.Program)
@@ -139,7 +139,7 @@ func (s *Store) UpdatePromoCode(
 			sync_status = @sync_status, version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
 	var after affiliate.PromoCode
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		args := promoCodeID(scope, program, id)
 		if err := holdOwner(ctx, tx, ownerOfPromoCode, args); err != nil {
 			return err
@@ -177,7 +177,7 @@ func (s *Store) DeletePromoCode(
 		delete from promo_codes c
 		where c.workspace_id = @workspace and c.mode = @mode and c.program_id = @program and c.id = @id
 		returning ` + promoCodeColumns
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		row, err := oneRow[promoCodeRow](tx.Query(ctx, remove, promoCodeID(scope, program, id)))
 		if err != nil {
 			return err
@@ -201,17 +201,17 @@ func (s *Store) DeletePromoCode(
 // promoCodeChanged writes what follows from a change: the audit log's line, the
 // events, and the job that takes the participant's newest offer to the edge.
 func (s *Store) promoCodeChanged(
-	ctx context.Context, tx pgx.Tx, c affiliate.PromoCode, action string, at time.Time, by affiliate.Actor, was, is any, events ...affiliate.Event,
+	ctx context.Context, tx *Tx, c affiliate.PromoCode, action string, at time.Time, by affiliate.Actor, was, is any, events ...affiliate.Event,
 ) error {
-	err := record(ctx, tx, audit{
+	err := tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: c.Scope.Workspace, Mode: &c.Scope.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "promo_code", ResourceID: c.ID, Before: was, After: is,
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.publish(ctx, tx, events...); err != nil {
+	if err := tx.Publish(ctx, events...); err != nil {
 		return err
 	}
-	return s.enqueue(ctx, tx, affiliate.SyncDirectory{Workspace: c.Scope.Workspace, Participant: &c.Participant})
+	return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: c.Scope.Workspace, Participant: &c.Participant})
 }

@@ -59,7 +59,7 @@ func (s *Store) ReattributeByHand(
 	at time.Time, by affiliate.Actor,
 	decide func(c affiliate.Conversion, found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission),
 ) (after affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission, err error) {
-	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.InTx(ctx, func(tx *Tx) error {
 		before, err := lockAttribution(ctx, tx, scope, id, to)
 		if err != nil {
 			return err
@@ -110,10 +110,10 @@ func (s *Store) ReattributeByHand(
 		if err := settle(ctx, tx, changes...); err != nil {
 			return err
 		}
-		if err := s.publish(ctx, tx, events...); err != nil {
+		if err := tx.Publish(ctx, events...); err != nil {
 			return err
 		}
-		return record(ctx, tx, audit{
+		return tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: by, At: at,
 			Action: "conversion.reattribute", ResourceType: "conversion", ResourceID: id,
 			Before: auditedAttribution{Program: before.Program, Participant: before.Participant},
@@ -158,7 +158,7 @@ func (e earnedCommission) takeAway(by affiliate.Actor, at time.Time, reason stri
 // lockAttribution is one round trip, and another where the buyer was named. It
 // locks in the order of lockSignals, then the conversion, then its commission.
 func lockAttribution(
-	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, id affiliate.ConversionID, to affiliate.ParticipantID,
+	ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ConversionID, to affiliate.ParticipantID,
 ) (*attribution, error) {
 	a := &attribution{}
 	batch := &pgx.Batch{}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -12,7 +11,7 @@ import (
 
 // takeCode gives the participant the code it wants, or the first free one of
 // those that are made for it, for its default link.
-func takeCode(ctx context.Context, tx pgx.Tx, p affiliate.Participant, link affiliate.LinkID, wanted string) (string, error) {
+func takeCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, wanted string) (string, error) {
 	if wanted != "" {
 		return wanted, useCode(ctx, tx, p, link, wanted)
 	}
@@ -28,7 +27,7 @@ func takeCode(ctx context.Context, tx pgx.Tx, p affiliate.Participant, link affi
 // useCode makes a free code the participant's; the one before it stays taken and
 // goes on leading to the default link. The primary key decides between all who
 // want the code.
-func useCode(ctx context.Context, tx pgx.Tx, p affiliate.Participant, link affiliate.LinkID, code string) error {
+func useCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, code string) error {
 	const (
 		take = `
 			insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
@@ -46,7 +45,7 @@ func useCode(ctx context.Context, tx pgx.Tx, p affiliate.Participant, link affil
 
 // replaceCode makes p.ReferralCode the code of the participant, whose row is
 // locked, and of its default link. An alias of that link can be taken back.
-func (s *Store) replaceCode(ctx context.Context, tx pgx.Tx, p affiliate.Participant, before string) error {
+func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant, before string) error {
 	// The participant fixes the mode.
 	const find = `select id from links where workspace_id = $1 and participant_id = $2 and is_default`
 	const own = `
@@ -73,7 +72,7 @@ func (s *Store) replaceCode(ctx context.Context, tx pgx.Tx, p affiliate.Particip
 
 // renameDefaultLink gives the participant's default link its current code, which
 // a link's followers are told.
-func (s *Store) renameDefaultLink(ctx context.Context, tx pgx.Tx, p affiliate.Participant, link affiliate.LinkID, before string) error {
+func (s *Store) renameDefaultLink(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, before string) error {
 	const rename = `
 		update links l
 		set code = $4, version = l.version + 1, updated_at = $5
@@ -99,5 +98,5 @@ func (s *Store) renameDefaultLink(ctx context.Context, tx pgx.Tx, p affiliate.Pa
 		SubID: row.SubID, UTM: row.UTM, IsDefault: row.IsDefault, Version: row.Version,
 	}
 	was := map[string]string{"code": before}
-	return s.publish(ctx, tx, affiliate.NewEvent(p.Scope, affiliate.EventLinkUpdated, p.UpdatedAt, renamed.Object(), was))
+	return tx.Publish(ctx, affiliate.NewEvent(p.Scope, affiliate.EventLinkUpdated, p.UpdatedAt, renamed.Object(), was))
 }

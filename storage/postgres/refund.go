@@ -67,7 +67,7 @@ const refundsWait = `
 // REFUND_EXCEEDS_AMOUNT; nothing is stored then.
 func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (affiliate.RefundOutcome, error) {
 	var outcome affiliate.RefundOutcome
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		outcome = affiliate.RefundOutcome{Refund: refund}
 		sale, err := lockRefundedSale(ctx, tx, refund.Scope, refund.ExternalTransactionID, &refund)
 		if err != nil || sale == nil {
@@ -91,7 +91,7 @@ func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (
 // Any number of calls at a time apply each refund once.
 func (s *Store) ApplyParkedRefunds(ctx context.Context, waiting affiliate.ParkedSale, at time.Time) error {
 	scope := affiliate.Scope{Workspace: waiting.Workspace, Mode: waiting.Mode}
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		sale, err := lockRefundedSale(ctx, tx, scope, waiting.ExternalTransactionID, nil)
 		if err != nil || sale == nil || len(sale.parked) == 0 {
 			return err
@@ -117,7 +117,7 @@ type refundedSale struct {
 // lockRefundedSale locks a sale, if it is there, and stores a new refund between
 // the sale and the refunds that wait for it: REFUND_DUPLICATE. Two round trips.
 func lockRefundedSale(
-	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, external string, refund *affiliate.Refund,
+	ctx context.Context, tx *Tx, scope affiliate.Scope, external string, refund *affiliate.Refund,
 ) (*refundedSale, error) {
 	var sale *refundedSale
 	var parked []affiliate.Refund
@@ -207,7 +207,7 @@ func queueParked(batch *pgx.Batch, scope affiliate.Scope, external string, excep
 }
 
 // lockParked is queueParked in a round trip of its own.
-func lockParked(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, external string) (parked []affiliate.Refund, err error) {
+func lockParked(ctx context.Context, tx *Tx, scope affiliate.Scope, external string) (parked []affiliate.Refund, err error) {
 	batch := &pgx.Batch{}
 	queueParked(batch, scope, external, affiliate.RefundID{}, &parked)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
@@ -298,7 +298,7 @@ func (c lockedCommission) follow(sale affiliate.Conversion, at time.Time) ([]aff
 
 // writeRefunds stores applied refunds and all that follows, tells the world, and
 // gives the commission as they leave it.
-func (s *Store) writeRefunds(ctx context.Context, tx pgx.Tx, sale *refundedSale, refunds *refunding) (*affiliate.Commission, error) {
+func (s *Store) writeRefunds(ctx context.Context, tx *Tx, sale *refundedSale, refunds *refunding) (*affiliate.Commission, error) {
 	var changes []affiliate.CommissionChange
 	var commission *affiliate.Commission
 	if sale.earned != nil {
@@ -318,7 +318,7 @@ func (s *Store) writeRefunds(ctx context.Context, tx pgx.Tx, sale *refundedSale,
 	for _, change := range changes {
 		events, commission = append(events, change.Events()...), &change.After
 	}
-	return commission, s.publish(ctx, tx, events...)
+	return commission, tx.Publish(ctx, events...)
 }
 
 // pageParked reads sales that refunds wait for, of all workspaces, and whether

@@ -41,7 +41,7 @@ type signals struct {
 // transactions take them in this order, customers before promo codes and each by
 // their names, and before everything else that they lock, so that none waits for
 // another in a circle. No two of the conversions name the same.
-func lockSignals(ctx context.Context, tx pgx.Tx, all ...*signals) error {
+func lockSignals(ctx context.Context, tx *Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
 	queueCustomers(batch, all)
 	coded := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.of.PromoCode == nil })

@@ -212,7 +212,7 @@ func (s *Store) RetryDelivery(
 		retried affiliate.Delivery
 		url     string
 	)
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		// Without a lock: whoever turns the endpoint off meanwhile ends the epoch that is
 		// written here.
 		of, err := activeEndpoint(ctx, tx, scope, endpoint)
@@ -225,9 +225,9 @@ func (s *Store) RetryDelivery(
 			return err
 		}
 		retried, url = row.detail(of.Epoch), of.URL
-		toldIn(ctx).add(affiliate.EndpointKey{Workspace: scope.Workspace, ID: endpoint})
+		tx.DeliveriesAdded(affiliate.EndpointKey{Workspace: scope.Workspace, ID: endpoint})
 		is := map[string]any{"delivery_id": id, "event_type": retried.Type}
-		return record(ctx, tx, endpointAudit(scope, endpoint, "webhook.retry_delivery", now, by, nil, is))
+		return tx.Audit(ctx, endpointAudit(scope, endpoint, "webhook.retry_delivery", now, by, nil, is))
 	})
 	return retried, url, err
 }

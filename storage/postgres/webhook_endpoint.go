@@ -85,8 +85,8 @@ func objectOf(e affiliate.Endpoint) endpointObject {
 
 func endpointAudit(
 	scope affiliate.Scope, id affiliate.EndpointID, action string, at time.Time, by affiliate.Actor, before, after any,
-) audit {
-	return audit{
+) affiliate.AuditLine {
+	return affiliate.AuditLine{
 		Workspace: scope.Workspace, Mode: &scope.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "webhook", ResourceID: id, Before: before, After: after,
 	}
@@ -112,7 +112,7 @@ func (s *Store) CreateEndpoint(ctx context.Context, e affiliate.Endpoint, sealed
 			secret, created_at, updated_at, version)
 		values (@workspace, @endpoint, @mode, @url, @description, @subscriptions, @active, @disabled_reason,
 			@secret, @at, @at, 1)`
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		if err := lockWorkspace(ctx, tx, e.Scope.Workspace); err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (s *Store) CreateEndpoint(ctx context.Context, e affiliate.Endpoint, sealed
 		if _, err := tx.Exec(ctx, insert, args); err != nil {
 			return err
 		}
-		return record(ctx, tx, endpointAudit(e.Scope, e.ID, "webhook.create", e.CreatedAt, by, nil, objectOf(created)))
+		return tx.Audit(ctx, endpointAudit(e.Scope, e.ID, "webhook.create", e.CreatedAt, by, nil, objectOf(created)))
 	})
 }
 
@@ -178,7 +178,7 @@ func (s *Store) UpdateEndpoint(
 			version = @version, updated_at = @at
 		where workspace_id = @workspace and mode = @mode and id = @endpoint`
 	var after affiliate.Endpoint
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		args := endpointArgs(scope, id)
 		row, err := oneWebhookRow[endpointRow](tx.Query(ctx, selectEndpoint+` for no key update`, args))
 		if err != nil {
@@ -200,11 +200,11 @@ func (s *Store) UpdateEndpoint(
 		}
 		if off {
 			job := affiliate.CancelDeliveries{Workspace: scope.Workspace, Mode: scope.Mode, Endpoint: id}
-			if err := s.enqueue(ctx, tx, job); err != nil {
+			if err := tx.Enqueue(ctx, job); err != nil {
 				return err
 			}
 		}
-		return record(ctx, tx, endpointAudit(scope, id, "webhook.update", now, by, was, is))
+		return tx.Audit(ctx, endpointAudit(scope, id, "webhook.update", now, by, was, is))
 	})
 	return after, err
 }
@@ -236,7 +236,7 @@ func (s *Store) DeleteEndpoint(ctx context.Context, scope affiliate.Scope, id af
 		set deleted_at = @at, updated_at = @at, version = version + 1, active = false, disabled_reason = coalesce(disabled_reason, 'manual'),
 			secret = null, previous_secret = null, previous_until = null, epoch = epoch + 1, sender = null, sender_until = null
 		where workspace_id = @workspace and mode = @mode and id = @endpoint`
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.InTx(ctx, func(tx *Tx) error {
 		args := endpointArgs(scope, id)
 		row, err := oneWebhookRow[endpointRow](tx.Query(ctx, selectEndpoint+` for no key update`, args))
 		if err != nil {
@@ -247,10 +247,10 @@ func (s *Store) DeleteEndpoint(ctx context.Context, scope affiliate.Scope, id af
 			return err
 		}
 		job := affiliate.CancelDeliveries{Workspace: scope.Workspace, Mode: scope.Mode, Endpoint: id}
-		if err := s.enqueue(ctx, tx, job); err != nil {
+		if err := tx.Enqueue(ctx, job); err != nil {
 			return err
 		}
-		return record(ctx, tx, endpointAudit(scope, id, "webhook.delete", now, by, objectOf(row.endpoint()), nil))
+		return tx.Audit(ctx, endpointAudit(scope, id, "webhook.delete", now, by, objectOf(row.endpoint()), nil))
 	})
 }
 
@@ -267,7 +267,7 @@ func (s *Store) RotateSecret(
 		where e.workspace_id = @workspace and e.mode = @mode and e.id = @endpoint and e.deleted_at is null
 		returning ` + endpointColumns
 	var rotated affiliate.Endpoint
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		args := endpointArgs(scope, id)
 		args["until"], args["secret"], args["at"] = keptUntil, sealed, now
 		row, err := oneWebhookRow[endpointRow](tx.Query(ctx, rotate, args))
@@ -279,7 +279,7 @@ func (s *Store) RotateSecret(
 		if keptUntil != nil {
 			is["previous_until"] = affiliate.FormatTime(*keptUntil)
 		}
-		return record(ctx, tx, endpointAudit(scope, id, "webhook.rotate_secret", now, by, nil, is))
+		return tx.Audit(ctx, endpointAudit(scope, id, "webhook.rotate_secret", now, by, nil, is))
 	})
 	return rotated, err
 }

@@ -11,8 +11,8 @@ import (
 
 // Publish publishes events in a transaction that before may end with an error.
 func (s *Store) Publish(ctx context.Context, before func() error, events ...affiliate.Event) error {
-	return s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.publish(ctx, tx, events...); err != nil {
+	return s.InTx(ctx, func(tx *Tx) error {
+		if err := tx.Publish(ctx, events...); err != nil {
 			return err
 		}
 		return before()

@@ -201,7 +201,7 @@ const (
 // nothing. Who is turned off gets a job that cancels what waits, and a line in the
 // audit log.
 func (s *Store) Finish(ctx context.Context, done []webhook.Attempted) (off []webhook.TurnedOff, err error) {
-	err = s.inTx(ctx, s.sending, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.inTx(ctx, s.sending, func(tx *Tx) error {
 		off = nil
 		stored, err := finishAttempts(ctx, tx, done)
 		if err != nil || len(stored) == 0 {
@@ -232,7 +232,7 @@ type finished struct {
 }
 
 // finishAttempts stores attempts and returns those that were not stored before.
-func finishAttempts(ctx context.Context, tx pgx.Tx, done []webhook.Attempted) ([]finished, error) {
+func finishAttempts(ctx context.Context, tx *Tx, done []webhook.Attempted) ([]finished, error) {
 	was := make([]webhook.Standing, len(done))
 	for i, a := range done {
 		was[i] = a.Due.Standing
@@ -272,7 +272,7 @@ type judged struct {
 }
 
 // countHealth counts attempts in their endpoints.
-func countHealth(ctx context.Context, tx pgx.Tx, stored []finished) ([]judged, error) {
+func countHealth(ctx context.Context, tx *Tx, stored []finished) ([]judged, error) {
 	rows, _ := tx.Query(ctx, health, healthRows(stored)...)
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c judged, err error) {
 		err = row.Scan(&c.key.Workspace, &c.key.ID, &c.mode, &c.off)
@@ -327,7 +327,7 @@ func finishRows(done []webhook.Attempted, was []webhook.Standing) ([]any, error)
 // while it was made: by somebody who wants it again, or whose endpoint was turned
 // off. It returns its state before and behind that. One that has counted this attempt
 // is left alone, as is one that is not there any more: false.
-func finishChanged(ctx context.Context, tx pgx.Tx, a webhook.Attempted) (before, status affiliate.DeliveryStatus, ok bool, err error) {
+func finishChanged(ctx context.Context, tx *Tx, a webhook.Attempted) (before, status affiliate.DeliveryStatus, ok bool, err error) {
 	var stands webhook.Standing
 	var attempts int
 	err = tx.QueryRow(ctx, standing, a.Key.Workspace, a.Key.ID, a.Due.ID, dayOf(a.Due.ID)).
@@ -397,8 +397,8 @@ func healthRows(stored []finished) []any {
 	}
 }
 
-func (s *Store) tellTurnedOff(ctx context.Context, tx pgx.Tx, e judged, at time.Time) error {
-	if err := s.enqueue(ctx, tx, affiliate.CancelDeliveries{Workspace: e.key.Workspace, Mode: e.mode, Endpoint: e.key.ID}); err != nil {
+func (s *Store) tellTurnedOff(ctx context.Context, tx *Tx, e judged, at time.Time) error {
+	if err := tx.Enqueue(ctx, affiliate.CancelDeliveries{Workspace: e.key.Workspace, Mode: e.mode, Endpoint: e.key.ID}); err != nil {
 		return err
 	}
 	after := struct {
@@ -406,7 +406,7 @@ func (s *Store) tellTurnedOff(ctx context.Context, tx pgx.Tx, e judged, at time.
 		Reason *affiliate.DisabledReason `json:"disabled_reason"`
 	}{false, e.off}
 	scope := affiliate.Scope{Workspace: e.key.Workspace, Mode: e.mode}
-	return record(ctx, tx, endpointAudit(scope, e.key.ID, "webhook.disable", at, affiliate.System, nil, after))
+	return tx.Audit(ctx, endpointAudit(scope, e.key.ID, "webhook.disable", at, affiliate.System, nil, after))
 }
 
 // dayOf is the day in a delivery's id, which tells its partition.

@@ -79,7 +79,7 @@ func texts(statuses []affiliate.DeliveryStatus) []string {
 // Errors: WEBHOOK_NOT_FOUND, WEBHOOK_DISABLED.
 func (s *Store) RecoverDeliveries(ctx context.Context, job affiliate.RecoverDeliveries, by affiliate.Actor) (queued int64, err error) {
 	scope := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}
-	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.InTx(ctx, func(tx *Tx) error {
 		of, err := activeEndpoint(ctx, tx, scope, job.Endpoint)
 		if err != nil {
 			return err
@@ -87,13 +87,13 @@ func (s *Store) RecoverDeliveries(ctx context.Context, job affiliate.RecoverDeli
 		if err := tx.QueryRow(ctx, countRecoverable, planned, recoverableArgs(job, of.Epoch)).Scan(&queued); err != nil {
 			return fmt.Errorf("count deliveries to recover: %w", err)
 		}
-		if err := s.enqueue(ctx, tx, job); err != nil {
+		if err := tx.Enqueue(ctx, job); err != nil {
 			return err
 		}
 		is := map[string]any{
 			"since": affiliate.FormatTime(job.Since), "until": affiliate.FormatTime(job.Until), "statuses": job.Statuses, "queued": queued,
 		}
-		return record(ctx, tx, endpointAudit(scope, job.Endpoint, "webhook.recover", job.AskedAt, by, nil, is))
+		return tx.Audit(ctx, endpointAudit(scope, job.Endpoint, "webhook.recover", job.AskedAt, by, nil, is))
 	})
 	return queued, err
 }
@@ -103,7 +103,7 @@ func (s *Store) RecoverDeliveries(ctx context.Context, job affiliate.RecoverDeli
 // off since, or deleted, there is none.
 func (s *Store) RecoverSome(ctx context.Context, job affiliate.RecoverDeliveries, now time.Time, limit int) (int, error) {
 	var recovered int64
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		recovered = 0
 		of, err := activeEndpoint(ctx, tx, affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, job.Endpoint)
 		var refusal *affiliate.Error
@@ -123,7 +123,7 @@ func (s *Store) RecoverSome(ctx context.Context, job affiliate.RecoverDeliveries
 			return fmt.Errorf("recover deliveries: %w", err)
 		}
 		if recovered = tag.RowsAffected(); recovered > 0 {
-			toldIn(ctx).add(affiliate.EndpointKey{Workspace: job.Workspace, ID: job.Endpoint})
+			tx.DeliveriesAdded(affiliate.EndpointKey{Workspace: job.Workspace, ID: job.Endpoint})
 		}
 		return nil
 	})
@@ -183,7 +183,7 @@ func (s *Store) CancelSome(ctx context.Context, job affiliate.CancelDeliveries, 
 		UpdatedAt time.Time `db:"updated_at"`
 	}
 	var canceled int64
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		args := endpointArgs(affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, job.Endpoint)
 		of, err := oneWebhookRow[ended](tx.Query(ctx, endedEpochs, args))
 		if errors.Is(err, affiliate.Refuse(affiliate.ReasonWebhookNotFound)) {
@@ -213,7 +213,7 @@ func (s *Store) CancelSome(ctx context.Context, job affiliate.CancelDeliveries, 
 // which have ended, and that no job has met. It looks once into the queue of each
 // endpoint.
 func (s *Store) CancelLeft(ctx context.Context, now time.Time, limit int) (canceled int64, err error) {
-	err = s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.InTx(ctx, func(tx *Tx) error {
 		if _, err := tx.Exec(ctx, blockPlan); err != nil {
 			return err
 		}

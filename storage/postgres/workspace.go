@@ -36,7 +36,7 @@ func (r workspaceRow) workspace() affiliate.Workspace {
 	}
 }
 
-func insertWorkspace(ctx context.Context, tx pgx.Tx, w affiliate.Workspace) error {
+func insertWorkspace(ctx context.Context, tx *Tx, w affiliate.Workspace) error {
 	const insert = `
 		insert into workspaces (id, name, currency, timezone, allowed_origins, origin_policy, test_mail_redirect,
 			version, created_at, updated_at)
@@ -56,7 +56,7 @@ func workspaceArgs(w affiliate.Workspace) pgx.NamedArgs {
 
 // lockWorkspace lets those who change its team or its keys take turns, until the
 // transaction ends. Errors: NOT_FOUND.
-func lockWorkspace(ctx context.Context, tx pgx.Tx, id affiliate.WorkspaceID) error {
+func lockWorkspace(ctx context.Context, tx *Tx, id affiliate.WorkspaceID) error {
 	// Not FOR UPDATE: every insert in the workspace holds a key share lock on it.
 	const lock = `select from workspaces where id = $1 for no key update`
 	tag, err := tx.Exec(ctx, lock, id)
@@ -84,7 +84,7 @@ func (s *Store) UpdateWorkspace(
 			version = @version, updated_at = @updated_at
 		where id = @id`
 	var after affiliate.Workspace
-	err := s.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InTx(ctx, func(tx *Tx) error {
 		// A patch is relative to what is there, so the row is held from the reading
 		// to the writing.
 		row, err := oneRow[workspaceRow](tx.Query(ctx, selectWorkspace+` for no key update`, id))
@@ -106,7 +106,7 @@ func (s *Store) UpdateWorkspace(
 		if err := redact(was, is, "test_mail_redirect", affiliate.MaskEmail); err != nil {
 			return err
 		}
-		if err := record(ctx, tx, audit{
+		if err := tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: id, Actor: by, At: at, Action: "workspace.update", ResourceType: "workspace", ResourceID: id,
 			Before: was, After: is,
 		}); err != nil {
@@ -118,7 +118,7 @@ func (s *Store) UpdateWorkspace(
 			return nil
 		}
 		// The public keys carry both to the edge.
-		return s.enqueue(ctx, tx, affiliate.SyncDirectory{Workspace: id})
+		return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: id})
 	})
 	return after, err
 }

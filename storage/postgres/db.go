@@ -1,0 +1,192 @@
+// Package postgres is the access to Postgres: connection pools, transactions,
+// migrations, the mapping of SQLSTATE codes, and the rows that every aggregate
+// writes in its transactions (events with their deliveries, jobs, audit log).
+//
+// Each aggregate has a sub-package of its own with its SQL, row mapping and
+// locking. Store holds the aggregates that do not have one yet.
+//
+// Guaranteed: every statement on a workspace's rows names workspace and mode. A
+// refusal is returned as *affiliate.Error, every other failure as it is. Events,
+// jobs and audit lines commit together with the change that causes them.
+//
+// Not promised: after a lost connection during COMMIT it is unknown whether the
+// transaction has committed.
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// statementTimeout ends a statement that would hold a connection for longer. No
+// call of the API needs as much.
+const statementTimeout = 10 * time.Second
+
+const (
+	// queueConns bounds the connections of the job queue, one of which listens.
+	queueConns = 6
+	// sendingConns bounds those of the webhook sender, which reads, stores outcomes
+	// and renews its leases at the same time.
+	sendingConns = 4
+	// gatheredConns is twice the number of groups that are at work at a time, so that
+	// a connection that hangs can be replaced.
+	gatheredConns = 2 * (recorders + 2)
+)
+
+// Config says how to connect.
+type Config struct {
+	// URL is a libpq connection string.
+	URL string
+	// MaxConns bounds the connections that calls and jobs share; 0 means 20. Grouped
+	// calls, the job queue and the webhook sender use sixteen more.
+	MaxConns int32
+}
+
+// DB is a set of connection pools to one database. Its methods are safe for
+// concurrent use.
+type DB struct {
+	// pool serves calls, jobs and ingestion.
+	pool *pgxpool.Pool
+	// gathered serves groups of gathered calls, which therefore never wait for a
+	// connection of pool. Its statements have generic plans.
+	gathered *pgxpool.Pool
+	// queue serves the job queue's own bookkeeping with synchronous_commit off: if a
+	// crash loses the completion of a job, the job runs once more.
+	queue *pgxpool.Pool
+	// sending serves the webhook sender, with generic plans and synchronous_commit
+	// off: if a crash loses the outcome of an attempt, the attempt is repeated.
+	sending *pgxpool.Pool
+	// jobs inserts jobs.
+	jobs *river.Client[pgx.Tx]
+
+	onDeliveries func([]affiliate.EndpointKey)
+}
+
+// Open connects as the service's restricted role. The schema must exist (Migrate).
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	if cfg.MaxConns == 0 {
+		cfg.MaxConns = 20
+	}
+	bounded := map[string]string{
+		"plan_cache_mode": "force_generic_plan",
+		// A generic plan that was made while a table was small must not scan the table
+		// once it has grown.
+		"enable_seqscan": "off",
+		// A row lock that is held for longer fails the group, whose calls are then
+		// repeated one by one, so that only the calls that need that row wait for it.
+		"lock_timeout": "1s",
+		// A process that hangs inside a transaction must not hold its locks for longer.
+		"idle_in_transaction_session_timeout": "5s",
+	}
+	asynchronous := map[string]string{"synchronous_commit": "off"}
+	sending := maps.Clone(bounded)
+	maps.Copy(sending, asynchronous)
+
+	db := &DB{onDeliveries: func([]affiliate.EndpointKey) {}}
+	for _, open := range []struct {
+		pool     **pgxpool.Pool
+		conns    int32
+		settings map[string]string
+	}{
+		{&db.pool, cfg.MaxConns, nil},
+		{&db.gathered, gatheredConns, bounded},
+		{&db.queue, queueConns, asynchronous},
+		{&db.sending, sendingConns, sending},
+	} {
+		var err error
+		if *open.pool, err = connect(ctx, cfg.URL, open.conns, open.settings); err != nil {
+			db.Close()
+			return nil, err
+		}
+	}
+	var err error
+	if db.jobs, err = river.NewClient(riverpgxv5.New(db.pool), &river.Config{Schema: queueSchema}); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("job inserter: %w", err)
+	}
+	if err := db.Ping(ctx); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return newStore(db), nil
+}
+
+// connect makes a pool whose connections have these settings besides the common
+// ones. The first statement opens the first connection.
+func connect(ctx context.Context, url string, conns int32, settings map[string]string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("database url: %w", err)
+	}
+	config.MaxConns = conns
+	config.ConnConfig.ConnectTimeout = 5 * time.Second
+	config.PingTimeout = 2 * time.Second
+	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{
+		"statement_timeout": strconv.FormatInt(statementTimeout.Milliseconds(), 10),
+		"timezone":          "UTC",
+		"application_name":  "tributary",
+		// Statements are short and frequent. Parallel workers and compilation would cost
+		// more than they save.
+		"max_parallel_workers_per_gather": "0",
+		"jit":                             "off",
+	})
+	maps.Copy(config.ConnConfig.RuntimeParams, settings)
+	config.AfterConnect = prepareConn
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return pool, nil
+}
+
+// prepareConn registers the id types on a new connection and gives up the rights of
+// the login role.
+func prepareConn(ctx context.Context, conn *pgx.Conn) error {
+	registerIDs(conn.TypeMap())
+	_, err := conn.Exec(ctx, "set role "+appRole)
+	return err
+}
+
+// Close waits for connections in use and closes all of them.
+func (db *DB) Close() {
+	for _, pool := range []*pgxpool.Pool{db.pool, db.gathered, db.queue, db.sending} {
+		if pool != nil {
+			pool.Close()
+		}
+	}
+}
+
+// Ping reports whether the database answers.
+func (db *DB) Ping(ctx context.Context) error { return db.pool.Ping(ctx) }
+
+// Pool returns the pool that calls and jobs share, for statements outside a
+// transaction.
+func (db *DB) Pool() *pgxpool.Pool { return db.pool }
+
+// OnDeliveries registers a callback that runs after each commit with the endpoints
+// that received new deliveries. The callback must not block. It does not run for
+// commits of other processes, so the webhook sender also searches periodically. It
+// must be set before the first transaction.
+func (db *DB) OnDeliveries(callback func([]affiliate.EndpointKey)) { db.onDeliveries = callback }
+
+// WorkerClient makes a River client that works the jobs whose workers cfg names. It
+// sets the schema and the indexes that River rebuilds from time to time; queues and
+// workers are the caller's.
+func (db *DB) WorkerClient(cfg *river.Config) (*river.Client[pgx.Tx], error) {
+	cfg.Schema = queueSchema
+	cfg.ReindexerIndexNames = slices.DeleteFunc(river.ReindexerIndexNamesDefault(), func(name string) bool {
+		return slices.Contains(unusedQueueIndexes, name)
+	})
+	return river.NewClient(riverpgxv5.New(db.queue), cfg)
+}

@@ -1,0 +1,146 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// maxTxAttempts bounds how often a transaction is repeated after a serialization
+// failure or a deadlock. After both the transaction has no effect.
+const maxTxAttempts = 4
+
+// Tx is one transaction. Besides statements it has the writes that every aggregate
+// needs: events, jobs and lines of the audit log, which commit with the change that
+// causes them, and callbacks that run after the commit. A Tx must not be used after
+// its function has returned, nor by two goroutines at a time.
+type Tx struct {
+	pgx.Tx
+	db          *DB
+	afterCommit []func()
+	// newDeliveries are the endpoints for which this transaction makes deliveries.
+	newDeliveries []affiliate.EndpointKey
+}
+
+// InTx runs fn in one READ COMMITTED transaction. It commits if fn returns nil and
+// rolls back otherwise. After a serialization failure or a deadlock it starts over,
+// at most maxTxAttempts times, so fn must have no effect outside the transaction.
+// If the connection is lost during COMMIT nothing is repeated: the outcome is
+// unknown, and the callbacks of AfterCommit do not run.
+func (db *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
+	return db.inTx(ctx, db.pool, fn)
+}
+
+// inTx is InTx on a connection of the given pool.
+func (db *DB) inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx *Tx) error) error {
+	for attempt := 1; ; attempt++ {
+		tx := &Tx{db: db}
+		err := pgx.BeginFunc(ctx, pool, func(begun pgx.Tx) error {
+			tx.Tx = begun
+			return fn(tx)
+		})
+		if err == nil {
+			for _, callback := range tx.afterCommit {
+				callback()
+			}
+			return nil
+		}
+		if attempt == maxTxAttempts || !isRetryable(err) {
+			return err
+		}
+	}
+}
+
+// isRetryable reports whether Postgres has rolled the transaction back and asks for
+// a repetition.
+func isRetryable(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && (pgErr.Code == codeSerializationFailure || pgErr.Code == codeDeadlock)
+}
+
+// inSnapshot runs fn in a read-only REPEATABLE READ transaction: all its statements
+// see the rows as the first one saw them.
+func (db *DB) inSnapshot(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, db.pool, options, func(tx pgx.Tx) error { return fn(ctx, tx) })
+}
+
+// AfterCommit registers a callback that runs once the transaction has committed and
+// before InTx returns, in the order of registration. It does not run after a
+// rollback, and is lost if the process dies in between, so whatever it starts needs
+// a second way: a job or a periodic search.
+func (tx *Tx) AfterCommit(callback func()) { tx.afterCommit = append(tx.afterCommit, callback) }
+
+// DeliveriesAdded reports endpoints that receive deliveries by this transaction.
+// The webhook sender of this process is woken for them after the commit.
+func (tx *Tx) DeliveriesAdded(endpoints ...affiliate.EndpointKey) {
+	if len(endpoints) == 0 {
+		return
+	}
+	if len(tx.newDeliveries) == 0 {
+		tx.AfterCommit(func() { tx.db.onDeliveries(tx.newDeliveries) })
+	}
+	tx.newDeliveries = append(tx.newDeliveries, endpoints...)
+}
+
+// Enqueue inserts jobs that are worked after the commit, in one round trip. The jobs
+// carry no unique options, because one conflict would fail all of them.
+func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	inserted := make([]river.InsertManyParams, len(jobs))
+	for i, job := range jobs {
+		queue := river.QueueDefault
+		if job.Kind() == (affiliate.SyncDirectory{}).Kind() {
+			queue = affiliate.DirectoryQueue
+		}
+		inserted[i] = river.InsertManyParams{Args: job, InsertOpts: &river.InsertOpts{Queue: queue}}
+	}
+	if _, err := tx.db.jobs.InsertManyTx(ctx, tx.Tx, inserted); err != nil {
+		return fmt.Errorf("%d jobs of kind %s: %w", len(jobs), jobs[0].Kind(), err)
+	}
+	return nil
+}
+
+// Audit appends a line to the audit log.
+func (tx *Tx) Audit(ctx context.Context, line affiliate.AuditLine) error {
+	before, err := optionalJSON(line.Before)
+	if err != nil {
+		return err
+	}
+	after, err := optionalJSON(line.After)
+	if err != nil {
+		return err
+	}
+	const insert = `
+		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id,
+			before, after, ip_prefix, request_id)
+		values (@workspace, @id, @mode, @at, @actor, @action, @resource_type, @resource_id::uuid,
+			@before, @after, nullif(@ip_prefix, ''), nullif(@request_id, ''))`
+	_, err = tx.Exec(ctx, insert, pgx.NamedArgs{
+		"workspace": line.Workspace, "id": affiliate.NewID[affiliate.AuditEntry](line.At), "mode": line.Mode, "at": line.At,
+		"actor": line.Actor.String(), "action": line.Action,
+		"resource_type": line.ResourceType, "resource_id": line.ResourceID.String(), "before": before, "after": after,
+		"ip_prefix": line.Actor.AddressPrefix, "request_id": line.Actor.RequestID,
+	})
+	if err != nil {
+		return fmt.Errorf("audit log: %w", err)
+	}
+	return nil
+}
+
+func optionalJSON(v any) ([]byte, error) {
+	if v == nil {
+		return nil, nil
+	}
+	return json.Marshal(v)
+}

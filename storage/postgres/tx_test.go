@@ -1,0 +1,72 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+func TestAfterCommit(t *testing.T) {
+	t.Parallel()
+	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	refused := errors.New("refused")
+	serializationFailure := &pgconn.PgError{Code: "40001"}
+
+	for _, tc := range []struct {
+		name string
+		// results are what the function returns at each of its runs.
+		results []error
+		want    error
+		called  []string
+	}{
+		{name: "after the commit, in the order of registration", results: []error{nil}, called: []string{"first of run 1", "second of run 1"}},
+		{name: "not after a rollback", results: []error{refused}, want: refused},
+		{
+			name: "once for a transaction that started over", results: []error{serializationFailure, nil},
+			called: []string{"first of run 2", "second of run 2"},
+		},
+		{name: "not after a canceled context", results: []error{context.Canceled}, want: context.Canceled},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			const lock = 1
+			var called []string
+			runs := 0
+			err := store.InTx(t.Context(), func(tx *postgres.Tx) error {
+				runs++
+				if _, err := tx.Exec(t.Context(), `select pg_advisory_xact_lock($1)`, lock); err != nil {
+					return err
+				}
+				for _, name := range []string{"first", "second"} {
+					name = fmt.Sprintf("%s of run %d", name, runs)
+					tx.AfterCommit(func() {
+						// The transaction's lock is free once it has committed.
+						var committed bool
+						err := store.Pool().QueryRow(t.Context(), `select pg_try_advisory_xact_lock($1)`, lock).Scan(&committed)
+						if err != nil || !committed {
+							t.Errorf("%s: called before the commit (%v)", name, err)
+						}
+						called = append(called, name)
+					})
+				}
+				return tc.results[runs-1]
+			})
+			if !errors.Is(err, tc.want) || runs != len(tc.results) {
+				t.Errorf("%v after %d runs, want %v after %d", err, runs, tc.want, len(tc.results))
+			}
+			if !slices.Equal(called, tc.called) {
+				t.Errorf("called %q, want %q", called, tc.called)
+			}
+		})
+	}
+}
