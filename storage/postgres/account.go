@@ -68,7 +68,7 @@ func insertUser(ctx context.Context, tx *Tx, user affiliate.User, passwordHash s
 		insert into users (id, kind, email, password_hash, name, country, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7)`
 	_, err := tx.Exec(ctx, insert, user.ID, user.Kind, user.Email, passwordHash, user.Name, user.Country, user.CreatedAt)
-	return refusal(err)
+	return Refusal(err)
 }
 
 func insertSession(ctx context.Context, tx *Tx, session affiliate.Session, refresh [sha256.Size]byte) error {

@@ -42,7 +42,7 @@ type keyRow struct {
 func (r keyRow) key(scope affiliate.Scope) affiliate.APIKey {
 	key := affiliate.APIKey{
 		ID: r.ID, Scope: scope, Kind: r.Kind, Name: r.Name, Prefix: r.Prefix, Last4: r.Last4,
-		CreatedAt: r.CreatedAt.UTC(), LastUsedAt: optionalUTC(r.LastUsedAt), ExpiresAt: optionalUTC(r.ExpiresAt), RolledAt: optionalUTC(r.RolledAt),
+		CreatedAt: r.CreatedAt.UTC(), LastUsedAt: UTC(r.LastUsedAt), ExpiresAt: UTC(r.ExpiresAt), RolledAt: UTC(r.RolledAt),
 	}
 	if r.PublicText != nil {
 		key.PublicText = *r.PublicText
@@ -61,7 +61,7 @@ func (s *Store) APIKeys(ctx context.Context, scope affiliate.Scope, now time.Tim
 		where workspace_id = $1 and mode = $2 and revoked_at is null and (expires_at is null or expires_at > $3)
 		order by created_at desc, id desc`
 	rows, err := s.pool.Query(ctx, query, scope.Workspace, scope.Mode, now)
-	return allRows(rows, err, func(r keyRow) affiliate.APIKey { return r.key(scope) })
+	return AllRows(rows, err, func(r keyRow) affiliate.APIKey { return r.key(scope) })
 }
 
 // refuseFullKeyring refuses one more secret key beside the ten that a mode may
@@ -85,7 +85,7 @@ func refuseFullKeyring(ctx context.Context, tx *Tx, scope affiliate.Scope, now t
 // lockKeyring takes the workspace's lock, under which neither its keys nor what
 // the actor may do with them change. Errors: NOT_FOUND, FORBIDDEN.
 func lockKeyring(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, by affiliate.Actor) error {
-	if err := lockWorkspace(ctx, tx, workspace); err != nil {
+	if err := tx.LockWorkspace(ctx, workspace); err != nil {
 		return err
 	}
 	role, err := callerRole(ctx, tx, workspace, by)
@@ -143,7 +143,7 @@ func (s *Store) RollKey(ctx context.Context, id affiliate.APIKeyID, successor af
 		if err := lockKeyring(ctx, tx, scope.Workspace, by); err != nil {
 			return err
 		}
-		row, err := oneRow[keyRow](tx.Query(ctx, lock, scope.Workspace, scope.Mode, id, successor.Kind, at))
+		row, err := OneRow[keyRow](tx.Query(ctx, lock, scope.Workspace, scope.Mode, id, successor.Kind, at))
 		if err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func (s *Store) RevokeSecretKey(ctx context.Context, scope affiliate.Scope, id a
 		if err := lockKeyring(ctx, tx, scope.Workspace, by); err != nil {
 			return err
 		}
-		row, err := oneRow[keyRow](tx.Query(ctx, revoke, scope.Workspace, scope.Mode, id, at))
+		row, err := OneRow[keyRow](tx.Query(ctx, revoke, scope.Workspace, scope.Mode, id, at))
 		if err != nil {
 			return err
 		}

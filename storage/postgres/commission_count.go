@@ -141,7 +141,7 @@ type counted struct {
 }
 
 // countSpans counts day by day, month by month, in the order of time.
-func countSpans(ctx context.Context, db queryer, where conditions, spans []span) ([]counted, error) {
+func countSpans(ctx context.Context, db Queryer, where conditions, spans []span) ([]counted, error) {
 	if len(spans) == 0 {
 		return nil, nil
 	}

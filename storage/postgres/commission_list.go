@@ -241,7 +241,7 @@ func countedConditions(scope affiliate.Scope, filter affiliate.CommissionFilter)
 }
 
 // commissionConditions say which rows of c the filter leaves.
-func commissionConditions(ctx context.Context, db queryer, scope affiliate.Scope, filter affiliate.CommissionFilter) (conditions, error) {
+func commissionConditions(ctx context.Context, db Queryer, scope affiliate.Scope, filter affiliate.CommissionFilter) (conditions, error) {
 	where := countedConditions(scope, filter)
 	where.within("c.created_at", filter.Created)
 	if filter.Search == "" {
@@ -273,7 +273,7 @@ func commissionConditions(ctx context.Context, db queryer, scope affiliate.Scope
 // searchPartners are the participants whose partner's name, or address, starts
 // as the pattern says. They are looked up beforehand because only a list of
 // values can be combined with the other indexes of a search.
-func searchPartners(ctx context.Context, db queryer, scope affiliate.Scope, pattern string, hideEmails bool) ([]affiliate.ParticipantID, error) {
+func searchPartners(ctx context.Context, db Queryer, scope affiliate.Scope, pattern string, hideEmails bool) ([]affiliate.ParticipantID, error) {
 	const byName = `
 		select p.id from users u
 		join participants p on p.workspace_id = $1 and p.mode = $2 and p.partner_id = u.id

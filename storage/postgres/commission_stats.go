@@ -36,10 +36,10 @@ func currencyOf(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, program *
 	)
 	type row struct{ Currency string }
 	if program != nil {
-		found, err := oneRow[row](tx.Query(ctx, ofProgram, scope.Workspace, scope.Mode, *program))
+		found, err := OneRow[row](tx.Query(ctx, ofProgram, scope.Workspace, scope.Mode, *program))
 		return found.Currency, err
 	}
-	found, err := oneRow[row](tx.Query(ctx, ofWorkspace, scope.Workspace))
+	found, err := OneRow[row](tx.Query(ctx, ofWorkspace, scope.Workspace))
 	return found.Currency, err
 }
 

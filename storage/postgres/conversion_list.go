@@ -104,7 +104,7 @@ func (s *Store) Conversions(
 	list, count := conversionListSQL(filter)
 	args := conversionListArgs(scope, filter, page)
 	rows, err := s.pool.Query(ctx, list, planned, args)
-	items, err := allRows(rows, err, func(r conversionItemRow) affiliate.ConversionItem { return r.item(scope) })
+	items, err := AllRows(rows, err, func(r conversionItemRow) affiliate.ConversionItem { return r.item(scope) })
 	if err != nil {
 		return nil, 0, fmt.Errorf("conversions: %w", err)
 	}
@@ -143,7 +143,7 @@ func (s *Store) Conversion(ctx context.Context, scope affiliate.Scope, id affili
 		}
 	}
 	rows, err := s.pool.Query(ctx, read, scope.Workspace, scope.Mode, id)
-	found, err := oneRow[detailRow](rows, err)
+	found, err := OneRow[detailRow](rows, err)
 	if err != nil {
 		return affiliate.ConversionDetail{}, err
 	}
@@ -223,7 +223,7 @@ func (r conversionItemRow) item(scope affiliate.Scope) affiliate.ConversionItem 
 		Decision: affiliate.Decision{
 			ID: r.DecisionID, Conversion: r.ID, Attributed: r.Attributed, Method: r.Method, Reason: r.ReasonCode, Explanation: r.Explanation,
 			Program: r.ProgramID, Participant: r.ParticipantID, Link: r.LinkID, RecurringIndex: r.RecurringIndex,
-			ClickedAt: optionalUTC(r.ClickedAt), ExpiresAt: optionalUTC(r.ExpiresAt),
+			ClickedAt: UTC(r.ClickedAt), ExpiresAt: UTC(r.ExpiresAt),
 		},
 		FraudScore: r.FraudScore,
 	}
@@ -231,7 +231,7 @@ func (r conversionItemRow) item(scope affiliate.Scope) affiliate.ConversionItem 
 	if r.CommissionID != nil {
 		item.Commission = &affiliate.Commission{
 			ID: *r.CommissionID, Scope: scope, Conversion: r.ID, Decision: r.DecisionID, Status: *r.CommissionStatus,
-			AmountCents: *r.CommissionCents, Currency: *r.CommissionCurrency, HoldUntil: optionalUTC(r.HoldUntil), NeedsReview: *r.NeedsReview,
+			AmountCents: *r.CommissionCents, Currency: *r.CommissionCurrency, HoldUntil: UTC(r.HoldUntil), NeedsReview: *r.NeedsReview,
 		}
 	}
 	return item

@@ -90,7 +90,7 @@ func (s *Store) DecisionOfExternal(ctx context.Context, scope affiliate.Scope, e
 }
 
 func readDecision(rows pgx.Rows, err error) (affiliate.DecisionRecord, error) {
-	row, err := oneRow[decisionRow](rows, err)
+	row, err := OneRow[decisionRow](rows, err)
 	return row.record(), err
 }
 
@@ -107,7 +107,7 @@ func (s *Store) Decisions(
 	pageSQL, countSQL := decisionListSQL(where)
 	args := append([]any{planned}, where.args...)
 	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
-	decisions, err := allRows(rows, err, decisionRow.record)
+	decisions, err := AllRows(rows, err, decisionRow.record)
 	if err != nil {
 		return nil, 0, fmt.Errorf("decisions: %w", err)
 	}
@@ -206,7 +206,7 @@ func (s *Store) AttributedClick(ctx context.Context, scope affiliate.Scope, id a
 		return collectClick(rows, &click)
 	})
 	batch.Queue(conversionsOfClick, scope.Workspace, scope.Mode, id, affiliate.MaxClickConversions).Query(func(rows pgx.Rows) (err error) {
-		click.Conversions, err = allRows(rows, nil, func(c affiliate.ClickConversion) affiliate.ClickConversion {
+		click.Conversions, err = AllRows(rows, nil, func(c affiliate.ClickConversion) affiliate.ClickConversion {
 			c.CreatedAt = c.CreatedAt.UTC()
 			return c
 		})
@@ -246,7 +246,7 @@ func collectClick(rows pgx.Rows, click *affiliate.AttributedClick) error {
 		IsUnique       bool
 		ConvertedAt    *time.Time
 	}
-	r, err := oneRow[clickRow](rows, nil)
+	r, err := OneRow[clickRow](rows, nil)
 	if err != nil {
 		return err
 	}
@@ -262,6 +262,6 @@ func collectClick(rows pgx.Rows, click *affiliate.AttributedClick) error {
 	click.Consent, click.IsBot, click.BotReason, click.Unique = r.Consent, r.IsBot, r.BotReason, r.IsUnique
 	click.Country, click.Region, click.PaidPlatform = r.Country, r.Region, r.PaidPlatform
 	click.Device, click.Browser, click.OS = r.Device, r.Browser, r.OS
-	click.ConvertedAt = optionalUTC(r.ConvertedAt)
+	click.ConvertedAt = UTC(r.ConvertedAt)
 	return nil
 }

@@ -68,12 +68,12 @@ func (s *Store) PublicKeysAfter(ctx context.Context, after affiliate.APIKey, lim
 
 func (s *Store) directoryKeys(ctx context.Context, query string, args ...any) ([]affiliate.PublicKeyTarget, error) {
 	rows, err := s.pool.Query(ctx, query, args...)
-	return allRows(rows, err, func(r directoryKeyRow) affiliate.PublicKeyTarget {
+	return AllRows(rows, err, func(r directoryKeyRow) affiliate.PublicKeyTarget {
 		return affiliate.PublicKeyTarget{
 			APIKey: affiliate.APIKey{
 				ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Kind: affiliate.PublicKey,
 				Name: r.Name, PublicText: r.PublicText, Prefix: r.Prefix, Last4: r.Last4,
-				CreatedAt: r.CreatedAt.UTC(), ExpiresAt: optionalUTC(r.ExpiresAt), RevokedAt: optionalUTC(r.RevokedAt),
+				CreatedAt: r.CreatedAt.UTC(), ExpiresAt: UTC(r.ExpiresAt), RevokedAt: UTC(r.RevokedAt),
 			},
 			AllowedOrigins: r.AllowedOrigins, EnforceOrigins: r.EnforceOrigins,
 		}
@@ -161,7 +161,7 @@ func (r referralTargetRow) target() affiliate.ReferralTarget {
 	}
 	if r.PromoCode != nil {
 		target.Discount = &affiliate.Discount{
-			PromoCode: *r.PromoCode, Type: *r.DiscountType, Value: *r.DiscountValue, ExpiresAt: optionalUTC(r.ExpiresAt),
+			PromoCode: *r.PromoCode, Type: *r.DiscountType, Value: *r.DiscountValue, ExpiresAt: UTC(r.ExpiresAt),
 		}
 		if r.Currency != nil {
 			target.Discount.Currency = *r.Currency
@@ -213,5 +213,5 @@ func (s *Store) ReferralTargetsAfter(ctx context.Context, after affiliate.Referr
 
 func (s *Store) referralTargets(ctx context.Context, query string, args ...any) ([]affiliate.ReferralTarget, error) {
 	rows, err := s.pool.Query(ctx, query, args...)
-	return allRows(rows, err, referralTargetRow.target)
+	return AllRows(rows, err, referralTargetRow.target)
 }

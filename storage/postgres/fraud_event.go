@@ -83,7 +83,7 @@ func (r fraudEventRow) event(scope affiliate.Scope) affiliate.FraudEvent {
 		ID: r.ID, Scope: scope, Program: r.ProgramID, ProgramName: r.ProgramName, Participant: r.ParticipantID, PartnerName: r.PartnerName,
 		Conversion: r.ConversionID, ExternalTransactionID: r.ExternalTransactionID, Commission: r.CommissionID,
 		Score: r.Score, Signals: r.Signals, Action: r.Action, Status: r.Status, Note: r.Note,
-		ResolvedBy: r.ResolvedBy, ResolvedAt: optionalUTC(r.ResolvedAt), CreatedAt: r.CreatedAt.UTC(),
+		ResolvedBy: r.ResolvedBy, ResolvedAt: UTC(r.ResolvedAt), CreatedAt: r.CreatedAt.UTC(),
 	}
 }
 
@@ -127,7 +127,7 @@ func (s *Store) FraudEvents(
 		"participant": filter.Participant, "limit": page.Size, "offset": page.Offset(),
 	}
 	rows, err := s.pool.Query(ctx, pageSQL, planned, args)
-	events, err := allRows(rows, err, func(r fraudEventRow) affiliate.FraudEvent { return r.event(scope) })
+	events, err := AllRows(rows, err, func(r fraudEventRow) affiliate.FraudEvent { return r.event(scope) })
 	if err != nil {
 		return nil, 0, fmt.Errorf("fraud events: %w", err)
 	}
@@ -162,7 +162,7 @@ func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResoluti
 			Status       affiliate.FraudEventStatus
 			CommissionID *affiliate.CommissionID
 		}
-		locked, err := oneRow[lockedRow](tx.Query(ctx, lockFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event))
+		locked, err := OneRow[lockedRow](tx.Query(ctx, lockFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event))
 		if err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResoluti
 				return err
 			}
 		}
-		row, err := oneRow[fraudEventRow](tx.Query(ctx, selectFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event))
+		row, err := OneRow[fraudEventRow](tx.Query(ctx, selectFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event))
 		after = row.event(r.Scope)
 		return err
 	})

@@ -23,13 +23,13 @@ func (s *Store) FraudPolicy(ctx context.Context, scope affiliate.Scope, program 
 	return readFraudPolicy(ctx, s.pool, scope, program)
 }
 
-func readFraudPolicy(ctx context.Context, db queryer, scope affiliate.Scope, program affiliate.ProgramID) (affiliate.ProgramFraudPolicy, error) {
+func readFraudPolicy(ctx context.Context, db Queryer, scope affiliate.Scope, program affiliate.ProgramID) (affiliate.ProgramFraudPolicy, error) {
 	type policyRow struct {
 		FraudPolicy   affiliate.FraudPolicy
 		FraudSettings affiliate.FraudSettings
 		UpdatedAt     time.Time
 	}
-	row, err := oneRow[policyRow](db.Query(ctx, selectFraudPolicy, scope.Workspace, scope.Mode, program))
+	row, err := OneRow[policyRow](db.Query(ctx, selectFraudPolicy, scope.Workspace, scope.Mode, program))
 	return affiliate.ProgramFraudPolicy{
 		Program: program, Policy: row.FraudPolicy, Settings: row.FraudSettings, UpdatedAt: row.UpdatedAt.UTC(),
 	}, err

@@ -83,7 +83,7 @@ func (s *Store) ListGroups(
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, listGroups, args)
-	groups, err := allRows(rows, err, groupRow.group)
+	groups, err := AllRows(rows, err, groupRow.group)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -91,7 +91,7 @@ func (s *Store) ListGroups(
 }
 
 // countParticipantsOf fills in how many participants are in each of the groups.
-func countParticipantsOf(ctx context.Context, db queryer, workspace affiliate.WorkspaceID, groups []affiliate.Group) error {
+func countParticipantsOf(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID, groups []affiliate.Group) error {
 	ids := make([]affiliate.GroupID, len(groups))
 	for i, g := range groups {
 		ids[i] = g.ID
@@ -217,9 +217,9 @@ func (s *Store) DeleteGroup(
 // readGroup reads one group, and then its participants, so that a lock in the
 // statement lets them be counted as of the lock. Errors: NOT_FOUND.
 func readGroup(
-	ctx context.Context, db queryer, sql string, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID,
+	ctx context.Context, db Queryer, sql string, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID,
 ) (affiliate.Group, error) {
-	row, err := oneRow[groupRow](db.Query(ctx, sql, pgx.NamedArgs{
+	row, err := OneRow[groupRow](db.Query(ctx, sql, pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id,
 	}))
 	if err != nil {

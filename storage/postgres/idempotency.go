@@ -88,7 +88,7 @@ func claimKeys(ctx context.Context, tx *Tx, all []*recording) error {
 }
 
 // answerUnder reads what a key got that has not ended; nil without one.
-func answerUnder(ctx context.Context, q queryer, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error) {
+func answerUnder(ctx context.Context, q Queryer, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error) {
 	const read = `
 		select fingerprint, response
 		from idempotency_keys

@@ -85,8 +85,8 @@ func (s *Store) Link(ctx context.Context, scope affiliate.Scope, program affilia
 	return readLink(ctx, s.pool, scope, program, id)
 }
 
-func readLink(ctx context.Context, db queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (affiliate.Link, error) {
-	row, err := oneRow[linkRow](db.Query(ctx, withTotals(`select l.*`+whereLinks+` and l.id = @id`), linkID(scope, program, id)))
+func readLink(ctx context.Context, db Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (affiliate.Link, error) {
+	row, err := OneRow[linkRow](db.Query(ctx, withTotals(`select l.*`+whereLinks+` and l.id = @id`), linkID(scope, program, id)))
 	return row.link(), err
 }
 
@@ -149,7 +149,7 @@ func (s *Store) Links(
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, list, planned, args)
-	links, err := allRows(rows, err, linkRow.link)
+	links, err := AllRows(rows, err, linkRow.link)
 	return links, total, err
 }
 
@@ -186,14 +186,14 @@ func (s *Store) PartnerLinks(
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, list, args)
-	links, err := allRows(rows, err, linkRow.link)
+	links, err := AllRows(rows, err, linkRow.link)
 	return links, total, err
 }
 
 // PartnerLink reads one of a partner's links. Errors: NOT_FOUND.
 func (s *Store) PartnerLink(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.LinkID) (affiliate.Link, error) {
 	args := pgx.NamedArgs{"partner": partner, "mode": mode, "id": id}
-	row, err := oneRow[linkRow](s.pool.Query(ctx, withTotals(`select l.*`+whereOwnLinks+` and l.id = @id`), args))
+	row, err := OneRow[linkRow](s.pool.Query(ctx, withTotals(`select l.*`+whereOwnLinks+` and l.id = @id`), args))
 	return row.link(), err
 }
 
@@ -205,6 +205,6 @@ func (s *Store) PartnerParticipation(
 		WorkspaceID affiliate.WorkspaceID
 		ID          affiliate.ParticipantID
 	}
-	found, err := oneRow[place](s.pool.Query(ctx, participationOf, partner, mode, program))
+	found, err := OneRow[place](s.pool.Query(ctx, participationOf, partner, mode, program))
 	return affiliate.Scope{Workspace: found.WorkspaceID, Mode: mode}, found.ID, err
 }

@@ -53,7 +53,7 @@ func changeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, 
 }
 
 // listCount is the exact length of lists, summed.
-func listCount(ctx context.Context, db queryer, workspace affiliate.WorkspaceID, program affiliate.ProgramID, what ...string) (int64, error) {
+func listCount(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID, program affiliate.ProgramID, what ...string) (int64, error) {
 	const count = `
 		select coalesce(sum(n), 0)::bigint from list_counts where workspace_id = $1 and program_id = $2 and what = any($3)`
 	rows, err := db.Query(ctx, count, workspace, program, what)

@@ -67,7 +67,7 @@ func callerRole(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, by
 func lockTeam(
 	ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, id affiliate.UserID, by affiliate.Actor,
 ) (caller affiliate.Role, member affiliate.TeamMember, err error) {
-	if err := lockWorkspace(ctx, tx, workspace); err != nil {
+	if err := tx.LockWorkspace(ctx, workspace); err != nil {
 		return caller, member, err
 	}
 	if caller, err = callerRole(ctx, tx, workspace, by); err != nil {

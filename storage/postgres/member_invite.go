@@ -52,7 +52,7 @@ func (s *Store) MemberInvites(ctx context.Context, workspace affiliate.Workspace
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, listMemberInvites, args)
-	invites, err := allRows(rows, err, memberInviteRow.invite)
+	invites, err := AllRows(rows, err, memberInviteRow.invite)
 	return invites, total, err
 }
 
@@ -91,7 +91,7 @@ func (s *Store) CreateMemberInvite(ctx context.Context, invite affiliate.MemberI
 		values ($1, $2, $3, $4, $5, $6, $7, $8)`
 	return s.InTx(ctx, func(tx *Tx) error {
 		// Of invitations of one address at the same time, the last stays open.
-		if err := lockWorkspace(ctx, tx, invite.Workspace); err != nil {
+		if err := tx.LockWorkspace(ctx, invite.Workspace); err != nil {
 			return err
 		}
 		caller, err := callerRole(ctx, tx, invite.Workspace, by)
@@ -153,10 +153,10 @@ func (s *Store) RevokeMemberInvite(ctx context.Context, workspace affiliate.Work
 		where i.workspace_id = $1 and i.id = $2 and i.ended_at is null and i.expires_at > $3
 		returning ` + memberInviteColumns
 	return s.InTx(ctx, func(tx *Tx) error {
-		if err := lockWorkspace(ctx, tx, workspace); err != nil {
+		if err := tx.LockWorkspace(ctx, workspace); err != nil {
 			return err
 		}
-		row, err := oneRow[memberInviteRow](tx.Query(ctx, revoke, workspace, id, at))
+		row, err := OneRow[memberInviteRow](tx.Query(ctx, revoke, workspace, id, at))
 		if err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (s *Store) AcceptMemberInvite(
 	var account affiliate.Account
 	at := user.CreatedAt
 	err := s.InTx(ctx, func(tx *Tx) error {
-		row, err := oneRow[memberInviteRow](tx.Query(ctx, spend, digest[:], at))
+		row, err := OneRow[memberInviteRow](tx.Query(ctx, spend, digest[:], at))
 		if err != nil {
 			return err
 		}

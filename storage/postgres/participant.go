@@ -62,14 +62,14 @@ func (r participantRow) participant() affiliate.Participant {
 		Tags:             r.Tags,
 		Note:             r.Note,
 		Answers:          r.ApplicationAnswers,
-		TermsAcceptedAt:  optionalUTC(r.TermsAcceptedAt),
+		TermsAcceptedAt:  UTC(r.TermsAcceptedAt),
 		AppliedAt:        r.AppliedAt.UTC(),
-		ApprovedAt:       optionalUTC(r.ApprovedAt),
-		RejectedAt:       optionalUTC(r.RejectedAt),
+		ApprovedAt:       UTC(r.ApprovedAt),
+		RejectedAt:       UTC(r.RejectedAt),
 		RejectionReason:  r.RejectionReason,
-		SuspendedAt:      optionalUTC(r.SuspendedAt),
+		SuspendedAt:      UTC(r.SuspendedAt),
 		SuspensionReason: r.SuspensionReason,
-		ErasedAt:         optionalUTC(r.ErasedAt),
+		ErasedAt:         UTC(r.ErasedAt),
 		Version:          r.Version,
 		CreatedAt:        r.CreatedAt.UTC(),
 		UpdatedAt:        r.UpdatedAt.UTC(),
@@ -78,14 +78,6 @@ func (r participantRow) participant() affiliate.Participant {
 		p.Override = &affiliate.Rate{Bps: r.OverrideRateBps, FlatCents: r.OverrideFlatCents}
 	}
 	return p
-}
-
-func optionalUTC(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	utc := t.UTC()
-	return &utc
 }
 
 const selectParticipant = `
@@ -97,8 +89,8 @@ func (s *Store) Participant(ctx context.Context, scope affiliate.Scope, program 
 	return readParticipant(ctx, s.pool, scope, program, id)
 }
 
-func readParticipant(ctx context.Context, db queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (affiliate.Participant, error) {
-	row, err := oneRow[participantStatsRow](db.Query(ctx, withStats(selectParticipant), participantArgs(scope, program, id)))
+func readParticipant(ctx context.Context, db Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (affiliate.Participant, error) {
+	row, err := OneRow[participantStatsRow](db.Query(ctx, withStats(selectParticipant), participantArgs(scope, program, id)))
 	return row.participant(), err
 }
 

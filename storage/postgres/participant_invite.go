@@ -174,7 +174,7 @@ func (s *Store) ListParticipantInvites(
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, listParticipantInvites, args)
-	invites, err := allRows(rows, err, participantInviteRow.invite)
+	invites, err := AllRows(rows, err, participantInviteRow.invite)
 	return invites, total, err
 }
 
@@ -189,7 +189,7 @@ func (s *Store) RevokeParticipantInvite(
 		where i.workspace_id = $1 and i.mode = $2 and i.program_id = $3 and i.id = $4 and i.ended_at is null and i.expires_at > $5
 		returning ` + participantInviteColumns
 	return s.InTx(ctx, func(tx *Tx) error {
-		row, err := oneRow[participantInviteRow](tx.Query(ctx, revoke, scope.Workspace, scope.Mode, program, id, at))
+		row, err := OneRow[participantInviteRow](tx.Query(ctx, revoke, scope.Workspace, scope.Mode, program, id, at))
 		if err != nil {
 			return err
 		}

@@ -75,7 +75,7 @@ func (s *Store) AcceptParticipantInvite(
 		for share`
 	var p affiliate.Participant
 	err := s.InTx(ctx, func(tx *Tx) error {
-		row, err := oneRow[participantInviteRow](tx.Query(ctx, use, digest[:], mode, at))
+		row, err := OneRow[participantInviteRow](tx.Query(ctx, use, digest[:], mode, at))
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func openProgram(ctx context.Context, tx *Tx, a affiliate.Application, email str
 				and i.ended_at is null and i.expires_at > $4
 		))
 		for share`
-	row, err := oneRow[programRow](tx.Query(ctx, open, a.Program, a.Mode, email, at))
+	row, err := OneRow[programRow](tx.Query(ctx, open, a.Program, a.Mode, email, at))
 	return row.program(), err
 }
 

@@ -118,7 +118,7 @@ func (s *Store) ListParticipants(
 		args["found"] = found
 	}
 	rows, err := s.pool.Query(ctx, participantListSQL(filter, order), planned, args)
-	participants, err := allRows(rows, err, participantStatsRow.participant)
+	participants, err := AllRows(rows, err, participantStatsRow.participant)
 	if err != nil {
 		return nil, 0, fmt.Errorf("participants: %w", err)
 	}

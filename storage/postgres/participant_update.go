@@ -36,7 +36,7 @@ func (s *Store) UpdateParticipant(
 	var after affiliate.Participant
 	err := s.InTx(ctx, func(tx *Tx) error {
 		args := participantArgs(scope, program, id)
-		row, err := oneRow[participantRow](tx.Query(ctx, read, args))
+		row, err := OneRow[participantRow](tx.Query(ctx, read, args))
 		if err != nil {
 			return err
 		}

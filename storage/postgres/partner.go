@@ -44,8 +44,8 @@ func (r profileRow) profile() affiliate.PartnerProfile {
 	return p
 }
 
-func readProfile(ctx context.Context, db queryer, sql string, id affiliate.UserID) (affiliate.PartnerProfile, error) {
-	row, err := oneRow[profileRow](db.Query(ctx, sql, id))
+func readProfile(ctx context.Context, db Queryer, sql string, id affiliate.UserID) (affiliate.PartnerProfile, error) {
+	row, err := OneRow[profileRow](db.Query(ctx, sql, id))
 	return row.profile(), err
 }
 

@@ -144,9 +144,9 @@ func (r partnerProgramRow) partnerProgram() affiliate.PartnerProgram {
 			CommissionCents: r.CommissionCents, BalanceCents: r.BalanceCents,
 		},
 		AppliedAt:   r.AppliedAt.UTC(),
-		ApprovedAt:  optionalUTC(r.ApprovedAt),
-		RejectedAt:  optionalUTC(r.RejectedAt),
-		SuspendedAt: optionalUTC(r.SuspendedAt),
+		ApprovedAt:  UTC(r.ApprovedAt),
+		RejectedAt:  UTC(r.RejectedAt),
+		SuspendedAt: UTC(r.SuspendedAt),
 	}
 	participation := p.Participation
 	if r.LinkID != nil {
@@ -200,7 +200,7 @@ func (s *Store) PartnerPrograms(
 		return nil, 0, fmt.Errorf("count partner's programmes: %w", err)
 	}
 	rows, err := s.pool.Query(ctx, pageSQL, planned, args)
-	programs, err := allRows(rows, err, partnerProgramRow.partnerProgram)
+	programs, err := AllRows(rows, err, partnerProgramRow.partnerProgram)
 	if err != nil {
 		return nil, 0, fmt.Errorf("partner's programmes: %w", err)
 	}
@@ -212,7 +212,7 @@ func (s *Store) PartnerPrograms(
 func (s *Store) PartnerProgram(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.ProgramID,
 ) (affiliate.PartnerProgram, error) {
-	row, err := oneRow[partnerProgramRow](s.pool.Query(ctx, withParticipation(onePartnerProgram), pgx.NamedArgs{
+	row, err := OneRow[partnerProgramRow](s.pool.Query(ctx, withParticipation(onePartnerProgram), pgx.NamedArgs{
 		"partner": partner, "mode": mode, "program": id,
 	}))
 	var refused *affiliate.Error

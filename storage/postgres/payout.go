@@ -26,7 +26,7 @@ type payoutRow struct {
 func (r payoutRow) payout(workspace affiliate.WorkspaceID) affiliate.Payout {
 	p := r.Payout
 	p.Scope = affiliate.Scope{Workspace: workspace, Mode: r.Mode}
-	p.PeriodStart, p.PeriodEnd, p.InitiatedAt, p.PaidAt = optionalUTC(p.PeriodStart), optionalUTC(p.PeriodEnd), optionalUTC(p.InitiatedAt), optionalUTC(p.PaidAt)
+	p.PeriodStart, p.PeriodEnd, p.InitiatedAt, p.PaidAt = UTC(p.PeriodStart), UTC(p.PeriodEnd), UTC(p.InitiatedAt), UTC(p.PaidAt)
 	p.CreatedAt, p.UpdatedAt = p.CreatedAt.UTC(), p.UpdatedAt.UTC()
 	return p
 }

@@ -171,7 +171,7 @@ func collectBatch(rows pgx.Rows, scope affiliate.Scope) (affiliate.PayoutBatch, 
 func inUTC(b affiliate.PayoutBatch, scope affiliate.Scope) affiliate.PayoutBatch {
 	b.Scope = scope
 	b.Cutoff, b.CreatedAt = b.Cutoff.UTC(), b.CreatedAt.UTC()
-	b.ConfirmedAt, b.CompletedAt = optionalUTC(b.ConfirmedAt), optionalUTC(b.CompletedAt)
+	b.ConfirmedAt, b.CompletedAt = UTC(b.ConfirmedAt), UTC(b.CompletedAt)
 	return b
 }
 
@@ -218,7 +218,7 @@ func followPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at 
 }
 
 // countPayouts counts and sums a batch's payouts.
-func countPayouts(ctx context.Context, db queryer, batch affiliate.PayoutBatch) (affiliate.PayoutCounts, []affiliate.PayoutTotal, error) {
+func countPayouts(ctx context.Context, db Queryer, batch affiliate.PayoutBatch) (affiliate.PayoutCounts, []affiliate.PayoutTotal, error) {
 	batches := []affiliate.PayoutBatch{batch}
 	err := countEach(ctx, db, batch.Scope, batches)
 	return batches[0].Counts, batches[0].Totals, err
@@ -233,7 +233,7 @@ const sumBatches = `
 	order by p.batch_id, p.currency`
 
 // countEach fills in the counts and totals of batches.
-func countEach(ctx context.Context, db queryer, scope affiliate.Scope, batches []affiliate.PayoutBatch) error {
+func countEach(ctx context.Context, db Queryer, scope affiliate.Scope, batches []affiliate.PayoutBatch) error {
 	type sum struct {
 		Batch       affiliate.PayoutBatchID
 		Status      affiliate.PayoutStatus

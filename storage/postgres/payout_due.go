@@ -91,7 +91,7 @@ func nilIfEmpty[T any](list []T) []T {
 
 // payoutsDue reads what is due: of the named participants all there is, of all
 // participants what is not nothing.
-func payoutsDue(ctx context.Context, db queryer, of affiliate.PayoutSelection, participants []affiliate.ParticipantID) ([]affiliate.PayoutDue, error) {
+func payoutsDue(ctx context.Context, db Queryer, of affiliate.PayoutSelection, participants []affiliate.ParticipantID) ([]affiliate.PayoutDue, error) {
 	rows, _ := db.Query(ctx, selectPayoutsDue, planned, dueArgs(of, participants))
 	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutDue])
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *Store) PayoutsDue(ctx context.Context, of affiliate.PayoutSelection) ([
 }
 
 // knownPrograms refuses a programme that is not the mode's: NOT_FOUND.
-func knownPrograms(ctx context.Context, db queryer, of affiliate.PayoutSelection) error {
+func knownPrograms(ctx context.Context, db Queryer, of affiliate.PayoutSelection) error {
 	const unknown = `
 		select exists (
 			select from unnest($3::uuid[]) as t (id)

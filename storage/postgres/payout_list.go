@@ -109,7 +109,7 @@ func (s *Store) PartnerPayouts(
 }
 
 // readPayout reads one payout. Errors: NOT_FOUND.
-func readPayout(ctx context.Context, db queryer, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutItem, error) {
+func readPayout(ctx context.Context, db Queryer, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutItem, error) {
 	const read = `
 		select ` + payoutColumns + `, g.name as program_name, t.partner_name
 		from payouts p` + payoutNames + `

@@ -118,7 +118,7 @@ func (s *Store) CreateProgram(ctx context.Context, p affiliate.Program, by affil
 			}
 		}
 		if _, err := tx.Exec(ctx, insert, programArgs(created)); err != nil {
-			return refusal(err)
+			return Refusal(err)
 		}
 		if err := insertRules(ctx, tx, created, created.CreatedAt, by); err != nil {
 			return err
@@ -188,13 +188,8 @@ const selectProgram = `
 	from programs p
 	where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
 
-// queryer is a transaction or the pool.
-type queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
-func readProgram(ctx context.Context, db queryer, sql string, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
-	row, err := oneRow[programRow](db.Query(ctx, sql, scope.Workspace, scope.Mode, id))
+func readProgram(ctx context.Context, db Queryer, sql string, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+	row, err := OneRow[programRow](db.Query(ctx, sql, scope.Workspace, scope.Mode, id))
 	return row.program(), err
 }
 
@@ -221,7 +216,7 @@ func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, status 
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, listPrograms, args)
-	programs, err := allRows(rows, err, programRow.program)
+	programs, err := AllRows(rows, err, programRow.program)
 	return programs, total, err
 }
 
@@ -268,7 +263,7 @@ func (s *Store) UpdateProgram(
 		}
 		after.Version, after.UpdatedAt = before.Version+1, at
 		if _, err := tx.Exec(ctx, update, programArgs(after)); err != nil {
-			return refusal(err)
+			return Refusal(err)
 		}
 		if after.RulesVersion != before.RulesVersion {
 			if err := insertRules(ctx, tx, after, at, by); err != nil {

@@ -41,7 +41,7 @@ func (s *Store) ProgramRules(
 	rows, err := s.pool.Query(ctx, listRules, pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "limit": page.Size, "offset": page.Offset(),
 	})
-	versions, err := allRows(rows, err, func(v affiliate.RulesVersion) affiliate.RulesVersion {
+	versions, err := AllRows(rows, err, func(v affiliate.RulesVersion) affiliate.RulesVersion {
 		v.At = v.At.UTC()
 		return v
 	})

@@ -47,7 +47,7 @@ func (r promoCodeRow) promoCode() affiliate.PromoCode {
 		Currency:       r.Currency,
 		MaxRedemptions: r.MaxRedemptions,
 		Redemptions:    r.Redemptions,
-		ExpiresAt:      optionalUTC(r.ExpiresAt),
+		ExpiresAt:      UTC(r.ExpiresAt),
 		Active:         r.Active,
 		Sync:           r.Sync,
 		SyncStatus:     r.SyncStatus,
@@ -85,7 +85,7 @@ func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by a
 			created.Currency = &program.Currency
 		}
 		if _, err := tx.Exec(ctx, insert, promoCodeArgs(created)); err != nil {
-			return refusal(err)
+			return Refusal(err)
 		}
 		change := countChange{What: countOfPromoCodes, ID: c.ID.UUID, N: 1}
 		if err := changeCounts(ctx, tx, c.Scope.Workspace, c.Program, change); err != nil {
@@ -122,7 +122,7 @@ func promoCodeID(scope affiliate.Scope, program affiliate.ProgramID, id affiliat
 
 // PromoCode reads one promo code. Errors: NOT_FOUND.
 func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID) (affiliate.PromoCode, error) {
-	row, err := oneRow[promoCodeRow](s.pool.Query(ctx, selectPromoCode, promoCodeID(scope, program, id)))
+	row, err := OneRow[promoCodeRow](s.pool.Query(ctx, selectPromoCode, promoCodeID(scope, program, id)))
 	return row.promoCode(), err
 }
 
@@ -144,7 +144,7 @@ func (s *Store) UpdatePromoCode(
 		if err := holdOwner(ctx, tx, ownerOfPromoCode, args); err != nil {
 			return err
 		}
-		row, err := oneRow[promoCodeRow](tx.Query(ctx, selectPromoCode+` for no key update`, args))
+		row, err := OneRow[promoCodeRow](tx.Query(ctx, selectPromoCode+` for no key update`, args))
 		if err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (s *Store) DeletePromoCode(
 		where c.workspace_id = @workspace and c.mode = @mode and c.program_id = @program and c.id = @id
 		returning ` + promoCodeColumns
 	return s.InTx(ctx, func(tx *Tx) error {
-		row, err := oneRow[promoCodeRow](tx.Query(ctx, remove, promoCodeID(scope, program, id)))
+		row, err := OneRow[promoCodeRow](tx.Query(ctx, remove, promoCodeID(scope, program, id)))
 		if err != nil {
 			return err
 		}

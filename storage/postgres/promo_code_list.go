@@ -74,7 +74,7 @@ func (s *Store) PromoCodes(
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, list, planned, args)
-	codes, err := allRows(rows, err, promoCodeRow.promoCode)
+	codes, err := AllRows(rows, err, promoCodeRow.promoCode)
 	return codes, total, err
 }
 
@@ -104,6 +104,6 @@ func (s *Store) PartnerPromoCodes(
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, list, args)
-	codes, err := allRows(rows, err, promoCodeRow.promoCode)
+	codes, err := AllRows(rows, err, promoCodeRow.promoCode)
 	return codes, total, err
 }

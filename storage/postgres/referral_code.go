@@ -89,7 +89,7 @@ func (s *Store) renameDefaultLink(ctx context.Context, tx *Tx, p affiliate.Parti
 		IsDefault bool
 		Version   int
 	}
-	row, err := oneRow[renamedRow](tx.Query(ctx, rename, p.Scope.Workspace, p.Scope.Mode, link, p.ReferralCode, p.UpdatedAt))
+	row, err := OneRow[renamedRow](tx.Query(ctx, rename, p.Scope.Workspace, p.Scope.Mode, link, p.ReferralCode, p.UpdatedAt))
 	if err != nil {
 		return err
 	}

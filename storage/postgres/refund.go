@@ -353,7 +353,7 @@ func (s *Store) KnownParkedSales(
 		Known bool
 	}
 	rows, err := s.pool.Query(ctx, pageParked, after.Workspace, after.Mode, after.ExternalTransactionID, limit)
-	page, err := allRows(rows, err, func(r parkedRow) parkedRow { return r })
+	page, err := AllRows(rows, err, func(r parkedRow) parkedRow { return r })
 	if err != nil {
 		return nil, next, fmt.Errorf("parked refunds: %w", err)
 	}

@@ -92,7 +92,7 @@ func collectPromoCode(rows pgx.Rows) (*affiliate.FoundPromoCode, error) {
 	}
 	code := codes[0]
 	return &affiliate.FoundPromoCode{
-		ID: code.ID, Mode: code.Mode, Active: code.Active, ExpiresAt: optionalUTC(code.ExpiresAt),
+		ID: code.ID, Mode: code.Mode, Active: code.Active, ExpiresAt: UTC(code.ExpiresAt),
 		MaxRedemptions: code.MaxRedemptions, Redemptions: code.Redemptions, Earner: code.earner(),
 	}, nil
 }

@@ -85,7 +85,7 @@ func (s *Store) FoldStats(ctx context.Context, limit int) (folded int64, err err
 	return fold(ctx, s.pool, limit)
 }
 
-func fold(ctx context.Context, db queryer, limit int) (int64, error) {
+func fold(ctx context.Context, db Queryer, limit int) (int64, error) {
 	rows, err := db.Query(ctx, foldStats, limit)
 	if err != nil {
 		return 0, fmt.Errorf("fold stats: %w", err)

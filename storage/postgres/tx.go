@@ -144,3 +144,16 @@ func optionalJSON(v any) ([]byte, error) {
 	}
 	return json.Marshal(v)
 }
+
+// LockWorkspace locks the workspace's row until the transaction ends, so that changes
+// of its team, keys and endpoints run one after the other. Errors: NOT_FOUND.
+func (tx *Tx) LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error {
+	// FOR UPDATE would conflict with the key share lock that each insert in the
+	// workspace takes on this row.
+	const lock = `select from workspaces where id = $1 for no key update`
+	tag, err := tx.Exec(ctx, lock, id)
+	if err == nil && tag.RowsAffected() == 0 {
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return err
+}

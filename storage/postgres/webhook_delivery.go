@@ -40,7 +40,7 @@ func (r deliveryRow) delivery(epoch int) affiliate.Delivery {
 	d := affiliate.Delivery{
 		ID: r.ID, Endpoint: r.EndpointID, Event: r.EventID, Type: r.EventType, Status: r.Status,
 		AttemptCount: r.AttemptCount, HTTPStatusCode: r.HTTPStatusCode, ErrorMessage: r.ErrorMessage,
-		NextAttemptAt: optionalUTC(r.DueAt), CreatedAt: r.CreatedAt.UTC(), CompletedAt: optionalUTC(r.CompletedAt),
+		NextAttemptAt: UTC(r.DueAt), CreatedAt: r.CreatedAt.UTC(), CompletedAt: UTC(r.CompletedAt),
 	}
 	if r.Epoch < epoch {
 		d.NextAttemptAt = nil
@@ -133,7 +133,7 @@ func (s *Store) ListDeliveries(
 	pageSQL, countSQL := deliveryListSQL(where)
 	args := append([]any{planned}, where.args...)
 	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
-	deliveries, err := allRows(rows, err, func(r deliveryRow) affiliate.Delivery { return r.delivery(of.Epoch) })
+	deliveries, err := AllRows(rows, err, func(r deliveryRow) affiliate.Delivery { return r.delivery(of.Epoch) })
 	if err != nil {
 		return nil, 0, fmt.Errorf("deliveries: %w", err)
 	}
@@ -234,7 +234,7 @@ func (s *Store) RetryDelivery(
 
 // activeEndpoint reads an endpoint that is on. Errors: WEBHOOK_NOT_FOUND,
 // WEBHOOK_DISABLED.
-func activeEndpoint(ctx context.Context, db queryer, scope affiliate.Scope, id affiliate.EndpointID) (endpointRow, error) {
+func activeEndpoint(ctx context.Context, db Queryer, scope affiliate.Scope, id affiliate.EndpointID) (endpointRow, error) {
 	row, err := endpointOf(ctx, db, scope, id)
 	if err == nil && !row.Active {
 		err = affiliate.Refuse(affiliate.ReasonWebhookDisabled)

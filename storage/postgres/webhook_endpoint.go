@@ -36,7 +36,7 @@ func (r endpointRow) endpoint() affiliate.Endpoint {
 	return affiliate.Endpoint{
 		ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, URL: r.URL, Description: r.Description,
 		Subscriptions: r.Subscriptions, Active: r.Active, DisabledReason: r.DisabledReason,
-		ConsecutiveFailures: r.ConsecutiveFailures, LastDeliveryAt: optionalUTC(r.LastDeliveryAt),
+		ConsecutiveFailures: r.ConsecutiveFailures, LastDeliveryAt: UTC(r.LastDeliveryAt),
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), Version: r.Version,
 	}
 }
@@ -50,13 +50,13 @@ func endpointArgs(scope affiliate.Scope, id affiliate.EndpointID) pgx.NamedArgs 
 	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "endpoint": id}
 }
 
-func endpointOf(ctx context.Context, db queryer, scope affiliate.Scope, id affiliate.EndpointID) (endpointRow, error) {
+func endpointOf(ctx context.Context, db Queryer, scope affiliate.Scope, id affiliate.EndpointID) (endpointRow, error) {
 	return oneWebhookRow[endpointRow](db.Query(ctx, selectEndpoint, endpointArgs(scope, id)))
 }
 
-// oneWebhookRow reads the only row of a query, as oneRow. None is WEBHOOK_NOT_FOUND.
+// oneWebhookRow reads the only row of a query, as OneRow. None is WEBHOOK_NOT_FOUND.
 func oneWebhookRow[T any](rows pgx.Rows, err error) (T, error) {
-	row, err := oneRow[T](rows, err)
+	row, err := OneRow[T](rows, err)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		err = affiliate.Refuse(affiliate.ReasonWebhookNotFound)
 	}
@@ -113,7 +113,7 @@ func (s *Store) CreateEndpoint(ctx context.Context, e affiliate.Endpoint, sealed
 		values (@workspace, @endpoint, @mode, @url, @description, @subscriptions, @active, @disabled_reason,
 			@secret, @at, @at, 1)`
 	return s.InTx(ctx, func(tx *Tx) error {
-		if err := lockWorkspace(ctx, tx, e.Scope.Workspace); err != nil {
+		if err := tx.LockWorkspace(ctx, e.Scope.Workspace); err != nil {
 			return err
 		}
 		var has int
@@ -152,7 +152,7 @@ func (s *Store) ListEndpoints(ctx context.Context, scope affiliate.Scope, page a
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, list, scope.Workspace, scope.Mode, page.Size, page.Offset())
-	endpoints, err := allRows(rows, err, endpointRow.endpoint)
+	endpoints, err := AllRows(rows, err, endpointRow.endpoint)
 	return endpoints, total, err
 }
 

@@ -54,21 +54,9 @@ func workspaceArgs(w affiliate.Workspace) pgx.NamedArgs {
 	}
 }
 
-// lockWorkspace lets those who change its team or its keys take turns, until the
-// transaction ends. Errors: NOT_FOUND.
-func lockWorkspace(ctx context.Context, tx *Tx, id affiliate.WorkspaceID) error {
-	// Not FOR UPDATE: every insert in the workspace holds a key share lock on it.
-	const lock = `select from workspaces where id = $1 for no key update`
-	tag, err := tx.Exec(ctx, lock, id)
-	if err == nil && tag.RowsAffected() == 0 {
-		return affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	return err
-}
-
 // Workspace reads the settings. Errors: NOT_FOUND.
 func (s *Store) Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error) {
-	row, err := oneRow[workspaceRow](s.pool.Query(ctx, selectWorkspace, id))
+	row, err := OneRow[workspaceRow](s.pool.Query(ctx, selectWorkspace, id))
 	return row.workspace(), err
 }
 
@@ -87,7 +75,7 @@ func (s *Store) UpdateWorkspace(
 	err := s.InTx(ctx, func(tx *Tx) error {
 		// A patch is relative to what is there, so the row is held from the reading
 		// to the writing.
-		row, err := oneRow[workspaceRow](tx.Query(ctx, selectWorkspace+` for no key update`, id))
+		row, err := OneRow[workspaceRow](tx.Query(ctx, selectWorkspace+` for no key update`, id))
 		if err != nil {
 			return err
 		}

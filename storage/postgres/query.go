@@ -1,0 +1,54 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Queryer runs queries: a pool, a connection or a transaction.
+type Queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// OneRow reads the only row of a query by the names of its columns. Errors:
+// NOT_FOUND if there is none.
+func OneRow[T any](rows pgx.Rows, err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, err
+	}
+	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return row, err
+}
+
+// AllRows reads all rows of a query by the names of their columns and converts each.
+func AllRows[R, T any](rows pgx.Rows, err error, convert func(R) T) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) {
+		r, err := pgx.RowToStructByName[R](row)
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return convert(r), nil
+	})
+}
+
+// UTC returns an optional instant in UTC.
+func UTC(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	utc := t.UTC()
+	return &utc
+}
