@@ -2,23 +2,43 @@ package affiliate
 
 import "time"
 
-// CommissionChange is a commission around a move. Everything that follows from
-// the move is read off it, and nothing that follows is decided anywhere else.
+// CommissionChange is a commission before and after a move. History, ledger entry,
+// counts, events and audit line of the move are functions of it alone.
 type CommissionChange struct {
 	Before     *Commission // nil: it came into being
 	After      Commission
 	Transition CommissionTransition
 }
 
-// Created is the change by which a commission begins; note is why a person
-// caused it.
+// LockedCommission is a commission that does not change until the end of the
+// transaction that has locked it, with the state of its participant, on which an
+// automatic approval depends.
+type LockedCommission struct {
+	Commission
+	ParticipantStatus ParticipantStatus
+	ParticipantErased bool
+}
+
+// Move makes a move. Errors: those of CommissionTransition.Apply.
+func (c LockedCommission) Move(t CommissionTransition) (CommissionChange, error) {
+	t.Standing, t.Erased = c.ParticipantStatus, c.ParticipantErased
+	after, refused := t.Apply(c.Commission)
+	if refused != nil {
+		return CommissionChange{}, refused
+	}
+	before := c.Commission
+	return CommissionChange{Before: &before, After: after, Transition: t}, nil
+}
+
+// Created is the change by which a commission begins. The note is the reason that a
+// person gave for causing it.
 func Created(c Commission, actor Actor, note *string) CommissionChange {
 	return CommissionChange{After: c, Transition: CommissionTransition{
 		Scope: c.Scope, Program: c.Program, Commission: c.ID, Move: MoveCreate, Actor: actor, At: c.CreatedAt, Note: note,
 	}}
 }
 
-// Note is what the history says about the change.
+// Note returns the text of the change's line in the history.
 func (c CommissionChange) Note() *string {
 	if c.Transition.Note != nil {
 		return c.Transition.Note
@@ -26,8 +46,8 @@ func (c CommissionChange) Note() *string {
 	return c.Transition.Reason
 }
 
-// owedCents is what of a commission stands in the ledger: nothing before
-// approval and after the end, all of it between.
+// owedCents is the part of a commission that is in the ledger: the whole amount while
+// the commission is approved or paid, otherwise nothing.
 func (c Commission) owedCents() int64 {
 	if c.Status == CommissionApproved || c.Status == CommissionPaid {
 		return c.AmountCents
@@ -35,8 +55,8 @@ func (c Commission) owedCents() int64 {
 	return 0
 }
 
-// EarnedCents is what of a commission counts as earned: all of it unless it was
-// rejected. What was refunded has an amount of 0.
+// EarnedCents is the part of a commission that counts as earned: the whole amount
+// unless the commission is rejected. A refunded commission has an amount of 0.
 func (c Commission) EarnedCents() int64 {
 	if c.Status == CommissionRejected {
 		return 0
@@ -44,7 +64,7 @@ func (c Commission) EarnedCents() int64 {
 	return c.AmountCents
 }
 
-// EarnedCents is by how much the change raises what its participant has earned.
+// EarnedCents is the difference that the change makes to the participant's earnings.
 func (c CommissionChange) EarnedCents() int64 {
 	if c.Before == nil {
 		return c.After.EarnedCents()
@@ -52,8 +72,8 @@ func (c CommissionChange) EarnedCents() int64 {
 	return c.After.EarnedCents() - c.Before.EarnedCents()
 }
 
-// LedgerEntry is what the change adds to the ledger; nil: nothing. So the sum of
-// a commission's entries is always what is owed for it.
+// LedgerEntry returns the entry that the change adds to the ledger, nil if none. The
+// sum of a commission's entries is always the amount that is owed for it.
 func (c CommissionChange) LedgerEntry() *LedgerEntry {
 	cents := c.After.owedCents()
 	kind := EntryCommissionApproved
@@ -87,7 +107,7 @@ type CommissionCount struct {
 	Day         time.Time // 00:00 UTC of the day in which they came into being
 }
 
-// Counted is the group that a commission is counted in.
+// Counted returns the group in which the commission is counted.
 func (c Commission) Counted() CommissionCount {
 	return CommissionCount{
 		Scope: c.Scope, Program: c.Program, Status: c.Status, NeedsReview: c.NeedsReview, Currency: c.Currency,
@@ -95,7 +115,7 @@ func (c Commission) Counted() CommissionCount {
 	}
 }
 
-// Events are what the world is told of the change.
+// Events returns the webhook events of the change.
 func (c CommissionChange) Events() []Event {
 	at := c.Transition.At
 	if c.Before == nil {
@@ -123,15 +143,49 @@ func (c CommissionChange) refundedPayload() any {
 		Reason        RefundReason `json:"reason"`
 		ClawbackCents int64        `json:"clawback_cents"` // of it, after it was paid
 	}
-	told := refund{Type: "partial", AmountCents: c.Before.AmountCents - c.After.AmountCents, Reason: c.Transition.Why}
+	refunded := refund{Type: "partial", AmountCents: c.Before.AmountCents - c.After.AmountCents, Reason: c.Transition.Why}
 	if c.After.Status == CommissionRefunded {
-		told.Type = "full"
+		refunded.Type = "full"
 	}
 	if c.Before.Status == CommissionPaid {
-		told.ClawbackCents = told.AmountCents
+		refunded.ClawbackCents = refunded.AmountCents
 	}
 	return struct {
 		commissionPayload
 		Refund refund `json:"refund"`
-	}{c.After.payload(), told}
+	}{c.After.payload(), refunded}
+}
+
+// AuditLine returns the line of the audit log for a move that a person or a key has
+// made, and false for every other change.
+func (c CommissionChange) AuditLine() (AuditLine, bool) {
+	t := c.Transition
+	if t.Actor.User == nil && t.Actor.Key == nil || c.Before == nil {
+		return AuditLine{}, false
+	}
+	return AuditLine{
+		Workspace: t.Scope.Workspace, Mode: &t.Scope.Mode, Actor: t.Actor, At: t.At,
+		Action: "commission." + string(t.Move), ResourceType: "commission", ResourceID: c.After.ID,
+		Before: c.Before.audited(), After: c.After.audited(),
+	}, true
+}
+
+// auditedCommission has the fields that a person's move can change.
+type auditedCommission struct {
+	Status          CommissionStatus `json:"status"`
+	NeedsReview     bool             `json:"needs_review"`
+	ReviewReasons   []string         `json:"review_reasons"`
+	OverrideReason  *string          `json:"override_reason,omitempty"`
+	RejectionReason *string          `json:"rejection_reason,omitempty"`
+	RejectionCode   *string          `json:"rejection_code,omitempty"`
+}
+
+func (c Commission) audited() auditedCommission {
+	a := auditedCommission{
+		Status: c.Status, NeedsReview: c.NeedsReview, ReviewReasons: c.ReviewReasons, OverrideReason: c.OverrideReason,
+	}
+	if c.Status == CommissionRejected {
+		a.RejectionReason, a.RejectionCode = c.RejectionReason, c.RejectionCode
+	}
+	return a
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/gateway"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -179,7 +180,7 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.LinkService_ServiceDesc, Impl: link.New(c.store, c.cfg.LinkURL, c.now)},
 		server.Service{Desc: &affiliatev1.PromoCodeService_ServiceDesc, Impl: promocode.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.ConversionService_ServiceDesc, Impl: conversions},
-		server.Service{Desc: &affiliatev1.CommissionService_ServiceDesc, Impl: commission.New(c.store, c.now)},
+		server.Service{Desc: &affiliatev1.CommissionService_ServiceDesc, Impl: commission.New(stores.Commission(c.store), c.now)},
 		server.Service{Desc: &affiliatev1.AttributionService_ServiceDesc, Impl: attribution.New(c.store, conversions)},
 		server.Service{Desc: &affiliatev1.LedgerService_ServiceDesc, Impl: ledger.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.PayoutService_ServiceDesc, Impl: payout.New(payout.Config{Store: c.store, Seal: sealer, Now: c.now})},
@@ -237,7 +238,7 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	river.AddWorker(registered, c.keeper.Worker())
 	conversions.AddWorkers(registered)
 	river.AddWorker(registered, participant.NewReviewWorker(c.store, c.now))
-	river.AddWorker(registered, commission.NewSweepWorker(c.store, c.log, c.now))
+	river.AddWorker(registered, commission.NewSweepWorker(stores.Commission(c.store), c.log, c.now))
 	river.AddWorker(registered, stats.New(c.store, c.log, c.now))
 	river.AddWorker(registered, fx.New(c.store, c.cfg.FXFile, c.log, c.now))
 	river.AddWorker(registered, check.New(c.store, c.log, c.now))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commissiontest"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/commission"
@@ -120,7 +121,7 @@ func (r *recorder) record(client int, in asked, call func() answered) {
 // do makes a call as the service of a process does whose clock says in.At.
 func (r *recorder) do(t *testing.T, in asked) answered {
 	t.Helper()
-	service := commission.New(r.w.Store, func() time.Time { return in.At })
+	service := commission.New(stores.Commission(r.w.Store), func() time.Time { return in.At })
 	program, id := r.program.String(), in.Commission.String()
 	var got *affiliatev1.Commission
 	var err error
@@ -137,7 +138,7 @@ func (r *recorder) do(t *testing.T, in asked) answered {
 		step := in.transition()
 		step.Scope, step.Program, step.Commission = r.scope, r.program, in.Commission
 		var detail affiliate.CommissionDetail
-		if detail, err = r.w.Store.MoveCommission(t.Context(), step); err == nil {
+		if detail, err = commission.Move(t.Context(), stores.Commission(r.w.Store), step); err == nil {
 			return shown(detail.Commission)
 		}
 	default:
@@ -160,7 +161,7 @@ func (r *recorder) sweep(t *testing.T, client int, ids []affiliate.CommissionID)
 	t.Helper()
 	at := r.hold.Add(time.Duration(r.sweeps.Add(1)) * time.Millisecond)
 	called := time.Since(r.began)
-	if sweep, err := r.w.Store.ApproveDueCommissions(t.Context(), at, 1000); err != nil || sweep.Failed > 0 {
+	if sweep, err := commission.ApproveDue(t.Context(), stores.Commission(r.w.Store), at, 1000); err != nil || sweep.Failed > 0 {
 		t.Errorf("%+v %v", sweep, err)
 	}
 	returned := time.Since(r.began)

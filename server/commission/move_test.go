@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -29,7 +30,7 @@ func (m *merchant) approveEarly(program affiliate.ProgramID, id affiliate.Commis
 
 func (m *merchant) sweep(t *testing.T) {
 	t.Helper()
-	if err := commission.NewSweepWorker(m.w.Store, slog.New(slog.DiscardHandler), m.w.now).Work(t.Context(), nil); err != nil {
+	if err := commission.NewSweepWorker(stores.Commission(m.w.Store), slog.New(slog.DiscardHandler), m.w.now).Work(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,17 +1,15 @@
-// Package commission serves the review of commissions: lists, their stats and
-// their CSV, detail, approval and rejection by people, one by one or many at a
-// time, and approval by the service when a hold elapses.
+// Package commission serves the review of commissions: lists, statistics and their
+// CSV, detail, approval and rejection by people, one by one or in bulk, and the
+// automatic approval when a hold elapses. The table of legal moves is in package
+// affiliate.
 //
-// Its model is the table of moves in package affiliate. It guarantees that of
-// moves that race each is judged by the outcome of the one before, that a move
-// that was answered with 200 has its line of history, its event and its line in
-// the audit log, that a page and its total are of the same instant, and that
-// readers who may not see e-mail addresses neither see them nor can search them
-// out.
+// Guaranteed: moves that race run one after the other, each on the outcome of the
+// one before. A move that was answered with 200 has its line of history, its event
+// and its line in the audit log. A page and its total are of the same instant.
+// Callers who may not see e-mail addresses cannot search for them either.
 //
-// It does not promise that approval follows the end of a hold at once (the
-// sweep runs every few seconds), nor that a list and its stats, which are two
-// requests, are of the same instant.
+// Not promised: automatic approval runs some seconds after the end of the hold, and a
+// list and its statistics are two requests, so they may be of different instants.
 package commission
 
 import (
@@ -39,7 +37,7 @@ func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecon
 
 // GetCommission reads one commission.
 func (s *Service) GetCommission(ctx context.Context, req *affiliatev1.GetCommissionRequest) (*affiliatev1.Commission, error) {
-	program, id, err := commissionOf(req)
+	program, id, err := pathIDs(req)
 	if err != nil {
 		return nil, err
 	}
@@ -50,58 +48,16 @@ func (s *Service) GetCommission(ctx context.Context, req *affiliatev1.GetCommiss
 	return readerOf(ctx).detail(detail, s.at()), nil
 }
 
-// ApproveCommission approves.
-func (s *Service) ApproveCommission(ctx context.Context, req *affiliatev1.ApproveCommissionRequest) (*affiliatev1.Commission, error) {
-	return s.move(ctx, req, affiliate.CommissionTransition{Move: affiliate.MoveApprove})
-}
-
-// ApproveCommissionEarly approves while the hold runs.
-func (s *Service) ApproveCommissionEarly(ctx context.Context, req *affiliatev1.ApproveCommissionEarlyRequest) (*affiliatev1.Commission, error) {
-	reason := req.GetReason()
-	return s.move(ctx, req, affiliate.CommissionTransition{Move: affiliate.MoveOverride, Reason: &reason})
-}
-
-// RejectCommission rejects.
-func (s *Service) RejectCommission(ctx context.Context, req *affiliatev1.RejectCommissionRequest) (*affiliatev1.Commission, error) {
-	return s.move(ctx, req, rejection(req.Reason, req.GetCode()))
-}
-
-// ClearCommissionReview takes all review flags off.
-func (s *Service) ClearCommissionReview(ctx context.Context, req *affiliatev1.ClearCommissionReviewRequest) (*affiliatev1.Commission, error) {
-	return s.move(ctx, req, affiliate.CommissionTransition{Move: affiliate.MoveClearReview, Reason: req.Note})
-}
-
-func rejection(reason *string, code affiliatev1.RejectionCode) affiliate.CommissionTransition {
-	t := affiliate.CommissionTransition{Move: affiliate.MoveReject, Reason: reason}
-	if word := server.Word(code); word != "" {
-		t.Code = &word
-	}
-	return t
-}
-
-// commissionRequest names one commission.
+// commissionRequest has the path of one commission.
 type commissionRequest interface {
 	GetProgramId() string
 	GetCommissionId() string
 }
 
-// commissionOf reads the path.
-func commissionOf(req commissionRequest) (program affiliate.ProgramID, id affiliate.CommissionID, err error) {
+// pathIDs reads the ids of the path. Errors: NOT_FOUND for a text that is no UUID.
+func pathIDs(req commissionRequest) (program affiliate.ProgramID, id affiliate.CommissionID, err error) {
 	if program, err = server.PathID[affiliate.Program](req.GetProgramId()); err == nil {
 		id, err = server.PathID[affiliate.Commission](req.GetCommissionId())
 	}
 	return program, id, err
-}
-
-func (s *Service) move(ctx context.Context, req commissionRequest, t affiliate.CommissionTransition) (*affiliatev1.Commission, error) {
-	var err error
-	if t.Program, t.Commission, err = commissionOf(req); err != nil {
-		return nil, err
-	}
-	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.at()
-	detail, err := s.store.MoveCommission(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	return readerOf(ctx).detail(detail, t.At), nil
 }

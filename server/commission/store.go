@@ -2,6 +2,7 @@ package commission
 
 import (
 	"context"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -9,7 +10,7 @@ import (
 // Store is what the service needs of the database. Refusals come back as
 // *affiliate.Error.
 type Store interface {
-	// ProgramScope is the workspace and mode of a programme, whoever's it is.
+	// ProgramScope returns the workspace and mode of a programme of any workspace.
 	// Errors: NOT_FOUND.
 	ProgramScope(ctx context.Context, id affiliate.ProgramID) (affiliate.Scope, error)
 	// Commissions reads one page and counts all pages; with a search up to
@@ -18,13 +19,29 @@ type Store interface {
 	// CommissionStats counts and sums them; with a search up to
 	// affiliate.MaxSearchTotal. Errors: NOT_FOUND for the filter's programme.
 	CommissionStats(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter) (affiliate.CommissionStats, error)
-	// ExportCommissions hands all of them to each, as one snapshot has them, in one
-	// row that is filled anew; each's error ends it. Errors: SERVICE_UNAVAILABLE
-	// while too many exports run.
+	// ExportCommissions calls each with every commission of one snapshot. The row is
+	// reused between the calls. An error of each ends the export. Errors:
+	// SERVICE_UNAVAILABLE while too many exports run.
 	ExportCommissions(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, each func(*affiliate.CommissionRow) error) error
 	// Commission reads one commission of a programme. Errors: NOT_FOUND.
 	Commission(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID) (affiliate.CommissionDetail, error)
-	// MoveCommission makes a move, with its history, event and audit line, and
-	// returns what it left. Errors: NOT_FOUND, and those of the move.
-	MoveCommission(ctx context.Context, t affiliate.CommissionTransition) (affiliate.CommissionDetail, error)
+	// DueCommissions reads, without a lock, up to limit commissions of all workspaces
+	// that look due for automatic approval at now, from the one after the given one on.
+	DueCommissions(ctx context.Context, now time.Time, after affiliate.DueCommission, limit int) ([]affiliate.DueCommission, error)
+	// InTx runs fn in a transaction, which commits if fn returns nil. fn may run more
+	// than once.
+	InTx(ctx context.Context, fn func(tx Tx) error) error
+}
+
+// Tx is a transaction of the store.
+type Tx interface {
+	// LockCommission locks a commission of a programme. Errors: NOT_FOUND.
+	LockCommission(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID) (affiliate.LockedCommission, error)
+	// TryLockCommission does not wait: a locked commission is NOT_FOUND.
+	TryLockCommission(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID) (affiliate.LockedCommission, error)
+	// ApplyCommissionChanges writes changes of locked commissions with their history,
+	// ledger entries, counts, events and audit lines.
+	ApplyCommissionChanges(ctx context.Context, changes ...affiliate.CommissionChange) error
+	// CommissionDetail reads a commission as the transaction has left it.
+	CommissionDetail(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID) (affiliate.CommissionDetail, error)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -30,7 +31,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t}
 	w.clock.Store(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixMilli())
 	w.Fixture = pgtest.Open(t, w.now)
-	w.service = commission.New(w.Store, w.now)
+	w.service = commission.New(stores.Commission(w.Store), w.now)
 	return w
 }
 

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 )
 
 // Where the partner of these tests was seen, and where the buyer is.
@@ -281,7 +283,7 @@ func TestFlaggedCommissionsWait(t *testing.T) {
 	if r.GetCommission().GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING {
 		t.Errorf("%v", r.GetCommission())
 	}
-	sweep, err := w.Store.ApproveDueCommissions(t.Context(), w.now().Add(time.Minute), 10)
+	sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.Store), w.now().Add(time.Minute), 10)
 	if err != nil || sweep.Approved != 0 {
 		t.Errorf("%+v, %v", sweep, err)
 	}

@@ -15,7 +15,9 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -225,7 +227,7 @@ func TestRefundLeavesWhatHasEndedAlone(t *testing.T) {
 	w := newWorld(t)
 	rejected := w.mustReport(purchase("order-1", w.clickOf(w.participant).ID))
 	id, _ := affiliate.ParseID[affiliate.Commission](rejected.GetCommission().GetId())
-	if _, err := w.store.MoveCommission(t.Context(), affiliate.CommissionTransition{
+	if _, err := commissionservice.Move(t.Context(), stores.Commission(w.store.Store), affiliate.CommissionTransition{
 		Scope: w.scope, Program: w.program, Commission: id, Move: affiliate.MoveReject, Actor: affiliate.Actor{User: &merchant}, At: w.now(),
 	}); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 )
 
 // stats are the deltas of one participant and currency, summed.
@@ -63,7 +65,7 @@ func TestCountsAreExact(t *testing.T) {
 		t.Fatal(err)
 	}
 	user := affiliate.NewID[affiliate.User](w.now())
-	_, err := w.store.MoveCommission(t.Context(), affiliate.CommissionTransition{
+	_, err := commissionservice.Move(t.Context(), stores.Commission(w.store.Store), affiliate.CommissionTransition{
 		Scope: w.scope, Program: w.program, Commission: id, Move: affiliate.MoveReject, Actor: affiliate.Actor{User: &user}, At: w.now(),
 	})
 	if err != nil {

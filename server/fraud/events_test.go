@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -187,13 +189,13 @@ func statusWord(s affiliatev1.FraudEventStatus) affiliate.FraudEventStatus {
 func TestDismissedCommissionIsApprovedByItself(t *testing.T) {
 	w := newWorld(t)
 	event, commission := w.flagged()
-	if sweep, err := w.Store.ApproveDueCommissions(t.Context(), w.now(), 10); err != nil || sweep.Approved != 0 {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.Store), w.now(), 10); err != nil || sweep.Approved != 0 {
 		t.Fatalf("%+v, %v", sweep, err)
 	}
 	if _, err := w.resolve(event, dismissed, nil); err != nil {
 		t.Fatal(err)
 	}
-	if sweep, err := w.Store.ApproveDueCommissions(t.Context(), w.now(), 10); err != nil || sweep.Approved != 1 {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.Store), w.now(), 10); err != nil || sweep.Approved != 1 {
 		t.Fatalf("%+v, %v", sweep, err)
 	}
 	if status, _ := w.commission(commission.ID); status != "approved" {
@@ -258,7 +260,7 @@ func TestResolvingRacesTheCommission(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			_, err := w.Store.MoveCommission(t.Context(), affiliate.CommissionTransition{
+			_, err := commissionservice.Move(t.Context(), stores.Commission(w.Store), affiliate.CommissionTransition{
 				Scope: w.scope, Program: w.program, Commission: commission.ID, Move: affiliate.MoveApprove,
 				Actor: affiliate.Actor{User: &w.user}, At: w.now(),
 			})

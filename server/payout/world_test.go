@@ -15,8 +15,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -140,7 +142,7 @@ func (m *merchant) commission(p pgtest.Participant, cents int64, columns ...pgte
 func (m *merchant) moveCommission(id affiliate.CommissionID, move affiliate.CommissionMove, t affiliate.CommissionTransition) error {
 	t.Scope, t.Program, t.Commission, t.Move, t.At = m.scope, m.program, id, move, m.w.now()
 	t.Actor = affiliate.Actor{User: &m.user}
-	_, err := m.w.Store.MoveCommission(m.w.t.Context(), t)
+	_, err := commissionservice.Move(m.w.t.Context(), stores.Commission(m.w.Store), t)
 	return err
 }
 

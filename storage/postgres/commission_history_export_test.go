@@ -18,7 +18,7 @@ func (s *Store) Bear(ctx context.Context, c affiliate.Commission) error {
 			return err
 		}
 		change := affiliate.Created(c, affiliate.System, nil)
-		return s.tell(ctx, tx, []affiliate.CommissionChange{change}, change.Events()...)
+		return tx.ApplyCommissionChanges(ctx, change)
 	})
 }
 
@@ -31,29 +31,28 @@ func (s *Store) MoveTogether(ctx context.Context, moves ...affiliate.CommissionT
 		for i, move := range moves {
 			ids[i] = move.Commission
 		}
-		found, err := lockCommissions(ctx, tx, moves[0].Scope, ids, waitForRows)
+		found, err := lockCommissions(ctx, tx, moves[0].Scope, ids)
 		if err != nil {
 			return err
 		}
-		locked := map[affiliate.CommissionID]lockedCommission{}
+		locked := map[affiliate.CommissionID]affiliate.LockedCommission{}
 		for _, c := range found {
 			locked[c.ID] = c
 		}
 		var changes []affiliate.CommissionChange
-		var events []affiliate.Event
 		for _, move := range moves {
 			c, ok := locked[move.Commission]
 			if !ok {
 				return affiliate.Refuse(affiliate.ReasonNotFound)
 			}
-			change, err := c.move(move)
+			change, err := c.Move(move)
 			if err != nil {
 				return err
 			}
 			c.Commission = change.After
 			locked[c.ID] = c
-			changes, events = append(changes, change), append(events, change.Events()...)
+			changes = append(changes, change)
 		}
-		return s.tell(ctx, tx, changes, events...)
+		return tx.ApplyCommissionChanges(ctx, changes...)
 	})
 }

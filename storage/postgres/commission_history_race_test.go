@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -49,7 +51,7 @@ func (l *lives) try(c *life, move affiliate.CommissionMove, changes ...func(*aff
 		change(&step)
 	}
 	return func() error {
-		_, err := l.Store.MoveCommission(l.t.Context(), step)
+		_, err := commissionservice.Move(l.t.Context(), stores.Commission(l.Store), step)
 		return err
 	}
 }
@@ -199,7 +201,7 @@ func TestRefusalsOfMovesThatRace(t *testing.T) {
 		c = l.pendingOne(of, 0)
 		swept := make(chan affiliate.CommissionSweep, 2)
 		o = l.race(2, l.try(c, affiliate.MoveApprove), func() error {
-			sweep, err := l.Store.ApproveDueCommissions(t.Context(), l.now, 10)
+			sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(l.Store), l.now, 10)
 			swept <- sweep
 			return err
 		})

@@ -14,6 +14,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commissiontest"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -227,7 +229,7 @@ func TestStoredLivesFollowTheModel(t *testing.T) {
 			if step.Move == affiliate.MoveAutoApprove {
 				l.Exec(`update participants set status = $2, erased_at = case when $3 then $4::timestamptz end where id = $1`, of.ID, step.Standing, step.Erased, l.now)
 			}
-			detail, err := l.Store.MoveCommission(t.Context(), c.transition(step))
+			detail, err := commissionservice.Move(t.Context(), stores.Commission(l.Store), c.transition(step))
 			want := c.follow(step)
 			refused[want]++
 			if reason := pgtest.ReasonOf(t, err); reason != want {

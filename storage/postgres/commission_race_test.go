@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 )
 
 func isRefusal(err error, reason affiliate.Reason) bool {
@@ -63,7 +65,7 @@ func (w *commissionWorld) checkBooks() {
 func (w *commissionWorld) move(c affiliate.Commission, t affiliate.CommissionTransition) error {
 	by := affiliate.NewID[affiliate.User](w.now)
 	t.Scope, t.Program, t.Commission, t.At, t.Actor = c.Scope, c.Program, c.ID, w.now, affiliate.Actor{User: &by}
-	_, err := w.store.MoveCommission(w.t.Context(), t)
+	_, err := commissionservice.Move(w.t.Context(), stores.Commission(w.store), t)
 	return err
 }
 
@@ -163,7 +165,7 @@ func TestMovesThatRaceHaveOneWinner(t *testing.T) {
 			w.race(3, over,
 				func() error { return w.move(commission, approve) },
 				func() error {
-					sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now, 10)
+					sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, 10)
 					return errors.Join(err, sweep.FirstFailure)
 				})
 			w.checkTrace(commission, 1)

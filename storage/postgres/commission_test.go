@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -236,7 +238,7 @@ func TestSweepApprovesExactlyWhatTheDomainCallsDue(t *testing.T) {
 			}
 		}
 	}
-	sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now, total)
+	sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, total)
 	if err != nil || sweep.Approved != len(want) || sweep.Failed != 0 || len(want) == 0 {
 		t.Fatalf("%+v %v, want %d of %d approved", sweep, err, len(want), total)
 	}
@@ -259,7 +261,7 @@ func TestSweepApprovesExactlyWhatTheDomainCallsDue(t *testing.T) {
 	if n := w.count(`select count(*) from audit_log`); n != 0 {
 		t.Errorf("the audit log tells of people, not of %d sweeps", n)
 	}
-	if sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now, total); err != nil || sweep != (affiliate.CommissionSweep{}) {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, total); err != nil || sweep != (affiliate.CommissionSweep{}) {
 		t.Errorf("a second sweep: %+v %v", sweep, err)
 	}
 }
@@ -280,7 +282,7 @@ func TestSweepIsBoundedAndNoFailureStopsIt(t *testing.T) {
 		}
 	}
 	for i, want := range []affiliate.CommissionSweep{{Approved: 3, Failed: 4}, {Approved: 3, Failed: 4}, {Approved: 2, Failed: 4}, {Failed: 4}} {
-		got, err := w.store.ApproveDueCommissions(t.Context(), w.now, 3)
+		got, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, 3)
 		if err != nil || got.FirstFailure == nil {
 			t.Fatalf("sweep %d: %+v %v", i, got, err)
 		}
@@ -310,7 +312,7 @@ func TestParallelSweepsApproveEachCommissionOnce(t *testing.T) {
 	approved := 0
 	for range sweeps {
 		group.Go(func() {
-			sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now, 1000)
+			sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, 1000)
 			lock.Lock()
 			defer lock.Unlock()
 			approved += sweep.Approved
@@ -347,14 +349,14 @@ func TestSweepPassesWhatSomebodyWorksOn(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `select from commissions where id = $1 for update`, held.ID); err != nil {
 		t.Fatal(err)
 	}
-	sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now, 10)
-	if err != nil || sweep.Approved != 1 || sweep.Left != 1 {
+	sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, 10)
+	if err != nil || sweep.Approved != 1 || sweep.Skipped != 1 {
 		t.Errorf("%+v %v, want one approved and one left", sweep, err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now, 10); err != nil || sweep.Approved != 1 {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, 10); err != nil || sweep.Approved != 1 {
 		t.Errorf("%+v %v, want the other approved", sweep, err)
 	}
 }

@@ -335,7 +335,7 @@ func beginning(
 	if !sale.Refunded() {
 		return []affiliate.CommissionChange{created}, nil
 	}
-	lowered, err := lockedCommission{Commission: *commission}.follow(sale, at)
+	lowered, err := followRefunds(affiliate.LockedCommission{Commission: *commission}, sale, at)
 	return append([]affiliate.CommissionChange{created}, lowered...), err
 }
 

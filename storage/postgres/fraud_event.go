@@ -196,7 +196,7 @@ func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResoluti
 // followResolution does with the commission what the resolution means for it. One
 // that went on meanwhile stays as it is.
 func (s *Store) followResolution(ctx context.Context, tx *Tx, id affiliate.CommissionID, r affiliate.FraudResolution) error {
-	locked, err := lockCommissions(ctx, tx, r.Scope, []affiliate.CommissionID{id}, waitForRows)
+	locked, err := lockCommissions(ctx, tx, r.Scope, []affiliate.CommissionID{id})
 	if err != nil || len(locked) == 0 {
 		return err
 	}
@@ -213,7 +213,7 @@ func (s *Store) followResolution(ctx context.Context, tx *Tx, id affiliate.Commi
 		}
 		t.Move, t.ReviewReasons = affiliate.MoveClearReview, []string{affiliate.ReviewFraud}
 	}
-	change, err := c.move(t)
+	change, err := c.Move(t)
 	var refusal *affiliate.Error
 	switch {
 	case errors.As(err, &refusal):
@@ -221,5 +221,5 @@ func (s *Store) followResolution(ctx context.Context, tx *Tx, id affiliate.Commi
 	case err != nil:
 		return err
 	}
-	return s.tell(ctx, tx, []affiliate.CommissionChange{change}, change.Events()...)
+	return tx.ApplyCommissionChanges(ctx, change)
 }

@@ -120,7 +120,7 @@ func (s *Store) reviewBlock(ctx context.Context, tx *Tx, job affiliate.ReviewPen
 	for i, c := range pending {
 		ids[i] = c.ID
 	}
-	locked, err := lockCommissions(ctx, tx, scope, ids, waitForRows)
+	locked, err := lockCommissions(ctx, tx, scope, ids)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (s *Store) reviewBlock(ctx context.Context, tx *Tx, job affiliate.ReviewPen
 			continue
 		}
 		t.Commission = c.ID
-		change, err := c.move(t)
+		change, err := c.Move(t)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -162,7 +164,7 @@ func TestSuspendingFlagsAnyNumberInBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.checkReview("suspended", postgres.ReviewChunk, postgres.ReviewChunk, 0)
-	if sweep, err := w.store.ApproveDueCommissions(t.Context(), w.now.AddDate(0, 1, 0), n); err != nil || sweep != (affiliate.CommissionSweep{}) {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now.AddDate(0, 1, 0), n); err != nil || sweep != (affiliate.CommissionSweep{}) {
 		t.Errorf("swept %+v, %v", sweep, err)
 	}
 	first := w.reviewJobs()
@@ -285,7 +287,7 @@ func TestSuspendingRacesApprovals(t *testing.T) {
 	go func() { done <- w.moveParticipant(participant, affiliate.SuspendParticipant) }()
 	for _, c := range slices.Backward(all) {
 		go func() {
-			_, err := w.store.MoveCommission(t.Context(), affiliate.CommissionTransition{
+			_, err := commissionservice.Move(t.Context(), stores.Commission(w.store), affiliate.CommissionTransition{
 				Scope: w.scope, Program: w.program, Commission: c.ID, Move: affiliate.MoveApprove, Actor: affiliate.Actor{User: &user}, At: w.now,
 			})
 			done <- err

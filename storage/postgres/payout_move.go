@@ -98,7 +98,7 @@ func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, 
 	}
 	// The blocks follow the order of the ids, as one call would.
 	for block := range slices.Chunk(ids, payBlock) {
-		locked, err := lockCommissions(ctx, tx, p.Scope, block, waitForRows)
+		locked, err := lockCommissions(ctx, tx, p.Scope, block)
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, 
 			if c.Status != affiliate.CommissionApproved {
 				continue
 			}
-			change, err := c.move(affiliate.CommissionTransition{
+			change, err := c.Move(affiliate.CommissionTransition{
 				Scope: p.Scope, Program: c.Program, Commission: c.ID, Move: affiliate.MovePay, Actor: affiliate.System, At: t.At,
 				PaidAt: t.PaidAt, Payout: &p.ID,
 			})

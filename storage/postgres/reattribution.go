@@ -139,7 +139,7 @@ type attribution struct {
 }
 
 // earnedCommission is what the one who loses a conversion has of it.
-type earnedCommission struct{ lockedCommission }
+type earnedCommission struct{ affiliate.LockedCommission }
 
 // takeAway rejects the commission, or claws it back when it is paid. The person's
 // own words are in the history.
@@ -152,7 +152,7 @@ func (e earnedCommission) takeAway(by affiliate.Actor, at time.Time, reason stri
 		because := rejectedAsReattributed
 		t.Move, t.Reason = affiliate.MoveReject, &because
 	}
-	return e.move(t)
+	return e.Move(t)
 }
 
 // lockAttribution is one round trip, and another where the buyer was named. It
@@ -186,7 +186,7 @@ func lockAttribution(
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("reattribution: %w", err)
 	}
-	locked, err := lockCommissions(ctx, tx, scope, earned, waitForRows)
+	locked, err := lockCommissions(ctx, tx, scope, earned)
 	if err != nil {
 		return nil, err
 	}

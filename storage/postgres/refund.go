@@ -109,9 +109,9 @@ func (s *Store) ApplyParkedRefunds(ctx context.Context, waiting affiliate.Parked
 // wait for it; all of it is locked.
 type refundedSale struct {
 	storedConversion
-	decision affiliate.Decision // in force: what events tell of it
-	parked   []affiliate.Refund // oldest first
-	earned   *lockedCommission  // by that decision, whatever its status
+	decision affiliate.Decision          // in force: what events tell of it
+	parked   []affiliate.Refund          // oldest first
+	earned   *affiliate.LockedCommission // by that decision, whatever its status
 }
 
 // lockRefundedSale locks a sale, if it is there, and stores a new refund between
@@ -168,7 +168,7 @@ func lockRefundedSale(
 		return nil, fmt.Errorf("conversion %s has %d decisions in force", sale.ID, len(decisions))
 	}
 	sale.decision, sale.parked = decisions[0].decision(sale.storedConversion), parked
-	locked, err := lockCommissions(ctx, tx, scope, earned, waitForRows)
+	locked, err := lockCommissions(ctx, tx, scope, earned)
 	if err != nil {
 		return nil, err
 	}
@@ -286,13 +286,14 @@ func (r *refunding) queue(batch *pgx.Batch) {
 	queueDeltas(batch, r.deltas...)
 }
 
-// follow is what the refunds of its sale do to a commission: one change, or none.
-func (c lockedCommission) follow(sale affiliate.Conversion, at time.Time) ([]affiliate.CommissionChange, error) {
+// followRefunds returns the change that the refunds of the sale make to its
+// commission: one, or none.
+func followRefunds(c affiliate.LockedCommission, sale affiliate.Conversion, at time.Time) ([]affiliate.CommissionChange, error) {
 	t, moves := c.RefundMove(sale, affiliate.RefundedSale, at)
 	if !moves {
 		return nil, nil
 	}
-	change, err := c.move(t)
+	change, err := c.Move(t)
 	return []affiliate.CommissionChange{change}, err
 }
 
@@ -303,7 +304,7 @@ func (s *Store) writeRefunds(ctx context.Context, tx *Tx, sale *refundedSale, re
 	var commission *affiliate.Commission
 	if sale.earned != nil {
 		var err error
-		if changes, err = sale.earned.follow(refunds.sale, refunds.at); err != nil {
+		if changes, err = followRefunds(*sale.earned, refunds.sale, refunds.at); err != nil {
 			return nil, err
 		}
 		commission = &sale.earned.Commission

@@ -10,6 +10,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/commission"
 )
 
@@ -18,7 +19,7 @@ func TestTheQueueSweepsByItself(t *testing.T) {
 	m := w.merchant(affiliate.ModeLive)
 	id := m.commission(m.somebody(), map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()})
 	workers := river.NewWorkers()
-	river.AddWorker(workers, commission.NewSweepWorker(w.Store, slog.New(slog.DiscardHandler), w.now))
+	river.AddWorker(workers, commission.NewSweepWorker(stores.Commission(w.Store), slog.New(slog.DiscardHandler), w.now))
 	w.Work(&river.Config{
 		Queues:       map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
 		Workers:      workers,
@@ -49,7 +50,7 @@ func TestAFailingCommissionIsLoggedAndTheJobSucceeds(t *testing.T) {
 		"workspace_id": m.scope.Workspace, "commission_id": bad, "seq": 2, "at": w.now(), "actor": "x", "to_status": "x", "amount_cents": 1,
 	})
 	var log bytes.Buffer
-	if err := commission.NewSweepWorker(w.Store, slog.New(slog.NewTextHandler(&log, nil)), w.now).Work(t.Context(), nil); err != nil {
+	if err := commission.NewSweepWorker(stores.Commission(w.Store), slog.New(slog.NewTextHandler(&log, nil)), w.now).Work(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if path := w.path(good); path != "pending approved" {
@@ -59,7 +60,7 @@ func TestAFailingCommissionIsLoggedAndTheJobSucceeds(t *testing.T) {
 		t.Error(out)
 	}
 	w.Store.Close()
-	if err := commission.NewSweepWorker(w.Store, slog.New(slog.DiscardHandler), w.now).Work(t.Context(), nil); err == nil {
+	if err := commission.NewSweepWorker(stores.Commission(w.Store), slog.New(slog.DiscardHandler), w.now).Work(t.Context(), nil); err == nil {
 		t.Error("a sweep without a database fails")
 	}
 }

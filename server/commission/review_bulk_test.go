@@ -13,10 +13,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/commission"
-	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -112,29 +112,40 @@ func TestBulkOfNothingOfOnesOwnFailsAltogether(t *testing.T) {
 	}
 }
 
-// unlucky has an accident with one commission.
-type unlucky struct {
-	*postgres.Store
-	with string
+// failingStore fails to lock one commission.
+type failingStore struct {
+	commission.Store
+	fails string
 }
 
-var errAccident = errors.New("the database is on fire")
+type failingTx struct {
+	commission.Tx
+	fails string
+}
 
-func (u unlucky) MoveCommission(ctx context.Context, t affiliate.CommissionTransition) (affiliate.CommissionDetail, error) {
-	if t.Commission.String() == u.with {
-		return affiliate.CommissionDetail{}, errAccident
+var errLock = errors.New("the connection was lost")
+
+func (s failingStore) InTx(ctx context.Context, fn func(tx commission.Tx) error) error {
+	return s.Store.InTx(ctx, func(tx commission.Tx) error { return fn(failingTx{tx, s.fails}) })
+}
+
+func (tx failingTx) LockCommission(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
+) (affiliate.LockedCommission, error) {
+	if id.String() == tx.fails {
+		return affiliate.LockedCommission{}, errLock
 	}
-	return u.Store.MoveCommission(ctx, t)
+	return tx.Tx.LockCommission(ctx, scope, program, id)
 }
 
-func TestAnAccidentEndsABulkRequest(t *testing.T) {
+func TestBulkApprove_EndsAtInternalErrorAndCanBeRepeated(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
 	p := m.somebody()
 	ids := []string{m.commission(p, nil).String(), m.commission(p, nil).String(), m.commission(p, nil).String()}
-	service := commission.New(unlucky{w.Store, ids[1]}, w.now)
+	service := commission.New(failingStore{stores.Commission(w.Store), ids[1]}, w.now)
 	_, err := service.BulkApproveCommissions(m.call(), &affiliatev1.BulkApproveCommissionsRequest{ProgramId: m.program.String(), CommissionIds: ids})
-	if !errors.Is(err, errAccident) {
+	if !errors.Is(err, errLock) {
 		t.Fatalf("got %v", err)
 	}
 	got, err := m.bulk("approve", m.program.String(), ids...)

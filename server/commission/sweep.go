@@ -1,0 +1,125 @@
+package commission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const (
+	// SweepEvery is the time between two searches for commissions whose hold has
+	// elapsed.
+	SweepEvery = 5 * time.Second
+	// sweepLimit bounds the approvals of one sweep. The next sweep continues.
+	sweepLimit = 1000
+	// sweepTimeout ends a sweep on a slow database. Sweeps may overlap.
+	sweepTimeout = time.Minute
+)
+
+// SweepWorker works affiliate.ApproveDueCommissions.
+type SweepWorker struct {
+	river.WorkerDefaults[affiliate.ApproveDueCommissions]
+	store Store
+	log   *slog.Logger
+	now   func() time.Time
+}
+
+// NewSweepWorker makes the worker; now is its clock.
+func NewSweepWorker(store Store, log *slog.Logger, now func() time.Time) *SweepWorker {
+	return &SweepWorker{store: store, log: log, now: now}
+}
+
+// SweepJob is the periodic job that a River client inserts every SweepEvery. It is
+// attempted once, because the next sweep continues where it ended.
+func SweepJob() *river.PeriodicJob {
+	return river.NewPeriodicJob(river.PeriodicInterval(SweepEvery), func() (river.JobArgs, *river.InsertOpts) {
+		return affiliate.ApproveDueCommissions{}, &river.InsertOpts{MaxAttempts: 1}
+	}, &river.PeriodicJobOpts{RunOnStart: true})
+}
+
+// Timeout bounds one sweep.
+func (w *SweepWorker) Timeout(*river.Job[affiliate.ApproveDueCommissions]) time.Duration {
+	return sweepTimeout
+}
+
+// Work runs one sweep. A commission that cannot be approved does not fail the job;
+// each sweep logs the first of them.
+func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[affiliate.ApproveDueCommissions]) error {
+	sweep, err := ApproveDue(ctx, w.store, w.now().UTC().Truncate(time.Millisecond), sweepLimit)
+	if sweep.Failed > 0 {
+		w.log.LogAttrs(ctx, slog.LevelError, "commissions could not be approved",
+			slog.Int("failed", sweep.Failed), slog.String("first", sweep.FirstFailure.Error()))
+	}
+	if sweep.Approved > 0 {
+		w.log.LogAttrs(ctx, slog.LevelInfo, "commissions approved after their hold",
+			slog.Int("approved", sweep.Approved), slog.Int("skipped", sweep.Skipped))
+	}
+	if err != nil {
+		return fmt.Errorf("sweep of due commissions: %w", err)
+	}
+	return nil
+}
+
+// ApproveDue approves up to limit commissions that are due at now, each in a
+// transaction of its own. Several processes may sweep at the same time: a commission
+// that is locked is skipped. A commission that fails does not count against the limit
+// and is attempted again by the next sweep. The error is about the sweep as a whole;
+// earlier approvals stay.
+func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (affiliate.CommissionSweep, error) {
+	var sweep affiliate.CommissionSweep
+	var last affiliate.DueCommission
+	for sweep.Approved < limit {
+		due, err := store.DueCommissions(ctx, now, last, limit-sweep.Approved)
+		if err != nil {
+			return sweep, err
+		}
+		if len(due) == 0 {
+			return sweep, nil
+		}
+		for _, d := range due {
+			err := approveDue(ctx, store, d, now)
+			var refused *affiliate.Error
+			switch {
+			case err == nil:
+				sweep.Approved++
+			case errors.As(err, &refused):
+				sweep.Skipped++
+			case ctx.Err() != nil:
+				return sweep, ctx.Err()
+			default:
+				sweep.Failed++
+				if sweep.FirstFailure == nil {
+					sweep.FirstFailure = fmt.Errorf("commission %s: %w", d.ID, err)
+				}
+			}
+		}
+		last = due[len(due)-1]
+	}
+	return sweep, nil
+}
+
+// approveDue approves a commission if it is still due once it is locked. Errors:
+// those of MoveAutoApprove; NOT_FOUND if another transaction has it locked.
+func approveDue(ctx context.Context, store Store, d affiliate.DueCommission, now time.Time) error {
+	scope := affiliate.Scope{Workspace: d.Workspace, Mode: d.Mode}
+	return store.InTx(ctx, func(tx Tx) error {
+		commission, err := tx.TryLockCommission(ctx, scope, d.Program, d.ID)
+		if err != nil {
+			return err
+		}
+		change, err := commission.Move(affiliate.CommissionTransition{
+			Scope: scope, Program: d.Program, Commission: d.ID,
+			Move: affiliate.MoveAutoApprove, Actor: affiliate.System, At: now,
+		})
+		if err != nil {
+			return err
+		}
+		return tx.ApplyCommissionChanges(ctx, change)
+	})
+}
