@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,41 +24,111 @@ const commissionColumns = `
 	c.rejected_at, c.paid_at, c.refunded_at, c.payout_id as payout, c.rule_snapshot as rule,
 	c.version, c.created_at, c.updated_at`
 
-const insertCommissions = `
-	insert into commissions (
-		workspace_id, mode, id, program_id, participant_id, partner_id, conversion_id, decision_id,
-		external_transaction_id, click_id, promo_code, customer_ref, status, commission_type, event_type,
-		rate_bps, flat_amount_cents, amount_cents, original_amount_cents, currency, base_amount_cents,
-		sale_amount_cents, sale_currency, fx_rate, fx_date, recurring_index, needs_review, review_reasons,
-		dispute_status, hold_until, auto_approve_at, override_reason, override_by, rejection_reason,
-		rejection_code, approved_at, approved_by, rejected_at, paid_at, refunded_at, payout_id,
-		rule_snapshot, version, created_at, updated_at)
-	values %s`
+var insertCommissions = rowsOf[newCommissionRow](`insert into commissions (%[1]s) values %[2]s`)
 
-var commissionRows = rowsOf(insertCommissions, 45)
-
-// queueCommissions adds commissions to the transaction of the conversions that
-// earn them. They may start as pending or as approved. What follows from them
-// (queueSettlement) and their events are the caller's.
-func queueCommissions(batch *pgx.Batch, commissions ...affiliate.Commission) {
-	rows := make([][]any, len(commissions))
-	for i, c := range commissions {
-		rows[i] = []any{
-			c.Scope.Workspace, c.Scope.Mode, c.ID, c.Program, c.Participant, c.Partner, c.Conversion, c.Decision,
-			c.ExternalTransactionID, c.Click, c.PromoCode, c.CustomerRef, c.Status, c.Type, c.EventType,
-			c.RateBps, c.FlatCents, c.AmountCents, c.OriginalAmountCents, c.Currency, c.BaseAmountCents,
-			c.SaleAmountCents, c.SaleCurrency, c.FXRate, c.FXDate, c.RecurringIndex, c.NeedsReview, nonNil(c.ReviewReasons),
-			c.Dispute, c.HoldUntil, c.AutoApproveAt, c.OverrideReason, c.OverrideBy, c.RejectionReason,
-			c.RejectionCode, c.ApprovedAt, c.ApprovedBy, c.RejectedAt, c.PaidAt, c.RefundedAt, c.Payout,
-			c.Rule, c.Version, c.CreatedAt, c.UpdatedAt,
-		}
-	}
-	commissionRows.queue(batch, rows...)
+type newCommissionRow struct {
+	WorkspaceID           affiliate.WorkspaceID      `db:"workspace_id"`
+	Mode                  affiliate.Mode             `db:"mode"`
+	ID                    affiliate.CommissionID     `db:"id"`
+	ProgramID             affiliate.ProgramID        `db:"program_id"`
+	ParticipantID         affiliate.ParticipantID    `db:"participant_id"`
+	PartnerID             affiliate.UserID           `db:"partner_id"`
+	ConversionID          affiliate.ConversionID     `db:"conversion_id"`
+	DecisionID            affiliate.DecisionID       `db:"decision_id"`
+	ExternalTransactionID string                     `db:"external_transaction_id"`
+	ClickID               *affiliate.ClickID         `db:"click_id"`
+	PromoCode             *string                    `db:"promo_code"`
+	CustomerRef           *string                    `db:"customer_ref"`
+	Status                affiliate.CommissionStatus `db:"status"`
+	CommissionType        affiliate.CommissionType   `db:"commission_type"`
+	EventType             affiliate.EventType        `db:"event_type"`
+	RateBps               *int64                     `db:"rate_bps"`
+	FlatAmountCents       *int64                     `db:"flat_amount_cents"`
+	AmountCents           int64                      `db:"amount_cents"`
+	OriginalAmountCents   int64                      `db:"original_amount_cents"`
+	Currency              string                     `db:"currency"`
+	BaseAmountCents       int64                      `db:"base_amount_cents"`
+	SaleAmountCents       int64                      `db:"sale_amount_cents"`
+	SaleCurrency          string                     `db:"sale_currency"`
+	FXRate                *string                    `db:"fx_rate"`
+	FXDate                *time.Time                 `db:"fx_date"`
+	RecurringIndex        *int                       `db:"recurring_index"`
+	NeedsReview           bool                       `db:"needs_review"`
+	ReviewReasons         []string                   `db:"review_reasons"`
+	DisputeStatus         affiliate.DisputeStatus    `db:"dispute_status"`
+	HoldUntil             *time.Time                 `db:"hold_until"`
+	AutoApproveAt         *time.Time                 `db:"auto_approve_at"`
+	OverrideReason        *string                    `db:"override_reason"`
+	OverrideBy            *affiliate.UserID          `db:"override_by"`
+	RejectionReason       *string                    `db:"rejection_reason"`
+	RejectionCode         *string                    `db:"rejection_code"`
+	ApprovedAt            *time.Time                 `db:"approved_at"`
+	ApprovedBy            *string                    `db:"approved_by"`
+	RejectedAt            *time.Time                 `db:"rejected_at"`
+	PaidAt                *time.Time                 `db:"paid_at"`
+	RefundedAt            *time.Time                 `db:"refunded_at"`
+	PayoutID              *affiliate.PayoutID        `db:"payout_id"`
+	RuleSnapshot          affiliate.RuleSnapshot     `db:"rule_snapshot"`
+	Version               int                        `db:"version"`
+	CreatedAt             time.Time                  `db:"created_at"`
+	UpdatedAt             time.Time                  `db:"updated_at"`
 }
 
-// querier is a transaction or the pool.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+// queueCommissions adds new commissions to a batch of the transaction that stores
+// their conversions. They start as pending or approved. The caller queues what
+// follows from them (queueSettlement) and their events.
+func queueCommissions(batch *pgx.Batch, commissions ...affiliate.Commission) {
+	rows := make([]newCommissionRow, len(commissions))
+	for i, c := range commissions {
+		rows[i] = newCommissionRow{
+			WorkspaceID:           c.Scope.Workspace,
+			Mode:                  c.Scope.Mode,
+			ID:                    c.ID,
+			ProgramID:             c.Program,
+			ParticipantID:         c.Participant,
+			PartnerID:             c.Partner,
+			ConversionID:          c.Conversion,
+			DecisionID:            c.Decision,
+			ExternalTransactionID: c.ExternalTransactionID,
+			ClickID:               c.Click,
+			PromoCode:             c.PromoCode,
+			CustomerRef:           c.CustomerRef,
+			Status:                c.Status,
+			CommissionType:        c.Type,
+			EventType:             c.EventType,
+			RateBps:               c.RateBps,
+			FlatAmountCents:       c.FlatCents,
+			AmountCents:           c.AmountCents,
+			OriginalAmountCents:   c.OriginalAmountCents,
+			Currency:              c.Currency,
+			BaseAmountCents:       c.BaseAmountCents,
+			SaleAmountCents:       c.SaleAmountCents,
+			SaleCurrency:          c.SaleCurrency,
+			FXRate:                c.FXRate,
+			FXDate:                c.FXDate,
+			RecurringIndex:        c.RecurringIndex,
+			NeedsReview:           c.NeedsReview,
+			ReviewReasons:         nonNil(c.ReviewReasons),
+			DisputeStatus:         c.Dispute,
+			HoldUntil:             c.HoldUntil,
+			AutoApproveAt:         c.AutoApproveAt,
+			OverrideReason:        c.OverrideReason,
+			OverrideBy:            c.OverrideBy,
+			RejectionReason:       c.RejectionReason,
+			RejectionCode:         c.RejectionCode,
+			ApprovedAt:            c.ApprovedAt,
+			ApprovedBy:            c.ApprovedBy,
+			RejectedAt:            c.RejectedAt,
+			PaidAt:                c.PaidAt,
+			RefundedAt:            c.RefundedAt,
+			PayoutID:              c.Payout,
+			RuleSnapshot:          c.Rule,
+			Version:               c.Version,
+			CreatedAt:             c.CreatedAt,
+			UpdatedAt:             c.UpdatedAt,
+		}
+	}
+	insertCommissions.queue(batch, rows...)
 }
 
 // Commission reads one commission of a programme with everything that its
@@ -71,7 +142,7 @@ func (s *Store) Commission(
 // commissionDetail is one statement, so that a commission and its history are of
 // one instant.
 func commissionDetail(
-	ctx context.Context, q querier, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
+	ctx context.Context, q Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.CommissionDetail, error) {
 	const read = `
 		select ` + commissionColumns + `,

@@ -14,38 +14,78 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// updateCommissions is the one statement that changes commissions; to be held by a
-// payout is no change of them (payout_hold.go). Their rows are locked, and the guard
-// holds the database to what the changes were decided on.
-const updateCommissions = `
+// updateCommissions is the only statement that changes commissions, except that
+// payout_hold.go sets and clears payout_id. The rows are locked. The condition on
+// status and version fails if they are not as the changes were decided on.
+var updateCommissions = rowsOf[commissionUpdateRow](`
 	update commissions c set
 		status = t.status, amount_cents = t.amount_cents, needs_review = t.needs_review, review_reasons = t.review_reasons,
 		dispute_status = t.dispute_status, override_reason = t.override_reason, override_by = t.override_by,
 		rejection_reason = t.rejection_reason, rejection_code = t.rejection_code, approved_at = t.approved_at, approved_by = t.approved_by,
 		rejected_at = t.rejected_at, paid_at = t.paid_at, refunded_at = t.refunded_at, payout_id = t.payout_id,
 		version = t.version, updated_at = t.updated_at
-	from (values %s) as t (workspace_id, mode, id, from_status, from_version,
-		status, amount_cents, needs_review, review_reasons, dispute_status, override_reason, override_by, rejection_reason, rejection_code,
-		approved_at, approved_by, rejected_at, paid_at, refunded_at, payout_id, version, updated_at)
-	where c.workspace_id = t.workspace_id and c.mode = t.mode and c.id = t.id and c.status = t.from_status and c.version = t.from_version`
+	from (values %[2]s) as t (%[1]s)
+	where c.workspace_id = t.workspace_id and c.mode = t.mode and c.id = t.id and c.status = t.from_status and c.version = t.from_version`)
 
-const insertHistory = `
-	insert into commission_history (workspace_id, commission_id, seq, at, actor, from_status, to_status, amount_cents, reason)
-	values %s`
+type commissionUpdateRow struct {
+	WorkspaceID     affiliate.WorkspaceID      `db:"workspace_id" sql:"uuid"`
+	Mode            affiliate.Mode             `db:"mode" sql:"text"`
+	ID              affiliate.CommissionID     `db:"id" sql:"uuid"`
+	FromStatus      affiliate.CommissionStatus `db:"from_status" sql:"text"`
+	FromVersion     int                        `db:"from_version" sql:"integer"`
+	Status          affiliate.CommissionStatus `db:"status" sql:"text"`
+	AmountCents     int64                      `db:"amount_cents" sql:"bigint"`
+	NeedsReview     bool                       `db:"needs_review" sql:"boolean"`
+	ReviewReasons   []string                   `db:"review_reasons" sql:"text[]"`
+	DisputeStatus   affiliate.DisputeStatus    `db:"dispute_status" sql:"text"`
+	OverrideReason  *string                    `db:"override_reason" sql:"text"`
+	OverrideBy      *affiliate.UserID          `db:"override_by" sql:"uuid"`
+	RejectionReason *string                    `db:"rejection_reason" sql:"text"`
+	RejectionCode   *string                    `db:"rejection_code" sql:"text"`
+	ApprovedAt      *time.Time                 `db:"approved_at" sql:"timestamptz"`
+	ApprovedBy      *string                    `db:"approved_by" sql:"text"`
+	RejectedAt      *time.Time                 `db:"rejected_at" sql:"timestamptz"`
+	PaidAt          *time.Time                 `db:"paid_at" sql:"timestamptz"`
+	RefundedAt      *time.Time                 `db:"refunded_at" sql:"timestamptz"`
+	PayoutID        *affiliate.PayoutID        `db:"payout_id" sql:"uuid"`
+	Version         int                        `db:"version" sql:"integer"`
+	UpdatedAt       time.Time                  `db:"updated_at" sql:"timestamptz"`
+}
 
-var (
-	changedRows = rowsOf(updateCommissions, 22,
-		"uuid", "text", "uuid", "text", "integer",
-		"text", "bigint", "boolean", "text[]", "text", "text", "uuid", "text", "text",
-		"timestamptz", "text", "timestamptz", "timestamptz", "timestamptz", "uuid", "integer", "timestamptz")
-	historyRows = rowsOf(insertHistory, 9)
-)
+// updatedCommission is the update from one state of a commission to another.
+func updatedCommission(before, after affiliate.Commission) commissionUpdateRow {
+	return commissionUpdateRow{
+		WorkspaceID: before.Scope.Workspace, Mode: before.Scope.Mode, ID: before.ID,
+		FromStatus: before.Status, FromVersion: before.Version,
+		Status: after.Status, AmountCents: after.AmountCents,
+		NeedsReview: after.NeedsReview, ReviewReasons: nonNil(after.ReviewReasons), DisputeStatus: after.Dispute,
+		OverrideReason: after.OverrideReason, OverrideBy: after.OverrideBy,
+		RejectionReason: after.RejectionReason, RejectionCode: after.RejectionCode,
+		ApprovedAt: after.ApprovedAt, ApprovedBy: after.ApprovedBy, RejectedAt: after.RejectedAt,
+		PaidAt: after.PaidAt, RefundedAt: after.RefundedAt, PayoutID: after.Payout,
+		Version: after.Version, UpdatedAt: after.UpdatedAt,
+	}
+}
 
-// settle writes changes of commissions with everything that follows from them but
-// their events: history, ledger, balances and counts. A transaction calls it, or
-// queueSettlement, once, last of all that it locks, with all its changes: rows
-// that others want too are then taken in one order. One that has too many changes
-// for that makes a settlement of its own.
+var insertHistory = rowsOf[historyRow](`insert into commission_history (%[1]s) values %[2]s`)
+
+type historyRow struct {
+	WorkspaceID  affiliate.WorkspaceID       `db:"workspace_id"`
+	CommissionID affiliate.CommissionID      `db:"commission_id"`
+	Seq          int                         `db:"seq"`
+	At           time.Time                   `db:"at"`
+	Actor        string                      `db:"actor"`
+	FromStatus   *affiliate.CommissionStatus `db:"from_status"`
+	ToStatus     affiliate.CommissionStatus  `db:"to_status"`
+	AmountCents  int64                       `db:"amount_cents"`
+	Reason       *string                     `db:"reason"`
+}
+
+// settle writes changes of commissions with everything that follows from them except
+// their events: history, ledger, balances and counts. A transaction calls settle or
+// queueSettlement once, after its last lock, with all its changes. Balances and counts
+// are rows that many transactions update; they are then locked in one order. A
+// transaction with too many changes for one call uses a settlement.
 func settle(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
 	s := newSettlement()
 	if err := s.write(ctx, tx, changes...); err != nil {
@@ -54,17 +94,17 @@ func settle(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) 
 	return s.end(ctx, tx)
 }
 
-// queueSettlement is settle within a batch. A commission that came into being is
-// inserted by queueCommissions, and what it brings to its participant's totals is
-// the conversion's; of the others the totals change here.
+// queueSettlement is settle within a batch. New commissions are inserted by
+// queueCommissions, and their conversions add them to the participant's totals; for
+// all other changes the totals change here.
 func queueSettlement(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
 	s := newSettlement()
 	s.queue(batch, changes...)
 	s.queueEnd(batch)
 }
 
-// settlement is settle in parts: any number of writes, which touch nothing that
-// others want too, and one end.
+// settlement is settle in parts: any number of writes, which lock no row that other
+// transactions need, and one end.
 type settlement struct {
 	entries []affiliate.LedgerEntry
 	counts  commissionCounts
@@ -72,26 +112,29 @@ type settlement struct {
 
 func newSettlement() *settlement { return &settlement{counts: commissionCounts{}} }
 
-// queue writes changes and their history, and keeps the rest for the end.
+// queue adds the changes and their history to a batch, and keeps the rest for the end.
 func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
-	var updates, history [][]any
+	var updates []commissionUpdateRow
+	var history []historyRow
 	var deltas []affiliate.StatsDelta
-	updated := map[affiliate.CommissionID]int{}
+	first := map[affiliate.CommissionID]affiliate.Commission{}
+	indexes := map[affiliate.CommissionID]int{}
 	for _, change := range changes {
 		after, at := change.After, change.Transition.At
 		var from *affiliate.CommissionStatus
 		if before := change.Before; before != nil {
 			from = &before.Status
-			if i, again := updated[after.ID]; again {
-				// One statement sees a row once: it takes the row from the first to the last.
-				updates[i] = changedRow(updates[i][:guardColumns:guardColumns], after)
+			// A statement updates a row once, so several changes of one commission are one
+			// update from its first state to its last.
+			if i, again := indexes[after.ID]; again {
+				updates[i] = updatedCommission(first[after.ID], after)
 			} else {
-				updated[after.ID] = len(updates)
-				updates = append(updates, changedRow([]any{before.Scope.Workspace, before.Scope.Mode, before.ID, before.Status, before.Version}, after))
+				first[after.ID], indexes[after.ID] = *before, len(updates)
+				updates = append(updates, updatedCommission(*before, after))
 			}
 			s.counts.add(*before, -1)
 			if cents := change.EarnedCents(); cents != 0 {
-				// Hours that were reported already stay as they are: it counts in this one.
+				// Hours that were reported already do not change: the delta counts in this hour.
 				deltas = append(deltas, affiliate.StatsDelta{
 					Scope: after.Scope, Program: after.Program, Participant: after.Participant, At: at,
 					Currency: after.Currency, CommissionCents: cents,
@@ -99,14 +142,16 @@ func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChan
 			}
 		}
 		s.counts.add(after, 1)
-		history = append(history, []any{
-			after.Scope.Workspace, after.ID, after.Version, at, change.Transition.Actor.String(), from, after.Status, after.AmountCents, change.Note(),
+		history = append(history, historyRow{
+			WorkspaceID: after.Scope.Workspace, CommissionID: after.ID, Seq: after.Version, At: at,
+			Actor: change.Transition.Actor.String(), FromStatus: from, ToStatus: after.Status, AmountCents: after.AmountCents,
+			Reason: change.Note(),
 		})
 		if entry := change.LedgerEntry(); entry != nil {
 			s.entries = append(s.entries, *entry)
 		}
 	}
-	for _, q := range changedRows.queue(batch, updates...) {
+	for _, q := range updateCommissions.queue(batch, updates...) {
 		q.Exec(func(tag pgconn.CommandTag) error {
 			if tag.RowsAffected() != int64(q.n) {
 				return fmt.Errorf("%d of %d commissions are as they were locked", tag.RowsAffected(), q.n)
@@ -115,36 +160,25 @@ func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChan
 		})
 	}
 	queueDeltas(batch, deltas...)
-	historyRows.queue(batch, history...)
+	insertHistory.queue(batch, history...)
 }
 
-// guardColumns are those of updateCommissions that say what a change was decided
-// on.
-const guardColumns = 5
-
-// changedRow adds to the guard of a commission what it becomes.
-func changedRow(guard []any, after affiliate.Commission) []any {
-	return append(guard, after.Status, after.AmountCents, after.NeedsReview, nonNil(after.ReviewReasons), after.Dispute,
-		after.OverrideReason, after.OverrideBy, after.RejectionReason, after.RejectionCode,
-		after.ApprovedAt, after.ApprovedBy, after.RejectedAt, after.PaidAt, after.RefundedAt, after.Payout,
-		after.Version, after.UpdatedAt)
-}
-
-// queueEnd writes what others want too, in one order.
+// queueEnd adds the writes to balances and counts, which many transactions update, in
+// one order.
 func (s *settlement) queueEnd(batch *pgx.Batch) {
 	slot := anySlot()
 	queueLedger(batch, slot, s.entries...)
 	s.counts.queue(batch, slot)
 }
 
-// write is queue in a round trip of its own.
+// write runs queue in one round trip.
 func (s *settlement) write(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
 	batch := &pgx.Batch{}
 	s.queue(batch, changes...)
 	return send(ctx, tx, batch)
 }
 
-// end is queueEnd in a round trip of its own.
+// end runs queueEnd in one round trip.
 func (s *settlement) end(ctx context.Context, tx *Tx) error {
 	batch := &pgx.Batch{}
 	s.queueEnd(batch)

@@ -18,8 +18,9 @@ const LockCommissionsSQL = lockCommissionsSQL
 // UpdateCommissionsSQL is the statement that changes as many commissions as it may,
 // with arguments.
 func UpdateCommissionsSQL(before, after affiliate.Commission) (sql string, args []any) {
-	row := changedRow([]any{before.Scope.Workspace, before.Scope.Mode, before.ID, before.Status, before.Version}, after)
-	return changedRows.sql[len(rowSizes)-1], slices.Concat(slices.Repeat([][]any{row}, maxRows)...)
+	batch := &pgx.Batch{}
+	updateCommissions.queue(batch, slices.Repeat([]commissionUpdateRow{updatedCommission(before, after)}, maxRows)...)
+	return batch.QueuedQueries[0].SQL, batch.QueuedQueries[0].Arguments
 }
 
 // InsertCommission is queueCommissions in a transaction of its own.

@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -14,23 +13,6 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
-
-// insertConversions inserts nothing where the external id is taken: the one place
-// where a duplicate is decided, so parallel reports cannot both win. What it
-// inserts it gives back.
-const insertConversions = `
-	insert into conversions (
-		workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency,
-		tax_cents, shipping_cents, fee_cents, discount_cents, occurred_at, created_at, source, status,
-		refunded_amount_cents, attributed, reason_code, decision_id, program_id, participant_id,
-		click_id, promo_code, customer_ref, customer_email_hash, customer_email_domain, subscription_id,
-		product_ids, line_items, is_recurring, sub_id, metadata, customer_ip_hash, customer_ua_hash,
-		fraud_score, fraud_signals, version, link_id, recurring_index)
-	values %s
-	on conflict (workspace_id, mode, external_transaction_id) do nothing
-	returning id`
-
-var conversionRows = rowsOf(insertConversions, 39)
 
 // recording is a report on its way into the database.
 type recording struct {
@@ -186,9 +168,9 @@ func queueAbout(batch *pgx.Batch, statement string, all []*recording, picked fun
 // insertTogether inserts what is no duplicate, and applies refunds that came
 // earlier.
 func insertTogether(ctx context.Context, tx *Tx, batch []*recording) error {
-	rows := make([][]any, 0, len(batch))
+	rows := make([]newConversionRow, 0, len(batch))
 	for _, r := range batch {
-		row, err := r.row()
+		row, err := insertedConversion(r.Conversion, r.decision)
 		if err != nil {
 			return err
 		}
@@ -196,7 +178,7 @@ func insertTogether(ctx context.Context, tx *Tx, batch []*recording) error {
 	}
 	inserted, refunded := map[affiliate.ConversionID]bool{}, map[affiliate.ConversionID]bool{}
 	statements := &pgx.Batch{}
-	for _, q := range conversionRows.queue(statements, rows...) {
+	for _, q := range insertConversions.queue(statements, rows...) {
 		q.Query(func(rows pgx.Rows) error {
 			ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
 			for _, id := range ids {
@@ -232,31 +214,6 @@ func insertTogether(ctx context.Context, tx *Tx, batch []*recording) error {
 		r.recorded = affiliate.Recorded{Conversion: r.refunds.sale, Decision: r.decision, Commission: outcomeOf(r.changes)}
 	}
 	return nil
-}
-
-// row is the conversion as it is inserted, with its decision.
-func (r *recording) row() ([]any, error) {
-	c, d := r.Conversion, r.decision
-	lineItems, err := optionalList(c.LineItems)
-	if err != nil {
-		return nil, fmt.Errorf("line items: %w", err)
-	}
-	suspicions, err := json.Marshal(d.Fraud)
-	if err != nil {
-		return nil, fmt.Errorf("fraud signals: %w", err)
-	}
-	var currency *string // an event without an amount has none
-	if c.Sale.Paid.Currency != "" {
-		currency = &c.Sale.Paid.Currency
-	}
-	return []any{
-		c.Scope.Workspace, c.ID, c.Scope.Mode, c.ExternalTransactionID, c.EventType, c.Sale.Paid.Cents, currency,
-		c.Sale.TaxCents, c.Sale.ShippingCents, c.Sale.FeeCents, c.DiscountCents, c.OccurredAt, c.CreatedAt, c.Source, c.Status,
-		c.RefundedAmountCents, d.Attributed, d.Reason, d.ID, d.Program, d.Participant,
-		c.Click, c.PromoCode, c.CustomerRef, c.CustomerEmailHash, c.CustomerEmailDomain, c.SubscriptionID,
-		nonNil(c.ProductIDs), lineItems, c.IsRecurring, c.SubID, c.Metadata, c.CustomerIPHash, c.CustomerUAHash,
-		affiliate.FraudScore(d.Fraud), suspicions, c.Version, d.Link, d.RecurringIndex,
-	}, nil
 }
 
 // queueUndo takes back what a transaction has done so far for a report that is out
@@ -463,45 +420,4 @@ func usedUp(scope affiliate.Scope, in affiliate.AttributionInputs, d affiliate.D
 		return nil
 	}
 	return []affiliate.Job{affiliate.SyncDirectory{Workspace: scope.Workspace, Participant: &code.Earner.Participant}}
-}
-
-const insertDecisions = `
-	insert into attribution_decisions (
-		workspace_id, id, conversion_id, mode, attributed, method, reason_code, explanation, engine_version,
-		program_id, participant_id, click_id, clicked_at, expires_at, trace, supersedes, decided_at, decided_by)
-	values %s`
-
-var decisionRows = rowsOf(insertDecisions, 18)
-
-// queueDecisions adds the decisions of outcomes.
-func queueDecisions(batch *pgx.Batch, all ...outcome) error {
-	rows := make([][]any, len(all))
-	for i, o := range all {
-		d, scope := o.decision, o.of.Scope
-		trace, err := json.Marshal(d.Trace)
-		if err != nil {
-			return fmt.Errorf("trace: %w", err)
-		}
-		rows[i] = []any{
-			scope.Workspace, d.ID, d.Conversion, scope.Mode,
-			d.Attributed, d.Method, d.Reason, d.Explanation, d.EngineVersion,
-			d.Program, d.Participant, d.Click, d.ClickedAt, d.ExpiresAt, trace, d.Supersedes, d.DecidedAt, d.DecidedBy,
-		}
-	}
-	decisionRows.queue(batch, rows...)
-	return nil
-}
-
-func optionalList[T any](list []T) ([]byte, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	return json.Marshal(list)
-}
-
-func nonNil(list []string) []string {
-	if list == nil {
-		return []string{}
-	}
-	return list
 }

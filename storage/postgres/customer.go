@@ -10,16 +10,21 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// lockCustomers makes the rows of customers where there are none, and in either
-// case holds them until the transaction ends: of events of one customer, one at a
-// time is decided.
-const lockCustomers = `
-	insert into customers as u (workspace_id, mode, ref, created_at)
-	values %s
+// lockCustomers inserts the rows of customers that do not exist yet and locks all of
+// them until the transaction ends, so that events of one customer are decided one
+// after the other.
+var lockCustomers = rowsOf[newCustomerRow](`
+	insert into customers as u (%[1]s)
+	values %[2]s
 	on conflict (workspace_id, mode, ref) do update set created_at = u.created_at
-	returning xmax = 0 as new`
+	returning xmax = 0 as new`)
 
-var customerRows = rowsOf(lockCustomers, 4)
+type newCustomerRow struct {
+	WorkspaceID affiliate.WorkspaceID `db:"workspace_id"`
+	Mode        affiliate.Mode        `db:"mode"`
+	Ref         *string               `db:"ref"`
+	CreatedAt   time.Time             `db:"created_at"`
+}
 
 // queueCustomers locks the customers that conversions name, in one order.
 func queueCustomers(batch *pgx.Batch, all []*signals) {
@@ -27,11 +32,11 @@ func queueCustomers(batch *pgx.Batch, all []*signals) {
 	slices.SortFunc(named, func(a, b *signals) int {
 		return cmp.Or(a.of.Scope.Compare(b.of.Scope), cmp.Compare(*a.of.CustomerRef, *b.of.CustomerRef))
 	})
-	rows := make([][]any, len(named))
+	rows := make([]newCustomerRow, len(named))
 	for i, s := range named {
-		rows[i] = []any{s.of.Scope.Workspace, s.of.Scope.Mode, s.of.CustomerRef, s.of.CreatedAt}
+		rows[i] = newCustomerRow{WorkspaceID: s.of.Scope.Workspace, Mode: s.of.Scope.Mode, Ref: s.of.CustomerRef, CreatedAt: s.of.CreatedAt}
 	}
-	for _, q := range customerRows.queue(batch, rows...) {
+	for _, q := range lockCustomers.queue(batch, rows...) {
 		these := named[:q.n]
 		named = named[q.n:]
 		q.Query(func(rows pgx.Rows) error {

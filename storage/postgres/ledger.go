@@ -8,58 +8,90 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-const insertLedgerEntries = `
-	insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency,
-		commission_id, payout_id, reason, created_by, created_at)
-	values %s`
+var insertLedgerEntries = rowsOf[newLedgerEntryRow](`insert into ledger_entries (%[1]s) values %[2]s`)
 
-const changeBalances = `
-	insert into ledger_balances as b (workspace_id, participant_id, currency, slot, balance_cents)
-	values %s
-	on conflict (workspace_id, participant_id, currency, slot) do update set balance_cents = b.balance_cents + excluded.balance_cents`
+type newLedgerEntryRow struct {
+	WorkspaceID   affiliate.WorkspaceID     `db:"workspace_id"`
+	ID            affiliate.LedgerEntryID   `db:"id"`
+	Mode          affiliate.Mode            `db:"mode"`
+	ProgramID     affiliate.ProgramID       `db:"program_id"`
+	ParticipantID affiliate.ParticipantID   `db:"participant_id"`
+	PartnerID     affiliate.UserID          `db:"partner_id"`
+	Type          affiliate.LedgerEntryType `db:"type"`
+	AmountCents   int64                     `db:"amount_cents"`
+	Currency      string                    `db:"currency"`
+	CommissionID  *affiliate.CommissionID   `db:"commission_id"`
+	PayoutID      *affiliate.PayoutID       `db:"payout_id"`
+	Reason        *string                   `db:"reason"`
+	CreatedBy     string                    `db:"created_by"`
+	CreatedAt     time.Time                 `db:"created_at"`
+}
 
-var (
-	ledgerRows  = rowsOf(insertLedgerEntries, 14)
-	balanceRows = rowsOf(changeBalances, 5)
-)
+var addBalances = rowsOf[balanceRow](`
+	insert into ledger_balances as b (%[1]s)
+	values %[2]s
+	on conflict (workspace_id, participant_id, currency, slot) do update set balance_cents = b.balance_cents + excluded.balance_cents`)
 
-// account is what has a balance: a participant in one currency.
+type balanceRow struct {
+	WorkspaceID   affiliate.WorkspaceID   `db:"workspace_id"`
+	ParticipantID affiliate.ParticipantID `db:"participant_id"`
+	Currency      string                  `db:"currency"`
+	Slot          int16                   `db:"slot"`
+	BalanceCents  int64                   `db:"balance_cents"`
+}
+
+// account identifies a balance: a participant in one currency.
 type account struct {
 	Participant affiliate.ParticipantID
 	Currency    string
 }
 
-// queueLedger adds entries, and their sums to the balances, whose rows are taken
-// in one order.
+// queueLedger adds entries to a batch, and their sums to the balances. Balance rows
+// are always locked in the same order.
 func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry) {
 	type balance struct {
 		workspace affiliate.WorkspaceID
 		account
 	}
 	sums := map[balance]int64{}
-	rows := make([][]any, len(entries))
+	rows := make([]newLedgerEntryRow, len(entries))
 	for i, e := range entries {
-		rows[i] = []any{
-			e.Scope.Workspace, e.ID, e.Scope.Mode, e.Program, e.Participant, e.Partner, e.Type, e.AmountCents, e.Currency,
-			e.Commission, e.Payout, e.Reason, e.CreatedBy, e.CreatedAt,
+		rows[i] = newLedgerEntryRow{
+			WorkspaceID:   e.Scope.Workspace,
+			ID:            e.ID,
+			Mode:          e.Scope.Mode,
+			ProgramID:     e.Program,
+			ParticipantID: e.Participant,
+			PartnerID:     e.Partner,
+			Type:          e.Type,
+			AmountCents:   e.AmountCents,
+			Currency:      e.Currency,
+			CommissionID:  e.Commission,
+			PayoutID:      e.Payout,
+			Reason:        e.Reason,
+			CreatedBy:     e.CreatedBy,
+			CreatedAt:     e.CreatedAt,
 		}
 		sums[balance{e.Scope.Workspace, account{e.Participant, e.Currency}}] += e.AmountCents
 	}
-	ledgerRows.queue(batch, rows...)
-	balances := make([][]any, 0, len(sums))
+	insertLedgerEntries.queue(batch, rows...)
+	balances := make([]balanceRow, 0, len(sums))
 	for _, of := range slices.SortedFunc(maps.Keys(sums), func(a, b balance) int {
 		return cmp.Or(
 			bytes.Compare(a.workspace.UUID[:], b.workspace.UUID[:]), bytes.Compare(a.Participant.UUID[:], b.Participant.UUID[:]), cmp.Compare(a.Currency, b.Currency))
 	}) {
-		balances = append(balances, []any{of.workspace, of.Participant, of.Currency, slot, sums[of]})
+		balances = append(balances, balanceRow{
+			WorkspaceID: of.workspace, ParticipantID: of.Participant, Currency: of.Currency, Slot: slot, BalanceCents: sums[of],
+		})
 	}
-	balanceRows.queue(batch, balances...)
+	addBalances.queue(batch, balances...)
 }
 
 // AddLedgerEntry adds an entry that a person makes and returns it. Errors:

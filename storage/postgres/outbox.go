@@ -14,10 +14,10 @@ import (
 // them. It takes no lock on the endpoints, so it does not wait for a transaction
 // that turns one off. A delivery made in that moment carries the endpoint's old
 // epoch and is never sent.
-const publishEvents = `
+var publishEvents = rowsOf[newEventRow](`
 	with written as (
-		insert into events (workspace_id, id, day, mode, type, subject_id, body, created_at)
-		values %s
+		insert into events (%[1]s)
+		values %[2]s
 		returning workspace_id, id, day, mode, type, created_at
 	)
 	insert into webhook_deliveries (workspace_id, endpoint_id, id, day, mode, event_id, event_type, epoch, due_at, created_at)
@@ -25,9 +25,18 @@ const publishEvents = `
 	from written w
 	join webhook_endpoints e on e.workspace_id = w.workspace_id and e.mode = w.mode and e.deleted_at is null
 	where e.active and e.subscriptions && array[w.type, split_part(w.type, '.', 1) || '.*', '*']
-	returning workspace_id as workspace, endpoint_id as id`
+	returning workspace_id as workspace, endpoint_id as id`)
 
-var eventRows = rowsOf(publishEvents, 8)
+type newEventRow struct {
+	WorkspaceID affiliate.WorkspaceID `db:"workspace_id"`
+	ID          affiliate.EventID     `db:"id"`
+	Day         time.Time             `db:"day"` // the partition
+	Mode        affiliate.Mode        `db:"mode"`
+	Type        affiliate.EventName   `db:"type"`
+	SubjectID   fmt.Stringer          `db:"subject_id"`
+	Body        []byte                `db:"body"`
+	CreatedAt   time.Time             `db:"created_at"`
+}
 
 // eventBlock bounds the events of one round trip.
 const eventBlock = 500
@@ -49,18 +58,19 @@ func (tx *Tx) Publish(ctx context.Context, events ...affiliate.Event) error {
 
 // queueEvents adds events with their deliveries to a batch of this transaction.
 func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
-	rows := make([][]any, len(events))
+	rows := make([]newEventRow, len(events))
 	for i, event := range events {
 		body, err := event.Body()
 		if err != nil {
 			return fmt.Errorf("event %s: %w", event.Name, err)
 		}
 		createdAt, _ := event.ID.Time()
-		rows[i] = []any{
-			event.Scope.Workspace, event.ID, createdAt.Truncate(24 * time.Hour), event.Scope.Mode, event.Name, event.Subject(), body, event.At,
+		rows[i] = newEventRow{
+			WorkspaceID: event.Scope.Workspace, ID: event.ID, Day: createdAt.Truncate(24 * time.Hour), Mode: event.Scope.Mode,
+			Type: event.Name, SubjectID: event.Subject(), Body: body, CreatedAt: event.At,
 		}
 	}
-	for _, queued := range eventRows.queue(batch, rows...) {
+	for _, queued := range publishEvents.queue(batch, rows...) {
 		queued.Query(func(rows pgx.Rows) error {
 			endpoints, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.EndpointKey])
 			tx.DeliveriesAdded(endpoints...)

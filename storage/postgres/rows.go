@@ -2,62 +2,70 @@ package postgres
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// maxRows bounds the rows of one statement. Larger ones save no more time, and
-// every connection keeps the plans of those it has prepared.
+// maxRows bounds the rows of one statement. Longer statements save no more time, and
+// every connection keeps the plans of the statements that it has prepared.
 const maxRows = 32
 
-// rowSizes are those for which there is a statement: few rows, which are the
-// common case, take one.
+// rowSizes are the numbers of rows for which there is a statement. Small numbers are
+// the common case and need only one statement.
 var rowSizes = [...]int{1, 2, 3, 4, 5, 6, 7, 8, 16, maxRows}
 
-// manyRows is a statement over many rows, each of as many values as there are
-// columns. Any number of rows takes few statements, whose texts do not depend on
-// the number, so that each is prepared once.
-type manyRows struct {
-	columns int
-	sql     [len(rowSizes)]string // by rowSizes
+// multiRow is a statement over many rows of type T, a struct whose fields are the
+// columns. Any number of rows is split over statements of rowSizes, whose texts do
+// not depend on the values, so that each is prepared once.
+type multiRow[T any] struct {
+	sql [len(rowSizes)]string // by rowSizes
 }
 
-// rowsOf makes the statement from its text, in which %s stands for the list of
-// rows: (…), (…). types are those of the columns; none are needed where the
-// database knows them, as it does in an insert.
-func rowsOf(statement string, columns int, types ...string) manyRows {
-	if len(types) > 0 && len(types) != columns {
-		panic(fmt.Sprintf("postgres: %d types of %d columns", len(types), columns))
+// rowsOf makes the statement from its text, in which %[1]s stands for the names of
+// the columns and %[2]s for the rows: (…), (…). A field's tag db is its column, its
+// tag sql the type of the column, which is needed where Postgres cannot infer it: in
+// a VALUES list that is not the source of an INSERT.
+func rowsOf[T any](statement string) multiRow[T] {
+	row := reflect.TypeFor[T]()
+	names, types := make([]string, row.NumField()), make([]string, row.NumField())
+	for i := range row.NumField() {
+		tag := row.Field(i).Tag
+		if names[i] = tag.Get("db"); names[i] == "" {
+			panic(fmt.Sprintf("postgres: field %s of %s has no column", row.Field(i).Name, row))
+		}
+		if t := tag.Get("sql"); t != "" {
+			types[i] = "::" + t
+		}
 	}
-	m := manyRows{columns: columns}
+	var m multiRow[T]
 	for size, n := range rowSizes {
 		var rows strings.Builder
-		for row := range n {
-			for column := range columns {
-				switch {
-				case column > 0:
+		for i := range n {
+			if i > 0 {
+				rows.WriteString(", ")
+			}
+			rows.WriteString("(")
+			for column := range names {
+				if column > 0 {
 					rows.WriteString(", ")
-				case row > 0:
-					rows.WriteString("), (")
-				default:
-					rows.WriteString("(")
 				}
-				fmt.Fprintf(&rows, "$%d", row*columns+column+1)
-				if row == 0 && len(types) > 0 {
-					rows.WriteString("::" + types[column])
+				fmt.Fprintf(&rows, "$%d", i*len(names)+column+1)
+				if i == 0 { // the types of the first row hold for all
+					rows.WriteString(types[column])
 				}
 			}
+			rows.WriteString(")")
 		}
-		rows.WriteString(")")
-		m.sql[size] = fmt.Sprintf(statement, rows.String())
+		m.sql[size] = fmt.Sprintf(statement, strings.Join(names, ", "), rows.String())
 	}
 	return m
 }
 
-// queue adds the statements for the rows to a batch, in the rows' order, and
-// returns them, so that results can be read.
-func (m manyRows) queue(batch *pgx.Batch, rows ...[]any) []queuedRows {
+// queue adds the statements for the rows to a batch, in the order of the rows, and
+// returns them, so that their results can be read.
+func (m multiRow[T]) queue(batch *pgx.Batch, rows ...T) []queuedRows {
 	var queued []queuedRows
 	for len(rows) > 0 {
 		size := len(rowSizes) - 1
@@ -65,12 +73,13 @@ func (m manyRows) queue(batch *pgx.Batch, rows ...[]any) []queuedRows {
 			size--
 		}
 		n := rowSizes[size]
-		args := make([]any, 0, n*m.columns)
-		for _, row := range rows[:n] {
-			if len(row) != m.columns {
-				panic(fmt.Sprintf("postgres: %d values for %d columns", len(row), m.columns))
+		columns := reflect.TypeFor[T]().NumField()
+		args := make([]any, 0, n*columns)
+		for i := range n {
+			row := reflect.ValueOf(&rows[i]).Elem()
+			for column := range columns {
+				args = append(args, row.Field(column).Interface())
 			}
-			args = append(args, row...)
 		}
 		queued = append(queued, queuedRows{QueuedQuery: batch.Queue(m.sql[size], args...), n: n})
 		rows = rows[n:]
@@ -78,7 +87,7 @@ func (m manyRows) queue(batch *pgx.Batch, rows ...[]any) []queuedRows {
 	return queued
 }
 
-// queuedRows is one of the statements, for n of the rows.
+// queuedRows is one of the statements of a multiRow, for n of its rows.
 type queuedRows struct {
 	*pgx.QueuedQuery
 	n int

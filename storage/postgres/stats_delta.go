@@ -10,25 +10,46 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-const insertDeltas = `
-	insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency,
-		clicks, signups, conversions, revenue_cents, commission_cents)
-	values %s`
+var insertDeltas = rowsOf[statsDeltaRow](`insert into stats_deltas (%[1]s) values %[2]s`)
 
-var deltaRows = rowsOf(insertDeltas, 13)
+type statsDeltaRow struct {
+	WorkspaceID     affiliate.WorkspaceID              `db:"workspace_id"`
+	ID              affiliate.ID[affiliate.StatsDelta] `db:"id"`
+	Mode            affiliate.Mode                     `db:"mode"`
+	ProgramID       affiliate.ProgramID                `db:"program_id"`
+	ParticipantID   affiliate.ParticipantID            `db:"participant_id"`
+	LinkID          *affiliate.LinkID                  `db:"link_id"`
+	Hour            time.Time                          `db:"hour"`
+	Currency        string                             `db:"currency"`
+	Clicks          int64                              `db:"clicks"`
+	Signups         int64                              `db:"signups"`
+	Conversions     int64                              `db:"conversions"`
+	RevenueCents    int64                              `db:"revenue_cents"`
+	CommissionCents int64                              `db:"commission_cents"`
+}
 
-// queueDeltas adds to counts in the transaction of what changes them, without
-// touching a row that another transaction could want.
+// queueDeltas adds rows that change the statistics to a batch. It only inserts, so it
+// never waits for a row of another transaction.
 func queueDeltas(batch *pgx.Batch, deltas ...affiliate.StatsDelta) {
-	rows := make([][]any, len(deltas))
+	rows := make([]statsDeltaRow, len(deltas))
 	for i, d := range deltas {
-		rows[i] = []any{
-			d.Scope.Workspace, affiliate.NewID[affiliate.StatsDelta](d.At), d.Scope.Mode,
-			d.Program, d.Participant, d.Link, d.At.UTC().Truncate(time.Hour), d.Currency,
-			d.Clicks, d.Signups, d.Conversions, d.RevenueCents, d.CommissionCents,
+		rows[i] = statsDeltaRow{
+			WorkspaceID:     d.Scope.Workspace,
+			ID:              affiliate.NewID[affiliate.StatsDelta](d.At),
+			Mode:            d.Scope.Mode,
+			ProgramID:       d.Program,
+			ParticipantID:   d.Participant,
+			LinkID:          d.Link,
+			Hour:            d.At.UTC().Truncate(time.Hour),
+			Currency:        d.Currency,
+			Clicks:          d.Clicks,
+			Signups:         d.Signups,
+			Conversions:     d.Conversions,
+			RevenueCents:    d.RevenueCents,
+			CommissionCents: d.CommissionCents,
 		}
 	}
-	deltaRows.queue(batch, rows...)
+	insertDeltas.queue(batch, rows...)
 }
 
 // addDeltas is queueDeltas in a round trip of its own.
