@@ -68,8 +68,7 @@ func newAuditWorld(t *testing.T) *auditWorld {
 	w.exec(`
 		insert into api_keys (workspace_id, id, mode, kind, name, digest, prefix, last4, created_at)
 		select id, gen_random_uuid(), 'live', 'secret', '', sha256((id::text || n)::bytea), '', '', $1 from workspaces, generate_series(1, 100) n`, w.now)
-	w.exec(`vacuum analyze audit_log`)
-	w.exec(`analyze`)
+	pgtest.VacuumAnalyze(t, w.owner)
 	return w
 }
 

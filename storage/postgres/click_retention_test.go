@@ -260,7 +260,7 @@ func TestALargeDayIsSummedUpInPieces(t *testing.T) {
 		return clicks
 	}
 	sum, pieces := piece(), 1
-	w.Exec(`vacuum ` + large) // makes room where the first ones were
+	w.VacuumAnalyze(large) // makes room where the first ones were
 	w.Exec(`update clicks set is_bot = is_bot where id in (select id from ` + large + ` where ctid >= '(30,0)' limit 5)`)
 	if n := w.Count(`select count(*) from ` + large + ` where ctid < '(20,0)'`); n == 0 {
 		t.Error("no click moved")
@@ -435,7 +435,7 @@ func TestPurgeReadsOneDayByIndex(t *testing.T) {
 	w.make(day.AddDate(0, 0, 1), rows)
 	w.make(day.AddDate(0, 0, -60), rows)
 	w.Exec(`insert into click_dead_letters (id, reason, record, created_at) select gen_random_uuid(), '', '', $1::timestamptz + n * interval '1 minute' from generate_series(1, $2::integer) n`, day, rows)
-	w.Exec(`analyze`)
+	w.VacuumAnalyze()
 	for table, args := range map[string][]any{
 		"clicks_20260310": {day, day.AddDate(0, 0, 1)},
 		"clicks_default":  {time.Time{}, day},

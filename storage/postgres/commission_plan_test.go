@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // Rows enough that Postgres prefers an index for a reason: ownRows in the
@@ -69,16 +70,7 @@ func newLargeCommissionWorld(t *testing.T) *commissionWorld {
 	fill(w.scope.Workspace, affiliate.ModeTest, affiliate.NewID[affiliate.Program](w.now), otherRows)
 	fill(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive, affiliate.NewID[affiliate.Program](w.now), otherRows)
 	w.exec(`set session_replication_role = origin`)
-	w.exec(`vacuum analyze`)
-	// Counts come from the indexes alone where all rows are visible to all, which
-	// another session at work during the vacuum (Postgres's own analyze) prevents.
-	for tries := 0; w.count(`select count(*) from pg_class where oid = 'commissions'::regclass and relallvisible < relpages`) > 0; tries++ {
-		if tries == 100 {
-			t.Fatal("the vacuum leaves pages that are not visible to all")
-		}
-		time.Sleep(100 * time.Millisecond)
-		w.exec(`vacuum commissions`)
-	}
+	pgtest.VacuumAnalyze(t, w.owner)
 	return w
 }
 
@@ -319,7 +311,7 @@ func checkPendingPlans(t *testing.T, w *commissionWorld) {
 	w.exec(`
 		insert into commission_history (workspace_id, commission_id, seq, at, actor, to_status, amount_cents)
 		select workspace_id, id, 1, created_at, 'system', status, amount_cents from commissions limit 20000`)
-	w.exec(`analyze commission_history`)
+	pgtest.VacuumAnalyze(t, w.owner, "commission_history")
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		w.exec(`set plan_cache_mode = ` + mode)
 		plan := w.plan(postgres.SelectPendingOfSQL, w.scope.Workspace, w.scope.Mode, participant, affiliate.ReviewParticipantSuspended, false, partner,

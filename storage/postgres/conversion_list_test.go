@@ -93,7 +93,7 @@ func (w *conversionWorld) plan(sql string, args pgx.NamedArgs) string {
 func TestConversionListsReadTheirIndexes(t *testing.T) {
 	t.Parallel()
 	w := newConversionWorld(t, 12_000, time.Minute)
-	w.Exec(`vacuum analyze`)
+	w.VacuumAnalyze()
 	yes, no := true, false
 	monday, tuesday := salesDay.AddDate(0, 0, -6), salesDay.AddDate(0, 0, -5)
 	newest, deep := affiliate.Page{Number: 1, Size: 20}, affiliate.Page{Number: 100, Size: 20}
@@ -251,7 +251,7 @@ func TestEndedIdempotencyKeysAreDropped(t *testing.T) {
 	w.Exec(`
 		insert into idempotency_keys (workspace_id, mode, method, key, fingerprint, created_at, expires_at)
 		select $1, 'live', 'm', n::text, '', $2, $2::timestamptz + n * interval '1 second' from generate_series(1, 20000) n`, scope.Workspace, salesDay)
-	w.Exec(`analyze idempotency_keys`)
+	w.VacuumAnalyze("idempotency_keys")
 	rows, _ := w.SQL.Query(t.Context(), "explain (costs off) "+postgres.DropExpiredKeysSQL, pgx.QueryExecModeCacheDescribe, salesDay.Add(time.Minute), 1000)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	plan := strings.Join(lines, "\n")

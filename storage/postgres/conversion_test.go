@@ -194,10 +194,7 @@ func TestClickLookupsReadOnePartitionByIndex(t *testing.T) {
 	}
 	s.manyParticipants(2000)
 	id := s.click(salesDay)
-	owner := s.asOwner()
-	if _, err := owner.Exec(t.Context(), `analyze`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.VacuumAnalyze(t, s.asOwner())
 	s.exec(`prepare one as ` + postgres.SelectClicksSQL)
 	s.exec(`prepare awaited as ` + postgres.StoredAwaitedSQL)
 	at := salesDay.Format(time.RFC3339Nano)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // manyDecisions gives the world's workspace more decisions than a total counts,
@@ -55,7 +56,7 @@ func (s *sales) manyDecisions(other affiliate.ProgramID) {
 	run(`
 		update conversions c set decision_id = d.id
 		from attribution_decisions d where d.conversion_id = c.id and d.supersedes is not null`)
-	run(`vacuum analyze attribution_decisions, conversions`)
+	pgtest.VacuumAnalyze(s, owner, "attribution_decisions", "conversions")
 }
 
 func (s *sales) planOf(sql string, args ...any) string {
@@ -177,9 +178,7 @@ func TestPromoCodeIsSeenByItsKey(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
 	s.manySignals()
-	if _, err := s.asOwner().Exec(t.Context(), `analyze`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.VacuumAnalyze(t, s.asOwner())
 	var code string
 	if err := s.sql.QueryRow(t.Context(), `select code from promo_codes limit 1`).Scan(&code); err != nil {
 		t.Fatal(err)

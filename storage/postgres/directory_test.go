@@ -364,7 +364,7 @@ func TestDirectoryPlans(t *testing.T) {
 	w.exec(`
 		insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at)
 		select id, gen_random_uuid(), 'live', 'public', '', sha256(id::text::bytea), id::text, 'pk_live_', '', $1 from workspaces`, w.now)
-	w.exec(`analyze`)
+	pgtest.VacuumAnalyze(t, w.owner)
 	var participant affiliate.ParticipantID
 	if err := w.owner.QueryRow(t.Context(), `select participant_id from links limit 1`).Scan(&participant); err != nil {
 		t.Fatal(err)

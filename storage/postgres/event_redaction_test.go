@@ -274,7 +274,7 @@ func TestRedactionReadsAndWritesByIndex(t *testing.T) {
 		insert into events (workspace_id, id, day, mode, type, subject_id, body, created_at)
 		select e.workspace_id, gen_random_uuid(), e.day, e.mode, e.type, case when n % 2 = 0 then gen_random_uuid() end, e.body, e.created_at
 		from (select distinct on (day) * from events where subject_id = $1) e, generate_series(1, 20000) n`, other)
-	w.Exec(`vacuum analyze events`)
+	w.VacuumAnalyze("events")
 
 	plan := func(sql string, args pgx.NamedArgs) string {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // manyFacts gives the planner a reason to choose: buyers and origins of all
@@ -46,7 +47,7 @@ func (s *sales) manyFacts() {
 			select $1, gen_random_uuid(), $2::timestamptz + n * interval '1 second', 'test', $3, $4, 'pat', $2, $2, $2, 'unknown', false, decode(md5((n % 200)::text), 'hex')
 			from generate_series(1, 4000) as n`, s.scope.Workspace, salesDay.AddDate(0, 0, day-2), s.program, s.participant)
 	}
-	run(`vacuum analyze`)
+	pgtest.VacuumAnalyze(s, owner)
 }
 
 // What a decision has to know is read by keys, whatever there is, with the values
@@ -202,7 +203,7 @@ func TestFraudEventListsUseTheirIndexes(t *testing.T) {
 			case when n % 30 = 2 then $2 else gen_random_uuid() end, $3, gen_random_uuid(), 60, '[]', 'flagged',
 			case when n % 60 = 2 then 'open' else 'dismissed' end, $4::timestamptz - n * interval '1 minute'
 		from generate_series(1, 45000) n`, s.scope.Workspace, s.program, s.participant, salesDay)
-	run(`vacuum analyze`)
+	pgtest.VacuumAnalyze(t, owner)
 	for name, tc := range map[string]struct {
 		filter affiliate.FraudEventFilter
 		index  string

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func (w *programWorld) newGroup(p affiliate.Program, name string) affiliate.Group {
@@ -43,7 +44,7 @@ func TestGroupsAndRulesUseTheirIndexes(t *testing.T) {
 		insert into program_rules (workspace_id, program_id, version, rules, at, by)
 		select $1, p, n, '{}', $4, $5 from generate_series(2, 2000) n, unnest(array[$2, $3]::uuid[]) p`,
 		w.scope.Workspace, p.ID, other.ID, w.now, w.user)
-	w.exec(`analyze`)
+	pgtest.VacuumAnalyze(t, w.owner)
 
 	args := pgx.NamedArgs{
 		"workspace": w.scope.Workspace, "mode": w.scope.Mode, "program": p.ID, "limit": 20, "offset": 40, "groups": []affiliate.GroupID{gold.ID},

@@ -142,7 +142,7 @@ func TestLinkAndPromoCodeListsUseTheirIndexes(t *testing.T) {
 	w.exec(`
 		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
 		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, id, $1, '', 1 from links`, w.now)
-	w.exec(`vacuum analyze`)
+	pgtest.VacuumAnalyze(t, w.owner)
 
 	page := affiliate.Page{Number: 3, Size: 20}
 	yes, no := true, false

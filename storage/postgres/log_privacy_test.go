@@ -270,8 +270,7 @@ func TestNamesInTheLogCostLookUps(t *testing.T) {
 		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id)
 		select $1, gen_random_uuid(), $2, $3::timestamptz - row_number() over () * interval '1 second', id::text, 'program.update', 'program', id
 		from users`, w.scope.Workspace, w.scope.Mode, w.now)
-	w.Exec(`vacuum analyze audit_log`)
-	w.Exec(`analyze`)
+	w.VacuumAnalyze()
 	page, _, export, args := postgres.AuditSQL(w.scope, affiliate.AuditFilter{})
 	for what, tc := range map[string]struct {
 		sql  string

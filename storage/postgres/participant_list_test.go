@@ -12,6 +12,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 var participantSorts = []affiliate.ParticipantSort{
@@ -45,7 +46,7 @@ func TestParticipantListsUseTheirIndexes(t *testing.T) {
 	w.exec(`
 		insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, id, 'EUR', 0, 1 from participants`)
-	w.exec(`vacuum analyze`)
+	pgtest.VacuumAnalyze(t, w.owner)
 
 	index := map[affiliate.ParticipantSort][2]string{
 		affiliate.ParticipantsByAge:         {"Scan using participants_by_age on", "Scan Backward using participants_by_age on"},

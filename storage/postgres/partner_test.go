@@ -4,12 +4,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // explained is a plan in one line, so that a node can be named with the one
@@ -86,16 +86,7 @@ func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner counted) {
 			t.Fatal(err)
 		}
 	}
-	w.exec(`vacuum analyze`)
-	// Counts come from the indexes alone where all rows are visible to all, which
-	// another session at work during the vacuum (Postgres's own analyze) prevents.
-	for tries := 0; w.count(`select count(*) from pg_class where oid in ('commissions'::regclass, 'programs'::regclass, 'participants'::regclass) and relallvisible < relpages`) > 0; tries++ {
-		if tries == 100 {
-			t.Fatal("the vacuum leaves pages that are not visible to all")
-		}
-		time.Sleep(100 * time.Millisecond)
-		w.exec(`vacuum commissions, programs, participants`)
-	}
+	pgtest.VacuumAnalyze(t, w.owner)
 	return w, partner
 }
 

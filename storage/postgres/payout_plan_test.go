@@ -134,7 +134,7 @@ func TestPayoutStatementsUseTheirIndexes(t *testing.T) {
 	w.Exec(`
 		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at)
 		select id, gen_random_uuid(), 'live', 'completed', '{}', $1, gen_random_uuid(), $1::timestamptz - n * interval '1 hour' from workspaces, generate_series(1, 2000) n`, w.now)
-	w.Exec(`vacuum analyze`)
+	w.VacuumAnalyze()
 	payouts := []affiliate.PayoutID{}
 	if err := w.SQL.QueryRow(t.Context(), `select array_agg(id) from (select id from payouts where batch_id = $1 limit 3) p`, b.ID).Scan(&payouts); err != nil {
 		t.Fatal(err)

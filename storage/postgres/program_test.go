@@ -124,7 +124,7 @@ func TestProgramListsUseTheirIndexes(t *testing.T) {
 			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
 		select $1, gen_random_uuid(), 'test', 'P', 'p' || n, 'draft', '{}', 'EUR', 30, 'last_click', 'via', false, true, '{}', 1, $2, $2
 		from generate_series(1, 3000) n`, w.scope.Workspace, w.now)
-	w.exec(`analyze`)
+	pgtest.VacuumAnalyze(t, w.owner)
 
 	anyStatus := pgx.NamedArgs{"workspace": w.scope.Workspace, "mode": w.scope.Mode, "status": "", "limit": 20, "offset": 0}
 	for name, tc := range map[string]struct {

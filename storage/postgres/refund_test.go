@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // refundOf is a parked refund of all of a sale.
@@ -44,9 +45,7 @@ func TestRefundStatementsUseTheirIndexes(t *testing.T) {
 		select $1, gen_random_uuid(), $2, 'order-' || n, 'purchase', n, 'EUR', 0, 0, 0, 0, $3, $3, 'api', 'recorded', false, 'CLICK_UNKNOWN',
 			gen_random_uuid(), '{}', false, 0, '[]', 1
 		from generate_series(1, 20000) n`, s.scope.Workspace, s.scope.Mode, salesDay)
-	if _, err := s.asOwner().Exec(t.Context(), `analyze`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.VacuumAnalyze(t, s.asOwner())
 	key := fmt.Sprintf("'%s', 'test', ", s.scope.Workspace)
 	about := fmt.Sprintf(`'{%s}', '{test}', '{order-10}', '{%s}'`, s.scope.Workspace, s.scope.Workspace)
 	at := salesDay.Add(time.Hour).Format(time.RFC3339)

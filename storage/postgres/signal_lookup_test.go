@@ -13,6 +13,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // manySignals fills the tables that a named customer and a promo code lead to.
@@ -60,9 +61,7 @@ func TestSignalLookupsReadByKey(t *testing.T) {
 	s := newSales(t)
 	s.exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":2,"rate_bps":4000}]}'`)
 	s.manySignals()
-	if _, err := s.asOwner().Exec(t.Context(), `analyze`); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.VacuumAnalyze(t, s.asOwner())
 	var participant, conversion string
 	if err := s.sql.QueryRow(t.Context(), `select participant_id, id from conversions c where exists (
 		select from participants t where t.id = c.participant_id and t.group_id is not null) limit 1`).Scan(&participant, &conversion); err != nil {

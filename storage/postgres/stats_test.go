@@ -400,7 +400,7 @@ func TestStatsPlansCostTheDeltasNotTheParticipants(t *testing.T) {
 		select workspace_id, id, $1::timestamptz + n * interval '1 hour', 'EUR', program_id, mode from participants, generate_series(1, 5) n`, w.now)
 	w.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
 		select t.workspace_id, gen_random_uuid(), 'live', t.program_id, t.id, null, $1, 'EUR' from participants t, generate_series(1, 3)`, w.now)
-	w.exec(`vacuum analyze`)
+	pgtest.VacuumAnalyze(t, w.owner)
 	w.checkPlan("fold", w.explained(postgres.FoldStatsSQL, 20_000))
 	w.checkPlan("a partner's counts", w.explained(postgres.PartnerStatsSQL, pgx.NamedArgs{
 		"partner": few, "mode": "live", "program": nil, "from": w.now, "before": w.now.Add(2 * time.Hour),

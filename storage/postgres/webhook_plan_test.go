@@ -44,7 +44,7 @@ func TestDeliveryStatementsUseTheirIndexes(t *testing.T) {
 	w.fillDeliveries(e, 14_400, w.now, 2*time.Minute)
 	w.fillDeliveries(w.create(w.scope), 20_000, w.now, 86*time.Second)
 	w.fillDeliveries(w.create(affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}), 20_000, w.now, 86*time.Second)
-	w.Exec(`vacuum analyze`)
+	w.VacuumAnalyze()
 
 	month, week := w.now.AddDate(0, 0, -30), w.now.Truncate(24*time.Hour).AddDate(0, 0, -2)
 	dead, event := affiliate.DeliveryDeadLettered, affiliate.NewID[affiliate.Event](w.now)

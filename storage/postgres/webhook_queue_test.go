@@ -221,7 +221,7 @@ func TestQueueIsReadOffItsHead(t *testing.T) {
 	q := newQueue(t)
 	keys := []affiliate.EndpointKey{q.endpoint(20_000), q.endpoint(5_000), q.endpoint(10)}
 	q.serve(q.now, keys...)
-	q.Exec(`analyze webhook_deliveries, webhook_endpoints, events`)
+	q.VacuumAnalyze("webhook_deliveries", "webhook_endpoints", "events")
 	conn, err := pgx.Connect(t.Context(), q.URL)
 	if err != nil {
 		t.Fatal(err)

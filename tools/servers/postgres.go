@@ -32,9 +32,9 @@ type PostgresConfig struct {
 	Dir string
 	// Port of 127.0.0.1. Default 0: any free one, another at each start.
 	Port int
-	// Durable keeps Postgres' safe defaults. Default false: a stop keeps the data,
-	// a kill loses the last commits and a crash of the machine the whole cluster.
-	// That is for tests, which throw it away.
+	// Durable keeps Postgres' safe defaults. Default false, for tests: nothing is
+	// synced to disk, so a crash of the machine may lose the whole cluster, and
+	// autovacuum is off.
 	Durable bool
 	// Log gets what Postgres prints. Default: nobody.
 	Log io.Writer
@@ -181,11 +181,20 @@ func initCluster(ctx context.Context, bin, cluster string, cfg PostgresConfig) e
 	return os.Rename(unfinished, cluster)
 }
 
+// durability returns the settings that a cluster of tests has and a durable one has
+// not.
+//
+// synchronous_commit stays on. Without fsync it costs nothing, and a VACUUM right
+// after an asynchronous commit does not mark the pages as visible to all, so the
+// plans of the next statements would depend on when the log was written.
+//
+// Autovacuum would change the statistics and the visible pages of a database while
+// a test looks at its plans, and takes time from the tests.
 func durability(durable bool) []string {
 	if durable {
 		return nil
 	}
-	return []string{"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"}
+	return []string{"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "autovacuum=off"}
 }
 
 // postgresReady reads the pid file as pg_ctl does: the process on its first line,
