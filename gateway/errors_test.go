@@ -160,19 +160,25 @@ func TestALostCore(t *testing.T) {
 }
 
 func TestASlowCoreAndAClientThatLeaves(t *testing.T) {
-	left := make(chan struct{}, 1)
+	entered, left := make(chan struct{}, 1), make(chan struct{}, 1)
 	r := newRig(t, func(ctx context.Context, _ string, _ proto.Message) (proto.Message, error) {
+		entered <- struct{}{}
 		<-ctx.Done()
 		left <- struct{}{}
 		return nil, status.FromContextError(ctx.Err()).Err()
-	}, func(c *Config) { c.Timeout = 50 * time.Millisecond })
+	}, func(c *Config) { c.Timeout = time.Second }) // enough to reach the core on a busy machine
 	answer := r.do("GET", "/api/v1/programs", "")
 	answer.refused(t, 503, "SERVICE_UNAVAILABLE")
+	<-entered
 	<-left
 
 	r = newRig(t, r.core.answer)
-	ctx, leave := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
+	go func() {
+		<-entered
+		leave()
+	}()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/api/v1/programs", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +189,7 @@ func TestASlowCoreAndAClientThatLeaves(t *testing.T) {
 	}
 	select {
 	case <-left:
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Error("the core was not told that the client left")
 	}
 	if text := r.log.String(); text != "" {

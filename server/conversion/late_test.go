@@ -32,7 +32,9 @@ func TestPurchaseWaitsForIngestion(t *testing.T) {
 	w := newWorld(t)
 	click := w.click()
 	go func() {
-		time.Sleep(50 * time.Millisecond)
+		for w.store.looks.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
 		w.store1(click)
 	}()
 	if r := w.mustReport(purchase("order-1", click.ID)); r.GetAttribution().GetReasonCode() != "CLICK_MATCHED" {

@@ -367,7 +367,7 @@ func TestAppendToADeadRedisFailsSoonAndRecovers(t *testing.T) {
 		}
 	}
 	server.Restart()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		err := writer.Append(ctx, 0, batchOf(t, newID()), 1)
 		if err == nil {
 			break

@@ -173,7 +173,7 @@ func aListeningReaderHearsOfAChange(t *testing.T, at clickstream.Endpoint) {
 
 	windowIs := func(want int32) {
 		t.Helper()
-		for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 			entry, state := f.reader.ReferralCode(ctx, scope, "anna")
 			if state == directory.Found && entry.AttributionWindowDays == want {
 				return
@@ -197,7 +197,7 @@ func aListeningReaderHearsOfAChange(t *testing.T, at clickstream.Endpoint) {
 		return server.Do(ctx, "client", "kill", "type", "pubsub").Err()
 	})
 	check(t, f.client.Eval(ctx, `return redis.call('DEL', KEYS[1])`, []string{"{directory}:code:" + scope.Workspace.String() + ":test:anna"}).Err())
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state == directory.Absent {
 			break
 		}

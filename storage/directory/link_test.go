@@ -96,7 +96,7 @@ func aListeningReaderHearsOfALink(t *testing.T, at clickstream.Endpoint) {
 	f.complete(t)
 	is := func(want string, wanted directory.State) {
 		t.Helper()
-		for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 			target, state := f.target(t, "Anna000key")
 			if state == wanted && target == want {
 				return
