@@ -95,9 +95,11 @@ func (w *commissionWorld) copies(of affiliate.Commission, n int) {
 	w.exec(`set session_replication_role = replica`)
 	w.exec(`
 		insert into commissions
-		select (jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'conversion_id', gen_random_uuid(),
-			'decision_id', gen_random_uuid(), 'external_transaction_id', 'copy-' || n, 'created_at', c.created_at + n / 3 * interval '1 second'))).*
-		from commissions c, generate_series(1, $2::integer) n where c.id = $1`, of.ID, n)
+		select copy.*
+		from commissions c, generate_series(1, $2::integer) n,
+			jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'conversion_id', gen_random_uuid(), 'decision_id', gen_random_uuid(),
+				'external_transaction_id', 'copy-' || n, 'created_at', c.created_at + n / 3 * interval '1 second')) copy
+		where c.id = $1`, of.ID, n)
 	w.exec(`
 		insert into commission_history (workspace_id, commission_id, seq, at, actor, to_status, amount_cents)
 		select workspace_id, id, 1, created_at, 'system', status, amount_cents from commissions where external_transaction_id like 'copy-%'`)

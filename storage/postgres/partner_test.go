@@ -184,9 +184,11 @@ func TestPartnerPlans(t *testing.T) {
 		}
 		_, err := tx.Exec(t.Context(), `
 			insert into commissions
-			select (jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'conversion_id', gen_random_uuid(),
-				'decision_id', gen_random_uuid(), 'created_at', c.created_at - interval '30 days'))).*
-			from commissions c where partner_id = $1 and program_id = $2 and status <> 'paid'`, partner.Partner, partner.Program)
+			select copy.*
+			from commissions c,
+				jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'conversion_id', gen_random_uuid(), 'decision_id', gen_random_uuid(),
+					'created_at', c.created_at - interval '30 days')) copy
+			where c.partner_id = $1 and c.program_id = $2 and c.status <> 'paid'`, partner.Partner, partner.Program)
 		return err
 	}); err != nil {
 		t.Fatal(err)

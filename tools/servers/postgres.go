@@ -34,7 +34,7 @@ type PostgresConfig struct {
 	Port int
 	// Durable keeps Postgres' safe defaults. Default false, for tests: nothing is
 	// synced to disk, so a crash of the machine may lose the whole cluster, and
-	// autovacuum is off.
+	// autovacuum and JIT compilation are off.
 	Durable bool
 	// Log gets what Postgres prints. Default: nobody.
 	Log io.Writer
@@ -189,12 +189,16 @@ func initCluster(ctx context.Context, bin, cluster string, cfg PostgresConfig) e
 // plans of the next statements would depend on when the log was written.
 //
 // Autovacuum would change the statistics and the visible pages of a database while
-// a test looks at its plans, and takes time from the tests.
+// a test looks at its plans, and takes time from the tests. JIT compilation is off
+// because the service turns it off, too, and tests run most statements once.
+//
+// The buffers are few because each new database makes checkpoints, which write those
+// that changed. Most runs work in memory, where reading a page again costs little.
 func durability(durable bool) []string {
 	if durable {
 		return nil
 	}
-	return []string{"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "autovacuum=off"}
+	return []string{"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "autovacuum=off", "-c", "jit=off", "-c", "shared_buffers=32MB"}
 }
 
 // postgresReady reads the pid file as pg_ctl does: the process on its first line,

@@ -147,7 +147,7 @@ func TestPostgresKeepsItsDataAcrossAStop(t *testing.T) {
 				t.Errorf("kept rows = %q", got)
 			}
 			for setting, want := range map[string]string{
-				"fsync": protection, "full_page_writes": protection, "autovacuum": protection, "synchronous_commit": "on",
+				"fsync": protection, "full_page_writes": protection, "autovacuum": protection, "jit": protection, "synchronous_commit": "on",
 				"listen_addresses": "127.0.0.1", "max_connections": "200", "server_encoding": "UTF8", "timezone": "UTC",
 			} {
 				if got := query(t, s, "SELECT current_setting('"+setting+"')"); got != want {
