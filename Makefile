@@ -18,6 +18,10 @@ GENERATED := gen docs/errors.md docs/events.md collector/snippet/dist
 # several: together a fifth of the tests' time. The hash shares nothing.
 UNWATCHED := -gcflags=golang.org/x/crypto/argon2=-race=false
 
+# Every program with the race detector sleeps before it exits, by default for one
+# second. That is one second for each package and each program that a test starts.
+RACE_EXIT := GORACE="$${GORACE:-} atexit_sleep_ms=100"
+
 # Runs a command beside a private Postgres and Redis. Built and not `go run`, so
 # that a failed command's own lines are the last ones.
 WITHSERVERS := go build -o bin/ ./tools/withservers && bin/withservers
@@ -36,7 +40,7 @@ reset: ## forget the data of make run
 
 .PHONY: test
 test: compiler browser node ## run every test, with the race detector, on private servers
-	@$(WITHSERVERS) -- go test -race -p 3 $(UNWATCHED) -shuffle=on ./test/e2e ./... # the longest first
+	@$(WITHSERVERS) -- env $(RACE_EXIT) go test -race -p 3 $(UNWATCHED) -shuffle=on ./test/e2e ./storage/postgres ./... # the longest first
 
 .PHONY: bench
 bench: ## measure against the machine's own limits; SCALE=n moves n times the rows
