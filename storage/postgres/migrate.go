@@ -20,37 +20,13 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// queueSchema holds River's tables, apart from ours. They belong to appRole,
-// because River rebuilds its indexes and needs to own them for it.
+// queueSchema holds River's tables. They belong to appRole, because River rebuilds
+// its indexes and needs to own them for it.
 const queueSchema = "river"
 
-// appRole is what the service works as. It cannot change or delete a row of the
-// append-only tables, whatever the service's code says.
-const appRole = "tributary_app"
-
-// prepareRole makes appRole, which belongs to the whole cluster and so may be
-// there already, and the queue's schema. The migrating user has to be a member
-// of the role to hand the schema over.
-const prepareRole = `
-do $$
-begin
-  create role tributary_app nologin;
-exception when duplicate_object or unique_violation then
-  null;
-end $$;
-do $$
-begin
-  if not pg_has_role(current_user, 'tributary_app', 'member') then
-    grant tributary_app to current_user;
-  end if;
-exception when duplicate_object or unique_violation then
-  null;
-end $$;
-create schema if not exists river authorization tributary_app;`
-
 // Migrate brings the database at url to this binary's schema. It connects as
-// the owner, which needs the right to create roles once. Running it again, or
-// from several processes at a time, changes nothing.
+// the owner of the schema. Running it again, or from several processes at a
+// time, changes nothing.
 func Migrate(ctx context.Context, url string) error {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -63,8 +39,8 @@ func Migrate(ctx context.Context, url string) error {
 	}
 	defer pool.Close()
 
-	// Held on a connection of its own for the whole run: two migrators of one
-	// database take turns.
+	// The lock is held on its own connection for the whole run, so that two
+	// migrators of one database take turns.
 	guard, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -74,11 +50,15 @@ func Migrate(ctx context.Context, url string) error {
 		return fmt.Errorf("migration lock: %w", err)
 	}
 
-	if _, err := pool.Exec(ctx, prepareRole); err != nil {
-		return fmt.Errorf("role %s: %w", appRole, err)
+	if err := prepareRole(ctx, guard); err != nil {
+		return err
 	}
 	if err := migrateTables(ctx, pool); err != nil {
 		return err
+	}
+	// The core reads the schema's version as a user that may not own the table.
+	if _, err := pool.Exec(ctx, "grant select on "+goose.DefaultTablename+" to "+appRole); err != nil {
+		return fmt.Errorf("migrate tables: %w", err)
 	}
 	return migrateQueue(ctx, config)
 }
@@ -126,13 +106,13 @@ func migrateQueue(ctx context.Context, config *pgxpool.Config) error {
 	return nil
 }
 
-// unusedQueueIndexes serve searches for jobs by what is in them, which nobody
-// makes. Every job of many events would write all their ids into them three times:
-// when it is inserted, taken and done.
+// unusedQueueIndexes serve searches for jobs by their arguments and metadata. The
+// service makes no such search, and each job would update these indexes three
+// times: when it is inserted, started and completed.
 var unusedQueueIndexes = []string{"river_job_args_index", "river_job_metadata_index"}
 
-// MigrationsHash changes whenever the schema does: the name of a template
-// database that can be reused.
+// MigrationsHash identifies the schema: it changes with every change of a
+// migration. Tests use it in the name of their template database.
 func MigrationsHash() string {
 	sum := sha256.New()
 	entries, err := fs.ReadDir(migrations, "migrations")

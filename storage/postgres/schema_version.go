@@ -1,0 +1,76 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/pressly/goose/v3"
+)
+
+// codeUndefinedTable is the SQLSTATE of a table that does not exist.
+const codeUndefinedTable = "42P01"
+
+// SchemaVersions are the numbers of the last migration that the database has and of
+// the last one that this binary knows.
+type SchemaVersions struct{ Database, Known int64 }
+
+// Newer reports whether the database has migrations that this binary does not know.
+// Such a migration works with the binaries of the commit before it, so the service
+// may run on the schema during an upgrade.
+func (v SchemaVersions) Newer() bool { return v.Database > v.Known }
+
+// CheckSchema compares the schema of the database at url with the migrations of this
+// binary. A database that lacks one of them is an error.
+//
+// It connects as the user of the url and not as the service's role: a schema from
+// before the check does not let the role read its version.
+func CheckSchema(ctx context.Context, url string) (v SchemaVersions, err error) {
+	if v.Known, err = lastMigration(); err != nil {
+		return v, err
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return v, fmt.Errorf("connect: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	// The newest row of a migration says whether it is applied.
+	const find = `
+		select coalesce(max(version_id), 0) from (
+			select distinct on (version_id) version_id, is_applied from ` + goose.DefaultTablename + ` order by version_id, id desc
+		) as newest where is_applied`
+	err = conn.QueryRow(ctx, find).Scan(&v.Database)
+	switch {
+	case sqlState(err) == codeUndefinedTable:
+		return v, errors.New("the database has no schema: run `core migrate` first")
+	case sqlState(err) == codeInsufficientPrivilege:
+		return v, fmt.Errorf("read the schema's version: %w: run `core migrate` first, which grants the right", err)
+	case err != nil:
+		return v, fmt.Errorf("read the schema's version: %w", err)
+	}
+	if v.Database < v.Known {
+		return v, fmt.Errorf("the schema is at migration %d and this core needs %d: run `core migrate` first", v.Database, v.Known)
+	}
+	return v, nil
+}
+
+// lastMigration returns the number of the last migration of this binary.
+func lastMigration() (last int64, err error) {
+	entries, err := fs.ReadDir(migrations, "migrations")
+	if err != nil {
+		return 0, err
+	}
+	for _, entry := range entries {
+		number, _, _ := strings.Cut(entry.Name(), "_")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("migration %s: its name does not begin with a number", entry.Name())
+		}
+		last = max(last, n)
+	}
+	return last, nil
+}
