@@ -99,8 +99,8 @@ type Core struct {
 	sender   *webhook.Sender
 }
 
-// NewCore connects and builds; nothing runs yet. The schema must be there
-// (postgres.Migrate). Close it when done.
+// NewCore connects and builds; nothing runs yet. It fails if the database lacks a
+// migration (postgres.Migrate). Close the core when done.
 func NewCore(ctx context.Context, cfg settings.Core, log *slog.Logger, now func() time.Time) (*Core, error) {
 	c := &Core{cfg: cfg, log: log, now: now, registry: private.NewRegistry()}
 	if err := c.connect(ctx); err != nil {
@@ -115,7 +115,14 @@ func NewCore(ctx context.Context, cfg settings.Core, log *slog.Logger, now func(
 }
 
 func (c *Core) connect(ctx context.Context) error {
-	var err error
+	schema, err := postgres.CheckSchema(ctx, c.cfg.DatabaseURL)
+	if err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	if schema.Newer() {
+		c.log.LogAttrs(ctx, slog.LevelWarn, "the schema is newer than this core: upgrade it",
+			slog.Int64("schema", schema.Database), slog.Int64("known", schema.Known))
+	}
 	if c.store, err = postgres.Open(ctx, postgres.Config{URL: c.cfg.DatabaseURL, MaxConns: connections}); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}

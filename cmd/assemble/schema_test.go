@@ -1,0 +1,62 @@
+package assemble_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/cmd/assemble"
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+func TestNewCore_ComparesTheSchema(t *testing.T) {
+	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	for _, test := range []struct {
+		name, change, wantError, wantLog string
+	}{
+		{name: "the schema of this binary"},
+		{
+			name: "an older schema", change: `delete from goose_db_version where version_id = (select max(version_id) from goose_db_version)`,
+			wantError: "run `core migrate` first",
+		},
+		{
+			name: "a migration that was rolled back", change: `insert into goose_db_version (version_id, is_applied) select max(version_id), false from goose_db_version`,
+			wantError: "run `core migrate` first",
+		},
+		{name: "no schema", change: `drop table goose_db_version`, wantError: "run `core migrate` first"},
+		{
+			name: "a newer schema", change: `insert into goose_db_version (version_id, is_applied) values (9999, true)`,
+			wantLog: `"level":"WARN","msg":"the schema is newer than this core: upgrade it","schema":9999,`,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := pgtest.Open(t, time.Now)
+			if test.change != "" {
+				f.Exec(test.change)
+			}
+			cfg, err := settings.Parse[settings.Core]([]string{
+				"TRIBUTARY_DATABASE_URL=" + f.URL, "TRIBUTARY_REDIS_URL=" + os.Getenv("TRIBUTARY_TEST_REDIS_URL"), "TRIBUTARY_JWT_KEYS=k:" + key,
+				"TRIBUTARY_HASH_KEY=" + key, "TRIBUTARY_ENCRYPTION_KEYS=k:" + key,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			core, err := assemble.NewCore(t.Context(), cfg, slog.New(slog.NewJSONHandler(&log, nil)), time.Now)
+			if core != nil {
+				core.Close()
+			}
+			if test.wantError == "" && err != nil || test.wantError != "" && (err == nil || !strings.Contains(err.Error(), test.wantError)) {
+				t.Errorf("error %v, want %q", err, test.wantError)
+			}
+			if !strings.Contains(log.String(), test.wantLog) || test.wantLog == "" && strings.Contains(log.String(), "schema") {
+				t.Errorf("log %q, want %q", &log, test.wantLog)
+			}
+		})
+	}
+}
