@@ -71,6 +71,7 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	settings.WarnUnknown(log, os.Environ())
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit + 2*sizeOf(cfg.CountryDB))
 	}

@@ -86,6 +86,7 @@ func serve(ctx context.Context, withGateway bool) error {
 		debug.SetGCPercent(gcPercent)
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	settings.WarnUnknown(log, os.Environ())
 	// net/http remarks by itself that a server said more than it announced, and quotes
 	// it: nothing of a webhook receiver's answer is kept.
 	stdlog.SetOutput(io.Discard)

@@ -99,6 +99,7 @@ func serve(
 		slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}),
 	))
 
+	settings.WarnUnknown(log, os.Environ())
 	if err := postgres.Migrate(ctx, d.postgresURL); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}

@@ -32,6 +32,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	settings.WarnUnknown(log, os.Environ())
 	var listen net.ListenConfig
 	api, err := listen.Listen(ctx, "tcp", cfg.APIListen)
 	if err != nil {
@@ -41,5 +43,5 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return assemble.RunGateway(ctx, cfg, api, metrics, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	return assemble.RunGateway(ctx, cfg, api, metrics, log)
 }

@@ -2,8 +2,8 @@
 // service (DECISIONS.md section 16).
 //
 // It reports every fault of the environment at once, by the variable's name and
-// never by its value. Each secret NAME may instead be given as NAME_FILE, the
-// path of a file that holds it.
+// never by its value. A misspelt name is a fault too. Each secret NAME may instead
+// be given as NAME_FILE, the path of a file that holds it.
 package settings
 
 import (
@@ -15,7 +15,6 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,10 +29,6 @@ import (
 
 // fileSuffix marks the variable that names a file instead of holding a value.
 const fileSuffix = "_FILE"
-
-// ownFiles end like one of those and are settings of their own: the file of rates is
-// read again when it changes, that of certificates holds no secret.
-var ownFiles = []string{"TRIBUTARY_FX_FILE", "TRIBUTARY_WEBHOOK_CA_FILE"}
 
 // Redis says where the two uses of Redis are.
 type Redis struct {
@@ -207,7 +202,10 @@ func Read[T any]() (T, error) { return Parse[T](os.Environ()) }
 // Parse fills a settings struct from NAME=value lines.
 func Parse[T any](environ []string) (T, error) {
 	var out T
-	values, faults := readFiles(env.ToMap(environ))
+	values := env.ToMap(environ)
+	faults := misspelt(values)
+	values, unreadable := readFiles(values)
+	faults = append(faults, unreadable...)
 	err := env.ParseWithOptions(&out, env.Options{Environment: values})
 	var many env.AggregateError
 	switch {
@@ -227,12 +225,13 @@ func Parse[T any](environ []string) (T, error) {
 	return out, errors.Join(faults...)
 }
 
-// readFiles replaces every TRIBUTARY_NAME_FILE but ownFiles by TRIBUTARY_NAME.
+// readFiles replaces NAME_FILE by NAME for every setting NAME. TRIBUTARY_FX_FILE and
+// TRIBUTARY_WEBHOOK_CA_FILE are settings themselves and stay as they are.
 func readFiles(values map[string]string) (map[string]string, []error) {
 	var faults []error
 	for name, path := range values {
 		base, ok := strings.CutSuffix(name, fileSuffix)
-		if !ok || !strings.HasPrefix(name, "TRIBUTARY_") || path == "" || slices.Contains(ownFiles, name) {
+		if !ok || !known[base] || path == "" {
 			continue
 		}
 		if values[base] != "" {

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/tributary-hq/tributary/cmd/settings"
+)
+
+// Every variable of make run is known to all binaries, so that a shell which has
+// sourced .dev/env can start them.
+func TestVariablesOfARunAreKnownSettings(t *testing.T) {
+	var environ []string
+	for _, v := range append(system{}.variables(nil), ports...) {
+		environ = append(environ, v.name+"=x")
+	}
+	for _, name := range []string{allowHTTPName, trustedProxiesName, farewellName, webhookAllowName, webhookCAName} {
+		environ = append(environ, name+"=x")
+	}
+	var log bytes.Buffer
+	settings.WarnUnknown(slog.New(slog.NewTextHandler(&log, nil)), environ)
+	if log.Len() > 0 {
+		t.Errorf("unknown:\n%s", &log)
+	}
+}
+
+func TestRunRefusesAMisspeltSetting(t *testing.T) {
+	secrets, err := loadSecrets(t.TempDir() + "/secrets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = configure(environment([]string{"TRIBUTARY_API_LISTN=127.0.0.1:0"}, secrets, nil))
+	if want := "TRIBUTARY_API_LISTN is not a setting: did you mean TRIBUTARY_API_LISTEN?"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

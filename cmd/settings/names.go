@@ -1,0 +1,104 @@
+package settings
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// namePrefix begins the name of every variable of the service.
+const namePrefix = "TRIBUTARY_"
+
+// maxEdits is how many inserted, deleted or replaced characters make a name a
+// misspelling of another.
+const maxEdits = 2
+
+// Development holds the variables of `make run` alone: the demo shop's port, which it
+// reads, and the addresses that it writes to .dev/env.
+type Development struct {
+	ShopListen   string `env:"TRIBUTARY_SHOP_LISTEN" envDefault:"127.0.0.1:8082"`
+	ShopURL      string `env:"TRIBUTARY_SHOP_URL"`
+	APIURL       string `env:"TRIBUTARY_API_URL"`
+	CollectorURL string `env:"TRIBUTARY_COLLECTOR_URL"`
+	MetricsURL   string `env:"TRIBUTARY_METRICS_URL"`
+}
+
+// known holds the name of every setting of every binary, with and without fileSuffix.
+// All binaries share it, because they may share one environment.
+var known = func() map[string]bool {
+	names := map[string]bool{}
+	for _, t := range []reflect.Type{
+		reflect.TypeFor[Core](), reflect.TypeFor[Gateway](), reflect.TypeFor[Collector](), reflect.TypeFor[Development](),
+	} {
+		addNames(names, t)
+	}
+	return names
+}()
+
+func addNames(names map[string]bool, t reflect.Type) {
+	for i := range t.NumField() {
+		field := t.Field(i)
+		if name, _, _ := strings.Cut(field.Tag.Get("env"), ","); name != "" {
+			names[name], names[name+fileSuffix] = true, true
+		} else if field.Type.Kind() == reflect.Struct {
+			addNames(names, field.Type)
+		}
+	}
+}
+
+// foreign matches names that are no settings and belong to others: Kubernetes defines
+// variables for each service of a namespace, which may be called tributary, and the
+// tests have their own.
+var foreign = regexp.MustCompile(`_SERVICE_HOST$|_PORT(_|$)|^` + namePrefix + `TEST_`)
+
+// unknown returns the names of variables that look like settings and are none, sorted.
+func unknown(values map[string]string) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if strings.HasPrefix(name, namePrefix) && !known[name] && !foreign.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// nearest returns the setting that a name is probably a misspelling of.
+func nearest(name string) (setting string, found bool) {
+	least := maxEdits + 1
+	for _, candidate := range slices.Sorted(maps.Keys(known)) {
+		if edits := levenshtein.ComputeDistance(name, candidate); edits < least {
+			setting, least = candidate, edits
+		}
+	}
+	return setting, least <= maxEdits
+}
+
+// misspelt returns an error for each unknown name that is close to a setting.
+func misspelt(values map[string]string) []error {
+	var faults []error
+	for _, name := range unknown(values) {
+		if setting, found := nearest(name); found {
+			faults = append(faults, fmt.Errorf("%s is not a setting: did you mean %s?", name, setting))
+		}
+	}
+	return faults
+}
+
+// WarnUnknown logs each variable that looks like a setting and is none. Parse has
+// refused those that are close to a setting.
+func WarnUnknown(log *slog.Logger, environ []string) {
+	values := map[string]string{}
+	for _, line := range environ {
+		name, value, _ := strings.Cut(line, "=")
+		values[name] = value
+	}
+	for _, name := range unknown(values) {
+		log.Warn("the environment has an unknown setting, which is ignored", slog.String("setting", name))
+	}
+}
