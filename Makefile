@@ -50,9 +50,16 @@ bench: ## measure against the machine's own limits; SCALE=n moves n times the ro
 fault: ## prove that no click, conversion or webhook is lost in a storm of faults; SEED=n repeats one, FOR=10m lasts
 	@go build -o bin/ ./cmd/collector ./cmd/core ./test/fault && exec bin/fault
 
+# What `version` prints. Without git both stay empty, and the binary prints what the
+# Go command knows.
+VERSION = $(shell git describe --tags --always --dirty 2>/dev/null)
+COMMIT  = $(shell git rev-parse HEAD 2>/dev/null)
+VERSION_FLAGS = -X github.com/tributary-hq/tributary/cmd/version.release=$(VERSION) \
+                -X github.com/tributary-hq/tributary/cmd/version.commit=$(COMMIT)
+
 .PHONY: build
 build: ## build the binaries into bin/, without cgo
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags='$(VERSION_FLAGS)' -o bin/ ./cmd/...
 
 .PHONY: lint
 lint: ## check the code against .golangci.yaml, formatting included

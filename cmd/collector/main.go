@@ -5,6 +5,7 @@
 //	collector                         serve
 //	collector journal inspect [dir]   say what a journal holds; exit code 1 when it is damaged
 //	collector journal export [dir]    print its clicks, a line of JSON each
+//	collector version                 print version and commit
 //
 // Its settings come from the environment; docs/operations.md lists them.
 package main
@@ -13,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -23,27 +25,34 @@ import (
 
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-var errUsage = errors.New("usage: collector | collector journal inspect [dir] | collector journal export [dir]")
+var errUsage = errors.New("usage: collector | collector journal inspect [dir] | collector journal export [dir] | collector version")
 
 func main() {
-	err := errUsage
-	switch args := os.Args[1:]; {
-	case len(args) == 0:
-		err = serve()
-	case args[0] == "journal":
-		err = runJournal(args[1:], os.Stdout, os.Stderr)
-	}
-	if err != nil {
+	if err := execute(os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintf(os.Stderr, "collector: %v\n", err)
 		if errors.Is(err, errUsage) {
 			os.Exit(2)
 		}
 		os.Exit(1)
 	}
+}
+
+func execute(args []string, out, errs io.Writer) error {
+	switch {
+	case len(args) == 0:
+		return serve()
+	case args[0] == "journal":
+		return runJournal(args[1:], out, errs)
+	case len(args) == 1 && args[0] == "version":
+		_, err := fmt.Fprintln(out, version.String())
+		return err
+	}
+	return errUsage
 }
 
 func serve() error {

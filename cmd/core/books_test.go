@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,7 +56,7 @@ func TestLoadTakesAllFilesOrNone(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{nil, {"fx"}, {"fx", "load"}, {"fx", "unload", "file"}, {"nothing"}} {
-		if err := run(t.Context(), args); err == nil || err.Error() != usage {
+		if err := run(t.Context(), args, io.Discard); err == nil || err.Error() != usage {
 			t.Errorf("%q: %v", args, err)
 		}
 	}

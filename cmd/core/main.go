@@ -4,7 +4,7 @@
 //	core migrate             bring the database to this binary's schema
 //	core check               prove that what is kept twice agrees; exit code 1 when it does not
 //	core fx load FILE…       load rates of exchange, each file whole or not at all
-//	core version             print the version
+//	core version             print version and commit
 //
 // Its settings come from the environment; docs/operations.md lists them.
 package main
@@ -26,6 +26,7 @@ import (
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -34,13 +35,13 @@ const usage = `usage: core serve [--gateway] | migrate | check | fx load FILE…
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "core:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return errors.New(usage)
 	}
@@ -59,15 +60,15 @@ func run(ctx context.Context, args []string) error {
 		}
 		return postgres.Migrate(ctx, cfg.DatabaseURL)
 	case "check":
-		return checkBooks(ctx, os.Stdout)
+		return checkBooks(ctx, out)
 	case "fx":
 		if len(args) < 3 || args[1] != "load" {
 			return errors.New(usage)
 		}
-		return loadRates(ctx, os.Stdout, args[2:])
+		return loadRates(ctx, out, args[2:])
 	case "version":
-		fmt.Println(version())
-		return nil
+		_, err := fmt.Fprintln(out, version.String())
+		return err
 	}
 	return errors.New(usage)
 }
@@ -112,12 +113,4 @@ func serve(ctx context.Context, withGateway bool) error {
 	}
 	log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.String("grpc", cfg.GRPCListen), slog.Bool("gateway", withGateway))
 	return core.Run(ctx, on)
-}
-
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return info.Main.Version
 }

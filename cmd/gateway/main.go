@@ -1,5 +1,8 @@
 // Command gateway runs the REST layer apart from the core, over gRPC.
 //
+//	gateway            serve
+//	gateway version    print version and commit
+//
 // The core has to trust this host as a proxy (TRIBUTARY_TRUSTED_PROXIES there),
 // or it would take every client for the gateway. Settings come from the
 // environment; docs/operations.md lists them.
@@ -7,7 +10,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -16,18 +21,30 @@ import (
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/version"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "gateway:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, args []string, out io.Writer) error {
+	switch {
+	case len(args) == 0:
+		return serve(ctx)
+	case len(args) == 1 && args[0] == "version":
+		_, err := fmt.Fprintln(out, version.String())
+		return err
+	}
+	return errors.New("usage: gateway | gateway version")
+}
+
+func serve(ctx context.Context) error {
 	cfg, err := settings.Read[settings.Gateway]()
 	if err != nil {
 		return err

@@ -1,0 +1,15 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/tributary-hq/tributary/cmd/version"
+)
+
+func TestVersionPrintsVersionAndCommit(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"version"}, &out); err != nil || out.String() != version.String()+"\n" {
+		t.Errorf("%q, %v", &out, err)
+	}
+}

@@ -1,0 +1,56 @@
+package version
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+func TestDescribe_ReadsTheBuildInformation(t *testing.T) {
+	built := func(version string, settings ...debug.BuildSetting) *debug.BuildInfo {
+		return &debug.BuildInfo{Main: debug.Module{Version: version}, Settings: settings}
+	}
+	revision := debug.BuildSetting{Key: "vcs.revision", Value: "0123abc"}
+	for _, test := range []struct {
+		name             string
+		info             *debug.BuildInfo
+		version, commits string
+	}{
+		{"a tagged commit", built("v1.2.0", revision, debug.BuildSetting{Key: "vcs.modified", Value: "false"}), "v1.2.0", "0123abc"},
+		{"uncommitted changes", built("(devel)", revision, debug.BuildSetting{Key: "vcs.modified", Value: "true"}), "(devel)", "0123abc-dirty"},
+		{"no repository", built("(devel)"), "(devel)", "unknown"},
+		{"no build information", nil, "unknown", "unknown"},
+	} {
+		if version, commit := describe(test.info); version != test.version || commit != test.commits {
+			t.Errorf("%s: %q, %q", test.name, version, commit)
+		}
+	}
+}
+
+// The linker ignores a variable that does not exist, so the Makefile's names are held
+// to this package's.
+func TestMakeBuildSetsVersionAndCommit(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "github.com/tributary-hq/tributary/cmd/version"
+	var flags []string
+	for name, value := range map[string]string{"release": "v9.8.7", "commit": "0123abc"} {
+		if !strings.Contains(string(makefile), "-X "+path+"."+name+"=$(") {
+			t.Errorf("the Makefile does not set %s.%s", path, name)
+		}
+		flags = append(flags, "-X "+path+"."+name+"="+value)
+	}
+	binary := filepath.Join(t.TempDir(), "print")
+	if out, err := exec.Command("go", "build", "-ldflags="+strings.Join(flags, " "), "-o", binary, "./testdata/print").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err := exec.Command(binary).Output()
+	if err != nil || string(out) != "v9.8.7 (commit 0123abc) v9.8.7\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
