@@ -157,6 +157,7 @@ func conversionExamples(add func(...affiliate.Event)) {
 
 	d.FraudAction, d.Fraud = affiliate.FraudFlagged, []affiliate.FraudSignal{
 		{Rule: "click_to_convert", Score: 40, Evidence: "The conversion happened less than 5 seconds after the click."},
+		{Rule: "duplicate_customer", Score: 40, Evidence: "The customer has converted for another partner of the programme before."},
 	}
 	add(c.FraudDetected(d))
 

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/gen/openapi"
 )
 
@@ -131,6 +132,19 @@ func TestBodiesAreThoseOfTheGoldenFiles(t *testing.T) {
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s (%v):\n%swant\n%s", name, err, got, want)
 		}
+	}
+}
+
+// A conversion with a score below fraud.Suspicious makes no such event.
+func TestFraudExample_ReachesTheThreshold(t *testing.T) {
+	var body struct {
+		Data struct{ Object struct{ Score int } }
+	}
+	if err := json.Unmarshal(encodedBody(t, examples(t)[affiliate.EventConversionFraudDetected]), &body); err != nil {
+		t.Fatal(err)
+	}
+	if score := body.Data.Object.Score; score < fraud.Suspicious {
+		t.Errorf("the example has score %d, an event needs %d", score, fraud.Suspicious)
 	}
 }
 

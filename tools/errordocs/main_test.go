@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -24,10 +25,23 @@ func TestTheCommittedPageIsCurrent(t *testing.T) {
 	}
 	for _, line := range []string{
 		"| `VALIDATION_ERROR` | 400 | InvalidArgument | Body, path, query or header does not fit. `details` names each field. |  |",
-		"| `RATE_LIMIT_EXCEEDED` | 429 | ResourceExhausted | A limit of SPEC.md section 8 is reached. | retry_after, whole seconds; waiting that long suffices |",
+		"| `RATE_LIMIT_EXCEEDED` | 429 | ResourceExhausted | The caller has reached the limit of requests in any 60 seconds for this route. | retry_after, whole seconds; waiting that long suffices |",
 	} {
 		if !strings.Contains(want, line+"\n") {
 			t.Errorf("the page lacks\n%s", line)
+		}
+	}
+}
+
+func TestThePageCitesDocumentsThatExist(t *testing.T) {
+	page, err := os.ReadFile("../../" + docsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`[\w./-]+\.(md|proto)\b`).FindAllString(string(page), -1) {
+		_, beside := os.Stat("../../docs/" + name)
+		if _, root := os.Stat("../../" + name); beside != nil && root != nil {
+			t.Errorf("%s does not exist", name)
 		}
 	}
 }

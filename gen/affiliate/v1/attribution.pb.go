@@ -208,7 +208,7 @@ type ListDecisionsRequest struct {
 	// 1 to 100; default 20. `limit` is an alias.
 	PageSize   *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	Attributed *bool  `protobuf:"varint,3,opt,name=attributed,proto3,oneof" json:"attributed,omitempty"`
-	// A word of DECISIONS.md section 3, for example CLICK_EXPIRED.
+	// Decisions with this reason only, for example CLICK_EXPIRED.
 	ReasonCode *string `protobuf:"bytes,4,opt,name=reason_code,proto3,oneof" json:"reason_code,omitempty"`
 	ProgramId  *string `protobuf:"bytes,5,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
 	// By decided_at: YYYY-MM-DD, from 00:00 UTC inclusive, or RFC 3339.

@@ -666,7 +666,7 @@ type ConversionAttribution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// click, promo_code, customer or manual; null when not attributed.
 	Method *string `protobuf:"bytes,1,opt,name=method,proto3,oneof" json:"method,omitempty"`
-	// A word of DECISIONS.md section 3, for example CLICK_MATCHED.
+	// The reason for the outcome, for example CLICK_MATCHED.
 	ReasonCode string `protobuf:"bytes,2,opt,name=reason_code,proto3" json:"reason_code,omitempty"`
 	// A sentence that can be sent on to a partner.
 	Explanation   string  `protobuf:"bytes,3,opt,name=explanation,proto3" json:"explanation,omitempty"`

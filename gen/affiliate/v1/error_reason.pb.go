@@ -53,7 +53,7 @@ const (
 	ErrorReason_ERROR_REASON_PAYLOAD_TOO_LARGE ErrorReason = 11
 	// Content type or content encoding is not taken.
 	ErrorReason_ERROR_REASON_UNSUPPORTED_MEDIA_TYPE ErrorReason = 12
-	// A limit of SPEC.md section 8 is reached. Metadata: retry_after, whole seconds; waiting that long suffices.
+	// The caller has reached the limit of requests in any 60 seconds for this route. Metadata: retry_after, whole seconds; waiting that long suffices.
 	ErrorReason_ERROR_REASON_RATE_LIMIT_EXCEEDED ErrorReason = 13
 	// An accident; its cause is in the log under the request id.
 	ErrorReason_ERROR_REASON_INTERNAL_ERROR ErrorReason = 14

@@ -182,7 +182,8 @@ type PutFraudPolicyRequest struct {
 	Policy    FraudPolicy            `protobuf:"varint,2,opt,name=policy,proto3,enum=affiliate.v1.FraudPolicy" json:"policy,omitempty"`
 	// Names of rules that shall not fire.
 	DisabledRules []string `protobuf:"bytes,3,rep,name=disabled_rules,json=disabledRules,proto3" json:"disabled_rules,omitempty"`
-	// ISO 3166-1 alpha-2, upper case. Clicks have no country yet.
+	// ISO 3166-1 alpha-2, upper case. Clicks have a country only if the collectors have a country file, and not if the
+	// visitor denied consent.
 	BlockedCountries []string `protobuf:"bytes,4,rep,name=blocked_countries,json=blockedCountries,proto3" json:"blocked_countries,omitempty"`
 	// Domains of coupon sites.
 	CouponSites []string `protobuf:"bytes,5,rep,name=coupon_sites,json=couponSites,proto3" json:"coupon_sites,omitempty"`
