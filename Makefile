@@ -46,6 +46,10 @@ test: compiler browser node ## run every test, with the race detector, on privat
 bench: ## measure against the machine's own limits; SCALE=n moves n times the rows
 	@go build -o bin/ ./test/load && $(WITHSERVERS) -durable -- bin/load $(PARTS)
 
+.PHONY: schema
+schema: ## prove that the binaries before the newest migration work on the present schema; BASE=commit chooses others
+	@go build -o bin/ ./test/upgrade && BASE=$(BASE) $(WITHSERVERS) -- bin/upgrade
+
 .PHONY: fault
 fault: ## prove that no click, conversion or webhook is lost in a storm of faults; SEED=n repeats one, FOR=10m lasts
 	@go build -o bin/ ./cmd/collector ./cmd/core ./test/fault && exec bin/fault

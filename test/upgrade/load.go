@@ -1,0 +1,285 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// workers send requests at the same time.
+	workers = 4
+	// requestTimeout is longer than any request may take.
+	requestTimeout = 15 * time.Second
+	// failuresShown bounds the failures that the verdict prints.
+	failuresShown = 10
+	password      = "a long enough password"
+	promoCode     = "upgrade"
+)
+
+type object = map[string]any
+
+// load sends requests to a gateway and counts the responses.
+type load struct {
+	address string
+	client  *http.Client
+
+	merchant, partner, secretKey string
+	// reads are the paths of all routes that read, with the parameters in braces.
+	reads []string
+
+	counter atomic.Int64
+	mu      sync.Mutex
+	// ids holds the newest value of each path parameter.
+	ids      map[string]string
+	statuses map[int]int
+	failures []string
+	failed   int
+}
+
+// newLoad creates what the requests need: a merchant, a partner, a programme, a promo
+// code. It fails if one of these steps is refused.
+func newLoad(ctx context.Context, address string) (*load, error) {
+	l := &load{
+		address: address, client: &http.Client{Timeout: requestTimeout},
+		ids: map[string]string{}, statuses: map[int]int{},
+	}
+	var faults []error
+	step := func(method, path, credential string, body object) object {
+		status, response, err := l.request(ctx, method, path, credential, body)
+		if err != nil || status >= http.StatusBadRequest {
+			faults = append(faults, fmt.Errorf("%s %s: %d %s %w", method, path, status, response, errors.Join(err)))
+			return object{}
+		}
+		var read object
+		_ = json.Unmarshal(response, &read) // some responses are empty
+		return read
+	}
+	text := func(from object, key string) string { value, _ := from[key].(string); return value }
+	l.merchant = text(step(http.MethodPost, "/auth/merchant/register", "", object{
+		"email": "merchant@example.com", "password": password, "name": "Mia", "workspaceName": "Shop",
+	}), "accessToken")
+	l.partner = text(step(http.MethodPost, "/auth/partner/register", "", object{
+		"email": "partner@example.com", "password": password, "name": "Pat", "country": "DE",
+	}), "accessToken")
+	l.secretKey = text(step(http.MethodPost, "/api-keys", l.merchant, object{"name": "Upgrade"}), "secretKey")
+	l.ids["programId"] = text(step(http.MethodPost, "/programs", l.merchant, object{
+		"name": "Spring", "slug": "spring", "websiteUrl": "https://shop.example.com", "currency": "EUR",
+		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 0, "autoApproval": false},
+	}), "id")
+	program := "/programs/" + l.ids["programId"]
+	step(http.MethodPut, program+"/fraud-policy", l.merchant, object{"policy": "off"})
+	step(http.MethodPost, program+"/activate", l.merchant, nil)
+	l.ids["participantId"] = text(step(http.MethodPost, "/partner"+program+"/apply", l.partner, object{"acceptTerms": true, "referralCode": "upgrade"}), "id")
+	step(http.MethodPatch, program+"/partners/"+l.ids["participantId"]+"/approve", l.merchant, object{})
+	l.ids["promoCodeId"] = text(step(http.MethodPost, program+"/promo-codes", l.merchant, object{
+		"participantId": l.ids["participantId"], "code": promoCode, "discountType": "percentage", "discountValue": 10,
+	}), "id")
+	document := step(http.MethodGet, "/openapi.json", "", nil)
+	paths, _ := document["paths"].(object)
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		operations, _ := paths[path].(object)
+		if _, reads := operations["get"]; reads {
+			l.reads = append(l.reads, strings.TrimPrefix(path, "/api/v1"))
+		}
+	}
+	if len(l.reads) == 0 {
+		faults = append(faults, errors.New("the OpenAPI document has no routes"))
+	}
+	// An earlier commit may not have webhooks.
+	l.remember("webhookId", l.call(ctx, http.MethodPost, "/webhooks", l.merchant, object{"url": "https://127.0.0.1:1/", "subscriptions": []string{"*"}}))
+	return l, errors.Join(faults...)
+}
+
+// while sends requests until do has returned.
+func (l *load) while(ctx context.Context, do func(context.Context) error) error {
+	var group sync.WaitGroup
+	var over atomic.Bool
+	for range workers {
+		group.Go(func() {
+			for !over.Load() && ctx.Err() == nil {
+				l.round(ctx)
+			}
+		})
+	}
+	err := do(ctx)
+	over.Store(true)
+	group.Wait()
+	return err
+}
+
+// round sells once, changes something of each kind now and then, and reads from a few
+// routes.
+func (l *load) round(ctx context.Context) {
+	n := int(l.counter.Add(1))
+	order := fmt.Sprintf("order-%d", n)
+	program := "/programs/" + l.id("programId")
+	sale := l.call(ctx, http.MethodPost, "/conversions", l.secretKey, object{
+		"event_type": "purchase", "external_transaction_id": order, "amount_cents": 10000, "currency": "EUR", "promo_code": promoCode,
+	})
+	l.remember("conversionId", sale)
+	commission, _ := sale["commission"].(object)
+	if id, _ := commission["id"].(string); id != "" {
+		l.set("commissionId", id)
+		if n%3 == 0 {
+			l.call(ctx, http.MethodPatch, program+"/commissions/"+id+"/reject", l.merchant, object{"reason": "A test."})
+		} else {
+			l.call(ctx, http.MethodPatch, program+"/commissions/"+id+"/approve", l.merchant, nil)
+		}
+	}
+	type change struct {
+		method, path, credential string
+		body                     object
+		id                       string
+	}
+	changes := []change{
+		{http.MethodPost, "/conversions/refunds", l.secretKey, object{"external_transaction_id": order, "external_refund_id": order, "amount_cents": 100}, ""},
+		{http.MethodPost, "/partner/links", l.partner, object{"programId": l.id("programId"), "destinationUrl": "https://shop.example.com/" + order}, "linkId"},
+		{http.MethodPatch, program, l.merchant, object{"name": order}, ""},
+		{http.MethodPatch, program, l.merchant, object{"commissionRules": object{"percentage": 1 + n%50}}, ""},
+		{http.MethodPatch, program + "/partners/" + l.id("participantId"), l.merchant, object{"note": order}, ""},
+		{http.MethodPost, program + "/groups", l.merchant, object{"name": order, "percentage": 30}, "groupId"},
+		{http.MethodPost, program + "/promo-codes", l.merchant, object{
+			"participantId": l.id("participantId"), "code": order, "discountType": "percentage", "discountValue": 10,
+		}, ""},
+		{http.MethodPost, program + "/partners/" + l.id("participantId") + "/ledger", l.merchant, object{"type": "bonus", "amountCents": 100, "reason": order}, ""},
+		{http.MethodPost, "/conversions/batch", l.secretKey, object{"conversions": []object{{
+			"event_type": "purchase", "external_transaction_id": order + "-batch", "amount_cents": 10000, "currency": "EUR", "promo_code": promoCode,
+		}}}, ""},
+		{http.MethodPost, "/payouts/preview", l.merchant, object{}, ""},
+		{http.MethodPost, "/payouts/batches", l.merchant, object{}, "batchId"},
+		{http.MethodPost, "/workspace/invites", l.merchant, object{"email": order + "@example.com", "role": "viewer"}, "inviteId"},
+		{http.MethodPost, "/webhooks/" + l.id("webhookId") + "/test-ping", l.merchant, object{}, ""},
+		{http.MethodPost, "/auth/partner/register", "", object{"email": order + "@example.com", "password": password, "name": "Pat", "country": "DE"}, ""},
+		{http.MethodPost, "/auth/merchant/login", "", object{"email": "merchant@example.com", "password": password}, ""},
+	}
+	c := changes[n%len(changes)]
+	l.remember(c.id, l.call(ctx, c.method, c.path, c.credential, c.body))
+	const readsEach = 4
+	for i := range readsEach {
+		path := l.fill(l.reads[(n*readsEach+i)%len(l.reads)])
+		credential := l.merchant
+		switch {
+		case strings.HasPrefix(path, "/partner/"):
+			credential = l.partner
+		case strings.HasSuffix(path, "/attribution"):
+		case strings.HasPrefix(path, "/conversions"), strings.HasPrefix(path, "/attribution"):
+			credential = l.secretKey
+		}
+		l.call(ctx, http.MethodGet, path, credential, nil)
+	}
+}
+
+// call sends a request, counts its outcome and returns the object of the response, if
+// it has one. Every status below 500 is fine.
+func (l *load) call(ctx context.Context, method, path, credential string, body object) object {
+	status, response, err := l.request(ctx, method, path, credential, body)
+	if ctx.Err() != nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.statuses[status]++
+	if err != nil || status >= http.StatusInternalServerError {
+		l.failed++
+		if len(l.failures) < failuresShown {
+			l.failures = append(l.failures, fmt.Sprintf("%s %s: %d %s %v", method, path, status, bytes.TrimSpace(response), err))
+		}
+	}
+	var read object
+	if json.Unmarshal(response, &read) != nil {
+		return nil // a list, a file or nothing
+	}
+	return read
+}
+
+// request returns the status, 0 without a response, and the body.
+func (l *load) request(ctx context.Context, method, path, credential string, body object) (int, []byte, error) {
+	var sent bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&sent).Encode(body); err != nil {
+			return 0, nil, err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+l.address+"/api/v1"+path, &sent)
+	if err != nil {
+		return 0, nil, err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if method == http.MethodPost {
+		request.Header.Set("Idempotency-Key", uuid.NewString())
+	}
+	if credential != "" {
+		request.Header.Set("Authorization", "Bearer "+credential)
+	}
+	response, err := l.client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+		return response.StatusCode, nil, nil // it does not end
+	}
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, text, err
+}
+
+var parameter = regexp.MustCompile(`\{(\w+)\}`)
+
+// fill replaces the parameters of a path by known ids, or by one that does not exist.
+func (l *load) fill(path string) string {
+	return parameter.ReplaceAllStringFunc(path, func(name string) string {
+		if id := l.id(name[1 : len(name)-1]); id != "" {
+			return id
+		}
+		return uuid.NewString()
+	})
+}
+
+func (l *load) id(name string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ids[name]
+}
+
+func (l *load) set(name, id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ids[name] = id
+}
+
+// remember keeps the id of what a response holds.
+func (l *load) remember(name string, response object) {
+	if id, _ := response["id"].(string); id != "" && name != "" {
+		l.set(name, id)
+	}
+}
+
+// verdict prints the number of responses by status, and fails if one failed.
+func (l *load) verdict() error {
+	for _, status := range slices.Sorted(maps.Keys(l.statuses)) {
+		say("%6d × %d", l.statuses[status], status)
+	}
+	if l.failed > 0 {
+		return fmt.Errorf("%d requests failed, for example:\n%s", l.failed, strings.Join(l.failures, "\n"))
+	}
+	if l.statuses[http.StatusCreated] == 0 || l.statuses[http.StatusOK] == 0 {
+		return fmt.Errorf("the load did nothing: %v", l.statuses)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+// Command upgrade proves that the binaries of an earlier commit work on the present
+// schema, as they have to during an upgrade: `core migrate` runs first, the processes
+// are replaced after it.
+//
+//	make schema                  the newest commit without the newest migration
+//	make schema BASE=<commit>    that commit
+//
+// It needs an empty Postgres and a Redis in TRIBUTARY_TEST_DATABASE_URL and
+// TRIBUTARY_TEST_REDIS_URL, as tools/withservers starts them, and the history of the
+// repository.
+//
+// It migrates a database with the earlier commit's core, starts that core and its
+// gateway and sends requests through REST. While they run it migrates the database
+// with the present core. Then it starts the earlier binaries again and repeats the
+// requests. Every route that reads is called, and the routes that write most tables.
+// A status of 500 or more, a request without a response and an error in the core's
+// log fail the run.
+//
+// It does not test whether the present binaries work on an earlier schema: a core
+// refuses such a schema. Nor does it test clicks, which reach the database through
+// the core's ingestion.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tributary-hq/tributary/tools/commits"
+)
+
+// phase is how long requests are sent before the migration, after it and after the
+// restart.
+const phase = 4 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "upgrade:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "upgrade: "+format+"\n", args...) }
+
+func run(ctx context.Context) (err error) {
+	p, err := choose(ctx, os.Getenv("BASE"))
+	if err != nil {
+		return err
+	}
+	say("the binaries of %.12s, because %s", p.commit, p.why)
+	say("migrations that they do not know: %s", strings.Join(p.migrations, ", "))
+	dir, err := os.MkdirTemp("", "tributary-upgrade-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	source, before, after := filepath.Join(dir, "source"), filepath.Join(dir, "before"), filepath.Join(dir, "after")
+	for _, folder := range []string{source, before, after} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	if err := commits.Extract(ctx, p.commit, source); err != nil {
+		return err
+	}
+	if err := commits.Build(ctx, source, before, "./cmd/core", "./cmd/gateway"); err != nil {
+		return err
+	}
+	if err := commits.Build(ctx, ".", after, "./cmd/core"); err != nil {
+		return err
+	}
+	say("built in %s", time.Since(began).Round(time.Second))
+	return upgrade(ctx, dir, before, after)
+}
+
+// upgrade migrates under the earlier binaries in before and starts them again.
+func upgrade(ctx context.Context, dir, before, after string) (err error) {
+	s, err := newSystem(ctx, dir, before)
+	if err != nil {
+		return err
+	}
+	if err := s.migrate(ctx, before); err != nil {
+		return err
+	}
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	defer s.stop()
+	l, err := newLoad(ctx, s.api)
+	if err != nil {
+		return errors.Join(fmt.Errorf("prepare the load: %w", err), s.logs())
+	}
+	defer func() { err = errors.Join(l.verdict(), err, s.logs()) }()
+	say("the earlier binaries on their own schema, then during and after the migration")
+	err = l.while(ctx, func(ctx context.Context) error {
+		if err := sleep(ctx, phase); err != nil {
+			return err
+		}
+		if err := s.migrate(ctx, after); err != nil {
+			return err
+		}
+		return sleep(ctx, phase)
+	})
+	if err != nil {
+		return err
+	}
+	say("the earlier binaries started again on the present schema")
+	s.stop()
+	if err := s.start(ctx); err != nil {
+		return fmt.Errorf("the earlier binaries do not start on the present schema: %w", err)
+	}
+	return l.while(ctx, func(ctx context.Context) error { return sleep(ctx, phase) })
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tributary-hq/tributary/tools/commits"
+)
+
+func TestChoose(t *testing.T) {
+	repository := t.TempDir()
+	t.Chdir(repository)
+	git(t, "init", "-q")
+	commit := func(name string) string {
+		t.Helper()
+		write(t, name)
+		git(t, "add", "-A")
+		git(t, "-c", "user.name=T", "-c", "user.email=t@example.com", "commit", "-q", "-m", name)
+		hash, err := commits.Resolve(t.Context(), "HEAD")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hash
+	}
+	migration := func(name string) string { return filepath.Join(migrationsFolder, name) }
+	want := func(base, commit string, migrations ...string) {
+		t.Helper()
+		p, err := choose(t.Context(), base)
+		if err != nil || p.commit != commit || !slices.Equal(p.migrations, migrations) {
+			t.Errorf("BASE=%s: %+v, %v; want %s without %q", base, p, err, commit, migrations)
+		}
+	}
+
+	first := commit(migration("0007_old.sql"))
+	commit(migration("0008_old.sql"))
+	last := commit("code.go")
+	commit("more.go")
+	// Only migrations from before the rule: the last commit's binaries.
+	want("", last)
+	want(first, first, "0008_old.sql")
+	write(t, migration("0009_new.sql"))
+	head, err := commits.Resolve(t.Context(), "HEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("", head, "0009_new.sql") // not committed yet
+	commit(migration("0009_new.sql"))
+	want("", head, "0009_new.sql")
+	commit("code.go")
+	want("", head, "0009_new.sql")
+	commit(migration("0009_new.sql")) // corrected before its release
+	want("", head, "0009_new.sql")
+	ninth := mustResolve(t, "HEAD")
+	commit(migration("0010_newer.sql"))
+	want("", mustResolve(t, "HEAD~1"), "0010_newer.sql")
+	want(ninth, ninth, "0010_newer.sql")
+
+	shallow := filepath.Join(t.TempDir(), "shallow")
+	git(t, "clone", "-q", "--depth=1", "file://"+repository, shallow)
+	t.Chdir(shallow)
+	if _, err := choose(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "git fetch --unshallow") {
+		t.Errorf("a clone without history: %v", err)
+	}
+}
+
+func mustResolve(t *testing.T, revision string) string {
+	t.Helper()
+	hash, err := commits.Resolve(t.Context(), revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hash
+}
+
+// write adds a line to a file.
+func write(t *testing.T, name string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("line\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func git(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("git", args...).CombinedOutput(); err != nil {
+		t.Fatalf("git %q: %v\n%s", args, err, out)
+	}
+}
