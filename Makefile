@@ -43,8 +43,12 @@ test: compiler browser node ## run every test, with the race detector, on privat
 	@$(WITHSERVERS) -- env $(RACE_EXIT) go test -race -p 3 $(UNWATCHED) -shuffle=on ./test/e2e ./storage/postgres ./... # the longest first
 
 .PHONY: bench
-bench: ## measure against the machine's own limits; SCALE=n moves n times the rows
+bench: ## measure against the machine's own limits; BASE=commit compares the CPU time with that commit's
+ifeq ($(BASE),)
 	@go build -o bin/ ./test/load && $(WITHSERVERS) -durable -- bin/load $(PARTS)
+else
+	@go build -o bin/ ./tools/withservers ./test/load/compare && exec bin/compare $(BASE) $(PARTS)
+endif
 
 .PHONY: schema
 schema: ## prove that the binaries before the newest migration work on the present schema; BASE=commit chooses others

@@ -75,7 +75,8 @@ func measureCollector(ctx context.Context, b *bench) error {
 	for _, connections := range connectionCounts {
 		c := clicks{client: client, keys: keys, connections: connections}
 		what := "collector, " + strconv.Itoa(connections) + " connections"
-		got, err := b.takeTurns(ctx, what, c.to(bare, ""), c.to(edge, everySecond), c.to(edge, always), c.to(naive, everySecond), c.to(wide, everySecond))
+		got, err := b.takeTurns(ctx, what, b.yardstick(c.to(bare, "")), c.to(edge, everySecond), c.to(edge, always),
+			b.yardstick(c.to(naive, everySecond)), b.yardstick(c.to(wide, everySecond)))
 		if err != nil {
 			return err
 		}

@@ -112,7 +112,7 @@ func measureConversions(ctx context.Context, b *bench) error {
 		if err := core.pause(); err != nil {
 			return err
 		}
-		got, err := b.takeTurns(ctx, what, report, onTwin(script, clients))
+		got, err := b.takeTurns(ctx, what, report, b.yardstick(onTwin(script, clients)))
 		if err := errors.Join(err, core.resume()); err != nil {
 			return err
 		}
@@ -167,7 +167,7 @@ func (b *bench) measureTransactions(ctx context.Context, on *database, s *shop, 
 			}
 			return sampleOf(ctx, clients, conversionRound, accounts{pid: os.Getpid()}, report)
 		}
-		got, err := b.takeTurns(ctx, what, ours, all(clients), least(clients))
+		got, err := b.takeTurns(ctx, what, ours, b.yardstick(all(clients)), b.yardstick(least(clients)))
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func measureGateway(ctx context.Context, b *bench) error {
 			return got, err
 		}
 	}
-	got, err := b.takeTurns(ctx, "gateway", get(core), get(bare))
+	got, err := b.takeTurns(ctx, "gateway", get(core), b.yardstick(get(bare)))
 	if err != nil {
 		return err
 	}

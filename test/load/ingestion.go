@@ -53,7 +53,7 @@ func measureIngestion(ctx context.Context, b *bench) error {
 		if _, err := row.ours(ctx); err != nil {
 			return err
 		}
-		got, err := b.takeTurns(ctx, row.what, row.ours, i.copy)
+		got, err := b.takeTurns(ctx, row.what, row.ours, b.yardstick(i.copy))
 		if err != nil {
 			return err
 		}

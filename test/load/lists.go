@@ -66,7 +66,7 @@ func measureLists(ctx context.Context, b *bench) error {
 		{"links, page 1", "/links"},
 		{"links, search by prefix of a code", "/links?search=code-000001"},
 	} {
-		got, err := b.takeTurns(ctx, row.what, large.get(core, "/programs/"+large.program+row.path), small.get(core, "/programs/"+small.program+row.path))
+		got, err := b.takeTurns(ctx, row.what, large.get(core, "/programs/"+large.program+row.path), b.yardstick(small.get(core, "/programs/"+small.program+row.path)))
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@
 //
 //	make bench                                 everything, some twenty minutes
 //	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions, webhooks
+//	make bench BASE=<commit>                   the service's CPU time before and after; see test/load/compare
 //
 // It needs a Postgres and a Redis of its own, both durable, in
 // TRIBUTARY_TEST_DATABASE_URL and TRIBUTARY_TEST_REDIS_URL, as tools/withservers
@@ -153,6 +154,8 @@ type bench struct {
 	dir             string
 	postgres, redis string
 	table           []row
+	// turns is nil unless test/load/compare started this program.
+	turns *turns
 }
 
 func main() {
@@ -171,7 +174,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	b := &bench{postgres: os.Getenv(databaseName), redis: os.Getenv(redisName)}
+	b := &bench{postgres: os.Getenv(databaseName), redis: os.Getenv(redisName), turns: newTurns()}
 	if b.postgres == "" || b.redis == "" {
 		return fmt.Errorf("no servers to measure on: run `make bench`, or set %s and %s", databaseName, redisName)
 	}
@@ -200,8 +203,18 @@ func run(ctx context.Context, args []string) (err error) {
 		}
 		if err != nil {
 			// What was measured before is still worth its time.
-			return errors.Join(printTable(os.Stdout, b.table, machine), fmt.Errorf("%s: %w", p.name, err))
+			return errors.Join(b.printTable(machine), fmt.Errorf("%s: %w", p.name, err))
 		}
+	}
+	if b.turns != nil {
+		return b.turns.end()
+	}
+	return b.printTable(machine)
+}
+
+func (b *bench) printTable(machine string) error {
+	if b.turns != nil {
+		return nil
 	}
 	return printTable(os.Stdout, b.table, machine)
 }
@@ -237,10 +250,13 @@ func positive(name string, otherwise int) (int, error) {
 	return n, nil
 }
 
-// say tells the person who waits what is going on; the table alone goes to
-// standard output.
+// say prints progress to standard error. Standard output has the table alone.
 func (b *bench) say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "load: "+format+"\n", args...)
+	name := "load"
+	if b.turns != nil {
+		name = b.turns.side
+	}
+	fmt.Fprintf(os.Stderr, name+": "+format+"\n", args...)
 }
 
 func (b *bench) file(name string) string { return filepath.Join(b.dir, name) }

@@ -13,6 +13,8 @@ type sample struct {
 	// cpu is the server process's time per request, redis that of the Redis behind
 	// it; 0 where it is not looked at.
 	cpu, redis time.Duration
+	// spent is the time of all processes of the service in the round.
+	spent time.Duration
 	// p50 and p99 are of the requests' latencies.
 	p50, p99 time.Duration
 	// memory and log are the bytes that a click takes in Redis and in its log.
@@ -34,21 +36,26 @@ func (b *bench) takeTurns(ctx context.Context, what string, sides ...side) ([][]
 		samples[i] = make([]sample, b.rounds)
 	}
 	for round := range b.rounds {
+		if err := b.turns.wait(what, round); err != nil {
+			return nil, err
+		}
 		b.say("%s: round %d of %d", what, round+1, b.rounds)
 		for turn := range sides {
 			i := (round + turn) % len(sides)
-			got, err := sides[i](ctx)
+			got, err := accounted(ctx, sides[i])
 			if err != nil {
 				return nil, err
 			}
 			samples[i][round] = got
 		}
 	}
+	b.turns.keep(what, samples)
 	return samples, nil
 }
 
 func rate(s sample) float64         { return s.rate }
 func cpu(s sample) float64          { return float64(s.cpu) }
+func spent(s sample) float64        { return float64(s.spent) }
 func redisCPU(s sample) float64     { return float64(s.redis) }
 func p50(s sample) float64          { return float64(s.p50) }
 func p99(s sample) float64          { return float64(s.p99) }

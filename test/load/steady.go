@@ -172,7 +172,7 @@ func (b *bench) measureSteady(ctx context.Context, client redis.UniversalClient,
 		}
 	}
 	what := fmt.Sprintf("collector at a constant %d/s", steadyRate)
-	got, err := b.takeTurns(ctx, what, to(bare, ""), to(edge, everySecond), to(edge, always))
+	got, err := b.takeTurns(ctx, what, b.yardstick(to(bare, "")), to(edge, everySecond), to(edge, always))
 	if err != nil {
 		return err
 	}

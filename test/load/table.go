@@ -20,6 +20,10 @@ type row struct {
 
 // compare adds a row: what of says about ours over the yardstick's.
 func (b *bench) compare(id, what, yardstick, goal string, ours, theirs []sample, of func(sample) float64, show func(float64) string) {
+	if b.turns != nil {
+		b.turns.report(id, what, ours)
+		return
+	}
 	b.table = append(b.table, row{
 		id: id, what: what, goal: goal,
 		ours:      show(median(each(ours, of))),

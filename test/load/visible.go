@@ -65,7 +65,7 @@ func measureVisible(ctx context.Context, b *bench) error {
 		return err
 	}
 	what := fmt.Sprintf("from a click's 2xx to its row at %d/s", visibleRate)
-	got, err := b.takeTurns(ctx, what, v.follow, v.insert)
+	got, err := b.takeTurns(ctx, what, v.follow, b.yardstick(v.insert))
 	if err != nil {
 		return core.fail(edge.fail(err))
 	}

@@ -170,7 +170,7 @@ func (w *webhooks) measureBacklog(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	got, err := w.takeTurns(ctx, "webhooks", w.deliver, w.post, jobs)
+	got, err := w.takeTurns(ctx, "webhooks", w.deliver, w.yardstick(w.post), w.yardstick(jobs))
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (w *webhooks) measureDepth(ctx context.Context) error {
 	keep := func(of *database, n int) side {
 		return func(ctx context.Context) (sample, error) { return w.deliverSteadily(ctx, of, n) }
 	}
-	got, err := w.takeTurns(ctx, "a deep backlog", keep(deep, waiting), keep(w.database, shallowBacklog))
+	got, err := w.takeTurns(ctx, "a deep backlog", keep(deep, waiting), w.yardstick(keep(w.database, shallowBacklog)))
 	if err != nil {
 		return err
 	}

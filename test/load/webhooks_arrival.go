@@ -64,7 +64,7 @@ func (w *webhooks) measureArrival(ctx context.Context) error {
 		return err
 	}
 	what := fmt.Sprintf("from a conversion's 201 to its event at %d/s", arrivalRate)
-	got, err := w.takeTurns(ctx, what, t.follow, t.post)
+	got, err := w.takeTurns(ctx, what, t.follow, w.yardstick(t.post))
 	if err != nil {
 		return core.fail(err)
 	}

@@ -44,7 +44,7 @@ func (b *bench) weigh(ctx context.Context, keys []string, answer string) error {
 	}
 	edge := func(ctx context.Context) (*process, error) { return b.launchCollector(ctx, collectorRedis) }
 	bare := func(ctx context.Context) (*process, error) { return b.launchBare(ctx, answer) }
-	got, err := b.takeTurns(ctx, "what a collector weighs", carry(edge, edgeReadyPath, keys), carry(bare, healthPath, keys))
+	got, err := b.takeTurns(ctx, "what a collector weighs", carry(edge, edgeReadyPath, keys), b.yardstick(carry(bare, healthPath, keys)))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// scripted is a load program of two rounds for each of its rows. It adds what it
+// measures to order.
+func scripted(t *testing.T, side string, rows []string, order *[]string) *program {
+	t.Helper()
+	in, write := io.Pipe()
+	read, out := io.Pipe()
+	t.Cleanup(func() { _, _ = in.Close(), read.Close() })
+	go func() {
+		turns, messages := bufio.NewReader(in), json.NewEncoder(out)
+		m := message{Rows: []row{}}
+		for _, label := range rows {
+			for round := range 2 {
+				if messages.Encode(map[string]any{"wait": label, "round": round}) != nil {
+					return
+				}
+				if _, err := turns.ReadString('\n'); err != nil {
+					return
+				}
+				*order = append(*order, side+" "+label+" "+strconv.Itoa(round))
+			}
+			m.Rows = append(m.Rows, row{Label: label, Name: "row " + label, CPU: []float64{1, 1}})
+		}
+		_ = messages.Encode(map[string]any{"rows": m.Rows})
+	}()
+	return newProgram(side, nil, write, read)
+}
+
+func TestAlternate(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		before, after []string
+		order         []string
+		verdicts      map[string]string
+	}{
+		{
+			name: "the same rows", before: []string{"x", "y"}, after: []string{"x", "y"},
+			order:    []string{"b x 0", "a x 0", "a x 1", "b x 1", "b y 0", "a y 0", "a y 1", "b y 1"},
+			verdicts: map[string]string{"row x": tooFew, "row y": tooFew},
+		},
+		{
+			name: "a new row", before: []string{"x", "y"}, after: []string{"x", "new", "y"},
+			order:    []string{"b x 0", "a x 0", "a x 1", "b x 1", "a new 0", "a new 1", "b y 0", "a y 0", "a y 1", "b y 1"},
+			verdicts: map[string]string{"row x": tooFew, "row y": tooFew, "row new": "only after"},
+		},
+		{
+			name: "rows in another order", before: []string{"x", "y", "z"}, after: []string{"y", "x", "z"},
+			order:    []string{"a y 0", "a y 1", "b x 0", "a x 0", "a x 1", "b x 1", "b y 0", "b y 1", "b z 0", "a z 0", "a z 1", "b z 1"},
+			verdicts: map[string]string{"row x": tooFew, "row y": notInStep, "row z": tooFew},
+		},
+		{
+			name: "a removed row", before: []string{"x", "old", "y"}, after: []string{"x", "y"},
+			order:    []string{"b x 0", "a x 0", "a x 1", "b x 1", "a y 0", "a y 1", "b old 0", "b old 1", "b y 0", "b y 1"},
+			verdicts: map[string]string{"row x": tooFew, "row old": "only before", "row y": notInStep},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var order []string
+			before, after := scripted(t, "b", test.before, &order), scripted(t, "a", test.after, &order)
+			if err := alternate(before, after); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(order, test.order) {
+				t.Errorf("measured in the order %q, want %q", order, test.order)
+			}
+			table := compareRows(before.rows, after.rows, before.inStep(after))
+			for _, l := range table {
+				if l.verdict != test.verdicts[l.name] {
+					t.Errorf("%s: %s, want %s", l.name, l.verdict, test.verdicts[l.name])
+				}
+			}
+			if len(table) != len(test.verdicts) {
+				t.Errorf("%d rows: %+v", len(table), table)
+			}
+		})
+	}
+}
+
+func TestAlternate_ReportsTheEndOfAProgram(t *testing.T) {
+	read, out := io.Pipe()
+	ended := newProgram("before", nil, io.Discard, read)
+	var order []string
+	_ = out.Close()
+	if err := alternate(ended, scripted(t, "a", []string{"x"}, &order)); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestFailures(t *testing.T) {
+	fast, slow := make([]float64, 15), make([]float64, 15)
+	for i := range fast {
+		fast[i], slow[i] = 100+float64(i%3), 120+float64(i%3)
+	}
+	step := map[string]bool{"x": true}
+	rows := func(values []float64) []row { return []row{{Label: "x", Name: "X", CPU: values}} }
+	if err := failures(compareRows(rows(fast), rows(slow), step)); err == nil {
+		t.Error("a row that is a fifth worse passed")
+	}
+	if err := failures(compareRows(rows(slow), rows(fast), step)); err != nil {
+		t.Error(err)
+	}
+	if err := failures(compareRows(rows(fast), rows(fast), nil)); err == nil {
+		t.Error("a row that was not compared passed")
+	}
+	// Rows without requests are compared by the time of a round.
+	round := func(values []float64) []row {
+		return []row{{Label: "x", Name: "X", CPU: make([]float64, 15), Spent: values}}
+	}
+	if err := failures(compareRows(round(fast), round(slow), step)); err == nil {
+		t.Error("a round that is a fifth worse passed")
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import "math"
+
+const (
+	// limit is the ratio of CPU time, after to before, that a row may reach: a tenth
+	// worse.
+	limit = 1.10
+	// minRounds is the least number of pairs for a verdict.
+	minRounds = 15
+	// normal is the 97.5 % quantile of the normal distribution.
+	normal = 1.959963985
+)
+
+// estimate is the ratio of two sides, after to before, with its 95 % interval.
+type estimate struct {
+	pairs            int
+	ratio, low, high float64
+}
+
+// pairedRatio estimates the ratio of after to before from rounds in which both were
+// measured one after the other. It takes the mean of the logarithms of the rounds'
+// ratios, so that twice and half as much cancel out, and their t interval. Rounds
+// without a value on one side are left out.
+func pairedRatio(before, after []float64) estimate {
+	var logs []float64
+	for i := range min(len(before), len(after)) {
+		if before[i] > 0 && after[i] > 0 {
+			logs = append(logs, math.Log(after[i]/before[i]))
+		}
+	}
+	n := float64(len(logs))
+	if n < 2 {
+		return estimate{pairs: len(logs), ratio: math.NaN(), low: math.NaN(), high: math.NaN()}
+	}
+	var sum, squares float64
+	for _, l := range logs {
+		sum += l
+	}
+	mean := sum / n
+	for _, l := range logs {
+		squares += (l - mean) * (l - mean)
+	}
+	half := tQuantile(n-1) * math.Sqrt(squares/(n-1)/n)
+	return estimate{pairs: len(logs), ratio: math.Exp(mean), low: math.Exp(mean - half), high: math.Exp(mean + half)}
+}
+
+// tQuantile returns the 97.5 % quantile of Student's t distribution. The expansion
+// (Abramowitz and Stegun 26.7.5) is exact to three decimals from 5 degrees of freedom
+// on, and too small below, where there is no verdict.
+func tQuantile(freedom float64) float64 {
+	z2 := normal * normal
+	g1 := normal * (z2 + 1) / 4
+	g2 := normal * ((5*z2+16)*z2 + 3) / 96
+	g3 := normal * (((3*z2+19)*z2+17)*z2 - 15) / 384
+	g4 := normal * ((((79*z2+776)*z2+1482)*z2-1920)*z2 - 945) / 92160
+	return normal + (g1+(g2+(g3+g4/freedom)/freedom)/freedom)/freedom
+}
+
+// The verdicts on a row.
+const (
+	within     = "within the limit"
+	worse      = "WORSE"
+	undecided  = "undecided"
+	tooFew     = "too few rounds"
+	notInStep  = "not compared"
+	withoutCPU = "no CPU time"
+)
+
+// verdict judges a row: it is worse only if the whole interval lies above the limit.
+func (e estimate) verdict() string {
+	switch {
+	case e.pairs == 0:
+		return withoutCPU
+	case e.pairs < minRounds:
+		return tooFew
+	case e.low > limit:
+		return worse
+	case e.high > limit:
+		return undecided
+	}
+	return within
+}

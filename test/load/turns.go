@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// turnsName is the variable by which test/load/compare starts this program. Its value
+// is the side's name for the messages. The program then prints no table: it waits for
+// its turn before each round and reports each row's CPU time by round.
+const turnsName = "BENCH_TURNS"
+
+// turns is the conversation with test/load/compare: messages on standard output, a
+// line of standard input for each turn.
+type turns struct {
+	side     string
+	in       *bufio.Reader
+	out      *json.Encoder
+	measured map[*sample]string
+	rows     []reportedRow
+}
+
+// message is what this program writes: the round that it waits for, or at the end the
+// rows.
+type message struct {
+	Wait  string        `json:"wait,omitempty"`
+	Round int           `json:"round"`
+	Rows  []reportedRow `json:"rows,omitempty"`
+}
+
+// reportedRow is a row of the table as test/load/compare reads it.
+type reportedRow struct {
+	// Label is the Wait of the row's rounds.
+	Label string `json:"label"`
+	Name  string `json:"name"`
+	// CPU is nanoseconds per request, by round; zeros if a request has no such value.
+	CPU []float64 `json:"cpu"`
+	// Spent is nanoseconds of all processes of the service, by round.
+	Spent []float64 `json:"spent"`
+}
+
+// newTurns returns nil if this program was not started by test/load/compare.
+func newTurns() *turns {
+	side := os.Getenv(turnsName)
+	if side == "" {
+		return nil
+	}
+	return &turns{side: side, in: bufio.NewReader(os.Stdin), out: json.NewEncoder(os.Stdout), measured: map[*sample]string{}}
+}
+
+// wait returns when this program may measure a round.
+func (t *turns) wait(label string, round int) error {
+	if t == nil {
+		return nil
+	}
+	if err := t.out.Encode(message{Wait: label, Round: round}); err != nil {
+		return err
+	}
+	_, err := t.in.ReadString('\n')
+	if errors.Is(err, io.EOF) {
+		return errors.New("the comparison ended")
+	}
+	return err
+}
+
+// keep remembers which rounds samples are of.
+func (t *turns) keep(label string, sides [][]sample) {
+	if t == nil {
+		return
+	}
+	for _, samples := range sides {
+		t.measured[&samples[0]] = label
+	}
+}
+
+// report adds a row unless an earlier row has the same samples.
+func (t *turns) report(id, what string, ours []sample) {
+	label, found := t.measured[&ours[0]]
+	if !found {
+		return
+	}
+	delete(t.measured, &ours[0])
+	t.rows = append(t.rows, reportedRow{
+		Label: label, Name: strings.TrimSpace(id + " " + strings.TrimSpace(what)), CPU: each(ours, cpu), Spent: each(ours, spent),
+	})
+}
+
+// end writes the rows.
+func (t *turns) end() error { return t.out.Encode(message{Rows: t.rows}) }
+
+// yardstick leaves out a side that says nothing of the service, if only the service's
+// CPU time is compared.
+func (b *bench) yardstick(s side) side {
+	if b.turns == nil {
+		return s
+	}
+	return func(context.Context) (sample, error) { return sample{}, nil }
+}
+
+// services are the names of the processes whose CPU time belongs to the service.
+var services = []string{"core", "collector", "gateway"}
+
+// accounted runs a side and adds the CPU time of the service's processes. Without such
+// a process the service is in this one.
+func accounted(ctx context.Context, s side) (sample, error) {
+	own, children, err := spentSoFar()
+	if err != nil {
+		return sample{}, err
+	}
+	got, err := s(ctx)
+	if err != nil {
+		return sample{}, err
+	}
+	ownAfter, childrenAfter, err := spentSoFar()
+	if got.spent = childrenAfter - children; got.spent == 0 {
+		got.spent = ownAfter - own
+	}
+	return got, err
+}
+
+// spentSoFar returns the CPU time of this process, and that of the service's processes
+// with all children that have ended.
+func spentSoFar() (own, children time.Duration, err error) {
+	var usage syscall.Rusage
+	total := func(who int) (time.Duration, error) {
+		err := syscall.Getrusage(who, &usage)
+		return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), err
+	}
+	if own, err = total(syscall.RUSAGE_SELF); err != nil {
+		return 0, 0, err
+	}
+	if children, err = total(syscall.RUSAGE_CHILDREN); err != nil {
+		return 0, 0, err
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || !isService(pid) {
+			continue
+		}
+		if running, err := cpuTime(pid); err == nil { // otherwise it has ended
+			children += running
+		}
+	}
+	return own, children, nil
+}
+
+// isService reports whether a process is a child of this one and part of the service.
+func isService(pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false // it has ended
+	}
+	// pid (name) state parent
+	name, rest, _ := strings.Cut(string(text), ") ")
+	_, name, _ = strings.Cut(name, "(")
+	fields := strings.Fields(rest)
+	return len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) && slices.Contains(services, name)
+}
