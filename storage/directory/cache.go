@@ -3,16 +3,27 @@ package directory
 import (
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// cache remembers answers, absent ones (nil) too.
+const (
+	// cacheFor bounds how long a change can stay unseen when its message is lost.
+	cacheFor = 30 * time.Second
+	// cacheEntries bounds the cache. An entry takes about 400 bytes.
+	cacheEntries = 50_000
+)
+
+// cache holds entries that were found and can be used, for at most cacheFor. The
+// least recently used entry is evicted first.
 type cache struct {
 	now func() time.Time
 
-	mu      sync.RWMutex
-	entries map[string]cacheEntry
-	// changes counts drops: an answer that was fetched before one may be stale.
-	changes uint64
+	mu      sync.Mutex
+	entries *simplelru.LRU[string, cacheEntry]
+	// drops counts calls of drop and dropAll: an entry that was read before a drop
+	// may be older than the change that caused it.
+	drops uint64
 }
 
 type cacheEntry struct {
@@ -21,74 +32,46 @@ type cacheEntry struct {
 }
 
 func newCache(now func() time.Time) *cache {
-	return &cache{now: now, entries: make(map[string]cacheEntry)}
+	entries, _ := simplelru.NewLRU[string, cacheEntry](cacheEntries, nil) // fails only without a size
+	return &cache{now: now, entries: entries}
 }
 
-// get takes the key as bytes: the compiler looks into the map without making
-// them a string.
-func (c *cache) get(key []byte) (value any, ok bool) {
-	c.mu.RLock()
-	entry, ok := c.entries[string(key)]
-	c.mu.RUnlock()
+func (c *cache) get(key string) (value any, ok bool) {
+	c.mu.Lock()
+	entry, ok := c.entries.Get(key)
+	c.mu.Unlock()
 	if !ok || !c.now().Before(entry.expires) {
 		return nil, false
 	}
 	return entry.value, true
 }
 
+// generation returns the number of drops so far, for put.
 func (c *cache) generation() uint64 {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.changes
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.drops
 }
 
-// put remembers value unless something was dropped since generation.
+// put stores value unless something was dropped since generation was taken.
 func (c *cache) put(key string, value any, generation uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.changes != generation {
-		return
-	}
-	if _, there := c.entries[key]; !there && len(c.entries) >= cacheEntries {
-		c.makeRoom()
-	}
-	c.entries[key] = cacheEntry{value: value, expires: c.now().Add(cacheFor)}
-}
-
-// makeRoom drops what has expired among a few entries, or else the first of
-// them: map order is random, so a flood of unknown keys pushes out mostly its
-// own kind.
-func (c *cache) makeRoom() {
-	const sample = 64
-	now, looked, dropped := c.now(), 0, 0
-	var first string
-	for key, entry := range c.entries {
-		if looked == 0 {
-			first = key
-		}
-		if !now.Before(entry.expires) {
-			delete(c.entries, key)
-			dropped++
-		}
-		if looked++; looked == sample {
-			break
-		}
-	}
-	if dropped == 0 {
-		delete(c.entries, first)
+	if c.drops == generation {
+		c.entries.Add(key, cacheEntry{value: value, expires: c.now().Add(cacheFor)})
 	}
 }
 
 func (c *cache) drop(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.changes++
-	delete(c.entries, key)
+	c.drops++
+	c.entries.Remove(key)
 }
 
 func (c *cache) dropAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.changes++
-	clear(c.entries)
+	c.drops++
+	c.entries.Purge()
 }

@@ -3,22 +3,114 @@ package directory
 import (
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-func TestCacheIsBounded(t *testing.T) {
+func TestCache_IsBounded(t *testing.T) {
 	c := newCache(time.Now)
-	var askers sync.WaitGroup
-	for asker := range 8 {
-		askers.Go(func() {
+	var writers sync.WaitGroup
+	for writer := range 8 {
+		writers.Go(func() {
 			for i := range cacheEntries / 6 {
-				c.put(strconv.Itoa(asker)+" "+strconv.Itoa(i), nil, 0)
+				c.put(strconv.Itoa(writer)+" "+strconv.Itoa(i), nil, 0)
 			}
 		})
 	}
-	askers.Wait()
-	if n := len(c.entries); n > cacheEntries || n < cacheEntries*4/5 {
+	writers.Wait()
+	if n := c.entries.Len(); n != cacheEntries {
 		t.Errorf("%d entries", n)
 	}
+}
+
+func TestCache_KeepsNoEntryThatWasReadBeforeADrop(t *testing.T) {
+	c := newCache(time.Now)
+	before := c.generation()
+	c.drop("another")
+	if c.put("anna", "old", before); c.entries.Len() != 0 {
+		t.Error("an entry of before the drop was cached")
+	}
+	if c.put("anna", "new", c.generation()); c.entries.Len() != 1 {
+		t.Error("an entry of after the drop was not cached")
+	}
+}
+
+// A request must not get the result of a read that began before it.
+func TestLookups_AreSharedOnlyByRequestsThatArriveBeforeTheRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLookups()
+		var reads atomic.Int64
+		request := func(release <-chan struct{}, results chan<- int64) {
+			value, state := l.do("anna", func() (any, State) {
+				n := reads.Add(1)
+				<-release
+				return n, Found
+			})
+			if state != Found {
+				t.Error(state)
+			}
+			results <- value.(int64)
+		}
+		first, second := make(chan struct{}), make(chan struct{})
+		before, during, late := make(chan int64, 1), make(chan int64, 5), make(chan int64, 1)
+		go request(first, before)
+		synctest.Wait() // the first read has begun
+		for range 5 {
+			go request(second, during)
+		}
+		synctest.Wait()
+		if reads.Load() != 1 {
+			t.Fatalf("%d reads at the same time", reads.Load())
+		}
+		close(first)
+		if got := <-before; got != 1 {
+			t.Errorf("the first request got read %d", got)
+		}
+		synctest.Wait() // the second read has begun
+		go request(second, late)
+		synctest.Wait()
+		close(second)
+		for range 5 {
+			if got := <-during; got != 2 {
+				t.Errorf("a request that came during the first read got read %d", got)
+			}
+		}
+		if got := <-late; got != 3 || reads.Load() != 3 {
+			t.Errorf("a request that came during the second read got read %d of %d", got, reads.Load())
+		}
+		synctest.Wait()
+		if len(l.last) != 0 {
+			t.Errorf("%d finished reads are kept", len(l.last))
+		}
+	})
+}
+
+// Each request waits for one timeout at most when Redis is gone.
+func TestLookups_FailTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLookups()
+		var reads atomic.Int64
+		release := make(chan struct{})
+		var requests sync.WaitGroup
+		for range 10 {
+			requests.Go(func() {
+				_, state := l.do("anna", func() (any, State) {
+					reads.Add(1)
+					<-release
+					return nil, Blind
+				})
+				if state != Blind {
+					t.Error(state)
+				}
+			})
+			synctest.Wait()
+		}
+		close(release)
+		requests.Wait()
+		if reads.Load() != 1 {
+			t.Errorf("%d reads", reads.Load())
+		}
+	})
 }

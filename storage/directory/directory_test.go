@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -144,20 +145,102 @@ func TestDeletionIsAVersionToo(t *testing.T) {
 	}
 }
 
-func TestCacheAndItsEnd(t *testing.T) {
+func TestFoundEntriesAreCachedFor30Seconds(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	ctx := t.Context()
-	f.complete(t)
-	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Absent {
-		t.Fatal(state)
+	window := func() int32 {
+		t.Helper()
+		entry, state := f.reader.ReferralCode(ctx, scope, "anna")
+		if state != directory.Found {
+			t.Fatal(state)
+		}
+		return entry.AttributionWindowDays
 	}
 	check(t, f.writer.PutReferralCode(ctx, 1, scope, "anna", code(30)))
-	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Absent {
-		t.Error("absent entries are remembered too")
+	if got := window(); got != 30 {
+		t.Fatal(got)
+	}
+	check(t, f.writer.PutReferralCode(ctx, 2, scope, "anna", code(60)))
+	if got := window(); got != 30 {
+		t.Errorf("the entry was not cached: %d", got)
 	}
 	f.clock.Store(int64(31 * time.Second))
-	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Found {
-		t.Errorf("after 30 s: %v", state)
+	if got := window(); got != 60 {
+		t.Errorf("after 30 s: %d", got)
+	}
+}
+
+// Nothing is published to these readers: each of them reads what it cannot use again.
+func TestEntriesWorkAsSoonAsTheyAreWritten(t *testing.T) {
+	f := newFixture(t, redistest.New(t))
+	ctx, digest := t.Context(), sha256.Sum256([]byte("pk"))
+	f.complete(t)
+	paused := &edgev1.ReferralCodeEntry{ProgramId: []byte("p")}
+	for name, c := range map[string]struct {
+		write func() error
+		works func() bool
+	}{
+		"a new code": {
+			func() error { return f.writer.PutReferralCode(ctx, 1, scope, "anna", code(30)) },
+			func() bool { _, state := f.reader.ReferralCode(ctx, scope, "anna"); return state == directory.Found },
+		},
+		"an activated code": {
+			func() error { return f.writer.PutReferralCode(ctx, 2, scope, "bert", code(30)) },
+			func() bool { entry, _ := f.reader.ReferralCode(ctx, scope, "bert"); return entry.GetActive() },
+		},
+		"a new link": {
+			func() error { return f.writer.PutLink(ctx, 1, "0000000000", link("https://a.example/")) },
+			func() bool { _, state := f.reader.Link(ctx, "0000000000"); return state == directory.Found },
+		},
+		"an activated link": {
+			func() error { return f.writer.PutLink(ctx, 2, "1111111111", link("https://a.example/")) },
+			func() bool { entry, _ := f.reader.Link(ctx, "1111111111"); return entry.GetActive() },
+		},
+		"a new key": {
+			func() error { return f.writer.PutPublicKey(ctx, 1, digest, &edgev1.PublicKeyEntry{}) },
+			func() bool { _, state := f.reader.PublicKey(ctx, digest); return state == directory.Found },
+		},
+	} {
+		check(t, f.writer.PutReferralCode(ctx, 1, scope, "bert", paused))
+		check(t, f.writer.PutLink(ctx, 1, "1111111111", &edgev1.LinkEntry{}))
+		if c.works() {
+			t.Errorf("%s works before it is written", name)
+		}
+		check(t, c.write())
+		if !c.works() {
+			t.Errorf("%s does not work after it was written", name)
+		}
+	}
+}
+
+func TestAnEntryIsSeenByEveryRequestThatFollowsItsWrite(t *testing.T) {
+	f := newFixture(t, redistest.New(t))
+	f.complete(t)
+	for round := range 20 {
+		name := "code" + strconv.Itoa(round)
+		var written, missed atomic.Bool
+		var requests sync.WaitGroup
+		for range 20 {
+			requests.Go(func() {
+				for {
+					after := written.Load()
+					_, state := f.reader.ReferralCode(t.Context(), scope, name)
+					if state == directory.Found {
+						return
+					}
+					if after {
+						missed.Store(true)
+						return
+					}
+				}
+			})
+		}
+		check(t, f.writer.PutReferralCode(t.Context(), 1, scope, name, code(30)))
+		written.Store(true)
+		requests.Wait()
+		if missed.Load() {
+			t.Fatalf("round %d: a request that followed the write did not find the entry", round)
+		}
 	}
 }
 
@@ -192,7 +275,7 @@ func aListeningReaderHearsOfAChange(t *testing.T, at clickstream.Endpoint) {
 	check(t, batch.Flush(ctx))
 	windowIs(90)
 
-	// A cut subscription may have missed anything: all is dropped when it is back.
+	// Messages are lost while the subscription is cut, so its return drops everything.
 	f.everywhere(t, func(ctx context.Context, server redis.UniversalClient) error {
 		return server.Do(ctx, "client", "kill", "type", "pubsub").Err()
 	})

@@ -2,24 +2,22 @@ package directory
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/singleflight"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-// State is what a look-up knows.
+// State is the outcome of a look-up.
 type State int
 
-// The three answers.
+// The outcomes.
 const (
-	// Blind: Redis did not answer, or the directory is not complete and the
-	// entry is not in it.
+	// Blind: Redis did not answer, or the entry is not there and the directory is
+	// not complete.
 	Blind State = iota
 	// Found: the entry is there.
 	Found
@@ -27,133 +25,117 @@ const (
 	Absent
 )
 
-const (
-	// cacheFor bounds how long a change can stay unseen when its message is lost.
-	cacheFor = 30 * time.Second
-	// cacheEntries bounds the cache; an entry takes some 300 bytes.
-	cacheEntries = 50_000
-	// lookupTimeout bounds what a click waits for the directory before it is
-	// taken unresolved.
-	lookupTimeout = 250 * time.Millisecond
-)
+// lookupTimeout bounds one read. A click waits for two reads at most, then it is
+// accepted unresolved.
+const lookupTimeout = 250 * time.Millisecond
 
-// Reader looks up and remembers. It is safe for concurrent use. The entries it
-// returns are shared and must not be changed.
+// Reader looks up entries and caches those that can be used: active codes and
+// links, keys that are not revoked. Absent and inactive entries are read from Redis
+// each time, so that an entry works as soon as Redis has it. Reader is safe for
+// concurrent use. The entries it returns are shared and must not be changed.
 type Reader struct {
 	client  redis.UniversalClient
 	cache   *cache
-	flights singleflight.Group
+	lookups *lookups
 }
 
-// NewReader reads through a client of clickstream.Connect. Without Run it is
-// right to within 30 seconds only.
+// NewReader reads through a client of clickstream.Connect. Without Run, a cached
+// entry can be 30 seconds old.
 func NewReader(client redis.UniversalClient, now func() time.Time) *Reader {
-	return &Reader{client: client, cache: newCache(now)}
+	return &Reader{client: client, cache: newCache(now), lookups: newLookups()}
 }
 
-// PublicKey looks up whose a public key is.
+// PublicKey looks up the workspace of a public key.
 func (r *Reader) PublicKey(ctx context.Context, digest [32]byte) (*edgev1.PublicKeyEntry, State) {
-	var space [keySpace]byte
-	return lookup[edgev1.PublicKeyEntry](ctx, r, appendPublicKeyKey(space[:0], digest))
+	return lookup(ctx, r, publicKeyKey(digest), func(key *edgev1.PublicKeyEntry) bool { return !key.Revoked })
 }
 
-// ReferralCode looks up what a code leads to; upper and lower case are one.
+// ReferralCode looks up the programme and participant of a code. Codes are
+// case-insensitive.
 func (r *Reader) ReferralCode(ctx context.Context, scope affiliate.Scope, code string) (*edgev1.ReferralCodeEntry, State) {
-	var space [keySpace]byte
-	return lookup[edgev1.ReferralCodeEntry](ctx, r, appendReferralCodeKey(space[:0], scope, code))
+	return lookup(ctx, r, referralCodeKey(scope, code), (*edgev1.ReferralCodeEntry).GetActive)
 }
 
-// Link looks up where a short link leads; upper and lower case differ.
+// Link looks up the target of a short link. Keys of links are case-sensitive.
 func (r *Reader) Link(ctx context.Context, key string) (*edgev1.LinkEntry, State) {
-	var space [keySpace]byte
-	return lookup[edgev1.LinkEntry](ctx, r, appendLinkKey(space[:0], key))
+	return lookup(ctx, r, linkKey(key), (*edgev1.LinkEntry).GetActive)
 }
 
 // SigningKeys looks up the public halves of the access token keys.
 func (r *Reader) SigningKeys(ctx context.Context) (*edgev1.SigningKeys, State) {
-	return lookup[edgev1.SigningKeys](ctx, r, []byte(signingKey))
+	return lookup(ctx, r, signingKey, func(*edgev1.SigningKeys) bool { return true })
 }
 
+// lookup reads an entry from the cache or from Redis. It caches an entry that
+// usable accepts.
 func lookup[T any, M interface {
 	*T
 	proto.Message
-}](ctx context.Context, r *Reader, name []byte) (*T, State) {
-	if value, ok := r.cache.get(name); ok {
-		return cached[T](value)
+}](ctx context.Context, r *Reader, key string, usable func(M) bool) (M, State) {
+	if value, ok := r.cache.get(key); ok {
+		return value.(M), Found
 	}
-	return ask[T, M](ctx, r, string(name))
-}
-
-func ask[T any, M interface {
-	*T
-	proto.Message
-}](ctx context.Context, r *Reader, key string) (*T, State) {
-	// Requests for one key share one question, which outlives the request that
-	// asked first.
-	answer, err, _ := r.flights.Do(key, func() (any, error) {
+	value, state := r.lookups.do(key, func() (any, State) {
+		// The read that this one waited for may have cached the entry.
+		if value, ok := r.cache.get(key); ok {
+			return value, Found
+		}
+		// Other requests may share the read, so it outlives this request.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 		defer cancel()
 		generation := r.cache.generation()
-		payload, state, err := r.fetch(ctx, key)
-		if err != nil || state == Blind {
-			return nil, errBlind
+		payload, state := r.fetch(ctx, key)
+		if state != Found {
+			return nil, state
 		}
-		var value any
-		if state == Found {
-			entry := M(new(T))
-			if err := proto.Unmarshal([]byte(payload), entry); err != nil {
-				return nil, errBlind
-			}
-			value = (*T)(entry)
+		entry := M(new(T))
+		if proto.Unmarshal([]byte(payload), entry) != nil {
+			return nil, Blind
 		}
-		r.cache.put(key, value, generation)
-		return value, nil
+		if usable(entry) {
+			r.cache.put(key, entry, generation)
+		}
+		return entry, Found
 	})
-	if err != nil {
-		return nil, Blind
+	if state != Found {
+		return nil, state
 	}
-	return cached[T](answer)
+	return value.(M), Found
 }
 
-var errBlind = errors.New("directory: blind")
-
-func cached[T any](value any) (*T, State) {
-	if value == nil {
-		return nil, Absent
-	}
-	return value.(*T), Found
-}
-
-func (r *Reader) fetch(ctx context.Context, key string) (payload string, state State, err error) {
+func (r *Reader) fetch(ctx context.Context, key string) (payload string, state State) {
 	values, err := r.client.MGet(ctx, key, markerKey).Result()
 	if err != nil {
-		return "", Blind, err
+		return "", Blind
 	}
 	if stored, ok := values[0].(string); ok {
 		payload, present, ok := decode(stored)
 		switch {
 		case ok && present:
-			return payload, Found, nil
+			return payload, Found
 		case ok:
-			return "", Absent, nil
+			return "", Absent
 		}
-		return "", Blind, nil
+		return "", Blind
 	}
 	if values[1] == nil {
-		return "", Blind, nil
+		return "", Blind
 	}
-	return "", Absent, nil
+	return "", Absent
 }
 
-// Run listens for changes until ctx ends. Whenever the subscription begins or
-// begins again the whole cache is dropped, because nobody knows what was
-// published meanwhile.
+// resubscribeDelay is the pause after a subscription that ended.
+const resubscribeDelay = 500 * time.Millisecond
+
+// Run drops cached entries when a change of them is published, until ctx ends.
+// Messages that were published while no subscription existed are lost, so each new
+// subscription drops the whole cache.
 func (r *Reader) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.listen(ctx)
 		select {
 		case <-ctx.Done():
-		case <-time.After(500 * time.Millisecond):
+		case <-time.After(resubscribeDelay):
 		}
 	}
 }
@@ -161,8 +143,8 @@ func (r *Reader) Run(ctx context.Context) {
 func (r *Reader) listen(ctx context.Context) {
 	subscription := r.client.Subscribe(ctx, channel)
 	defer func() { _ = subscription.Close() }()
-	// The library pings a silent connection, reconnects and resubscribes, and
-	// hands over a Subscription each time.
+	// The library pings a silent connection, reconnects and subscribes again. It
+	// delivers a Subscription each time.
 	messages := subscription.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(3 * time.Second))
 	for {
 		select {
@@ -174,8 +156,6 @@ func (r *Reader) listen(ctx context.Context) {
 			}
 			if m, ok := message.(*redis.Message); ok && m.Payload != everything {
 				r.cache.drop(m.Payload)
-				// Who asks from now on does not join a question of before.
-				r.flights.Forget(m.Payload)
 			} else {
 				r.cache.dropAll()
 			}

@@ -14,10 +14,10 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-// setIfNewer stores ARGV[1]..ARGV[2] under KEYS[1] unless a version at least as
-// new is there, and says whether it did. ARGV[3], when not empty, is the channel
-// that hears of the change; in the script, so that no writer can die between
-// the two.
+// setIfNewer stores ARGV[1]..ARGV[2] under KEYS[1] unless the stored version is at
+// least as new. It returns 1 if it stored the value. ARGV[3], if not empty, is the
+// channel on which it publishes the change. The script does both, so that no writer
+// can fail between them.
 var setIfNewer = redis.NewScript(`
 local stored = redis.call('GET', KEYS[1])
 if stored then
@@ -34,8 +34,8 @@ end
 return 1
 `)
 
-// markComplete sets the marker KEYS[1] only while KEYS[2] still holds the
-// rebuild ARGV[1] and then tells ARGV[2] that everything changed.
+// markComplete sets the marker KEYS[1] only while KEYS[2] still holds the rebuild
+// ARGV[1]. It then publishes on ARGV[2] that everything changed.
 var markComplete = redis.NewScript(`
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then
   return 0
@@ -46,36 +46,35 @@ redis.call('PUBLISH', ARGV[2], '*')
 return 1
 `)
 
-// Writer keeps the directory right; only the core has one. A version is a
-// number taken before the state that it describes was read, so that a higher
-// number never carries an older state. Versions start at 1.
+// Writer writes the directory; only the core has one. A version is a number taken
+// before the state that it describes was read, so that a higher number never carries
+// an older state. Versions start at 1.
 type Writer struct{ client redis.UniversalClient }
 
 // NewWriter writes through client.
 func NewWriter(client redis.UniversalClient) *Writer { return &Writer{client: client} }
 
-// PutPublicKey says whose a public key is, or with entry.Revoked that it is
-// nobody's any more.
+// PutPublicKey writes the workspace of a public key, or its end (entry.Revoked).
 func (w *Writer) PutPublicKey(ctx context.Context, version int64, digest [32]byte, entry *edgev1.PublicKeyEntry) error {
 	return w.put(ctx, version, publicKeyKey(digest), entry)
 }
 
-// PutReferralCode says what a code of a workspace and mode leads to.
+// PutReferralCode writes the programme and participant of a code.
 func (w *Writer) PutReferralCode(ctx context.Context, version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry) error {
 	return w.put(ctx, version, referralCodeKey(scope, code), entry)
 }
 
-// DeleteReferralCode says that a code leads nowhere.
+// DeleteReferralCode writes that a code does not exist.
 func (w *Writer) DeleteReferralCode(ctx context.Context, version int64, scope affiliate.Scope, code string) error {
 	return w.put(ctx, version, referralCodeKey(scope, code), nil)
 }
 
-// PutLink says where a short link leads. Its key is unique over the deployment.
+// PutLink writes the target of a short link. Its key is unique over the deployment.
 func (w *Writer) PutLink(ctx context.Context, version int64, key string, entry *edgev1.LinkEntry) error {
 	return w.put(ctx, version, linkKey(key), entry)
 }
 
-// DeleteLink says that a short link leads nowhere.
+// DeleteLink writes that a short link does not exist.
 func (w *Writer) DeleteLink(ctx context.Context, version int64, key string) error {
 	return w.put(ctx, version, linkKey(key), nil)
 }
@@ -107,19 +106,18 @@ func encode(version int64, entry proto.Message) (digits string, value []byte, er
 	return digits, value, err
 }
 
-// Complete reports whether the marker is there. When it is not, the core has to
-// rebuild: BeginRebuild, a Batch of everything, MarkComplete.
+// Complete reports whether the marker is there. Without it the core has to rebuild:
+// BeginRebuild, Batches with all entries, MarkComplete.
 func (w *Writer) Complete(ctx context.Context) (bool, error) {
 	n, err := w.client.Exists(ctx, markerKey).Result()
 	return n == 1, err
 }
 
-// Rebuild names one attempt at filling the directory. Its token lies in Redis
-// beside the entries, so it vanishes with them.
+// Rebuild identifies one attempt to fill the directory. Its token is stored in Redis
+// beside the entries, so it is lost together with them.
 type Rebuild struct{ token string }
 
-// BeginRebuild starts an attempt; an attempt begun before it can no longer
-// complete.
+// BeginRebuild starts an attempt. An earlier attempt can no longer complete.
 func (w *Writer) BeginRebuild(ctx context.Context) (Rebuild, error) {
 	rebuild := Rebuild{token: rand.Text()}
 	if err := w.client.Set(ctx, rebuildKey, rebuild.token, 0).Err(); err != nil {
@@ -128,9 +126,9 @@ func (w *Writer) BeginRebuild(ctx context.Context) (Rebuild, error) {
 	return rebuild, nil
 }
 
-// MarkComplete sets the marker. It does so only if nothing was lost since
-// rebuild began: false means that Redis was emptied in between or that another
-// rebuild has begun, and the caller has to look at Complete again.
+// MarkComplete sets the marker if nothing was lost since rebuild began. False means
+// that Redis was emptied in between or that another rebuild has begun; the caller has
+// to check Complete again.
 func (w *Writer) MarkComplete(ctx context.Context, rebuild Rebuild) (bool, error) {
 	n, err := markComplete.Run(ctx, w.client, []string{markerKey, rebuildKey}, rebuild.token, channel).Int()
 	if err != nil {
@@ -139,9 +137,8 @@ func (w *Writer) MarkComplete(ctx context.Context, rebuild Rebuild) (bool, error
 	return n == 1, nil
 }
 
-// Batch collects many writes for one round trip. It publishes nothing per key:
-// Flush tells readers once that everything may have changed. Not safe for
-// concurrent use.
+// Batch collects many writes for one round trip. It publishes one message for all of
+// them, which drops the whole caches of readers. Not safe for concurrent use.
 type Batch struct {
 	writer *Writer
 	writes []batchWrite
@@ -153,40 +150,40 @@ type batchWrite struct {
 	value       []byte
 }
 
-// Batch starts an empty batch; a thousand writes are a good size.
+// Batch starts an empty batch. A thousand writes are a good size.
 func (w *Writer) Batch() *Batch { return &Batch{writer: w} }
 
-// PutPublicKey is Writer.PutPublicKey, later.
+// PutPublicKey adds a Writer.PutPublicKey.
 func (b *Batch) PutPublicKey(version int64, digest [32]byte, entry *edgev1.PublicKeyEntry) {
 	b.add(version, publicKeyKey(digest), entry)
 }
 
-// PutReferralCode is Writer.PutReferralCode, later.
+// PutReferralCode adds a Writer.PutReferralCode.
 func (b *Batch) PutReferralCode(version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry) {
 	b.add(version, referralCodeKey(scope, code), entry)
 }
 
-// DeleteReferralCode is Writer.DeleteReferralCode, later.
+// DeleteReferralCode adds a Writer.DeleteReferralCode.
 func (b *Batch) DeleteReferralCode(version int64, scope affiliate.Scope, code string) {
 	b.add(version, referralCodeKey(scope, code), nil)
 }
 
-// PutLink is Writer.PutLink, later.
+// PutLink adds a Writer.PutLink.
 func (b *Batch) PutLink(version int64, key string, entry *edgev1.LinkEntry) {
 	b.add(version, linkKey(key), entry)
 }
 
-// DeleteLink is Writer.DeleteLink, later.
+// DeleteLink adds a Writer.DeleteLink.
 func (b *Batch) DeleteLink(version int64, key string) {
 	b.add(version, linkKey(key), nil)
 }
 
-// PutSigningKeys is Writer.PutSigningKeys, later.
+// PutSigningKeys adds a Writer.PutSigningKeys.
 func (b *Batch) PutSigningKeys(version int64, keys *edgev1.SigningKeys) {
 	b.add(version, signingKey, keys)
 }
 
-// Len is the number of writes waiting.
+// Len returns the number of writes that wait for Flush.
 func (b *Batch) Len() int { return len(b.writes) }
 
 func (b *Batch) add(version int64, key string, entry proto.Message) {
@@ -195,8 +192,8 @@ func (b *Batch) add(version int64, key string, entry proto.Message) {
 	b.writes = append(b.writes, batchWrite{key: key, digits: digits, value: value})
 }
 
-// Flush writes what was collected and empties the batch. After an error some
-// may have been written; writing them again is harmless.
+// Flush sends the collected writes and empties the batch. After an error some of them
+// may have been stored; repeating them is harmless.
 func (b *Batch) Flush(ctx context.Context) error {
 	writes, err := b.writes, b.err
 	b.writes, b.err = nil, nil
@@ -205,12 +202,12 @@ func (b *Batch) Flush(ctx context.Context) error {
 	}
 	changed, err := b.writer.send(ctx, writes)
 	if err != nil && strings.Contains(err.Error(), "NOSCRIPT") {
-		// Redis has forgotten the script (a restart, a failover). A whole call teaches
-		// it where the keys are; SCRIPT LOAD would need every node of a Cluster.
-		var learned int
+		// Redis lost the script (a restart, a failover). EVAL loads it at the node of the
+		// keys; SCRIPT LOAD would have to reach every node of a Cluster.
+		var stored int
 		first := writes[0]
-		learned, err = setIfNewer.Eval(ctx, b.writer.client, []string{first.key}, first.digits, first.value, "").Int()
-		changed = changed || learned == 1
+		stored, err = setIfNewer.Eval(ctx, b.writer.client, []string{first.key}, first.digits, first.value, "").Int()
+		changed = changed || stored == 1
 		if err == nil {
 			var rest bool
 			rest, err = b.writer.send(ctx, writes[1:])
