@@ -55,9 +55,13 @@ func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) err
 		}
 	}
 	got := limiter.Allow(ctx, zone, subject)
+	reset := got.Reset
+	if !got.Allowed {
+		reset = got.RetryAfter
+	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs(
 		"ratelimit-policy", fmt.Sprintf(`"%s";q=%d;w=%d`, zone, got.Limit, limitWindow),
-		"ratelimit", fmt.Sprintf(`"%s";r=%d;t=%d`, zone, got.Remaining, got.Reset),
+		"ratelimit", fmt.Sprintf(`"%s";r=%d;t=%d`, zone, got.Remaining, reset),
 	))
 	if got.Allowed {
 		return nil

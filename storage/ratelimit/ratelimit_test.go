@@ -166,7 +166,7 @@ func TestWithoutRedisTheProcessCountsAlone(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	h := http.Header{}
 	Result{Limit: 1000, RetryAfter: 3 * time.Second, ResetAfter: 61 * time.Second}.SetHeaders(h, "tracking")
-	if h.Get("Retry-After") != "3" || h.Get("RateLimit-Policy") != `"tracking";q=1000;w=60` || h.Get("RateLimit") != `"tracking";r=0;t=61` {
+	if h.Get("Retry-After") != "3" || h.Get("RateLimit-Policy") != `"tracking";q=1000;w=60` || h.Get("RateLimit") != `"tracking";r=0;t=3` {
 		t.Error(h)
 	}
 	h = http.Header{}

@@ -158,8 +158,9 @@ func (z zone) check(t *testing.T, sys *system) {
 	if policy, want := refused.header.Get("RateLimit-Policy"), fmt.Sprintf(`"%s";q=%d;w=60`, z.name, z.limit); policy != want {
 		t.Errorf("RateLimit-Policy is %q, want %q", policy, want)
 	}
-	if left := refused.remaining(); left != 0 {
-		t.Errorf("%d are left on a refusal", left)
+	state, want := refused.header.Get("RateLimit"), fmt.Sprintf(`"%s";r=0;t=%s`, z.name, refused.header.Get("Retry-After"))
+	if state != want {
+		t.Errorf("RateLimit of a refusal is %q, want %q", state, want)
 	}
 	if got := z.elsewhere.send(t); got.status == http.StatusTooManyRequests {
 		t.Errorf("another caller is refused: %s", got.body)
