@@ -5,31 +5,32 @@ import (
 	"strings"
 	"sync/atomic"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/mileusna/useragent"
 )
 
 const (
-	// maxAgent is how many bytes of a user agent are looked at. Those of browsers
-	// inside apps have some 400.
+	// maxAgent is the number of bytes of a user agent that are read. User agents of
+	// browsers inside apps have about 400.
 	maxAgent = 512
-	// rememberAgents bounds the agents that are recognised without being read
-	// again; the longest take some 700 bytes.
+	// rememberAgents bounds the cache of parsed user agents. The longest entries take
+	// about 800 bytes.
 	rememberAgents = 10_000
 )
 
-// Kinds of devices; others (televisions, consoles) have no word.
+// Kinds of devices. Others (televisions, consoles) are the empty string.
 const (
 	deviceDesktop = "desktop"
 	deviceMobile  = "mobile"
 	deviceTablet  = "tablet"
 )
 
-// agent is what a user agent says, read once. Every word of it is out of a
-// fixed set, whatever the client made up.
+// agent is a parsed user agent. Device, browser and os are words of fixed sets,
+// whatever the client sent.
 type agent struct {
 	text                string
 	device, browser, os string
-	// bot is a bot_reason; empty for what may be a person.
+	// bot is a bot_reason; empty for an agent that may be a person's.
 	bot    string
 	hashed atomic.Pointer[agentHash]
 }
@@ -40,7 +41,8 @@ type agentHash struct {
 	sum   [hashSize]byte
 }
 
-// hash is kept for the month: it costs more than everything else of a record.
+// hash returns the agent's hash of a month. It is cached because it costs more than
+// the rest of a record.
 func (a *agent) hash(of *monthly) [hashSize]byte {
 	if kept := a.hashed.Load(); kept != nil && kept.month == of.month {
 		return kept.sum
@@ -50,24 +52,24 @@ func (a *agent) hash(of *monthly) [hashSize]byte {
 	return made.sum
 }
 
-// agents remembers the agents it has read. Clients make agents up.
-type agents struct{ known *bounded[string, *agent] }
+// agents caches parsed user agents. Clients make agents up, so it is bounded.
+type agents struct{ known *lru.Cache[string, *agent] }
 
-func newAgents() *agents { return &agents{newBounded[string, *agent](rememberAgents)} }
+func newAgents() *agents { return &agents{newCache[string, *agent](rememberAgents)} }
 
-// of reads a User-Agent header. Of a long one only the beginning counts.
+// of parses a User-Agent header. It ignores everything after maxAgent bytes.
 func (a *agents) of(text string) *agent {
 	text = text[:min(len(text), maxAgent)]
-	if known, ok := a.known.find(text); ok {
+	if known, ok := a.known.Get(text); ok {
 		return known
 	}
-	// A copy: text may be a part of something larger, which would be kept with it.
+	// text may be part of a larger string, which the cache would keep: store a copy.
 	made := classify(strings.Clone(text))
-	a.known.add(made.text, made)
+	a.known.Add(made.text, made)
 	return made
 }
 
-// classify reads an agent of at most maxAgent bytes.
+// classify parses an agent of at most maxAgent bytes.
 func classify(text string) *agent {
 	a := &agent{text: text}
 	lower := strings.ToLower(text)

@@ -215,8 +215,8 @@ func TestAgentsAreRememberedWithinBounds(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if len(known.known.all) != rememberAgents {
-		t.Errorf("%d agents are remembered", len(known.known.all))
+	if known.known.Len() != rememberAgents {
+		t.Errorf("%d agents are remembered", known.known.Len())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
@@ -17,17 +18,17 @@ import (
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
-// standing is what a request's credential is worth here.
+// standing is the result of checking a request's credential.
 type standing int
 
 const (
-	// unknown: no key, a malformed one, one that nobody has, or one that ended.
+	// unknown: no key, a malformed key, a key that does not exist, or one that ended.
 	unknown standing = iota
-	// wrongKind: a genuine credential that may not register clicks.
+	// wrongKind: a genuine credential that must not register clicks.
 	wrongKind
 	// unverified: the checksum is right and the directory cannot be read.
 	unverified
-	// known: whose key it is stands in scope.
+	// known: a valid public key; scope is its workspace and mode.
 	known
 )
 
@@ -35,15 +36,15 @@ type caller struct {
 	standing standing
 	identity
 	scope affiliate.Scope
-	// entry is the directory's word on a known key.
+	// entry is the directory's entry of a known key.
 	entry *edgev1.PublicKeyEntry
 }
 
-// identity is what a well-formed key alone says.
+// identity holds what follows from the text of a well-formed key.
 type identity struct {
 	key    affiliate.Key
 	digest [32]byte
-	// subject is the digest as limits count it.
+	// subject is the digest as the rate limiter counts it.
 	subject string
 }
 
@@ -52,27 +53,32 @@ func identityOf(key affiliate.Key) identity {
 	return identity{key: key, digest: digest, subject: string(digest[:])}
 }
 
-// rememberKeys bounds the keys that are recognised without being read again;
-// one takes some 250 bytes.
+// rememberKeys bounds the cache of parsed keys. An entry takes about 350 bytes.
 const rememberKeys = 10_000
 
-// identities remembers keys that the directory has found, so that a key's
-// checksum and digest are computed once and not with every click. Whether the
-// key still counts is for the directory to say each time. Made-up keys do not
-// get in and push nothing out.
-type identities struct{ *bounded[string, identity] }
+// identities caches keys that the directory has found, so that the checksum and
+// digest of a key are not computed with every click. The directory still decides
+// with every click whether the key is valid. Keys that do not exist are not cached,
+// so they evict nothing.
+type identities struct{ *lru.Cache[string, identity] }
 
-func newIdentities() identities { return identities{newBounded[string, identity](rememberKeys)} }
+func newIdentities() identities { return identities{newCache[string, identity](rememberKeys)} }
 
 func (i identities) add(text string) {
-	// A copy: text may lie in a body, which would be kept with it.
+	// text may be part of a body, which the cache would keep: store a copy.
 	if key, ok := affiliate.ParseKey(strings.Clone(text)); ok {
-		i.bounded.add(key.Reveal(), identityOf(key))
+		i.Add(key.Reveal(), identityOf(key))
 	}
 }
 
-// headerCredential is the key that the headers name; there is false when they
-// name none and the body may.
+// newCache returns a cache that evicts the least recently used entry.
+func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
+	cache, _ := lru.New[K, V](size) // fails only without a size
+	return cache
+}
+
+// headerCredential returns the credential of the headers. there is false if they
+// have none; then the body may have one.
 func headerCredential(h http.Header) (text string, there bool) {
 	if authorization := h.Get("Authorization"); authorization != "" {
 		scheme, token, _ := strings.Cut(authorization, " ")
@@ -88,7 +94,7 @@ func headerCredential(h http.Header) (text string, there bool) {
 func (c *Collector) identify(ctx context.Context, text string) caller {
 	var who caller
 	var remembered bool
-	if who.identity, remembered = c.known.find(text); !remembered {
+	if who.identity, remembered = c.known.Get(text); !remembered {
 		key, ok := affiliate.ParseKey(text)
 		switch {
 		case !ok:
@@ -117,14 +123,15 @@ func (c *Collector) identify(ctx context.Context, text string) caller {
 	return who
 }
 
-// live says that a key still counts. A rolled one ends at its instant, whether or
-// not anybody wrote the directory since.
+// live reports whether a key is valid now. A rolled key ends at its time, whether or
+// not the core has written the directory since.
 func (c *Collector) live(entry *edgev1.PublicKeyEntry) bool {
 	return !entry.Revoked && (entry.ExpiresAtMs == 0 || c.now().UnixMilli() < entry.ExpiresAtMs)
 }
 
-// foreign says that the request comes from a page that is none of the
-// workspace's. Servers name no origin; null is that of a page that hides its own.
+// foreign reports whether the request comes from a page of an origin that the
+// workspace does not allow. Requests of servers have no Origin header. The origin
+// "null" of a page that hides its own is not allowed.
 func (w caller) foreign(h http.Header) bool {
 	if w.entry == nil || len(w.entry.AllowedOrigins) == 0 {
 		return false
@@ -133,9 +140,9 @@ func (w caller) foreign(h http.Header) bool {
 	return origin != "" && !affiliate.OriginAllowed(w.entry.AllowedOrigins, origin)
 }
 
-// genuineToken tells an access token of this deployment (403) from garbage
-// (401). It grants nothing, so issuer and audience do not matter; what a signer
-// could be tricked with does.
+// genuineToken reports whether text is a valid access token of this deployment (403)
+// and not garbage (401). It grants nothing, so it does not check issuer and audience.
+// It refuses header fields that could redirect the choice of the key.
 func (c *Collector) genuineToken(ctx context.Context, text string) bool {
 	if strings.Count(text, ".") != 2 {
 		return false
@@ -173,12 +180,12 @@ func signingKey(keys *edgev1.SigningKeys, kid string) (any, error) {
 
 const (
 	zoneTracking = "tracking"
-	// zoneAddress counts what no known key answers for.
+	// zoneAddress counts requests without a known key.
 	zoneAddress = "tracking-address"
 )
 
-// charge counts the request: of a known key under the key, any other under its
-// address, so that junk keys make no windows of their own.
+// charge counts a request with a known key under the key and any other request under
+// its address, so that made-up keys do not get windows of their own.
 func (c *Collector) charge(ctx context.Context, who caller, addr netip.Addr) ratelimit.Result {
 	if who.standing == known {
 		return c.limits.Take(ctx, ratelimit.Zone{Name: zoneTracking, Limit: c.limit}, who.subject)

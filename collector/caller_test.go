@@ -17,10 +17,10 @@ func TestRememberedKeysAreBounded(t *testing.T) {
 		last = affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
 		known.add(last.Reveal())
 	}
-	if n := len(known.all); n != rememberKeys {
+	if n := known.Len(); n != rememberKeys {
 		t.Errorf("%d keys are remembered", n)
 	}
-	if got, ok := known.find(last.Reveal()); !ok || got != identityOf(last) {
+	if got, ok := known.Get(last.Reveal()); !ok || got != identityOf(last) {
 		t.Error("the last key is remembered as another")
 	}
 }
@@ -35,8 +35,8 @@ func TestARememberedKeyIsStillTheDirectorysToJudge(t *testing.T) {
 		t.Fatalf("%d %s", got.status, got.text)
 	}
 	text := e.key.Reveal()
-	if _, ok := e.collector.known.find(text); !ok || len(e.collector.known.all) != 1 {
-		t.Errorf("%d keys are remembered", len(e.collector.known.all))
+	if _, ok := e.collector.known.Get(text); !ok || e.collector.known.Len() != 1 {
+		t.Errorf("%d keys are remembered", e.collector.known.Len())
 	}
 
 	revoked := &edgev1.PublicKeyEntry{WorkspaceId: e.workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST, Revoked: true}

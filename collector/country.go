@@ -12,40 +12,42 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/oschwald/maxminddb-golang/v2"
 )
 
 const (
 	// countryVariable is the setting that names the file.
 	countryVariable = "TRIBUTARY_COUNTRY_DB"
-	// countryEvery is how often the file is looked at.
+	// countryEvery is the time between two checks whether the file was replaced.
 	countryEvery = 30 * time.Second
-	// rememberPlaces bounds what is remembered of a file; one takes some 60 bytes.
+	// rememberPlaces bounds the cache of decoded records. An entry takes about 150
+	// bytes.
 	rememberPlaces = 50_000
 )
 
-// countries knows in which country an address is, from a MaxMind file. The file
-// is held in memory: one that is mapped and then overwritten where it stands
-// would end the process. Nil knows nothing.
+// countries finds the country of an address in a MaxMind file. The file is read into
+// memory: a mapped file that is overwritten in place would end the process. A nil
+// *countries finds no country.
 type countries struct {
 	path string
 	log  *slog.Logger
 	file atomic.Pointer[countryFile]
-	// seen is the file that was read last, or could not be; zero when it was gone.
+	// seen identifies the file of the last attempt to read it; zero if it was missing.
 	seen fileState
 }
 
-// countryFile remembers what it has read of its records: to read one takes ten
-// times as long as to find it. Networks share records, whole countries do.
+// countryFile caches decoded records: decoding takes ten times as long as finding.
+// Many networks, often all of a country, share one record.
 type countryFile struct {
 	*maxminddb.Reader
-	known *bounded[uintptr, place] // by the record's offset
+	known *lru.Cache[uintptr, place] // by record offset
 }
 
 // place is a country and, of a file of cities, its first subdivision.
 type place struct{ country, region string }
 
-// fileState tells a file from the one that replaced it.
+// fileState identifies a version of the file.
 type fileState struct {
 	modified time.Time
 	size     int64
@@ -63,7 +65,7 @@ func openCountries(path string, log *slog.Logger) (*countries, error) {
 	return c, nil
 }
 
-// run takes over what replaces the file, until ctx ends.
+// run reads the file again when it was replaced, until ctx ends.
 func (c *countries) run(ctx context.Context) {
 	tick := time.NewTicker(countryEvery)
 	defer tick.Stop()
@@ -77,8 +79,8 @@ func (c *countries) run(ctx context.Context) {
 	}
 }
 
-// refresh reads the file again when it is another one. One that cannot be used
-// is logged once and changes nothing.
+// refresh reads the file if it was replaced. A file that cannot be used is logged once
+// and ignored.
 func (c *countries) refresh() {
 	var now fileState
 	info, err := os.Stat(c.path)
@@ -124,12 +126,12 @@ func (c *countries) load() error {
 	if !hasCountries(reader) {
 		return errors.New("the file has no countries")
 	}
-	c.file.Store(&countryFile{reader, newBounded[uintptr, place](rememberPlaces)})
+	c.file.Store(&countryFile{reader, newCache[uintptr, place](rememberPlaces)})
 	return nil
 }
 
-// hasCountries tells a file of countries or cities from the other kinds, by the
-// first network that has one.
+// hasCountries reports whether any network of the file has a country: other kinds of
+// MaxMind files have none.
 func hasCountries(reader *maxminddb.Reader) bool {
 	for network := range reader.Networks() {
 		if placeOf(network).country != "" {
@@ -139,7 +141,7 @@ func hasCountries(reader *maxminddb.Reader) bool {
 	return false
 }
 
-// of is where an address is; empty where that is not known.
+// of returns the place of an address; empty if the file does not have it.
 func (c *countries) of(addr netip.Addr) place {
 	if c == nil || !addr.IsValid() {
 		return place{}
@@ -149,15 +151,15 @@ func (c *countries) of(addr netip.Addr) place {
 	if !found.Found() {
 		return place{}
 	}
-	known, ok := file.known.find(found.Offset())
+	known, ok := file.known.Get(found.Offset())
 	if !ok {
 		known = placeOf(found)
-		file.known.add(found.Offset(), known)
+		file.known.Add(found.Offset(), known)
 	}
 	return known
 }
 
-// placeOf reads a record. What is no code of ISO 3166 is left out.
+// placeOf decodes a record. It ignores values that are not ISO 3166 codes.
 func placeOf(found maxminddb.Result) place {
 	var record struct {
 		Country struct {
@@ -179,7 +181,7 @@ func placeOf(found maxminddb.Result) place {
 
 func stateOf(info fs.FileInfo) fileState { return fileState{info.ModTime(), info.Size()} }
 
-// withoutPath leaves the value of a setting out of an error.
+// withoutPath removes the path, which is the value of a setting, from an error.
 func withoutPath(err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err

@@ -247,7 +247,7 @@ func TestProposedIDs(t *testing.T) {
 	}
 }
 
-func TestMemoryForgetsAfterTenMinutes(t *testing.T) {
+func TestMemory_ForgetsAfterTenMinutes(t *testing.T) {
 	m, now := newMemory(), time.Now()
 	p := proposal{id: affiliate.NewID[affiliate.Click](now).UUID, code: "anna"}
 	first := m.claim(p, now)
@@ -260,8 +260,33 @@ func TestMemoryForgetsAfterTenMinutes(t *testing.T) {
 	for range 3 * rememberProposals {
 		m.claim(proposal{id: affiliate.NewID[affiliate.Click](now).UUID}, now)
 	}
-	if n := len(m.recent.issued) + len(m.older.issued); n > 2*rememberProposals {
-		t.Errorf("%d remembered", n)
+	if n := m.issued.Len(); n != rememberProposals || len(m.owners) != n {
+		t.Errorf("%d proposals and %d owners are remembered", n, len(m.owners))
+	}
+	m.claim(p, now.Add(11*time.Minute))
+	if n := m.issued.Len(); n != 1 || len(m.owners) != n {
+		t.Errorf("%d proposals and %d owners are left after ten minutes", n, len(m.owners))
+	}
+}
+
+// A repeat does not prolong the ten minutes, and a flood evicts the oldest first.
+func TestMemory_EvictsTheOldestProposal(t *testing.T) {
+	m, now := newMemory(), time.Now()
+	propose := func(code string) proposal {
+		return proposal{id: affiliate.NewID[affiliate.Click](now).UUID, code: code}
+	}
+	oldest, second := propose("anna"), propose("ben")
+	first := m.claim(oldest, now)
+	kept := m.claim(second, now)
+	m.claim(oldest, now)
+	for range rememberProposals - 1 {
+		m.claim(propose("flood"), now)
+	}
+	if m.claim(second, now) != kept {
+		t.Error("the second oldest proposal was evicted")
+	}
+	if m.claim(oldest, now) == first {
+		t.Error("the oldest proposal was kept beyond the bound")
 	}
 }
 

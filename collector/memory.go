@@ -5,30 +5,31 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
 const (
-	// rememberFor is how long a repeat of a proposed id is known as one.
+	// rememberFor is how long a proposed id is known. A repeat in this time is the
+	// same click.
 	rememberFor = 10 * time.Minute
-	// rememberProposals bounds the memory: two generations of this many, some
-	// 200 bytes each.
-	rememberProposals = 50_000
-	// adoptWithin is how far the time inside a proposed id may be off.
+	// rememberProposals bounds the memory. A proposal takes about 400 bytes.
+	rememberProposals = 100_000
+	// adoptWithin is how far the time inside a proposed id may differ from now.
 	adoptWithin = 5 * time.Minute
 )
 
-// proposal is one client-proposed id together with whom it came from.
+// proposal is an id that a client proposed, with the key and the code of its click.
 type proposal struct {
 	id     uuid.UUID
 	digest [32]byte
 	code   string
 }
 
-// issued is what was made of a proposal. It is kept whether or not the click
-// became durable: a client that repeats itself after a 503 gets the same id, so
-// that a write whose answer was lost and its repetition are one click.
+// issued is the click that was made from a proposal. It is kept even if the click
+// did not become durable: a client that repeats its request after a 503 gets the
+// same id, so a write without an answer and its repetition are one click.
 type issued struct {
 	id         affiliate.ClickID
 	receivedAt time.Time
@@ -38,9 +39,9 @@ type issued struct {
 	batch *batch
 }
 
-// write makes the click durable once: the first of equal requests puts it into
-// a batch, the others wait for that batch, and one of them tries again when it
-// failed. repeated is true for those that only waited.
+// write makes the click durable once. The first of equal requests adds it to a
+// batch and the others wait for that batch. If the batch fails, one of them tries
+// again. repeated is true for requests that only waited.
 func (i *issued) write(add func() (*batch, error)) (repeated bool, err error) {
 	for {
 		i.mu.Lock()
@@ -64,67 +65,58 @@ func (i *issued) write(add func() (*batch, error)) (repeated bool, err error) {
 	}
 }
 
-// memory is one collector's knowledge of proposed ids.
+// memory holds the proposals of the last ten minutes, at most rememberProposals of
+// them: beyond that the oldest is evicted.
 type memory struct {
-	mu            sync.Mutex
-	begun         time.Time
-	recent, older generation
+	mu sync.Mutex
+	// issued is ordered by age. Reads use Peek, which leaves the order alone.
+	issued *simplelru.LRU[proposal, *issued]
+	// owners holds the first proposal of each id. Another key or code does not get
+	// the id.
+	owners map[uuid.UUID]proposal
 }
 
-type generation struct {
-	issued map[proposal]*issued
-	// owner is the first proposal of an id: another key or code does not get it.
-	owner map[uuid.UUID]proposal
+func newMemory() *memory {
+	m := &memory{owners: make(map[uuid.UUID]proposal)}
+	m.issued, _ = simplelru.NewLRU(rememberProposals, func(p proposal, _ *issued) { // fails only without a size
+		if m.owners[p.id] == p {
+			delete(m.owners, p.id)
+		}
+	})
+	return m
 }
 
-func newGeneration() generation {
-	return generation{issued: make(map[proposal]*issued), owner: make(map[uuid.UUID]proposal)}
-}
-
-func newMemory() *memory { return &memory{recent: newGeneration(), older: newGeneration()} }
-
-// claim finds what was issued for p, or issues an id: the proposed one when it
-// is a UUIDv7 of about now that nobody else has used, else a fresh one.
+// claim returns the click that was issued for p, or issues one. Its id is the
+// proposed one if that is a UUIDv7 of about now that no other proposal owns,
+// otherwise a new one.
 func (m *memory) claim(p proposal, now time.Time) *issued {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.turn(now)
-	if entry := m.find(p); entry != nil && now.Sub(entry.receivedAt) <= rememberFor {
+	m.expire(now)
+	if entry, ok := m.issued.Peek(p); ok {
 		return entry
 	}
 	id := affiliate.ClickID{UUID: p.id}
 	at, isV7 := id.Time()
-	off := now.Sub(at).Abs()
-	owner, owned := m.ownerOf(p.id)
-	if !isV7 || p.id.Variant() != uuid.RFC4122 || off > adoptWithin || owned && owner != p {
+	owner, owned := m.owners[p.id]
+	if !isV7 || p.id.Variant() != uuid.RFC4122 || now.Sub(at).Abs() > adoptWithin || owned && owner != p {
 		id = affiliate.NewID[affiliate.Click](now)
 	}
 	entry := &issued{id: id, receivedAt: now}
-	m.recent.issued[p] = entry
+	m.issued.Add(p, entry)
 	if !owned {
-		m.recent.owner[p.id] = p
+		m.owners[p.id] = p
 	}
 	return entry
 }
 
-func (m *memory) find(p proposal) *issued {
-	if entry := m.recent.issued[p]; entry != nil {
-		return entry
-	}
-	return m.older.issued[p]
-}
-
-func (m *memory) ownerOf(id uuid.UUID) (proposal, bool) {
-	if owner, ok := m.recent.owner[id]; ok {
-		return owner, true
-	}
-	owner, ok := m.older.owner[id]
-	return owner, ok
-}
-
-// turn forgets the older generation when the recent one is old or full.
-func (m *memory) turn(now time.Time) {
-	if now.Sub(m.begun) >= rememberFor || len(m.recent.issued) >= rememberProposals {
-		m.older, m.recent, m.begun = m.recent, newGeneration(), now
+// expire removes proposals that are older than rememberFor.
+func (m *memory) expire(now time.Time) {
+	for {
+		_, oldest, ok := m.issued.GetOldest()
+		if !ok || now.Sub(oldest.receivedAt) <= rememberFor {
+			return
+		}
+		m.issued.RemoveOldest()
 	}
 }

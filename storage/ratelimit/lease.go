@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -38,9 +39,9 @@ type Lease struct {
 	warned minutely
 
 	mu       sync.Mutex
-	subjects map[subjectKey]*subject
+	subjects *simplelru.LRU[subjectKey, *subject]
 	made     int
-	// pauseUntil: Redis did not answer, nobody asks it before.
+	// pauseUntil is set when Redis did not answer. Until then no request asks it.
 	pauseUntil time.Time
 }
 
@@ -91,7 +92,8 @@ type subject struct {
 // to run, or unused tokens come back only when their subject asks again.
 func NewLease(client redis.UniversalClient, opt Options) *Lease {
 	opt.setDefaults()
-	return &Lease{client: client, opt: opt, holder: ":" + rand.Text()[:10], subjects: make(map[subjectKey]*subject)}
+	subjects, _ := simplelru.NewLRU[subjectKey, *subject](maxSubjects, nil) // fails only without a size
+	return &Lease{client: client, opt: opt, holder: ":" + rand.Text()[:10], subjects: subjects}
 }
 
 // Take counts one request of subject in zone, or refuses it.
@@ -228,26 +230,21 @@ func (l *Lease) pause(now time.Time, zone string, cause error) {
 	}
 }
 
+// subject returns the share of a key or address. A new one evicts the least recently
+// used if there are maxSubjects; the shared window keeps what the evicted one used.
 func (l *Lease) subject(zone Zone, name string) *subject {
 	key := subjectKey{zone.Name, name}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.subjects[key]; s != nil {
+	if s, ok := l.subjects.Get(key); ok {
 		return s
-	}
-	if len(l.subjects) >= maxSubjects {
-		// Whoever is pushed out keeps what the shared window says about it.
-		for other := range l.subjects {
-			delete(l.subjects, other)
-			break
-		}
 	}
 	l.made++
 	s := &subject{
 		key: windowKey(l.opt.HashKey, zone.Name, name), zone: zone,
 		holder: l.holder + "." + strconv.Itoa(l.made), used: window{span: leaseSpan},
 	}
-	l.subjects[key] = s
+	l.subjects.Add(key, s)
 	return s
 }
 
@@ -266,9 +263,11 @@ func (l *Lease) Run(ctx context.Context) {
 	}
 }
 
-// sweep settles blocks whose second is over and forgets subjects at rest.
+// sweep gives back the rest of blocks whose second is over and removes subjects that
+// have nothing left in the window.
 func (l *Lease) sweep(ctx context.Context) {
-	for key, s := range l.all() {
+	keys, subjects := l.all()
+	for i, s := range subjects {
 		now := l.opt.Now()
 		if l.paused(now) {
 			return
@@ -283,20 +282,21 @@ func (l *Lease) sweep(ctx context.Context) {
 		s.mu.Unlock()
 		if rest {
 			l.mu.Lock()
-			// Whoever holds it still goes on counting under its own name.
-			delete(l.subjects, key)
+			// A request that holds s goes on counting under the holder of s.
+			l.subjects.Remove(keys[i])
 			l.mu.Unlock()
 		}
 	}
 }
 
-// giveBack returns every token in hand: the process is about to end.
+// giveBack returns all unused tokens before the process ends.
 func (l *Lease) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
 	defer cancel()
-	for _, s := range l.all() {
+	_, subjects := l.all()
+	for _, s := range subjects {
 		if ctx.Err() != nil {
-			return // what is kept counts for a minute more
+			return // tokens that are kept count for another minute
 		}
 		now := l.opt.Now()
 		s.mu.Lock()
@@ -311,12 +311,8 @@ func (l *Lease) giveBack(ctx context.Context) {
 	}
 }
 
-func (l *Lease) all() map[subjectKey]*subject {
+func (l *Lease) all() ([]subjectKey, []*subject) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make(map[subjectKey]*subject, len(l.subjects))
-	for key, s := range l.subjects {
-		all[key] = s
-	}
-	return all
+	return l.subjects.Keys(), l.subjects.Values()
 }

@@ -167,7 +167,7 @@ func TestLeaseWithoutRedis(t *testing.T) {
 		c.advance(300 * time.Millisecond)
 		lease.sweep(t.Context())
 		lease.mu.Lock()
-		s := lease.subjects[subjectKey{"tracking", "a"}]
+		s, _ := lease.subjects.Peek(subjectKey{"tracking", "a"})
 		lease.mu.Unlock()
 		s.mu.Lock()
 		settled := !s.unsettled

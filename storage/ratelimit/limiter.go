@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -17,7 +18,7 @@ type Limiter struct {
 	warned minutely
 
 	mu        sync.Mutex
-	local     map[string]*window
+	local     *simplelru.LRU[string, *window]
 	questions map[string]*question // the last one of each key, until it is answered
 }
 
@@ -38,7 +39,8 @@ type question struct {
 // client makes a Limiter of this process alone.
 func NewLimiter(client redis.UniversalClient, opt Options) *Limiter {
 	opt.setDefaults()
-	return &Limiter{client: client, opt: opt, local: make(map[string]*window), questions: make(map[string]*question)}
+	local, _ := simplelru.NewLRU[string, *window](maxSubjects, nil) // fails only without a size
+	return &Limiter{client: client, opt: opt, local: local, questions: make(map[string]*question)}
 }
 
 // Allow counts one request of subject in zone, or refuses it.
@@ -107,7 +109,7 @@ func (l *Limiter) ask(ctx context.Context, zone Zone, key string, q *question) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if q.granted > 0 {
-		l.window(key, nowMs).add(nowMs/1000, q.granted)
+		l.window(key).add(nowMs/1000, q.granted)
 	}
 }
 
@@ -140,8 +142,8 @@ func (o *Options) ask(ctx context.Context, client redis.UniversalClient, key str
 func (l *Limiter) full(key string, nowMs, limit int64) (bool, Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := l.local[key]
-	if w == nil {
+	w, ok := l.local.Get(key)
+	if !ok {
 		return false, Result{}
 	}
 	w.forget(nowMs / 1000)
@@ -162,7 +164,7 @@ func (l *Limiter) alone(zone Zone, key string, nowMs int64, cause error) Result 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := l.window(key, nowMs)
+	w := l.window(key)
 	w.forget(nowMs / 1000)
 	if w.total >= limit {
 		return Result{Limit: limit, RetryAfter: seconds(w.freeIn(nowMs, limit)), ResetAfter: seconds(w.emptyIn(nowMs))}
@@ -171,35 +173,18 @@ func (l *Limiter) alone(zone Zone, key string, nowMs int64, cause error) Result 
 	return Result{Allowed: true, Limit: limit, Remaining: limit - w.total, ResetAfter: seconds(w.emptyIn(nowMs))}
 }
 
-// window finds or makes a local window. When there are too many, those that
-// have run empty go, or else any one.
-func (l *Limiter) window(key string, nowMs int64) *window {
-	if w := l.local[key]; w != nil {
-		return w
+// window returns the local window of a key. A new one evicts the least recently used
+// if there are maxSubjects.
+func (l *Limiter) window(key string) *window {
+	w, ok := l.local.Get(key)
+	if !ok {
+		w = &window{span: span}
+		l.local.Add(key, w)
 	}
-	if len(l.local) >= maxSubjects {
-		const sample = 64
-		looked, dropped, victim := 0, 0, ""
-		for other, w := range l.local {
-			victim = other
-			if w.forget(nowMs / 1000); len(w.buckets) == 0 {
-				delete(l.local, other)
-				dropped++
-			}
-			if looked++; looked == sample {
-				break
-			}
-		}
-		if dropped == 0 {
-			delete(l.local, victim)
-		}
-	}
-	w := &window{span: span}
-	l.local[key] = w
 	return w
 }
 
-// RetryAfterSeconds prints RetryAfter as the header wants it.
+// RetryAfterSeconds formats RetryAfter for the header.
 func (r Result) RetryAfterSeconds() string {
 	return strconv.FormatInt(int64(r.RetryAfter/time.Second), 10)
 }
