@@ -2,6 +2,7 @@ package snippet_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -57,6 +58,39 @@ func TestEveryClickWithoutAnAnswerIsSentAtTheEnd(t *testing.T) {
 	}
 	if len(sent) != 4 || ids[sent[0].id()] != 2 || ids[sent[1].id()] != 2 || len(ids) != 2 {
 		t.Errorf("sent %v", ids)
+	}
+}
+
+// The cookie's domain is .shop.example, so the browser has one for both origins.
+func TestCookiesAreSentToThePagesOwnOriginOnly(t *testing.T) {
+	w := newWorld(t)
+	w.page("/next", page{script: "none"})
+	for _, c := range []struct {
+		name, api string
+		sent      bool
+	}{
+		{"the page's own origin", "/t", true},
+		{"another origin of the same site", w.origin("api.shop.example") + "/t", false},
+	} {
+		w.page("/", page{attrs: `data-api="` + c.api + `"`})
+		b := w.visit(w.shop + "/?via=anna")
+		b.landed()
+		before, release := len(w.clicks()), make(chan struct{})
+		w.setFault(func(nth int, _ http.ResponseWriter, _ *http.Request) bool {
+			if nth == before+1 {
+				w.hold(release)
+			}
+			return false
+		})
+		b.visit(w.shop + "/?via=ben")
+		w.waitClicks(before + 1)
+		b.visit(w.shop + "/next") // sends the click once more
+		for _, click := range w.waitClicks(before + 2)[before:] {
+			if sent := strings.Contains(click.header.Get("Cookie"), cookieName+"="); sent != c.sent {
+				t.Errorf("%s: the request's cookies are %q", c.name, click.header.Get("Cookie"))
+			}
+		}
+		close(release)
 	}
 }
 

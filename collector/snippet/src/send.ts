@@ -10,30 +10,33 @@ export interface Reply {
 
 /** Milliseconds. */
 const enum Wait {
-  /** For the answer to an attempt. */
-  answer = 3000,
+  /** For the response to an attempt. */
+  response = 3000,
   /** Before the second and last attempt. */
   again = 1000,
 }
 
+// fetch sends cookies to the page's own origin only: its default for credentials is
+// "same-origin". A beacon would send them to any origin.
+const post = (body: string, signal?: AbortSignal): Promise<Response> => fetch(api, { method: "POST", body, keepalive: true, signal });
+
 const ask = (body: string): Promise<Reply | number> => {
   const controller = new AbortController();
-  setTimeout(() => controller.abort(), Wait.answer);
-  // Cookies go to the page's own origin and to no other, which is the default.
-  return fetch(api, { method: "POST", body, keepalive: true, signal: controller.signal }).then((answer) => {
-    debug(answer.status);
-    // Too many, or the server's own fault.
-    if (answer.status > 428) throw 0;
-    return answer.ok ? answer.json() : answer.status;
+  setTimeout(() => controller.abort(), Wait.response);
+  return post(body, controller.signal).then((response) => {
+    debug(response.status);
+    // Too many requests, or a fault of the server.
+    if (response.status > 428) throw 0;
+    return response.ok ? response.json() : response.status;
   });
 };
 
-/** Asks twice at most, with the same id. A refusal is its status, and 0 that nothing came. */
+/** Sends a click twice at most, with the same id. Resolves to the reply, to the status of a refusal, or to 0 without a response. */
 export const send = (body: string): Promise<Reply | number> => {
   let waiting = 1;
-  // The page goes: what has no answer is sent once more, as the same click.
+  // The visitor leaves the page: a click without a response is sent once more, with the same id.
   on("pagehide", () => {
-    if (waiting) navigator.sendBeacon(api, body);
+    if (waiting) post(body).catch(() => 0);
     waiting = 0;
   });
   return Promise.resolve(body)
