@@ -288,7 +288,7 @@ func TestEveryRefusal(t *testing.T) {
 		{name: "no code", body: `{}`, headers: bearer(publicKey), status: 400, code: "VALIDATION_ERROR"},
 		{name: "unknown code", body: `{"referral_code":"nobody"}`, headers: bearer(publicKey), status: 404, code: "NOT_FOUND"},
 		{name: "paused programme", body: `{"referral_code":"paused"}`, headers: bearer(publicKey), status: 404, code: "NOT_FOUND"},
-		{name: "unknown code and bad field", body: `{"referral_code":"nobody","x":1}`, headers: bearer(publicKey), status: 400, code: "VALIDATION_ERROR"},
+		{name: "unknown code and bad field", body: `{"referral_code":"nobody","consent":1}`, headers: bearer(publicKey), status: 400, code: "VALIDATION_ERROR"},
 
 		{name: "too large", body: `{"referral_code":"anna","url":"https://x/` + strings.Repeat("a", 8<<10) + `"}`, headers: bearer(publicKey), status: 413, code: "PAYLOAD_TOO_LARGE"},
 		{name: "too large, without a key", body: strings.Repeat(" ", 9<<10), status: 413, code: "PAYLOAD_TOO_LARGE"},

@@ -13,11 +13,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// body is what a client says about a click. Text fields are as sent until
-// check has judged them.
+// body is the body of a click. text holds the fields as sent; check validates them
+// and sets the rest.
 type body struct {
 	text [fields]string
-	// Judged by check.
+	// ignored holds the paths of unknown fields, as sent.
+	ignored []string
+
 	code       string // trimmed, case-folded
 	clickID    uuid.UUID
 	proposed   bool
@@ -27,7 +29,7 @@ type body struct {
 	occurredAt time.Time
 }
 
-// The text fields of a body; those of utm are named by their path.
+// The text fields of a body. Those of utm are named by their path.
 const (
 	fieldPublicKey = iota
 	fieldReferralCode
@@ -54,8 +56,8 @@ var fieldNames = [fields]string{
 
 const utmPrefix = "utm."
 
-// Bounds of what is stored, in code points. The code's are DECISIONS.md's; the
-// others keep a row within what the table's indexes take.
+// Bounds of stored values, in code points. That of the code is DECISIONS.md's; the
+// others keep a row within the size that an index entry may have.
 const (
 	maxCode = 100
 	maxURL  = 2048
@@ -63,16 +65,16 @@ const (
 	maxWord = 64
 )
 
-// decode reads a body. The violations name everything that is wrong with it; a
-// public key is read even from a body that is wrong elsewhere, because a bad
-// body of a known key is a 400 and counts.
+// decode reads a body. The violations name all its faults. It reads a public key even
+// from a body with faults, because a bad body with a known key is a 400 and counts
+// towards the limit of the key.
 func decode(raw []byte) (*body, affiliate.Violations) {
 	var b body
 	var wrong affiliate.Violations
 	if !decodeFlat(string(raw), &b) {
 		b = body{}
 		if whole := decodeFull(raw, &b, &wrong); !whole {
-			// Half a body says nothing about what is missing.
+			// Only the fault of the body is reported: the fields after it are not known.
 			return &b, wrong
 		}
 	}
@@ -80,9 +82,9 @@ func decode(raw []byte) (*body, affiliate.Violations) {
 	return &b, wrong
 }
 
-// decodeFlat reads the object that nearly every client sends: known fields, each
-// once, plain strings without escapes, and one flat utm object. It gives up
-// (false) on anything else, valid or not, and leaves it to decodeFull.
+// decodeFlat is the fast path for the object that nearly every client sends: known
+// fields, each once, plain strings without escapes, and one flat utm object. It
+// returns false for any other body, valid or not, which decodeFull then reads.
 func decodeFlat(s string, b *body) bool {
 	if !utf8.ValidString(s) {
 		return false
@@ -176,7 +178,7 @@ func (d *flat) object(b *body, prefix string) bool {
 	}
 }
 
-// fieldOf finds a field of the body (prefix "") or of utm; -1 for an unknown one.
+// fieldOf returns the index of a field of the body (prefix "") or of utm, or -1.
 func fieldOf(prefix, name string) int {
 	low, high := 0, fieldUTMSource
 	if prefix != "" {
@@ -190,8 +192,8 @@ func fieldOf(prefix, name string) int {
 	return -1
 }
 
-// check judges the values and adds to wrong what is not acceptable. A field
-// that was already found wrong is not judged again.
+// check validates the values and adds their faults to wrong. It skips fields that
+// have a fault already.
 func (b *body) check(wrong *affiliate.Violations) {
 	add := func(field int, message string) {
 		name := fieldNames[field]
@@ -257,8 +259,8 @@ func (b *body) check(wrong *affiliate.Violations) {
 	}
 }
 
-// landingOf keeps origin and path of a URL: queries and fragments are where
-// people's data is.
+// landingOf returns origin and path of a URL. Queries and fragments may hold personal
+// data, so they are removed.
 func landingOf(text string) (string, bool) {
 	if end := strings.IndexAny(text, "?#"); end >= 0 {
 		text = text[:end]
@@ -278,7 +280,7 @@ func landingOf(text string) (string, bool) {
 	return u.String(), true
 }
 
-// hostOf is the host of a referrer, which may be an app's (android-app://…).
+// hostOf returns the host of a referrer, which may be an app's (android-app://…).
 func hostOf(text string) (string, bool) {
 	if _, rest, ok := strings.Cut(text, "://"); ok && plainHost(rest) {
 		if end := strings.IndexAny(rest, "/?#:"); end >= 0 {
@@ -293,8 +295,8 @@ func hostOf(text string) (string, bool) {
 	return strings.ToLower(u.Hostname()), true
 }
 
-// plainHost recognises host[:port][/path] of the usual characters, for which
-// url.Parse would find nothing to object to or to take away.
+// plainHost reports whether rest is host[:port][/path] in characters that url.Parse
+// accepts and does not change, so that url.Parse is not needed.
 func plainHost(rest string) bool {
 	i := 0
 	for ; i < len(rest); i++ {
@@ -319,7 +321,7 @@ func plainHost(rest string) bool {
 		}
 	}
 	for ; i < len(rest) && rest[i] != '?' && rest[i] != '#'; i++ {
-		// A percent sign that escapes nothing is in paths of real pages.
+		// Paths of real pages contain percent signs that escape nothing.
 		if c := rest[i]; c <= ' ' || c > '~' || c == '\\' || c == '"' || c == '<' || c == '>' {
 			return false
 		}

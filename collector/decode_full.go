@@ -11,20 +11,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// maxDepth bounds nesting, so that no body makes the reader recurse deeper.
+// maxDepth bounds the nesting of values, and so the recursion of the parser.
 const maxDepth = 32
 
 // bodyField names the body as a whole in a violation.
 const bodyField = "body"
 
-// decodeFull reads any JSON strictly and says everything that is wrong with it:
-// syntax, unknown and repeated fields, wrong types, text that is not Unicode or
-// holds NUL. It returns false when the body could not be read as a whole; then
-// b holds what was read of it and wrong the one reason.
+// decodeFull reads any JSON strictly. It adds all faults to wrong: syntax, repeated
+// fields, wrong types, text that is not Unicode or holds NUL. It returns false if the
+// body could not be read to its end; then b holds the fields before the fault and
+// wrong holds that fault alone.
 func decodeFull(raw []byte, b *body, wrong *affiliate.Violations) (whole bool) {
 	if !utf8.Valid(raw) {
 		wrong.Add(bodyField, "must be valid UTF-8")
-		// The key may be readable all the same; nothing else will be used.
+		// Only the public key of such a body is used.
 		raw = []byte(strings.ToValidUTF8(string(raw), "\uFFFD"))
 	}
 	p := parser{s: string(raw)}
@@ -48,7 +48,7 @@ func interpret(object value, b *body, prefix string, wrong *affiliate.Violations
 	for _, m := range object.members {
 		path := prefix + m.name
 		if seen[m.name] {
-			wrong.Add(path, "must not be repeated")
+			wrong.Add(printable(path), "must not be repeated")
 			continue
 		}
 		seen[m.name] = true
@@ -65,7 +65,7 @@ func interpret(object value, b *body, prefix string, wrong *affiliate.Violations
 		field := fieldOf(prefix, m.name)
 		switch {
 		case field < 0:
-			wrong.Add(printable(path), "is not a known field")
+			b.ignored = append(b.ignored, path)
 		case m.value.kind == kindNull: // absent
 		case m.value.kind != kindString:
 			wrong.Add(path, "must be a string")
@@ -77,7 +77,8 @@ func interpret(object value, b *body, prefix string, wrong *affiliate.Violations
 	}
 }
 
-// printable bounds a field name that the client made up before it is echoed.
+// printable replaces control characters in a field's path and bounds its length, so
+// that it can be part of a response.
 func printable(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -105,7 +106,7 @@ const (
 type value struct {
 	kind kind
 	text string
-	// fault says why a well-formed string cannot be used.
+	// fault is the reason why a string of valid syntax is refused.
 	fault   string
 	members []member
 }
@@ -160,7 +161,7 @@ func (p *parser) next(c byte) bool {
 	return false
 }
 
-// value reads one value. Together with an error it returns what it had read.
+// value reads one value. With an error it returns the part before the fault.
 func (p *parser) value() (v value, err error) {
 	p.space()
 	if p.at >= len(p.s) {
@@ -275,7 +276,7 @@ func (p *parser) number() error {
 	return nil
 }
 
-// text reads a string. fault says why a string of sound syntax is refused.
+// text reads a string. fault is the reason why a string of valid syntax is refused.
 func (p *parser) text() (text, fault string, err error) {
 	p.at++ // the quote
 	var out strings.Builder
@@ -308,7 +309,7 @@ func (p *parser) text() (text, fault string, err error) {
 	}
 }
 
-// escape reads one escape; of two that make a surrogate pair it reads both.
+// escape reads one escape sequence, or two that are a surrogate pair.
 func (p *parser) escape() (rune, bool) {
 	if p.at+1 >= len(p.s) {
 		p.at = len(p.s)

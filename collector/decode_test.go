@@ -2,6 +2,8 @@ package collector
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"reflect"
 	"strings"
 	"testing"
@@ -23,14 +25,15 @@ func TestDecodeNamesEverythingThatIsWrong(t *testing.T) {
 		{"blank code", `{"referral_code":"  "}`, []string{"referral_code is required"}},
 		{"long code", `{"referral_code":"` + strings.Repeat("ü", 101) + `"}`, []string{"referral_code must have 1 to 100 characters"}},
 		{"many at once", `{"referral_code":1,"sub_id":"` + long + `","x":1,"consent":"maybe","click_id":"7","occurred_at":"yesterday","url":"/p","utm":{"sauce":"a","source":[]}}`, []string{
-			"referral_code must be a string", "x is not a known field", "utm.sauce is not a known field", "utm.source must be a string",
+			"referral_code must be a string", "utm.source must be a string",
 			"click_id must be a UUID", "consent must be granted, denied or unknown", "occurred_at must be an RFC 3339 timestamp", "url must be an absolute http or https URL", "sub_id must have at most 255 characters",
 		}},
+		{"repeated unknown field", `{"referral_code":"a","x":1,"x":2}`, []string{"x must not be repeated"}},
 		{"repeated", `{"referral_code":"a","referral_code":"a"}`, []string{"referral_code must not be repeated"}},
 		{"repeated, in another spelling", `{"referral_code":"a","referral\u005fcode":"b"}`, []string{"referral_code must not be repeated"}},
 		{"utm twice", `{"referral_code":"a","utm":{},"utm":{}}`, []string{"utm must not be repeated"}},
 		{"utm no object", `{"referral_code":"a","utm":"x"}`, []string{"utm must be an object"}},
-		{"other case", `{"Referral_Code":"a"}`, []string{"Referral_Code is not a known field", "referral_code is required"}},
+		{"other case", `{"Referral_Code":"a"}`, []string{"referral_code is required"}},
 		{"empty", ``, []string{"body is not valid JSON: it ends too early"}},
 		{"array", `[]`, []string{"body must be a JSON object"}},
 		{"text", `"a"`, []string{"body must be a JSON object"}},
@@ -48,7 +51,7 @@ func TestDecodeNamesEverythingThatIsWrong(t *testing.T) {
 		{"reversed pair", `{"referral_code":"a","sub_id":"\ude00\ud83d"}`, []string{"sub_id must not hold half of a surrogate pair"}},
 		{"bad escape", `{"referral_code":"\x"}`, []string{"body is not valid JSON at byte 18"}},
 		{"bad hex", `{"referral_code":"\u+123"}`, []string{"body is not valid JSON at byte 18"}},
-		{"32 levels", `{"referral_code":"a","x":` + strings.Repeat("[", 31) + strings.Repeat("]", 31) + `}`, []string{"x is not a known field"}},
+		{"32 levels", `{"referral_code":"a","x":` + strings.Repeat("[", 31) + strings.Repeat("]", 31) + `}`, nil},
 		{"33 levels", `{"referral_code":"a","x":` + strings.Repeat("[", 32) + strings.Repeat("]", 32) + `}`, []string{"body must not be nested deeper than 32 levels"}},
 		{"8000 levels", strings.Repeat("[", 8000), []string{"body must not be nested deeper than 32 levels"}},
 	} {
@@ -67,10 +70,28 @@ func TestDecodeNamesEverythingThatIsWrong(t *testing.T) {
 
 func TestKeyIsReadFromABadBody(t *testing.T) {
 	for _, body := range []string{
-		`{"public_key":"pk","x":1}`, `{"public_key":"pk","referral_code":"a"`, `{"public_key":"pk"} x`, "{\"public_key\":\"pk\",\"sub_id\":\"\xff\"}",
+		`{"public_key":"pk"}`, `{"public_key":"pk","referral_code":"a"`, `{"public_key":"pk"} x`, "{\"public_key\":\"pk\",\"sub_id\":\"\xff\"}",
 	} {
 		if b, wrong := decode([]byte(body)); b.text[fieldPublicKey] != "pk" || len(wrong) == 0 {
 			t.Errorf("%q: key %q, %d violations", body, b.text[fieldPublicKey], len(wrong))
+		}
+	}
+}
+
+func TestSetIgnored_NamesAFewSafePaths(t *testing.T) {
+	many := make([]string, 20)
+	for i := range many {
+		many[i] = fmt.Sprint("field", i)
+	}
+	for want, paths := range map[string][]string{
+		"":                  nil,
+		"colour, utm.sauce": {"colour", "utm.sauce"},
+		"last":              {"a b", "ü", "a\r\nSet-Cookie: x=y", "a,b", "", strings.Repeat("x", 65), "last"},
+		"field0, field1, field2, field3, field4, field5, field6, field7, field8, field9": many,
+	} {
+		h := http.Header{}
+		if setIgnored(h, paths); h.Get("Ignored-Fields") != want {
+			t.Errorf("%q: got %q, want %q", paths, h.Get("Ignored-Fields"), want)
 		}
 	}
 }

@@ -22,10 +22,10 @@ const (
 	maxBody = 8 << 10
 )
 
-// Header values that every answer shares. net/http only reads them.
+// Header values that all responses share. net/http only reads them.
 var (
 	anyOrigin     = []string{"*"}
-	exposed       = []string{"Retry-After, RateLimit, RateLimit-Policy, X-Request-Id"}
+	exposed       = []string{"Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, " + ignoredHeader}
 	jsonType      = []string{"application/json"}
 	noStore       = []string{"no-store"}
 	hsts          = []string{httpedge.HSTS}
@@ -41,14 +41,14 @@ var bodies = sync.Pool{New: func() any { b := make([]byte, maxBody+1); return &b
 func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h[httpedge.RequestIDHeader] = []string{httpedge.RequestID(r, c.mintRequestID)}
-	// People follow links; no page has a reason to read what is behind one.
+	// Visitors follow links. Scripts of other origins have no reason to read them.
 	link := strings.HasPrefix(r.URL.Path, linkPath)
 	if !link {
 		h["Access-Control-Allow-Origin"] = anyOrigin
 		h["Access-Control-Expose-Headers"] = exposed
 	}
 	if c.stopping.Load() {
-		// The next request of this client goes to another collector.
+		// The client's next request then goes to another collector.
 		h["Connection"] = []string{"close"}
 	}
 	if !c.allowHTTP {
@@ -105,10 +105,10 @@ func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// takeClick is POST /v1/clicks. What needs no credential is refused first (503,
-// 413, 415); then credential, limit, kind of credential, origin, body, code, in
-// this order: 401, 429, 403, 403, 400, 404. An unknown credential counts under its address
-// before it is refused.
+// takeClick handles POST /v1/clicks. It first checks what needs no credential (503,
+// 413, 415). Then it checks credential, limit, kind of credential, origin, body and
+// code, in this order: 401, 429, 403, 403, 400, 404. A request with an unknown
+// credential counts under its address before it is refused.
 func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 	if c.batches.full() {
 		c.unavailable(w, "The collector is at its limit.")
@@ -121,12 +121,17 @@ func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 		c.refuseUnread(w, r, credential, inHeader, status, reason, message)
 		return
 	}
+	h := w.Header()
 	buffer := bodies.Get().(*[]byte)
 	defer bodies.Put(buffer)
 	raw, err := readBody(r.Body, *buffer)
 	switch {
 	case err != nil:
-		// The client broke off or was too slow: hardly anybody reads the answer.
+		// The body ended early or stalled, so the next request of an HTTP/1 connection
+		// cannot be found.
+		if r.ProtoMajor == 1 {
+			h["Connection"] = []string{"close"}
+		}
 		c.refuseUnread(w, r, credential, inHeader, http.StatusBadRequest, affiliate.ReasonValidation, "The request body could not be read.",
 			affiliate.Violation{Field: bodyField, Message: "ended before it was complete"})
 		return
@@ -135,20 +140,21 @@ func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	click, wrong := decode(raw)
+	setIgnored(h, click.ignored)
 	if !inHeader {
 		credential = click.text[fieldPublicKey]
 	}
 
 	who := c.identify(ctx, credential)
 	result := c.charge(ctx, who, addr)
-	result.SetHeaders(w.Header(), zoneTracking)
+	result.SetHeaders(h, zoneTracking)
 	if !result.Allowed {
 		c.refuse(w, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, tooMany)
 		return
 	}
 	switch who.standing {
 	case unknown:
-		w.Header()["Www-Authenticate"] = []string{"Bearer"}
+		h["Www-Authenticate"] = []string{"Bearer"}
 		c.refuse(w, http.StatusUnauthorized, affiliate.ReasonInvalidPublicKey, "A valid public key is required.")
 		return
 	case wrongKind:
@@ -182,7 +188,7 @@ func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// write makes the click durable and answers.
+// write makes the click durable and writes the response.
 func (c *Collector) write(w http.ResponseWriter, r *http.Request, who caller, target *edgev1.ReferralCodeEntry, b *body, from visitor) {
 	now := c.now()
 	entry := &issued{receivedAt: now}
@@ -225,11 +231,12 @@ func (c *Collector) write(w http.ResponseWriter, r *http.Request, who caller, ta
 }
 
 const (
-	tooLarge = "The request body may have 8 KiB."
-	tooMany  = "Too many requests. Retry-After says when to come back."
+	tooLarge = "The request body must have at most 8 KiB."
+	tooMany  = "Too many requests. Try again after the seconds of Retry-After."
 )
 
-// unreadable finds what the headers alone forbid.
+// unreadable returns the error for a body that the headers show to be unacceptable;
+// status is 0 if there is none.
 func unreadable(r *http.Request) (status int, reason affiliate.Reason, message string) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return http.StatusUnsupportedMediaType, affiliate.ReasonUnsupportedMediaType, "The request body must not be encoded."
@@ -247,9 +254,8 @@ func unreadable(r *http.Request) (status int, reason affiliate.Reason, message s
 	return 0, "", ""
 }
 
-// refuseUnread refuses a request whose body is not looked at. That needs no
-// credential; but every request of a known key counts, so one that names a key
-// in its headers is charged.
+// refuseUnread refuses a request without decoding its body. Every request with a known
+// key counts, so a request with a known key in its headers is charged.
 func (c *Collector) refuseUnread(w http.ResponseWriter, r *http.Request, credential string, inHeader bool, status int, reason affiliate.Reason, message string, violations ...affiliate.Violation) {
 	if inHeader {
 		who := c.identify(r.Context(), credential)
@@ -265,7 +271,7 @@ func (c *Collector) refuseUnread(w http.ResponseWriter, r *http.Request, credent
 	c.refuse(w, status, reason, message, violations...)
 }
 
-// readBody reads up to one byte more than is allowed.
+// readBody reads the body, at most one byte more than the limit.
 func readBody(from io.Reader, buffer []byte) ([]byte, error) {
 	n := 0
 	for n < len(buffer) {
@@ -286,8 +292,8 @@ func (c *Collector) refuse(w http.ResponseWriter, status int, reason affiliate.R
 	httpedge.WriteError(w, status, reason, message, violations...)
 }
 
-// unavailable tells the client to come back in one to five seconds, not all of
-// them at the same time.
+// unavailable responds 503. Retry-After is a random number of 1 to 5 seconds, so that
+// clients do not all return at the same time.
 func (c *Collector) unavailable(w http.ResponseWriter, message string) {
 	w.Header()["Retry-After"] = retryAfter()
 	c.refuse(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, message)

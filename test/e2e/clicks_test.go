@@ -127,11 +127,23 @@ func refusedClicks(t *testing.T, sys *system, w world) {
 			`{"referral_code":5}`:          {"referral_code"},
 			`{"referral_code":"a","referral_code":"a"}`:                 {"referral_code"},
 			`{"referral_code":"a\u0000"}`:                               {"referral_code"},
-			`{"referral_code":"abc","colour":"red"}`:                    {"colour"},
 			`{"click_id":"1","consent":"maybe","utm":{"source":5}}`:     {"referral_code", "click_id", "consent", "utm.source"},
 			`{"referral_code":"abc","url":"ftp://x","occurred_at":"x"}`: {"url", "occurred_at"},
 		} {
 			sys.click(t, w.publicKey, text).wantError(http.StatusBadRequest, "VALIDATION_ERROR", fields...)
+		}
+	})
+	t.Run("unknown fields are ignored and named", func(t *testing.T) {
+		got := sys.click(t, w.publicKey, object{"referral_code": w.code, "colour": "red", "utm": object{"sauce": 1}}).want(http.StatusCreated)
+		if named := got.header.Get("Ignored-Fields"); named != "colour, utm.sauce" {
+			t.Errorf("Ignored-Fields is %q", named)
+		}
+		got = sys.click(t, w.publicKey, object{"referral_code": 5, "colour": "red"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "referral_code")
+		if named := got.header.Get("Ignored-Fields"); named != "colour" {
+			t.Errorf("Ignored-Fields of a refusal is %q", named)
+		}
+		if named := sys.click(t, w.publicKey, body).want(http.StatusCreated).header.Values("Ignored-Fields"); named != nil {
+			t.Errorf("Ignored-Fields without unknown fields is %q", named)
 		}
 	})
 	t.Run("too large, wrong type, encoded", func(t *testing.T) {

@@ -1,0 +1,67 @@
+package collector
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+// serve runs the collector until the test ends and returns its address.
+func (e *edge) serve() string {
+	e.t.Helper()
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	check(e.t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.collector.Run(ctx, listener, nil) }()
+	e.t.Cleanup(func() {
+		stop()
+		check(e.t, <-ended)
+	})
+	return listener.Addr().String()
+}
+
+func TestIncompleteBodiesAreTheClientsFault(t *testing.T) {
+	for name, leave := range map[string]func(net.Conn) error{
+		"it ends early": func(conn net.Conn) error { return conn.(*net.TCPConn).CloseWrite() },
+		"it stalls":     func(net.Conn) error { return nil },
+	} {
+		for _, credential := range []string{"in a header", "in the body"} {
+			t.Run(name+", key "+credential, func(t *testing.T) {
+				e := newEdge(t, redistest.New(t))
+				e.collector.server.ReadTimeout = 200 * time.Millisecond
+				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", e.serve())
+				check(t, err)
+				defer func() { _ = conn.Close() }()
+				header := ""
+				if credential == "in a header" {
+					header = "X-Public-Key: " + e.key.Reveal() + "\r\n"
+				}
+				_, err = fmt.Fprintf(conn, "POST /v1/clicks HTTP/1.1\r\nHost: edge.example\r\nContent-Length: 100\r\n%s\r\n{\"referral_code\":", header)
+				check(t, err)
+				check(t, leave(conn))
+				response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				check(t, err)
+				defer func() { _ = response.Body.Close() }()
+				var got struct {
+					Code    string
+					Details []struct{ Field string }
+				}
+				check(t, json.NewDecoder(response.Body).Decode(&got))
+				if response.StatusCode != 400 || got.Code != "VALIDATION_ERROR" || len(got.Details) != 1 || got.Details[0].Field != "body" {
+					t.Errorf("%d %+v", response.StatusCode, got)
+				}
+				if !response.Close {
+					t.Error("the connection is kept")
+				}
+			})
+		}
+	}
+}
