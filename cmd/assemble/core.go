@@ -230,6 +230,7 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	c.keeper = directory.New(c.store, edge.NewWriter(c.cache), directory.Config{
 		SigningKeys: signingKeys(tokens), Now: c.now, Log: c.log,
 	})
+	c.store.OnDirectoryChange(c.keeper.SyncNow)
 	c.upkeep = upkeep.NewWorker(c.store, c.log, c.now)
 
 	registered := river.NewWorkers()

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,6 +180,20 @@ func TestTheEdgeFollowsTheDatabase(t *testing.T) {
 	}, w.now)
 }
 
+// hangingSource answers when the caller gives up.
+type hangingSource struct{ directory.Source }
+
+func (hangingSource) DirectoryVersion(ctx context.Context) (int64, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func TestSyncNow_DoesNotWaitForAHangingDatabase(t *testing.T) {
+	w := newWorld(t, redistest.New(t))
+	keeper := directory.New(hangingSource{w.Store}, w.writer, w.config())
+	keeper.SyncNow(affiliate.SyncDirectory{Workspace: w.scope.Workspace}) // returns
+}
+
 // An alias names the default link, and a link has one entry however many codes
 // lead to it.
 func TestAliasesShareTheDefaultLink(t *testing.T) {
@@ -188,13 +201,13 @@ func TestAliasesShareTheDefaultLink(t *testing.T) {
 	participant := w.join("jane")
 	w.Exec(`insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		select workspace_id, mode, 'aaa-' || n, program_id, participant_id, id, created_at from links, generate_series(1, 3) n`)
-	counting := &countingSink{Writer: w.writer}
-	keeper := directory.New(w.Store, counting, w.config())
+	var links int
+	keeper := directory.New(w.Store, countingSink{w.writer, &links}, w.config())
 	if err := keeper.Sync(t.Context(), affiliate.SyncDirectory{Workspace: w.scope.Workspace, Participant: &participant.ID}); err != nil {
 		t.Fatal(err)
 	}
-	if counting.links.Load() != 1 {
-		t.Errorf("one link was written %d times", counting.links.Load())
+	if links != 1 {
+		t.Errorf("one link was written %d times", links)
 	}
 	own, _ := w.code("jane")
 	for _, code := range []string{"aaa-1", "aaa-3"} {
@@ -211,13 +224,21 @@ func TestAliasesShareTheDefaultLink(t *testing.T) {
 	}
 }
 
-// countingSink counts the links that are written one by one.
+// countingSink counts the links that are written.
 type countingSink struct {
 	*edge.Writer
-	links atomic.Int64
+	links *int
 }
 
-func (s *countingSink) PutLink(ctx context.Context, version int64, key string, entry *edgev1.LinkEntry) error {
-	s.links.Add(1)
-	return s.Writer.PutLink(ctx, version, key, entry)
+type countingBatch struct {
+	*edge.Batch
+	links *int
+}
+
+func (s countingSink) Batch() countingBatch   { return countingBatch{s.Writer.Batch(), s.links} }
+func (s countingSink) Changes() countingBatch { return countingBatch{s.Writer.Changes(), s.links} }
+
+func (b countingBatch) PutLink(version int64, key string, entry *edgev1.LinkEntry) {
+	*b.links++
+	b.Batch.PutLink(version, key, entry)
 }

@@ -8,8 +8,27 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-// digestOf is the key under which a public key is looked up. What is no
-// well-formed key cannot be looked up: collectors refuse it by its checksum.
+// putKeys adds public keys to a batch. It skips malformed ones, which collectors
+// refuse by their checksum without a look-up.
+func (k *Keeper[R, B]) putKeys(version int64, batch B, keys []affiliate.PublicKeyTarget) {
+	for _, key := range keys {
+		if digest, ok := digestOf(key); ok {
+			batch.PutPublicKey(version, digest, k.keyEntry(key))
+		}
+	}
+}
+
+// putTargets adds codes and their links to a batch.
+func putTargets[B Batch](version int64, batch B, targets []affiliate.ReferralTarget) {
+	for _, target := range targets {
+		batch.PutReferralCode(version, target.Scope, target.Code, codeEntry(target))
+	}
+	for target := range eachLink(targets) {
+		batch.PutLink(version, target.Link.Key, linkEntry(target))
+	}
+}
+
+// digestOf returns the digest under which a public key is looked up.
 func digestOf(key affiliate.PublicKeyTarget) (digest [32]byte, ok bool) {
 	parsed, ok := affiliate.ParseKey(key.PublicText)
 	if !ok {
@@ -34,7 +53,7 @@ var modes = map[affiliate.Mode]edgev1.Mode{
 	affiliate.ModeLive: edgev1.Mode_MODE_LIVE,
 }
 
-// millis is 0 for an instant that never comes.
+// millis returns Unix milliseconds; 0 stands for a time that never comes.
 func millis(at *time.Time) int64 {
 	if at == nil {
 		return 0
@@ -59,7 +78,7 @@ func codeEntry(target affiliate.ReferralTarget) *edgev1.ReferralCodeEntry {
 	return entry
 }
 
-// eachLink yields one target per link: aliases bring the default link again.
+// eachLink yields one target per link. Aliases repeat the default link.
 func eachLink(targets []affiliate.ReferralTarget) iter.Seq[affiliate.ReferralTarget] {
 	return func(yield func(affiliate.ReferralTarget) bool) {
 		seen := make(map[string]struct{}, len(targets))

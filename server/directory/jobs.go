@@ -10,15 +10,17 @@ import (
 )
 
 const (
-	// syncTimeout ends a job that hangs; the largest programmes are done within.
+	// syncNowTimeout bounds what a call waits for the directory after its commit.
+	syncNowTimeout = 100 * time.Millisecond
+	// syncTimeout ends a job that hangs. The largest programmes need less.
 	syncTimeout = 2 * time.Minute
-	// maxRetryDelay bounds how long a change waits after the directory is back:
-	// River's own delays grow to hours. Jobs that are given up in a long outage
-	// are made good by the sweep after it.
+	// maxRetryDelay bounds the delay of a change after the directory is back. River's
+	// own delays grow to hours. If a long outage uses up all attempts of a job, the
+	// sweep after the outage does its work.
 	maxRetryDelay = 10 * time.Second
 )
 
-// Worker does the jobs.
+// Worker returns the worker of the jobs.
 func (k *Keeper[R, B]) Worker() river.Worker[affiliate.SyncDirectory] {
 	return &worker[R, B]{keeper: k}
 }
@@ -36,25 +38,35 @@ func (w *worker[R, B]) NextRetry(job *river.Job[affiliate.SyncDirectory]) time.T
 	return w.keeper.cfg.Now().Add(delay)
 }
 
-// Work brings one programme, one participant or a workspace's keys up to date.
-// Running it again, or late, writes what is true by then.
+// Work brings one programme, one participant or the keys of a workspace up to date.
+// A repeated or late job writes the state of its own time.
 func (w *worker[R, B]) Work(ctx context.Context, job *river.Job[affiliate.SyncDirectory]) error {
 	return w.keeper.Sync(ctx, job.Args)
 }
 
-// Sync does one job.
-func (k *Keeper[R, B]) Sync(ctx context.Context, job affiliate.SyncDirectory) error {
-	switch {
-	case job.Participant != nil:
-		return k.syncParticipant(ctx, job.Workspace, *job.Participant)
-	case job.Program != nil:
-		return k.syncProgram(ctx, job.Workspace, *job.Program)
-	}
-	return k.syncKeys(ctx, job.Workspace)
+// SyncNow writes a change after its commit and before the call that made it returns,
+// so that the change works at the edge when the client sees the response. It takes at
+// most syncNowTimeout. It drops an error because the job of the change repeats the
+// write, and Keep logs that the directory cannot be reached.
+func (k *Keeper[R, B]) SyncNow(change affiliate.SyncDirectory) {
+	ctx, cancel := context.WithTimeout(context.Background(), syncNowTimeout)
+	defer cancel()
+	_ = k.Sync(ctx, change)
 }
 
-// syncProgram goes by pages, as a programme may have any number of codes. Every
-// link has a code, so links come with them.
+// Sync writes the current state of what has changed.
+func (k *Keeper[R, B]) Sync(ctx context.Context, change affiliate.SyncDirectory) error {
+	switch {
+	case change.Participant != nil:
+		return k.syncParticipant(ctx, change.Workspace, *change.Participant)
+	case change.Program != nil:
+		return k.syncProgram(ctx, change.Workspace, *change.Program)
+	}
+	return k.syncKeys(ctx, change.Workspace)
+}
+
+// syncProgram writes page by page, because a programme may have any number of codes.
+// Every link has a code, so the codes lead to all links.
 func (k *Keeper[R, B]) syncProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) error {
 	after := ""
 	return k.codes(ctx, func() ([]affiliate.ReferralTarget, error) {
@@ -66,47 +78,24 @@ func (k *Keeper[R, B]) syncProgram(ctx context.Context, workspace affiliate.Work
 	})
 }
 
-// syncParticipant writes entry by entry: a batch would empty the collectors'
-// caches, which one partner's code is not worth.
 func (k *Keeper[R, B]) syncParticipant(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID) error {
-	version, err := k.source.DirectoryVersion(ctx)
-	if err != nil {
-		return err
-	}
-	targets, err := k.source.ParticipantReferralTargets(ctx, workspace, participant, k.cfg.Now())
-	if err != nil {
-		return err
-	}
-	for _, target := range targets {
-		if err := k.sink.PutReferralCode(ctx, version, target.Scope, target.Code, codeEntry(target)); err != nil {
+	return k.write(ctx, k.sink.Changes(), func(version int64, batch B) error {
+		targets, err := k.source.ParticipantReferralTargets(ctx, workspace, participant, k.cfg.Now())
+		if err != nil {
 			return err
 		}
-	}
-	for target := range eachLink(targets) {
-		if err := k.sink.PutLink(ctx, version, target.Link.Key, linkEntry(target)); err != nil {
-			return err
-		}
-	}
-	return nil
+		putTargets(version, batch, targets)
+		return nil
+	})
 }
 
 func (k *Keeper[R, B]) syncKeys(ctx context.Context, workspace affiliate.WorkspaceID) error {
-	version, err := k.source.DirectoryVersion(ctx)
-	if err != nil {
-		return err
-	}
-	keys, err := k.source.WorkspacePublicKeys(ctx, workspace)
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		digest, ok := digestOf(key)
-		if !ok {
-			continue
-		}
-		if err := k.sink.PutPublicKey(ctx, version, digest, k.keyEntry(key)); err != nil {
+	return k.write(ctx, k.sink.Changes(), func(version int64, batch B) error {
+		keys, err := k.source.WorkspacePublicKeys(ctx, workspace)
+		if err != nil {
 			return err
 		}
-	}
-	return nil
+		k.putKeys(version, batch, keys)
+		return nil
+	})
 }

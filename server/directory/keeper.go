@@ -1,23 +1,24 @@
-// Package directory keeps the edge directory right: what collectors know of
+// Package directory keeps the edge directory up to date: what collectors know of
 // public keys, referral codes, short links and signing keys without a database.
 //
-//	change ─commit─▶ job SyncDirectory ─▶ Worker ──┐
-//	                                               ├─▶ Sink (set if newer)
-//	marker gone, start, outage, hourly ──▶ Keep ───┘
+//	change ─commit─┬▶ SyncNow, before the response ─┐
+//	               └▶ job SyncDirectory ─▶ Worker ──┤
+//	                                                ├─▶ Sink (set if newer)
+//	marker gone, start, outage, hourly ─▶ Keep ─────┘
 //
-// Every write carries a version that was taken before its state was read, and
-// the sink keeps the highest. A job is inserted with the change that it follows
-// and takes its version after that commit; whoever has a higher one took it
-// later still, and so has read the change as well. Whatever the order in which
-// writers run, what stays is the state after the last change.
+// Every write carries a version that was taken before its state was read, and the
+// sink keeps the highest. SyncNow and the job take their version after the commit of
+// the change. A writer with a higher version took it later, so it has read the change
+// too. Whatever the order of the writers, the sink ends with the newest state.
 //
-// It guarantees that a change reaches a reachable directory with its job, a
-// moment after the commit; that a directory which lost its data is filled again
-// and only then says of itself that it is whole; and that a job which was given
-// up is made good by the next sweep. Memory is bounded by one page.
+// Guarantees: a change is in the directory before the call that made it returns, if
+// the database and the directory answer within 100 ms; otherwise with the change's
+// job. A directory that lost its data is filled again and is marked complete only
+// after that. The next sweep does the work of a job that was given up. Memory is
+// bounded by one page.
 //
-// It does not promise anything about the time for which the directory cannot be
-// reached: the edge keeps working from its cache, or blind.
+// Not guaranteed: anything while the directory cannot be reached. The edge then works
+// from its cache or accepts clicks unresolved.
 package directory
 
 import (
@@ -32,31 +33,31 @@ import (
 )
 
 const (
-	// defaultCheck bounds the time for which a lost directory goes unnoticed.
+	// defaultCheck is the time between two checks of the marker.
 	defaultCheck = 500 * time.Millisecond
-	// defaultSweep bounds the life of an error that no job mends: a job that was
-	// given up, a write that Redis forgot when it fell over, a key that expired.
+	// defaultSweep bounds the life of an error that no job repairs: a job that was
+	// given up, a write that Redis lost in a failover, a key that expired.
 	defaultSweep = time.Hour
-	// pageSize is how many keys, or codes with their links, are read and written at
-	// a time.
+	// pageSize is the number of keys, or of codes with their links, in one read and
+	// write.
 	pageSize = 1000
 )
 
-// Config says what a Keeper works with besides its two ends.
+// Config configures a Keeper.
 type Config struct {
 	// SigningKeys are the public halves of the access token keys; nil writes none.
 	SigningKeys *edgev1.SigningKeys
-	// Now is the clock by which keys end.
+	// Now is the clock that decides whether a key has ended.
 	Now func() time.Time
-	// Log hears of rebuilds and of failures.
+	// Log receives rebuilds and failures.
 	Log *slog.Logger
-	// Check is how often the marker is looked at; 0 means every 500 ms.
+	// Check is the time between two checks of the marker; 0 means 500 ms.
 	Check time.Duration
-	// Sweep is how often everything is written once more; 0 means every hour.
+	// Sweep is the time between two writes of all entries; 0 means an hour.
 	Sweep time.Duration
 }
 
-// Keeper takes the truth from a Source to a Sink.
+// Keeper copies the truth from a Source to a Sink.
 type Keeper[R any, B Batch] struct {
 	source Source
 	sink   Sink[R, B]
@@ -74,12 +75,12 @@ func New[R any, B Batch](source Source, sink Sink[R, B], cfg Config) *Keeper[R, 
 	return &Keeper[R, B]{source: source, sink: sink, cfg: cfg}
 }
 
-// Keep watches over the directory until ctx ends. It sweeps at the start, since
-// nobody knows what happened before.
+// Keep checks and repairs the directory until ctx ends. It sweeps at the start,
+// because changes may have been lost before.
 func (k *Keeper[R, B]) Keep(ctx context.Context) error {
 	var (
 		swept  time.Time // zero: as soon as possible
-		failed bool      // said once per outage
+		failed bool      // the outage has been logged
 	)
 	for wait := time.Duration(0); ; {
 		select {
@@ -93,17 +94,17 @@ func (k *Keeper[R, B]) Keep(ctx context.Context) error {
 		switch {
 		case err != nil:
 			if !failed && !errors.Is(err, context.Canceled) {
-				k.cfg.Log.ErrorContext(ctx, "the edge directory cannot be kept right", "error", err)
+				k.cfg.Log.ErrorContext(ctx, "the edge directory cannot be kept up to date", "error", err)
 			}
 			failed, swept = true, time.Time{}
 		case whole == lost:
-			// Another keeper's rebuild has replaced ours. Beginning again at once would
-			// replace theirs; in the time that ours took it can end.
+			// Another keeper's rebuild has replaced this one. A new attempt would replace
+			// that in turn, so leave it the time that this one took.
 			took := time.Since(began)
 			wait = took + rand.N(took+k.cfg.Check) //nolint:gosec // spreads keepers, no secret
 		default:
 			if failed {
-				k.cfg.Log.InfoContext(ctx, "the edge directory is kept right again")
+				k.cfg.Log.InfoContext(ctx, "the edge directory is kept up to date again")
 			}
 			failed = false
 			if whole == filled {
@@ -113,16 +114,17 @@ func (k *Keeper[R, B]) Keep(ctx context.Context) error {
 	}
 }
 
-// outcome is what came of looking at the directory.
+// outcome is the result of one check.
 type outcome int
 
 const (
-	untouched outcome = iota // it is whole, and no sweep was due
-	filled                   // everything was written
-	lost                     // everything was written, and the marker is not ours to set
+	untouched outcome = iota // the directory is complete and no sweep was due
+	filled                   // all entries were written
+	lost                     // all entries were written, but another rebuild has begun
 )
 
-// look rebuilds a directory without its marker, and sweeps one that has it.
+// look rebuilds a directory that has no marker. It sweeps a complete one if sweep is
+// set.
 func (k *Keeper[R, B]) look(ctx context.Context, sweep bool) (outcome, error) {
 	complete, err := k.sink.Complete(ctx)
 	if err != nil {
@@ -152,7 +154,7 @@ func (k *Keeper[R, B]) look(ctx context.Context, sweep bool) (outcome, error) {
 	return filled, nil
 }
 
-// fill writes everything, page by page, each under a version of its own.
+// fill writes all entries, page by page. Each page has a version of its own.
 func (k *Keeper[R, B]) fill(ctx context.Context) error {
 	if k.cfg.SigningKeys != nil {
 		err := k.page(ctx, func(version int64, batch B) error {
@@ -172,10 +174,8 @@ func (k *Keeper[R, B]) fill(ctx context.Context) error {
 			}
 			for _, target := range keys {
 				key = target.APIKey
-				if digest, ok := digestOf(target); ok {
-					batch.PutPublicKey(version, digest, k.keyEntry(target))
-				}
 			}
+			k.putKeys(version, batch, keys)
 			more = len(keys) == pageSize
 			return nil
 		})
@@ -193,7 +193,7 @@ func (k *Keeper[R, B]) fill(ctx context.Context) error {
 	})
 }
 
-// codes writes the pages that next reads, with their links, until one is short.
+// codes writes the pages that next reads, with their links, until a page is short.
 func (k *Keeper[R, B]) codes(ctx context.Context, next func() ([]affiliate.ReferralTarget, error)) error {
 	for more := true; more; {
 		err := k.page(ctx, func(version int64, batch B) error {
@@ -201,12 +201,7 @@ func (k *Keeper[R, B]) codes(ctx context.Context, next func() ([]affiliate.Refer
 			if err != nil {
 				return err
 			}
-			for _, target := range targets {
-				batch.PutReferralCode(version, target.Scope, target.Code, codeEntry(target))
-			}
-			for target := range eachLink(targets) {
-				batch.PutLink(version, target.Link.Key, linkEntry(target))
-			}
+			putTargets(version, batch, targets)
 			more = len(targets) == pageSize
 			return nil
 		})
@@ -217,13 +212,17 @@ func (k *Keeper[R, B]) codes(ctx context.Context, next func() ([]affiliate.Refer
 	return nil
 }
 
-// page takes a version, lets read collect what it finds under it, and writes it.
+// page writes a batch of many entries.
 func (k *Keeper[R, B]) page(ctx context.Context, read func(version int64, batch B) error) error {
+	return k.write(ctx, k.sink.Batch(), read)
+}
+
+// write takes a version, lets read collect entries under it, and writes them.
+func (k *Keeper[R, B]) write(ctx context.Context, batch B, read func(version int64, batch B) error) error {
 	version, err := k.source.DirectoryVersion(ctx)
 	if err != nil {
 		return err
 	}
-	batch := k.sink.Batch()
 	if err := read(version, batch); err != nil {
 		return err
 	}

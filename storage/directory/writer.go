@@ -137,12 +137,14 @@ func (w *Writer) MarkComplete(ctx context.Context, rebuild Rebuild) (bool, error
 	return n == 1, nil
 }
 
-// Batch collects many writes for one round trip. It publishes one message for all of
-// them, which drops the whole caches of readers. Not safe for concurrent use.
+// Batch collects writes for one round trip. Not safe for concurrent use.
 type Batch struct {
 	writer *Writer
-	writes []batchWrite
-	err    error
+	// channel is where each write is published by itself. If it is empty, Flush
+	// publishes one message, which drops the whole caches of readers.
+	channel string
+	writes  []batchWrite
+	err     error
 }
 
 type batchWrite struct {
@@ -150,8 +152,12 @@ type batchWrite struct {
 	value       []byte
 }
 
-// Batch starts an empty batch. A thousand writes are a good size.
+// Batch starts an empty batch for many entries: readers drop their whole caches. A
+// thousand writes are a good size.
 func (w *Writer) Batch() *Batch { return &Batch{writer: w} }
+
+// Changes starts an empty batch for a few entries: readers drop these only.
+func (w *Writer) Changes() *Batch { return &Batch{writer: w, channel: channel} }
 
 // PutPublicKey adds a Writer.PutPublicKey.
 func (b *Batch) PutPublicKey(version int64, digest [32]byte, entry *edgev1.PublicKeyEntry) {
@@ -200,24 +206,24 @@ func (b *Batch) Flush(ctx context.Context) error {
 	if err != nil || len(writes) == 0 {
 		return err
 	}
-	changed, err := b.writer.send(ctx, writes)
+	changed, err := b.send(ctx, writes)
 	if err != nil && strings.Contains(err.Error(), "NOSCRIPT") {
 		// Redis lost the script (a restart, a failover). EVAL loads it at the node of the
 		// keys; SCRIPT LOAD would have to reach every node of a Cluster.
 		var stored int
 		first := writes[0]
-		stored, err = setIfNewer.Eval(ctx, b.writer.client, []string{first.key}, first.digits, first.value, "").Int()
+		stored, err = setIfNewer.Eval(ctx, b.writer.client, []string{first.key}, first.digits, first.value, b.channel).Int()
 		changed = changed || stored == 1
 		if err == nil {
 			var rest bool
-			rest, err = b.writer.send(ctx, writes[1:])
+			rest, err = b.send(ctx, writes[1:])
 			changed = changed || rest
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("directory: %w", err)
 	}
-	if !changed {
+	if !changed || b.channel != "" {
 		return nil
 	}
 	if err := b.writer.client.Publish(ctx, channel, everything).Err(); err != nil {
@@ -226,10 +232,10 @@ func (b *Batch) Flush(ctx context.Context) error {
 	return nil
 }
 
-func (w *Writer) send(ctx context.Context, writes []batchWrite) (changed bool, err error) {
-	commands, err := w.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+func (b *Batch) send(ctx context.Context, writes []batchWrite) (changed bool, err error) {
+	commands, err := b.writer.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, write := range writes {
-			pipe.EvalSha(ctx, setIfNewer.Hash(), []string{write.key}, write.digits, write.value, "")
+			pipe.EvalSha(ctx, setIfNewer.Hash(), []string{write.key}, write.digits, write.value, b.channel)
 		}
 		return nil
 	})

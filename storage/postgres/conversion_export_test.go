@@ -67,5 +67,5 @@ func (s *Store) with(t *testing.T, url string, set func(*pgxpool.Config)) *Store
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return newStore(&DB{pool: pool, gathered: pool, jobs: s.jobs, onDeliveries: s.onDeliveries})
+	return newStore(&DB{pool: pool, gathered: pool, jobs: s.jobs, onDeliveries: s.onDeliveries, onDirectoryChange: s.onDirectoryChange})
 }

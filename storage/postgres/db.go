@@ -70,7 +70,8 @@ type DB struct {
 	// jobs inserts jobs.
 	jobs *river.Client[pgx.Tx]
 
-	onDeliveries func([]affiliate.EndpointKey)
+	onDeliveries      func([]affiliate.EndpointKey)
+	onDirectoryChange func(affiliate.SyncDirectory)
 }
 
 // Open connects as the service's restricted role. The schema must exist (Migrate).
@@ -93,7 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	sending := maps.Clone(bounded)
 	maps.Copy(sending, asynchronous)
 
-	db := &DB{onDeliveries: func([]affiliate.EndpointKey) {}}
+	db := &DB{onDeliveries: func([]affiliate.EndpointKey) {}, onDirectoryChange: func(affiliate.SyncDirectory) {}}
 	for _, open := range []struct {
 		pool     **pgxpool.Pool
 		conns    int32
@@ -179,6 +180,13 @@ func (db *DB) Pool() *pgxpool.Pool { return db.pool }
 // commits of other processes, so the webhook sender also searches periodically. It
 // must be set before the first transaction.
 func (db *DB) OnDeliveries(callback func([]affiliate.EndpointKey)) { db.onDeliveries = callback }
+
+// OnDirectoryChange registers a callback that runs after each commit that enqueued a
+// SyncDirectory job, before InTx returns. The callback must bound its time. If it does
+// not run or fails, the job does its work. It must be set before the first transaction.
+func (db *DB) OnDirectoryChange(callback func(affiliate.SyncDirectory)) {
+	db.onDirectoryChange = callback
+}
 
 // WorkerClient makes a River client that works the jobs whose workers cfg names. It
 // sets the schema and the indexes that River rebuilds from time to time; queues and

@@ -92,7 +92,8 @@ func (tx *Tx) DeliveriesAdded(endpoints ...affiliate.EndpointKey) {
 }
 
 // Enqueue inserts jobs that are worked after the commit, in one round trip. The jobs
-// carry no unique options, because one conflict would fail all of them.
+// carry no unique options, because one conflict would fail all of them. For a job of
+// the edge directory it also registers the callback of OnDirectoryChange.
 func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -100,8 +101,9 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 	inserted := make([]river.InsertManyParams, len(jobs))
 	for i, job := range jobs {
 		queue := river.QueueDefault
-		if job.Kind() == (affiliate.SyncDirectory{}).Kind() {
+		if change, ok := job.(affiliate.SyncDirectory); ok {
 			queue = affiliate.DirectoryQueue
+			tx.AfterCommit(func() { tx.db.onDirectoryChange(change) })
 		}
 		inserted[i] = river.InsertManyParams{Args: job, InsertOpts: &river.InsertOpts{Queue: queue}}
 	}

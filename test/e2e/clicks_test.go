@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,7 @@ func walkClicks(t *testing.T, sys *system) {
 		}
 	})
 	t.Run("refusals", func(t *testing.T) { refusedClicks(t, sys, w) })
+	t.Run("what a call makes works when it is answered", func(t *testing.T) { clicksWorkAtOnce(t, sys) })
 	t.Run("a change reaches the edge within a second", func(t *testing.T) { clicksFollowChanges(t, sys) })
 	t.Run("other paths and methods", func(t *testing.T) {
 		allow := sys.caller().send(t, http.MethodGet, url, nil).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED").header.Get("Allow")
@@ -157,6 +159,55 @@ func refusedClicks(t *testing.T, sys *system, w world) {
 	})
 }
 
+// clicksWorkAtOnce sends 200 requests at once after each call that makes something
+// work, and wants all of them to succeed. They were tried before, and failed.
+func clicksWorkAtOnce(t *testing.T, sys *system) {
+	t.Helper()
+	w := sys.world(t, "live", nil)
+	w.click(t)
+	all := func(what string, request func() answer, status int) {
+		t.Helper()
+		answers := atOnce(200, func(int) answer { return request() })
+		refused := slices.DeleteFunc(answers, func(a answer) bool { return a.status == status })
+		if len(refused) > 0 {
+			t.Errorf("%s: %d of 200 are not %d: %v", what, len(refused), status, statuses(refused))
+		}
+	}
+	clicks := func(key, code string) func() answer {
+		return func() answer { return sys.click(t, key, object{"referral_code": code}) }
+	}
+
+	for range 3 {
+		code, partner := fresh("now"), sys.partner(t).in("live")
+		all("before apply", clicks(w.publicKey, code), http.StatusNotFound)
+		id := partner.post(t, w.applyPath(), object{"referralCode": code}).want(http.StatusCreated).text("id")
+		all("apply", clicks(w.publicKey, code), http.StatusCreated)
+		w.merchant.patch(t, w.programPath()+"/partners/"+id+"/approve", nil).want(http.StatusOK)
+		all("approve", clicks(w.publicKey, code), http.StatusCreated)
+	}
+
+	code := fresh("link")
+	all("before a link", clicks(w.publicKey, code), http.StatusNotFound)
+	link := w.partner.post(t, "/api/v1/partner/links", object{"programId": w.program, "code": code, "destinationUrl": "https://shop.example/"}).want(http.StatusCreated)
+	all("a link's code", clicks(w.publicKey, code), http.StatusCreated)
+	short := link.text("shortUrl")
+	all("a link", func() answer { return sys.follow(t, short) }, http.StatusFound)
+
+	w.merchant.post(t, w.programPath()+"/pause", nil).want(http.StatusOK)
+	eventually(t, directoryLag, "a pause", func() error {
+		if got := clicks(w.publicKey, w.code)(); got.status != http.StatusNotFound {
+			return fmt.Errorf("the collector answers %d", got.status)
+		}
+		return nil
+	})
+	w.merchant.post(t, w.programPath()+"/activate", nil).want(http.StatusOK)
+	all("activate", clicks(w.publicKey, w.code), http.StatusCreated)
+
+	rolled := w.merchant.post(t, "/api/v1/api-keys/"+w.merchant.get(t, "/api/v1/api-keys").want(http.StatusOK).text("publicKeyId")+"/roll", object{"graceHours": 1})
+	all("a rolled key", clicks(rolled.want(http.StatusOK).text("publicKey"), w.code), http.StatusCreated)
+	all("a new workspace's key", clicks(sys.merchant(t).in("live").publicKey(t), "nobody"), http.StatusNotFound)
+}
+
 func clicksFollowChanges(t *testing.T, sys *system) {
 	t.Helper()
 	w := sys.world(t, "live", nil)
@@ -171,11 +222,10 @@ func clicksFollowChanges(t *testing.T, sys *system) {
 	}
 	within("a new workspace's key and a new code", w.publicKey, w.code, http.StatusCreated)
 
-	// Asked for before it exists, so that the edge remembers that it does not.
 	code := fresh("later")
 	sys.click(t, w.publicKey, object{"referral_code": code}).wantOutcome(notFound)
 	sys.partner(t).in("live").post(t, w.applyPath(), object{"referralCode": code}).want(http.StatusCreated)
-	within("a code that the edge knew to be unknown, before its approval", w.publicKey, code, http.StatusCreated)
+	within("a code that was unknown, before its approval", w.publicKey, code, http.StatusCreated)
 
 	w.merchant.post(t, w.programPath()+"/pause", nil).want(http.StatusOK)
 	within("a paused programme", w.publicKey, w.code, http.StatusNotFound)
