@@ -23,6 +23,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/version"
@@ -62,11 +63,11 @@ func serve() error {
 	return run(ctx, log)
 }
 
-// Little of a collector's heap lives long, and much passes through: collected as
-// often as Go does by itself, a sixth of the processor goes there. What that
-// leaves lying is some 30 MiB, and collections come sooner again when the whole
-// process nears memoryLimit, which the country file, in memory once and while it is
-// replaced twice, comes on top of. GOGC and GOMEMLIMIT say otherwise.
+// Most objects of a collector live for one request. With Go's default setting, garbage
+// collection takes a sixth of the CPU. These settings cost about 30 MiB. The limit makes
+// collections more frequent when the process comes near it. The country file comes on
+// top: it is in memory once, and twice while it is replaced. The variables GOGC and
+// GOMEMLIMIT override these settings.
 const (
 	gcPercent   = 800
 	memoryLimit = 256 << 20
@@ -88,7 +89,7 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("TRIBUTARY_TLS_CERT: %w", err)
 	}
-	// Both ports before anything else: a port that is taken is said at once.
+	// Open both ports first, so that a port in use is reported at once.
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
@@ -99,18 +100,18 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 		return errors.Join(fmt.Errorf("TRIBUTARY_METRICS_LISTEN: %w", err), listener.Close())
 	}
 	registry := private.NewRegistry()
-	edge, err := collector.Open(cfg.Edge(), log, registry)
+	clicks, err := collector.Open(edge.Config(cfg), log, registry)
 	if err != nil {
 		return errors.Join(err, listener.Close(), watched.Close())
 	}
 	ready := func(ctx context.Context) error {
-		if missing := edge.NotReady(ctx); missing != "" {
+		if missing := clicks.NotReady(ctx); missing != "" {
 			return errors.New(missing)
 		}
 		return nil
 	}
 	metrics := httpedge.NewServer(private.Handler(registry, ready), log)
-	// A collector that nobody can watch ends, as it does when it cannot serve.
+	// The collector ends if its metrics cannot be served, as if clicks cannot be served.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	metricsServed := make(chan error, 1)
@@ -120,14 +121,14 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	}()
 
 	log.Info("collector is listening", "address", listener.Addr().String(), "tls", config != nil, "metrics", watched.Addr().String())
-	err = edge.Run(ctx, listener, config)
+	err = clicks.Run(ctx, listener, config)
 
 	ending, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	return errors.Join(err, metrics.Shutdown(ending), <-metricsServed)
 }
 
-// sizeOf is the length of a file, 0 without one.
+// sizeOf returns the length of a file; 0 if there is none.
 func sizeOf(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/collector"
 )
@@ -121,7 +122,7 @@ func configure(environment map[string]string) (settings.Core, collector.Config, 
 		lines = append(lines, name+"="+value)
 	}
 	core, err := settings.Parse[settings.Core](lines)
-	edge, edgeErr := settings.Parse[settings.Collector](lines)
+	clicks, edgeErr := settings.Parse[settings.Collector](lines)
 	if err == nil {
 		// Both read the same variables: one list of faults is enough.
 		err = edgeErr
@@ -130,7 +131,7 @@ func configure(environment map[string]string) (settings.Core, collector.Config, 
 		err = fmt.Errorf("%s: make run serves plain HTTP; it allows that by itself when every port is on loopback, "+
 			"elsewhere set %[1]s=true", allowHTTPName)
 	}
-	return core, edge.Edge(), err
+	return core, edge.Config(clicks), err
 }
 
 // listeners are the open ports of a run, in the order of ports.

@@ -80,7 +80,7 @@ func TestTheKindOfRedisAndItsShards(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if cfg.Stream() != c.stream || cfg.Cache() != c.cache || cfg.StreamShards != c.shards || cfg.Edge().Shards != c.shards {
+			if cfg.Stream() != c.stream || cfg.Cache() != c.cache || cfg.StreamShards != c.shards {
 				t.Errorf("stream %v, cache %v, %d shards", cfg.Stream(), cfg.Cache(), cfg.StreamShards)
 			}
 		})

@@ -22,7 +22,6 @@ import (
 	"github.com/caarlos0/env/v11"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
@@ -178,22 +177,6 @@ type Collector struct {
 	// Farewell is how long a stopping collector still answers, for balancers to see
 	// it leave.
 	Farewell time.Duration `env:"TRIBUTARY_FAREWELL" envDefault:"3s"`
-}
-
-// Edge is the part of it that the collector itself goes by.
-func (c *Collector) Edge() collector.Config {
-	return collector.Config{
-		AllowHTTP:      c.AllowHTTP,
-		TrustedProxies: c.TrustedProxies,
-		Stream:         c.Stream(),
-		Cache:          c.Cache(),
-		HashKey:        c.HashKey,
-		LimitTracking:  c.Tracking,
-		Shards:         c.StreamShards,
-		JournalDir:     c.JournalDir,
-		CountryDB:      c.CountryDB,
-		Farewell:       c.Farewell,
-	}
 }
 
 // Read fills a settings struct from the process environment.

@@ -41,8 +41,8 @@ func TestDefaults(t *testing.T) {
 	if err != nil || collector.Listen != "127.0.0.1:8081" || collector.Tracking != 1000 {
 		t.Errorf("got %+v, %v", collector, err)
 	}
-	if edge := collector.Edge(); edge.Cache != edge.Stream || edge.Shards != 1 || len(edge.HashKey) != 32 {
-		t.Errorf("got %+v", edge)
+	if collector.Cache() != collector.Stream() || collector.StreamShards != 1 || len(collector.HashKey) != 32 {
+		t.Errorf("got %+v", collector)
 	}
 }
 

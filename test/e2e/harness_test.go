@@ -21,6 +21,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/assemble"
+	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -202,7 +203,7 @@ func start(t *testing.T, s setup) *system {
 func openCollector(t *testing.T, env map[string]string, asCommand bool, now func() time.Time, log *slog.Logger, on net.Listener) func(context.Context) error {
 	t.Helper()
 	read := parse[settings.Collector](t, env)
-	cfg := read.Edge()
+	cfg := edge.Config(read)
 	if asCommand {
 		c, err := collector.Open(cfg, log, prometheus.NewRegistry())
 		if err != nil {

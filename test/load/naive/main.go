@@ -21,6 +21,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -67,9 +68,9 @@ func serve(ctx context.Context) error {
 	reader := directory.NewReader(lookups, time.Now)
 	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Log: log})
 	writer := clickstream.NewWriter(stream, 1)
-	edge := cfg.Edge()
-	edge.Shards = lines
-	err = collector.New(edge, collector.Deps{
+	config := edge.Config(cfg)
+	config.Shards = lines
+	err = collector.New(config, collector.Deps{
 		Sink: one{writer}, Directory: reader, Limits: lease,
 		Ready: func(ctx context.Context) string {
 			if writer.Ping(ctx) != nil {
