@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,37 +12,38 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// Config tunes an Ingester; the zero value of a field means its default.
+// Config configures an Ingester. The zero value of a field means its default.
 type Config struct {
-	// Workers store at the same time; one or two, default 2. A second one adds
-	// some 14 percent, a third nothing.
+	// Workers is the number of goroutines that store; one or two, default 2. A second
+	// one adds about 14 percent of throughput, a third none.
 	Workers int
-	// BatchRows is how many clicks a batch is filled to; default 5,000.
+	// BatchRows is the number of clicks in a full batch; default 5,000.
 	BatchRows int
-	// ClaimEvery is how often entries of dead consumers are looked for; default 10 s.
+	// ClaimEvery is the time between two claims of entries of dead consumers; default
+	// 10 s.
 	ClaimEvery time.Duration
-	// TrimEvery is how often what is stored is removed from the streams, and what is
-	// too old from that of dead letters; default 10 s.
+	// TrimEvery is the time between two trims of the streams and of the stream of dead
+	// letters; default 10 s.
 	TrimEvery time.Duration
-	// StopTimeout bounds what a stop waits for batches under way; default 10 s.
+	// StopTimeout bounds how long a stop waits for the current batches; default 10 s.
 	StopTimeout time.Duration
-	// FirstDelay is the first pause after a failure; it doubles up to 5 s.
-	// Default 100 ms.
+	// FirstDelay is the first pause after a failure. It doubles up to 5 s. Default
+	// 100 ms.
 	FirstDelay time.Duration
 }
 
 const (
 	maxDelay = 5 * time.Second
-	// storeTimeout ends a call to a store that hangs; it counts as unreachable.
+	// storeTimeout ends a call of a store that hangs. The store counts as unreachable.
 	storeTimeout = 30 * time.Second
-	// dataAttempts is how often a store may refuse an entry's data before the
-	// entry is taken apart.
+	// dataAttempts is how often a store may refuse the data of an entry before its
+	// records are stored one by one.
 	dataAttempts = 5
-	// queueFactor times BatchRows is what may wait in memory: the next batch
-	// for each worker.
+	// queueFactor times BatchRows is the number of clicks that may wait in memory: the
+	// next batch of each worker.
 	queueFactor = 2
-	// deadLettersKept is for how long the stream has what could not be stored: as
-	// the table of dead letters has it.
+	// deadLettersKept is how long the stream of dead letters keeps a record, as long as
+	// the table of dead letters does.
 	deadLettersKept = 90 * 24 * time.Hour
 )
 
@@ -69,7 +71,7 @@ type Ingester struct {
 	queue    *queue
 }
 
-// New makes an Ingester; Run works.
+// New makes an Ingester. Run consumes.
 func New(cfg Config, deps Deps) *Ingester {
 	if cfg.Workers == 0 || cfg.Workers > 2 {
 		cfg.Workers = 2
@@ -105,8 +107,8 @@ func New(cfg Config, deps Deps) *Ingester {
 	}
 }
 
-// Run consumes until ctx ends; then it stores what it has in hand, for at most
-// StopTimeout. What is left stays pending for the next start.
+// Run consumes until ctx ends. Then it stores the entries that it has read, for at most
+// StopTimeout. The others stay pending for the next start.
 func (i *Ingester) Run(ctx context.Context) {
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -132,18 +134,19 @@ func (i *Ingester) Run(ctx context.Context) {
 	<-ctx.Done()
 	timer := time.AfterFunc(i.cfg.StopTimeout, giveUp)
 	defer timer.Stop()
-	// A fetcher that waits for room has to be let go first.
+	// A fetcher may be waiting for room in the queue.
 	i.queue.close()
 	fetchers.Wait()
 	workers.Wait()
 }
 
-// fetch reads one shard: what this consumer had not finished, then news, and
-// each ClaimEvery what has been pending for too long. After a failure it begins
-// again with its own: an answer may have been lost that was a delivery.
+// fetch reads one shard: first the unfinished entries of this consumer, then new ones,
+// and every ClaimEvery entries that were pending for too long. After a failure it
+// starts again with its own entries, because a response that was lost may have
+// delivered some. Before that it checks whether Redis has lost its latest writes.
 func (i *Ingester) fetch(ctx context.Context, shard int) {
 	const none = ""
-	own, delay := "0", i.cfg.FirstDelay
+	own, delay, failed := "0", i.cfg.FirstDelay, false
 	var claimed time.Time
 	for ctx.Err() == nil {
 		var entries []clickstream.Entry
@@ -151,6 +154,10 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 		var err error
 		i.queue.reading(shard)
 		switch {
+		case failed:
+			if err = i.checkRewound(ctx, shard); err == nil {
+				failed = false
+			}
 		case own != none:
 			if entries, err = i.reader.Own(ctx, shard, own); err == nil {
 				if own = none; len(entries) > 0 {
@@ -159,8 +166,8 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 			}
 		case i.now().Sub(claimed) >= i.cfg.ClaimEvery:
 			var more bool
-			// A dead consumer may leave thousands; the queue's bound is what slows
-			// taking them over.
+			// A dead consumer may leave thousands of entries. The queue's bound limits the
+			// speed at which they are claimed.
 			if entries, lost, more, err = i.reader.Claim(ctx, shard); err == nil && !more {
 				claimed = i.now()
 			}
@@ -172,16 +179,22 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 			i.log.Error("entries vanished from the click stream before they were acknowledged", "shard", shard, "entries", lost)
 		}
 		for _, entry := range entries {
-			// A vanished one has nothing to store; Claim reports it.
+			// An entry that vanished has nothing to store. Claim reports it.
 			if entry.Batch != nil {
 				i.queue.push(entry)
 			}
+		}
+		if errors.Is(err, clickstream.ErrGroupLost) {
+			i.metrics.recreated.Inc()
+			i.log.Warn("the click stream was lost: clicks that were not stored yet are lost", "shard", shard, "error", err)
+			own = none
+			continue
 		}
 		if err != nil {
 			if ctx.Err() == nil {
 				i.log.Warn("the click stream cannot be read", "shard", shard, "error", err)
 			}
-			own = "0"
+			own, failed = "0", true
 			pause(ctx, delay)
 			delay = min(2*delay, maxDelay)
 			continue
@@ -190,7 +203,17 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 	}
 }
 
-// upkeep trims the streams and watches the age of what is pending.
+// checkRewound counts and logs that a stream went back to an older entry.
+func (i *Ingester) checkRewound(ctx context.Context, shard int) error {
+	rewound, err := i.reader.Rewound(ctx, shard)
+	if rewound {
+		i.metrics.lost.Inc()
+		i.log.Warn("the click stream lost its latest entries: clicks that were not stored yet are lost", "shard", shard)
+	}
+	return err
+}
+
+// upkeep trims the streams and measures the age of the oldest pending entry.
 func (i *Ingester) upkeep(ctx context.Context) {
 	for pause(ctx, i.cfg.TrimEvery) {
 		oldest := time.Duration(0)
@@ -200,6 +223,9 @@ func (i *Ingester) upkeep(ctx context.Context) {
 				i.log.Warn("the click stream cannot be trimmed", "shard", shard, "error", err)
 			}
 			i.metrics.trimmed.Add(float64(trimmed))
+			if err := i.checkRewound(ctx, shard); err != nil && ctx.Err() == nil {
+				i.log.Warn("the groups of the click stream cannot be read", "shard", shard, "error", err)
+			}
 			if id, err := i.reader.OldestPending(ctx, shard); err == nil && id != "" {
 				oldest = max(oldest, i.now().Sub(clickstream.EntryTime(id)))
 			}
@@ -211,7 +237,7 @@ func (i *Ingester) upkeep(ctx context.Context) {
 	}
 }
 
-// pause sleeps and reports whether ctx is still alive.
+// pause sleeps and reports whether ctx is still valid.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

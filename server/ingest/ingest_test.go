@@ -440,6 +440,58 @@ func TestVanishedEntriesRaiseTheAlarm(t *testing.T) {
 	}
 }
 
+func TestALostStreamIsCounted(t *testing.T) {
+	s, store := newStream(t, redistest.New(t)), newTable()
+	ingester, _ := s.ingester("one", store)
+	defer run(ingester)()
+	s.append(click())
+	eventually(t, "the first is acknowledged", func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == 1 })
+	if n := testutil.ToFloat64(ingester.metrics.recreated); n != 0 {
+		t.Errorf("the first group counts: %v", n)
+	}
+	check(t, s.client.FlushDB(t.Context()).Err())
+	eventually(t, "the alarm", func() bool { return testutil.ToFloat64(ingester.metrics.recreated) == 1 })
+	s.append(click())
+	eventually(t, "the second", func() bool { n, _ := store.count(); return n == 2 })
+}
+
+func TestAStreamThatLostItsLatestEntriesIsCounted(t *testing.T) {
+	for name, c := range map[string]struct {
+		trimEvery time.Duration
+		// notice makes the ingester check the stream.
+		notice func(*stream) error
+	}{
+		"while it is read": {20 * time.Millisecond, func(*stream) error { return nil }},
+		"after a lost connection": {time.Hour, func(s *stream) error {
+			return s.client.Do(context.Background(), "client", "kill", "type", "normal").Err()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			s, store := newStream(t, server.URL), newTable()
+			ingester := New(Config{TrimEvery: c.trimEvery, FirstDelay: time.Millisecond}, Deps{Reader: s.reader("one"), Store: store})
+			defer run(ingester)()
+			acknowledged := func(n float64) func() bool {
+				return func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == n }
+			}
+			s.append(click())
+			eventually(t, "the first is acknowledged", acknowledged(1))
+			older, err := s.client.Dump(t.Context(), clickstream.Key(0)).Result()
+			check(t, err)
+			s.append(click())
+			eventually(t, "the second is acknowledged", acknowledged(2))
+			if n := testutil.ToFloat64(ingester.metrics.lost); n != 0 {
+				t.Errorf("%v lost before the loss", n)
+			}
+			check(t, s.client.RestoreReplace(t.Context(), clickstream.Key(0), 0, older).Err())
+			check(t, c.notice(s))
+			eventually(t, "the alarm", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
+			s.append(click())
+			eventually(t, "the third", func() bool { n, _ := store.count(); return n == 3 })
+		})
+	}
+}
+
 func TestRedisMayGoAndComeBack(t *testing.T) {
 	server := redistest.Start(t)
 	s, store := newStream(t, server.URL), newTable()

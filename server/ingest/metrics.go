@@ -7,12 +7,13 @@ import (
 )
 
 type metrics struct {
-	stored, acknowledged, trimmed, lost prometheus.Counter
-	unreachable, rejections             prometheus.Counter
-	uniqueUnknown                       prometheus.Counter
-	dead                                *prometheus.CounterVec
-	rows, took                          prometheus.Histogram
-	oldest                              prometheus.Gauge
+	stored, acknowledged, trimmed prometheus.Counter
+	lost, recreated               prometheus.Counter
+	unreachable, rejections       prometheus.Counter
+	uniqueUnknown                 prometheus.Counter
+	dead                          *prometheus.CounterVec
+	rows, took                    prometheus.Histogram
+	oldest                        prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -24,10 +25,11 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		stored:       counter("clicks_stored_total", "Clicks committed, repetitions included."),
 		acknowledged: counter("entries_acknowledged_total", "Stream entries acknowledged after their commit."),
-		trimmed:      counter("entries_trimmed_total", "Stream entries removed below what is stored."),
-		lost:         counter("entries_lost_total", "Entries that vanished from Redis before they were acknowledged. Any is an alarm."),
-		unreachable:  counter("store_unreachable_total", "Attempts at a store that did not answer; the batch is kept."),
-		rejections:   counter("store_rejections_total", "Batches or entries that the store refused for their data."),
+		trimmed:      counter("entries_trimmed_total", "Stream entries removed after their clicks were stored."),
+		lost:         counter("entries_lost_total", "Entries that vanished from Redis before they were acknowledged, and one for each time that a stream went back to an older entry. Alert on any."),
+		recreated:    counter("groups_recreated_total", "Consumer groups that vanished from Redis and were created again: the stream was lost. Alert on any."),
+		unreachable:  counter("store_unreachable_total", "Calls of a store that did not answer; the batch is kept."),
+		rejections:   counter("store_rejections_total", "Batches or entries that the store refused because of their data."),
 		uniqueUnknown: counter("unique_unknown_total",
 			"Clicks stored as not unique because Redis did not say in time whether they are."),
 		dead: prometheus.NewCounterVec(prometheus.CounterOpts{

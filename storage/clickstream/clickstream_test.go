@@ -1,6 +1,7 @@
 package clickstream_test
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -121,11 +122,52 @@ func groupIsRecreatedWhenItIsLost(t *testing.T, at clickstream.Endpoint) {
 	if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := r.Claim(ctx, 0); err != nil {
+	if _, _, _, err := r.Claim(ctx, 0); !errors.Is(err, clickstream.ErrGroupLost) {
 		t.Fatal(err)
 	}
 	if entries := must[[]clickstream.Entry](t)(r.Next(ctx, 0)); len(entries) != 1 {
 		t.Fatalf("from the new stream: %+v", entries)
+	}
+	if err := client.Unlink(ctx, clickstream.Key(0)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []error{clickstream.ErrGroupLost, nil} {
+		if _, err := r.Own(ctx, 0, "0"); !errors.Is(err, want) {
+			t.Fatalf("got %v, want %v", err, want)
+		}
+	}
+}
+
+// A stream and its group are put back to a copy, as by a failover to a late replica.
+func aRewoundGroupIsReportedOnce(t *testing.T, at clickstream.Endpoint) {
+	t.Helper()
+	ctx := t.Context()
+	client := connect(t, at)
+	writer, r := clickstream.NewWriter(client, 1), reader(t, at, "one")
+	rewound := func() bool { t.Helper(); return must[bool](t)(r.Rewound(ctx, 0)) }
+	if rewound() {
+		t.Error("without a stream")
+	}
+	next := func() {
+		t.Helper()
+		if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+			t.Fatal(err)
+		}
+		if entries := must[[]clickstream.Entry](t)(r.Next(ctx, 0)); len(entries) != 1 {
+			t.Fatalf("%+v", entries)
+		}
+	}
+	next()
+	older := must[string](t)(client.Dump(ctx, clickstream.Key(0)).Result())
+	if next(); rewound() {
+		t.Error("without a loss")
+	}
+	must[string](t)(client.RestoreReplace(ctx, clickstream.Key(0), 0, older).Result())
+	if !rewound() || rewound() {
+		t.Error("a loss is reported once")
+	}
+	if next(); rewound() {
+		t.Error("after the loss")
 	}
 }
 

@@ -23,6 +23,7 @@ func TestTheStreamOnEachKindOfRedis(t *testing.T) {
 		t,
 		redistest.Behaviour{Name: "what is appended is read until acknowledged", Test: on(whatIsAppendedIsReadUntilAcknowledged)},
 		redistest.Behaviour{Name: "a lost group is made again", Test: on(groupIsRecreatedWhenItIsLost)},
+		redistest.Behaviour{Name: "a rewound group is reported", Test: on(aRewoundGroupIsReportedOnce)},
 		redistest.Behaviour{Name: "a dead consumer's entries are claimed", Test: on(deadConsumersEntriesAreClaimed)},
 		redistest.Behaviour{Name: "vanished entries are reported", Test: on(vanishedEntriesAreReportedAsLost)},
 		redistest.Behaviour{Name: "trim stops at the oldest unacknowledged", Test: on(trimStopsAtTheOldestUnacknowledged)},

@@ -8,16 +8,16 @@
 // An entry holds a packed edge.v1.ClickBatch in field "b" and the number of its
 // clicks in field "n". A click's shard is a hash of its id.
 //
-// It guarantees that an Append that returned nil is in the stream (and, with
-// appendfsync always, on disk), that an entry is read until it is acknowledged,
-// by another consumer if its reader died, and that trimming never passes an
-// entry that some group has not acknowledged.
+// Guarantees: a batch whose Append returned nil is in the stream (and on disk, with
+// appendfsync always). An entry is delivered until it is acknowledged, to another
+// consumer if its reader died. Trimming never passes an entry that some group has not
+// acknowledged.
 //
-// It does not promise that an entry is read once: delivery is at least once, and
-// the click id makes it exactly once in the table. An Append that returned an
-// error may have happened all the same. Redis must run with maxmemory-policy
-// noeviction; a stream that is flushed or evicted loses what was not stored, and
-// Lost reports what can still be named.
+// Limits: delivery is at least once; the click id makes a click one row in the table.
+// A batch whose Append returned an error may be in the stream all the same. Redis must
+// run with maxmemory-policy noeviction. If Redis loses data, clicks that were not stored
+// yet are lost. Claim, ErrGroupLost and Rewound report such a loss as far as it can be
+// seen.
 package clickstream
 
 import (
@@ -30,7 +30,7 @@ import (
 // Group is the consumer group of ingestion.
 const Group = "ingest"
 
-// DeadLetterStream keeps what ingestion could not store, for 90 days.
+// DeadLetterStream keeps records that ingestion could not store, for 90 days.
 const DeadLetterStream = "clicks:dead"
 
 const (
@@ -38,14 +38,14 @@ const (
 	fieldCount = "n"
 )
 
-// MaxShards bounds TRIBUTARY_STREAM_SHARDS: more would only cost connections.
+// MaxShards bounds TRIBUTARY_STREAM_SHARDS. More shards would only cost connections.
 const MaxShards = 64
 
-// Key is the stream of a shard. The braces keep a shard on one Cluster node.
+// Key returns the stream of a shard. The braces keep a shard on one Cluster node.
 func Key(shard int) string { return fmt.Sprintf("clicks:{s%02d}", shard) }
 
-// Shard is where a click lives. The number of shards may grow at any time; it
-// may shrink only after the streams that fall away have been read to their end.
+// Shard returns the shard of a click. The number of shards may grow at any time. It may
+// shrink only after the streams that are no longer used have been read to their end.
 func Shard(id affiliate.ClickID, shards int) int {
 	if shards <= 1 {
 		return 0

@@ -7,49 +7,65 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
+// ErrGroupLost means that the consumer group of a stream was missing although this
+// Reader had used it before: Redis lost data. The group exists again, from the start
+// of the stream.
+var ErrGroupLost = errors.New("the consumer group was missing and has been created again")
+
 // Entry is one stream entry as it was read.
 type Entry struct {
 	Shard int
 	ID    string
-	// Batch is the marshalled edge.v1.ClickBatch. Nil: the entry was pending but
-	// is no longer in the stream.
+	// Batch is the marshalled edge.v1.ClickBatch. It is nil if the entry was pending
+	// but is no longer in the stream.
 	Batch []byte
-	// Clicks is the count that the writer stated.
+	// Clicks is the number of clicks according to the writer.
 	Clicks int
 }
 
-// ReaderConfig names a consumer and its patience.
+// ReaderConfig configures a Reader.
 type ReaderConfig struct {
 	Shards int
-	// Consumer is this process's name in the group; the same after a restart, so
-	// that it finds what it had not finished.
+	// Consumer is the name of this process in the group. It must be the same after a
+	// restart, so that the process finds its unfinished entries.
 	Consumer string
 	// Count bounds the entries of one read; 0 means 64 (at most 16 MiB).
 	Count int64
-	// Block is how long a read waits for news, and so the most that a stopping reader
-	// waits; 0 means 500 ms.
+	// Block is how long a read waits for new entries, and so the longest wait of a
+	// Reader that stops; 0 means 500 ms.
 	Block time.Duration
-	// ClaimIdle is how long an entry must have been pending before it is taken
-	// from its consumer; 0 means 30 s.
+	// ClaimIdle is how long an entry must have been pending before another consumer
+	// claims it; 0 means 30 s.
 	ClaimIdle time.Duration
 }
 
-// Reader consumes as one member of the group. Methods of different shards may
-// run at the same time.
+// Reader consumes as one member of the group. Methods of different shards may run at
+// the same time.
 type Reader struct {
 	cfg      ReaderConfig
 	client   redis.UniversalClient
 	blocking redis.UniversalClient
 	keys     []string
+
+	mu    sync.Mutex
+	known []knownGroup // by shard
 }
 
-// NewReader reads through client (Connect), except for the waiting reads, which
-// go through blocking (ConnectBlocking).
+// knownGroup is what a Reader knows of a group, to detect that Redis lost data.
+type knownGroup struct {
+	exists bool
+	// newest is the newest entry that this Reader was given; empty if there is none.
+	newest string
+}
+
+// NewReader reads through client (Connect), except for blocking reads, which go
+// through blocking (ConnectBlocking).
 func NewReader(client, blocking redis.UniversalClient, cfg ReaderConfig) *Reader {
 	if cfg.Count == 0 {
 		cfg.Count = 64
@@ -60,19 +76,22 @@ func NewReader(client, blocking redis.UniversalClient, cfg ReaderConfig) *Reader
 	if cfg.ClaimIdle == 0 {
 		cfg.ClaimIdle = 30 * time.Second
 	}
-	return &Reader{cfg: cfg, client: client, blocking: blocking, keys: keys(cfg.Shards)}
+	names := keys(cfg.Shards)
+	return &Reader{cfg: cfg, client: client, blocking: blocking, keys: names, known: make([]knownGroup, len(names))}
 }
 
-// Shards is the number of streams.
+// Shards returns the number of streams.
 func (r *Reader) Shards() int { return len(r.keys) }
 
-// Own reads what this consumer was given after the entry called after ("0" to
-// begin) and has not acknowledged. Fewer than Count entries mean the end.
+// Own reads the entries that this consumer was given after the entry named after ("0"
+// for the first call) and has not acknowledged. Fewer than Count entries are the last.
+// Errors: ErrGroupLost.
 func (r *Reader) Own(ctx context.Context, shard int, after string) ([]Entry, error) {
 	return r.read(ctx, r.client, shard, after, -1)
 }
 
-// Next waits up to Block for entries that no consumer has been given.
+// Next waits up to Block for entries that no consumer was given before. Errors:
+// ErrGroupLost.
 func (r *Reader) Next(ctx context.Context, shard int) ([]Entry, error) {
 	return r.read(ctx, r.blocking, shard, ">", r.cfg.Block)
 }
@@ -86,17 +105,18 @@ func (r *Reader) read(ctx context.Context, client redis.UniversalClient, shard i
 	streams, err := client.XReadGroup(ctx, args).Result()
 	if noGroup(err) {
 		if err := r.createGroup(ctx, shard); err != nil {
-			return nil, err
+			return nil, err // ErrGroupLost too
 		}
 		streams, err = client.XReadGroup(ctx, args).Result()
 	}
 	var timeout net.Error
 	switch {
 	case errors.Is(err, redis.Nil):
+		r.used(shard, "")
 		return nil, nil
 	case block >= 0 && errors.As(err, &timeout) && timeout.Timeout() && ctx.Err() == nil:
-		// A consumer woken without a message can block longer than asked
-		// (redis#12998): no news either.
+		// A consumer that is woken without a message can block longer than Block
+		// (redis#12998). There is no new entry.
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", r.keys[shard], err)
@@ -107,14 +127,54 @@ func (r *Reader) read(ctx context.Context, client redis.UniversalClient, shard i
 			entries = append(entries, entryOf(shard, message))
 		}
 	}
+	newest := ""
+	if id == ">" && len(entries) > 0 {
+		newest = entries[len(entries)-1].ID
+	}
+	r.used(shard, newest)
 	return entries, nil
 }
 
-// Claim takes over what other consumers, or this one's former life, left
-// pending for longer than ClaimIdle. Entries that were trimmed or deleted while
-// they were pending come back as lost: Redis forgets them, their clicks are
-// gone unless they had been stored before. more says that there may be others to
-// take over, once these are in hand.
+// used notes that the group of a shard exists and, if newest is not empty, the newest
+// entry that this Reader was given.
+func (r *Reader) used(shard int, newest string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known[shard].exists = true
+	if newest != "" {
+		r.known[shard].newest = newest
+	}
+}
+
+// Rewound reports whether the group of a shard is at an older entry than this Reader
+// was given before: Redis lost its latest writes, for example in a failover. Entries
+// that were appended after the older entry may be lost. It reports each loss once and
+// does not report a missing group.
+func (r *Reader) Rewound(ctx context.Context, shard int) (bool, error) {
+	groups, err := r.client.XInfoGroups(ctx, r.keys[shard]).Result()
+	if err != nil {
+		if isMissing(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("groups of %s: %w", r.keys[shard], err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := &r.known[shard]
+	for _, group := range groups {
+		if group.Name == Group && known.newest != "" && before(group.LastDeliveredID, known.newest) {
+			known.newest = ""
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Claim takes over entries that were pending for longer than ClaimIdle, of other
+// consumers or of this consumer before a restart. lost are the ids of entries that
+// were trimmed or deleted while they were pending: Redis forgets them, and their
+// clicks are lost unless they were stored before. more reports that there may be more
+// entries to claim. Errors: ErrGroupLost.
 func (r *Reader) Claim(ctx context.Context, shard int) (entries []Entry, lost []string, more bool, err error) {
 	for cursor := "0-0"; ; {
 		messages, next, deleted, err := r.client.XAutoClaimWithDeleted(ctx, &redis.XAutoClaimArgs{
@@ -141,7 +201,7 @@ func (r *Reader) Claim(ctx context.Context, shard int) (entries []Entry, lost []
 	}
 }
 
-// Ack says that the clicks of these entries are stored.
+// Ack acknowledges entries whose clicks are stored.
 func (r *Reader) Ack(ctx context.Context, shard int, ids ...string) error {
 	if len(ids) == 0 {
 		return nil
@@ -152,10 +212,10 @@ func (r *Reader) Ack(ctx context.Context, shard int, ids ...string) error {
 	return nil
 }
 
-// Trim removes what every group has acknowledged and returns how many entries
-// went. Of each group the last delivered id is read first and the oldest
-// pending one after it: whatever is delivered in between is newer than the
-// first, so no order of events lets the trim pass an unacknowledged entry.
+// Trim removes the entries that every group has acknowledged and returns their number.
+// It reads the last delivered id of each group before the oldest pending one. An entry
+// that is delivered in between is newer than the first, so the trim never passes an
+// unacknowledged entry.
 func (r *Reader) Trim(ctx context.Context, shard int) (int64, error) {
 	key := r.keys[shard]
 	groups, err := r.client.XInfoGroups(ctx, key).Result()
@@ -190,8 +250,8 @@ func (r *Reader) Trim(ctx context.Context, shard int) (int64, error) {
 	return trimmed, nil
 }
 
-// OldestPending is the id of the oldest entry that was delivered and not
-// acknowledged; empty when there is none. Its age is what an alert watches.
+// OldestPending returns the id of the oldest entry that was delivered and not
+// acknowledged; empty if there is none. Alerts watch its age.
 func (r *Reader) OldestPending(ctx context.Context, shard int) (string, error) {
 	pending, err := r.client.XPending(ctx, r.keys[shard], Group).Result()
 	if noGroup(err) || isMissing(err) || (err == nil && pending.Count == 0) {
@@ -203,10 +263,19 @@ func (r *Reader) OldestPending(ctx context.Context, shard int) (string, error) {
 	return pending.Lower, nil
 }
 
+// createGroup creates the group of a shard from the start of the stream. It returns
+// ErrGroupLost if the group existed before.
 func (r *Reader) createGroup(ctx context.Context, shard int) error {
 	err := r.client.XGroupCreateMkStream(ctx, r.keys[shard], Group, "0").Err()
 	if err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
 		return fmt.Errorf("create group on %s: %w", r.keys[shard], err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	existed := r.known[shard].exists
+	r.known[shard] = knownGroup{exists: true}
+	if existed {
+		return fmt.Errorf("%s: %w", r.keys[shard], ErrGroupLost)
 	}
 	return nil
 }
@@ -216,7 +285,7 @@ func entryOf(shard int, message redis.XMessage) Entry {
 	if message.Values == nil {
 		return entry
 	}
-	// An entry without the field is not ours: empty, not gone.
+	// An entry without the field has another writer. It is empty, but not lost.
 	entry.Batch = []byte{}
 	if batch, ok := message.Values[fieldBatch].(string); ok {
 		entry.Batch = []byte(batch)
@@ -235,7 +304,7 @@ func isMissing(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no such key")
 }
 
-// before compares two stream ids ("milliseconds-sequence").
+// before reports whether stream id a ("milliseconds-sequence") is older than b.
 func before(a, b string) bool {
 	aMs, aSeq := splitID(a)
 	bMs, bSeq := splitID(b)
@@ -249,7 +318,7 @@ func splitID(id string) (ms, seq uint64) {
 	return ms, seq
 }
 
-// EntryTime is the instant at which Redis stored an entry.
+// EntryTime returns the time at which Redis stored an entry.
 func EntryTime(id string) time.Time {
 	ms, _ := splitID(id)
 	return time.UnixMilli(int64(ms)).UTC()

@@ -1,6 +1,8 @@
 package clickstream_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -46,10 +48,16 @@ func TestTheStreamGoesOnWithThePromotedReplica(t *testing.T) {
 	}
 	p.Sentinels[0].Resume()
 
-	// As when the replica had not heard of a group: it is made again at 0, so that
-	// everything is read once more rather than not at all.
+	// A replica may not have received a group. It is created again from the start of
+	// the stream, so that all entries are delivered again.
 	client := connect(t, at)
 	eventually(t, func() error { return client.XGroupDestroy(ctx, clickstream.Key(3), clickstream.Group).Err() })
+	eventually(t, func() error {
+		if _, err := r.Next(ctx, 3); !errors.Is(err, clickstream.ErrGroupLost) {
+			return fmt.Errorf("the lost group is not reported, but: %w", err)
+		}
+		return nil
+	})
 	eventually(t, func() error { _, err := r.Next(ctx, 15); return err })
 	for shard := range sixteen {
 		written.read(t, r, shard)
