@@ -301,6 +301,11 @@ func (c *Core) Run(ctx context.Context, on Listeners) error {
 			return serveMetrics(ctx, on.Metrics, c.registry, c.health.Ready, c.log)
 		},
 		"ingestion": func(ctx context.Context) error { c.ingester.Run(ctx); return nil },
+		"durability": func(ctx context.Context) error {
+			clickstream.CheckDurability(ctx, c.stream, c.log)
+			<-ctx.Done()
+			return nil
+		},
 		"directory": c.keeper.Keep,
 		"webhooks":  func(ctx context.Context) error { c.sender.Run(ctx); return nil },
 	}

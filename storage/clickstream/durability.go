@@ -1,0 +1,60 @@
+package clickstream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// durabilityRetry is the pause between two attempts to check a Redis that does not
+// answer.
+const durabilityRetry = 2 * time.Second
+
+// CheckDurability logs a warning if a server of the click stream does not fsync each
+// write before it answers, or if its configuration cannot be read. It waits until Redis
+// answers and returns after that, or when ctx ends.
+func CheckDurability(ctx context.Context, client redis.UniversalClient, log *slog.Logger) {
+	for {
+		err := eachMaster(ctx, client, func(ctx context.Context, server redis.UniversalClient) error {
+			return checkDurability(ctx, server, log)
+		})
+		var reply redis.Error
+		switch {
+		case err == nil:
+			return
+		case errors.As(err, &reply) && !strings.HasPrefix(reply.Error(), "LOADING"):
+			log.LogAttrs(ctx, slog.LevelWarn, "it could not be checked whether the click stream's Redis runs appendfsync always", slog.Any("error", err))
+			return
+		}
+		timer := time.NewTimer(durabilityRetry)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+func eachMaster(ctx context.Context, client redis.UniversalClient, do func(context.Context, redis.UniversalClient) error) error {
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return do(ctx, master) })
+	}
+	return do(ctx, client)
+}
+
+func checkDurability(ctx context.Context, server redis.UniversalClient, log *slog.Logger) error {
+	config, err := server.ConfigGet(ctx, "append*").Result()
+	if err != nil {
+		return err
+	}
+	if config["appendonly"] != "yes" || config["appendfsync"] != "always" {
+		log.LogAttrs(ctx, slog.LevelWarn, "the click stream's Redis may lose acknowledged clicks: it does not run appendonly yes and appendfsync always",
+			slog.String("appendonly", config["appendonly"]), slog.String("appendfsync", config["appendfsync"]))
+	}
+	return nil
+}
