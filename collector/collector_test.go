@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
@@ -49,6 +51,11 @@ type edge struct {
 
 func newEdge(t testing.TB, url string, change ...func(*Config)) *edge {
 	t.Helper()
+	return newEdgeWith(t, url, nilLogger(), newRegistry(), change...)
+}
+
+func newEdgeWith(t testing.TB, url string, log *slog.Logger, registry *prometheus.Registry, change ...func(*Config)) *edge {
+	t.Helper()
 	cfg := Config{
 		Stream: clickstream.Endpoint{URL: url}, Cache: clickstream.Endpoint{URL: url}, AllowHTTP: true, Shards: 1, LimitTracking: 1000,
 		HashKey:        bytes.Repeat([]byte("k"), 32),
@@ -57,7 +64,7 @@ func newEdge(t testing.TB, url string, change ...func(*Config)) *edge {
 	for _, c := range change {
 		c(&cfg)
 	}
-	c, err := Open(cfg, nilLogger(), newRegistry())
+	c, err := Open(cfg, log, registry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,29 +7,28 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// Config is what a collector is told from outside. cmd/settings reads it from
-// the environment.
+// Config configures a collector. cmd/edge makes it of the settings.
 type Config struct {
 	// AllowHTTP accepts plain HTTP; for development.
 	AllowHTTP bool
-	// TrustedProxies may say who the client is and that it came over HTTPS.
+	// TrustedProxies are networks whose headers name the client's address and scheme.
 	TrustedProxies []netip.Prefix
-	// Stream is the Redis of the click stream, Cache that of limits and directory.
+	// Stream is the Redis of the click stream, Cache the Redis of limits and directory.
 	Stream, Cache clickstream.Endpoint
-	// HashKey, 32 bytes or more, keys the hashes of addresses, agents and limit
-	// subjects. Every process of a deployment has the same.
+	// HashKey keys the hashes of addresses, agents and limit subjects. It has 32 bytes
+	// or more and is the same in every process of a deployment.
 	HashKey []byte
 	// LimitTracking is N of "at most N in any 60 s" per public key.
 	LimitTracking int64
 	// Shards is the number of click streams.
 	Shards int
-	// JournalDir is where clicks go that the stream cannot take. It belongs to this
-	// collector alone. Empty: no journal, such clicks are refused.
+	// JournalDir is the folder of the journal, which takes clicks while the stream does
+	// not. One collector uses it. Empty means no journal: such clicks are refused.
 	JournalDir string
-	// CountryDB is a MaxMind file (.mmdb) with countries, or cities, for the
-	// record's country and region. Empty: neither is known.
+	// CountryDB is a MaxMind file (.mmdb) with countries or cities, for the country and
+	// region of a click. Empty means that clicks have neither.
 	CountryDB string
-	// Farewell is how long a stopping collector goes on answering, so that
-	// balancers see it leave before its port closes.
+	// Farewell is the shutdown delay: how long a stopping collector still serves, so
+	// that balancers see that it is not ready before its port closes.
 	Farewell time.Duration
 }

@@ -1,26 +1,23 @@
-// Package collector is the edge: it takes clicks over HTTP, makes them durable
-// and answers.
+// Package collector is the edge: it takes clicks over HTTP, makes them durable and
+// responds.
 //
 //	request ─ decode ─ key, limit, code (directory) ─ record ─┐  ┌─ XADD ─▶ stream ◀─┐
 //	request ─ decode ─ …                            ─ record ─┼─▶│ one batch         │ replay
 //	request ─ decode ─ …                            ─ record ─┘  └─ or else ▶ journal ┘
 //
-// Records that arrive while a batch is on its way form the next one: the busier
-// the collector, the larger its batches, and no timer delays anybody. A batch
-// that the stream does not take goes to the journal on the collector's disk, and
-// from there to the stream when it answers again.
+// Records that arrive while a batch is being written form the next batch. The busier
+// the collector, the larger its batches; no request waits for a timer. A batch that the
+// stream does not take goes to the journal on the collector's disk, and from there to
+// the stream when it answers again. A short link makes the same record in the same
+// batches; its response is a redirect with the click's id.
 //
-// A short link is the second way in: the same record through the same batches,
-// answered by a redirect that carries the click's id.
+// Guarantees: 200, 201 and a redirect with a click id mean that the click is durable,
+// in the stream or on disk. A click is never refused because the directory cannot be
+// read: a key with a valid checksum is accepted and ingestion resolves the click. A
+// visitor who follows a known link reaches its target even if the click is not stored.
 //
-// It guarantees that 200 and 201, and a redirect with a click id, mean that the
-// click is durable, in the stream or on disk, and that a click is never turned away because
-// the directory could not be read: a key whose checksum is right is taken
-// unresolved and ingestion resolves it. Who follows a link that is known gets to
-// its target, whatever becomes of the click.
-//
-// It does not promise that a click is written once: an answer that was lost, or
-// a 503, may stand for a written click. The click id makes it one row, and a
-// client that repeats its proposed id gets the same id again. Repeats are
-// remembered in this process only, for ten minutes.
+// Limits: a click can be written more than once, and a click whose response was lost or
+// was a 503 may be stored. The click id makes it one row. A client that repeats its
+// proposed id gets the same click id again. A collector remembers proposed ids for ten
+// minutes, and other collectors do not know them.
 package collector

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,8 +16,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/collector/journal"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/redistest"
@@ -179,6 +184,61 @@ func TestBlindEdgeTurnsNobodyAway(t *testing.T) {
 	}
 	if got := e.send("POST", "/v1/clicks", plainClick, "X-Public-Key", stranger.Reveal(), "peer", "198.51.100.1:1"); got.status != 401 {
 		t.Errorf("the stranger after the rebuild: %d", got.status)
+	}
+}
+
+// logs collects what a collector logs.
+type logs struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logs) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestWithoutAUsableJournalACollectorLivesOnRedis(t *testing.T) {
+	for name, folder := range map[string]func(*testing.T) string{
+		"the folder is a file": func(t *testing.T) string {
+			path := filepath.Join(t.TempDir(), "journal")
+			check(t, os.WriteFile(path, nil, 0o600))
+			return path
+		},
+		"another collector has the folder": func(t *testing.T) string {
+			dir := t.TempDir()
+			j, err := journal.Open(journal.Config{Dir: dir})
+			check(t, err)
+			t.Cleanup(func() { check(t, j.Close()) })
+			return dir
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, registry, log := redistest.Start(t), newRegistry(), &logs{}
+			e := newEdgeWith(t, server.URL, slog.New(slog.NewTextHandler(log, nil)), registry, func(cfg *Config) { cfg.JournalDir = folder(t) })
+			if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "the journal cannot be used") {
+				t.Errorf("logged %q", log)
+			}
+			broken := "# HELP tributary_collector_journal_broken 1 while the journal takes nothing: its disk failed or is full, or its folder could not be used at the start.\n" +
+				"# TYPE tributary_collector_journal_broken gauge\ntributary_collector_journal_broken 1\n"
+			if err := testutil.GatherAndCompare(registry, strings.NewReader(broken), "tributary_collector_journal_broken"); err != nil {
+				t.Error(err)
+			}
+			if click, ready := e.click(plainClick), e.send("GET", "/v1/health/ready", ""); click.status != 201 || ready.status != 200 {
+				t.Errorf("with Redis: click %d, ready %d", click.status, ready.status)
+			}
+			server.Kill9()
+			if click, ready := e.click(plainClick), e.send("GET", "/v1/health/ready", ""); click.status != 503 || ready.status != 503 {
+				t.Errorf("without Redis: click %d, ready %d", click.status, ready.status)
+			}
+		})
 	}
 }
 

@@ -22,19 +22,19 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		accepted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_clicks_accepted_total",
-			Help: "Clicks answered 201: durable in the sink.",
+			Help: "Clicks with response 201: durable in the stream or in the journal.",
 		}),
 		repeated: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_clicks_repeated_total",
-			Help: "Clicks answered 200: the same proposed id, key and code as before.",
+			Help: "Clicks with response 200: the same proposed id, key and code as before.",
 		}),
 		unresolved: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_clicks_unresolved_total",
-			Help: "Clicks taken without the directory, for ingestion to resolve. Part of the accepted ones.",
+			Help: "Clicks accepted without the directory, which ingestion resolves. Part of the accepted clicks.",
 		}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_collector_requests_rejected_total",
-			Help: "Requests answered with an error, by its code.",
+			Help: "Requests with an error response, by its code.",
 		}, []string{"code"}),
 		batchClicks: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "tributary_collector_batch_clicks",
@@ -43,20 +43,20 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}),
 		durable: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "tributary_collector_time_to_durable_seconds",
-			Help:    "From a batch's first click until the stream or the journal has it.",
+			Help:    "Time from the first click of a batch until the batch is in the stream or the journal.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 15),
 		}),
 		flushErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_batches_failed_total",
-			Help: "Batches that neither the stream nor a journal took; their requests were answered 503.",
+			Help: "Batches that neither the stream nor a journal took; their requests got 503.",
 		}),
 		journaled: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_clicks_journaled_total",
-			Help: "Clicks that the stream did not take and the journal did, those of short links included.",
+			Help: "Clicks that were written to the journal instead of the stream, including clicks of short links.",
 		}),
 		replayed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_clicks_replayed_total",
-			Help: "Clicks brought from the journal to the stream, repetitions included.",
+			Help: "Clicks moved from the journal to the stream, including repetitions.",
 		}),
 		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_collector_limit_fallbacks_total",
@@ -71,9 +71,9 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// watch shows what can be read off at any time: the queue, and with a journal the
-// journal.
-func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.Journal, now func() time.Time) {
+// watch registers the gauges of the queue and of the journal. broken means that the
+// journal could not be opened; then j is nil.
+func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.Journal, broken bool, now func() time.Time) {
 	gauge := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tributary_collector_" + name, Help: help}, value))
 	}
@@ -85,6 +85,10 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 	}
 	gauge("queue_clicks", "Clicks waiting for, or on, their way to the stream.", func() float64 { return float64(b.records.Load()) })
 	gauge("queue_bytes", "Bytes of the clicks in the queue.", func() float64 { return float64(b.bytes.Load()) })
+	const brokenHelp = "1 while the journal takes nothing: its disk failed or is full, or its folder could not be used at the start."
+	if broken {
+		gauge("journal_broken", brokenHelp, func() float64 { return 1 })
+	}
 	if j == nil {
 		gauge("oldest_unpersisted_seconds", "Age of the oldest click that is not in the stream.", func() float64 { return age(b.oldest()) })
 		return
@@ -95,7 +99,7 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 	gauge("journal_bytes", "Bytes of the journal on disk.", func() float64 { return float64(j.Stats().Bytes) })
 	gauge("journal_max_bytes", "Bound of journal_bytes; beyond it clicks are refused while the stream is away.", func() float64 { return float64(j.Stats().MaxBytes) })
 	gauge("journal_oldest_seconds", "Age of the oldest record in the journal; 0 when it is empty.", func() float64 { return age(j.Stats().Oldest) })
-	gauge("journal_broken", "1 while the journal takes nothing because its disk failed or is full.", func() float64 {
+	gauge("journal_broken", brokenHelp, func() float64 {
 		if j.Stats().Broken != nil {
 			return 1
 		}
@@ -116,5 +120,5 @@ func (m *metrics) flushed(clicks int, took time.Duration, err error) {
 
 func (m *metrics) reject(reason affiliate.Reason) { m.rejected.WithLabelValues(string(reason)).Inc() }
 
-// Fallback is the hook of ratelimit.Options.
+// fallback is the hook of ratelimit.Options.
 func (m *metrics) fallback(zone string) { m.fallbacks.WithLabelValues(zone).Inc() }

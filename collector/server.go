@@ -26,12 +26,12 @@ import (
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
-// shutdownTimeout bounds the farewell and the requests under way. Behind it come
-// their batches (streamTimeout and flushTimeout at most), the limits' last word and
+// shutdownTimeout bounds the shutdown delay and the last requests. After it come their
+// batches (streamTimeout and flushTimeout at most), the return of unused tokens and
 // finishTimeout: 20 seconds in all.
 const shutdownTimeout = 12 * time.Second
 
-// Directory is what a collector looks up; *directory.Reader is one.
+// Directory looks up keys, codes and links; *directory.Reader implements it.
 type Directory interface {
 	PublicKey(ctx context.Context, digest [32]byte) (*edgev1.PublicKeyEntry, directory.State)
 	ReferralCode(ctx context.Context, scope affiliate.Scope, code string) (*edgev1.ReferralCodeEntry, directory.State)
@@ -39,29 +39,31 @@ type Directory interface {
 	SigningKeys(ctx context.Context) (*edgev1.SigningKeys, directory.State)
 }
 
-// Limits counts requests; *ratelimit.Lease is one.
+// Limits counts requests; *ratelimit.Lease implements it.
 type Limits interface {
 	Take(ctx context.Context, zone ratelimit.Zone, subject string) ratelimit.Result
 }
 
-// Deps are the parts that a collector is made of.
+// Deps are the parts of a collector.
 type Deps struct {
 	Sink      Sink
 	Directory Directory
 	Limits    Limits
-	// Journal takes what Sink cannot; nil: nothing does.
+	// Journal takes batches that Sink does not take; nil means that they are refused.
 	Journal *journal.Journal
-	// Ready names what Sink misses ("redis"), or is empty.
+	// Ready returns the name of a dependency that Sink lacks ("redis"), or "".
 	Ready func(ctx context.Context) string
-	// Background, when set, runs beside the server until its context ends.
+	// Background functions run beside the server until their context ends.
 	Background []func(ctx context.Context)
-	// Log nil means none, Registry nil a private one, Now nil time.Now.
+	// A nil Log discards, a nil Registry is a new one, a nil Now is time.Now.
 	Log      *slog.Logger
 	Registry prometheus.Registerer
 	Now      func() time.Time
 
 	metrics   *metrics
 	countries *countries
+	// journalBroken: there is a folder for the journal, but it cannot be used.
+	journalBroken bool
 }
 
 // Collector is the edge's HTTP surface. Make it with New or Open.
@@ -89,14 +91,14 @@ type Collector struct {
 	stop      sync.Once
 	stopping  atomic.Bool
 	stopped   error
-	sinkError atomic.Int64 // when the last one was logged, Unix seconds
+	sinkError atomic.Int64 // time of the last log line about the sink, in Unix seconds
 
 	background []func(ctx context.Context)
 	closers    []io.Closer
 }
 
-// New makes a collector of given parts. Its batches fly at once: it has to be
-// ended with Shutdown, whether or not Run was called.
+// New makes a collector of the given parts. It starts goroutines, so it must be ended
+// with Shutdown even if Run was never called.
 func New(cfg Config, deps Deps) *Collector {
 	if deps.Now == nil {
 		deps.Now = time.Now
@@ -135,14 +137,14 @@ func New(cfg Config, deps Deps) *Collector {
 		sink = c.durable
 	}
 	c.batches = newBatcher(sink, c.shards, c.metrics)
-	c.metrics.watch(deps.Registry, c.batches, deps.Journal, c.now)
+	c.metrics.watch(deps.Registry, c.batches, deps.Journal, deps.journalBroken, c.now)
 	c.handler = httpedge.Guard(http.HandlerFunc(c.serve), c.reportPanic)
 	c.server = httpedge.NewServer(c.handler, c.log)
 	return c
 }
 
-// Open connects a collector to its Redis. It does not wait for Redis: an edge
-// starts without it and says so in its readiness.
+// Open connects a collector to its Redis. It does not wait for Redis: until Redis
+// answers, the collector runs and is not ready.
 func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collector, error) {
 	var clients []io.Closer
 	connect := func(at clickstream.Endpoint, faults *error) redis.UniversalClient {
@@ -167,14 +169,9 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 		return fail(faults)
 	}
 	m := newMetrics(registry)
-	var disk *journal.Journal
-	if cfg.JournalDir != "" {
-		if disk, err = journal.Open(journal.Config{Dir: cfg.JournalDir, JoinBytes: batchBytes, JoinClicks: batchRecords, Log: log}); err != nil {
-			return fail(fmt.Errorf("TRIBUTARY_JOURNAL_DIR: %w", err))
-		}
+	disk := openJournal(cfg.JournalDir, log)
+	if disk != nil {
 		clients = append(clients, disk)
-	} else {
-		log.Warn("without TRIBUTARY_JOURNAL_DIR clicks are refused while the stream's Redis does not answer")
 	}
 	writer := clickstream.NewWriter(stream, cfg.Shards)
 	reader := directory.NewReader(lookups, time.Now)
@@ -187,18 +184,38 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 			}
 			return ""
 		},
-		Background: []func(context.Context){reader.Run, lease.Run},
-		Log:        log, Registry: registry, metrics: m, countries: countries,
+		Background: []func(context.Context){
+			reader.Run, lease.Run,
+			func(ctx context.Context) { clickstream.CheckDurability(ctx, stream, log) },
+		},
+		Log: log, Registry: registry, metrics: m, countries: countries,
+		journalBroken: cfg.JournalDir != "" && disk == nil,
 	})
 	c.closers = clients
 	return c, nil
 }
 
-// Handler answers everything under /v1/ and /r/.
+// openJournal returns nil without a folder, or if the folder cannot be used: a
+// collector works without its journal while Redis answers.
+func openJournal(dir string, log *slog.Logger) *journal.Journal {
+	if dir == "" {
+		log.Warn("without TRIBUTARY_JOURNAL_DIR clicks are refused while the stream's Redis does not answer")
+		return nil
+	}
+	opened, err := journal.Open(journal.Config{Dir: dir, JoinBytes: batchBytes, JoinClicks: batchRecords, Log: log})
+	if err != nil {
+		log.Warn("the journal cannot be used: clicks are refused while the stream's Redis does not answer, and clicks in the journal wait for a restart",
+			"variable", "TRIBUTARY_JOURNAL_DIR", "error", err)
+		return nil
+	}
+	return opened
+}
+
+// Handler serves all paths under /v1/ and /r/.
 func (c *Collector) Handler() http.Handler { return c.handler }
 
-// Run serves on listener, over TLS when config is not nil, until ctx ends or
-// Shutdown is called, and then drains.
+// Run serves on listener, over TLS if config is not nil, until ctx ends or Shutdown is
+// called. Then it drains.
 func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.Config) error {
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
@@ -227,9 +244,9 @@ func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.
 	return err
 }
 
-// Shutdown ends readiness, goes on answering for the farewell while it asks its
-// clients to go elsewhere, stops accepting, lets requests under way have their
-// answers, and flushes. A second call returns what the first did.
+// Shutdown ends readiness, serves with Connection: close during the shutdown delay,
+// stops accepting, waits for the last requests and flushes their batches. A second call
+// returns the result of the first.
 func (c *Collector) Shutdown(ctx context.Context) error {
 	c.stop.Do(func() {
 		c.stopping.Store(true)
@@ -249,12 +266,12 @@ func (c *Collector) Shutdown(ctx context.Context) error {
 
 const (
 	readyTimeout = 500 * time.Millisecond
-	// shutdown is what a stopping collector names in its readiness.
+	// shutdown is the reason of a collector that is shutting down.
 	shutdown = "shutdown"
 )
 
-// NotReady names what keeps this collector from taking clicks, or is empty. With
-// a journal that can be written it needs nothing else.
+// NotReady returns the name of the dependency without which this collector refuses
+// clicks, or "". A collector with a working journal is always ready.
 func (c *Collector) NotReady(ctx context.Context) string {
 	if c.stopping.Load() {
 		return shutdown
@@ -266,9 +283,8 @@ func (c *Collector) NotReady(ctx context.Context) string {
 	return missing
 }
 
-// SinkNotReady names what keeps clicks from the stream at this moment, or is
-// empty. Balancers may prefer collectors with a healthy sink over those that
-// live on their journals.
+// SinkNotReady returns the name of the dependency that keeps clicks from the stream
+// now, or "". Balancers may prefer collectors that do not need their journals.
 func (c *Collector) SinkNotReady(ctx context.Context) string {
 	if c.stopping.Load() {
 		return shutdown
@@ -278,8 +294,7 @@ func (c *Collector) SinkNotReady(ctx context.Context) string {
 	return c.ready(ctx)
 }
 
-// serveHealth answers a probe; missing names what the probe asks for and is not
-// there.
+// serveHealth responds to a probe. missing is the name of the missing dependency.
 func (c *Collector) serveHealth(w http.ResponseWriter, missing string) {
 	h := w.Header()
 	if missing != "" {
@@ -288,7 +303,7 @@ func (c *Collector) serveHealth(w http.ResponseWriter, missing string) {
 			message = "This collector is shutting down."
 		}
 		h["Retry-After"] = []string{"1"}
-		// A probe is nobody who was refused: it is not counted.
+		// Probes do not count as refused requests.
 		httpedge.WriteError(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, message)
 		return
 	}
@@ -306,7 +321,7 @@ func (c *Collector) reportPanic(r *http.Request, thrown any, stack []byte) {
 	c.log.Error("panic", "path", r.URL.Path, "panic", fmt.Sprint(thrown), "stack", string(stack))
 }
 
-// logSinkError says once a second at most that clicks are refused.
+// logSinkError logs that clicks are refused, at most once per second.
 func (c *Collector) logSinkError(err error) {
 	now := c.now().Unix()
 	if last := c.sinkError.Load(); last != now && c.sinkError.CompareAndSwap(last, now) {
