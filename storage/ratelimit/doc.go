@@ -1,25 +1,25 @@
-// Package ratelimit holds callers to "at most N in any 60 seconds", strictly.
+// Package ratelimit enforces limits of the form "at most N in any 60 seconds".
 //
-// A window is a row of one-second buckets: the current second and the sixty
-// before it. What was admitted counts until its bucket has left the row, so no
-// 60 seconds, wherever they begin, hold more than N, and a place becomes free at
-// most a second late. Refusals count nothing.
+// A window is a row of one-second buckets: the current second and the sixty before it.
+// An admitted request counts until its bucket has left the row. So no 60 seconds,
+// wherever they begin, hold more than N requests, and a place becomes free at most a
+// second late. Refused requests do not count.
 //
-//	Limiter: a Lua call in front of every request, for limits that every instance
-//	         shares; requests of one subject that wait at the same time share it.
-//	Lease:   blocks fetched ahead, for the click path, where a request must not
-//	         wait for Redis.
+//	Limiter: one Lua call before each request, for limits that all instances share.
+//	         Requests of one subject that wait at the same time share a call.
+//	Lease:   blocks of tokens fetched in advance, for the click path, where a request
+//	         must not wait for Redis.
 //
-// Both keep a window of their own beside the shared one, of what this process
-// admitted. When Redis does not answer within 50 ms that window alone decides,
-// so a limit is never switched off and never refuses everybody.
+// Both keep a local window beside the shared one, of the requests that this process
+// admitted. If Redis does not answer within 50 ms, the local window decides. So a limit
+// is never switched off and never refuses all requests.
 //
-// It does not promise one count over all processes while Redis is away: then
-// each admits up to N. Nor does it bound the error of the processes' clocks:
-// two that differ by a second blur the window by that second.
+// Limits: without Redis each process admits up to N, so there is no common count. The
+// clocks of the processes are not corrected: a difference of a second blurs the window
+// by a second.
 //
-// In Redis a window lives under an HMAC of its subject: no address and no key
-// reaches a dump or an append-only file.
+// In Redis the key of a window is an HMAC of its subject, so no address and no key is in
+// a dump or an append-only file.
 package ratelimit
 
 import (
@@ -37,31 +37,31 @@ import (
 type Zone struct {
 	Name  string
 	Limit int64
-	// LocalLimit replaces Limit while Redis does not answer; 0 means the same.
+	// LocalLimit replaces Limit while Redis does not answer; 0 means Limit.
 	LocalLimit int64
 }
 
-// Result is the answer to one request.
+// Result is the decision about one request.
 type Result struct {
 	Allowed bool
 	Limit   int64
-	// Remaining is what is left in the window as far as this process knows.
+	// Remaining is the number of free places in the window as far as this process knows.
 	Remaining int64
-	// RetryAfter is set on a refusal: whole seconds, at least one, after which
-	// the next request succeeds unless others came first.
+	// RetryAfter is set on a refusal: the time, in whole seconds and at least one, after
+	// which the next request succeeds unless others came first.
 	RetryAfter time.Duration
-	// ResetAfter is how long until the whole limit is free again, if nothing is
-	// sent meanwhile; whole seconds, rounded up.
+	// ResetAfter is the time until the whole limit is free again if no request comes, in
+	// whole seconds, rounded up.
 	ResetAfter time.Duration
 }
 
 const (
 	// span is sixty full seconds and the one that has begun.
 	span = 61
-	// redisTimeout is what a question to the shared window may take. A request waits
-	// for one, and before it for the rest of one that was under way.
+	// redisTimeout bounds one call of Redis. A request waits for at most one call and the
+	// rest of the call before.
 	redisTimeout = 50 * time.Millisecond
-	// redisPause is how long a Lease leaves Redis alone after it did not answer.
+	// redisPause is how long a Lease makes no call after one that failed.
 	redisPause = 250 * time.Millisecond
 	// maxSubjects bounds the local windows of one Limiter or Lease.
 	maxSubjects = 100_000
@@ -69,17 +69,16 @@ const (
 
 // Options are shared by Limiter and Lease.
 type Options struct {
-	// HashKey keys the HMAC over subjects; all processes that share a limit need
-	// the same one.
+	// HashKey keys the HMAC of subjects. All processes that share a limit have the same.
 	HashKey []byte
-	// Now is the one clock; nil means time.Now.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Log gets one line a minute while Redis does not answer; nil means none.
+	// Log receives one line a minute while Redis does not answer; nil discards.
 	Log *slog.Logger
 	// Fallback, when set, is called for every decision made without Redis.
 	Fallback func(zone string)
 
-	// timeout replaces redisTimeout where a test has to have Redis's answer.
+	// timeout replaces redisTimeout in tests that need the answer of a slow Redis.
 	timeout time.Duration
 }
 
@@ -106,22 +105,23 @@ func windowKey(hashKey []byte, zone, subject string) string {
 	return "limit:{" + zone + ":" + hex.EncodeToString(mac.Sum(nil)[:16]) + "}"
 }
 
-// acquire is the shared window KEYS[1], a hash with a row for each holder: the number
-// of the question that wrote it, its sum, and then (second, count) by second, four
-// bytes each. A row is written at least as often as tokens are taken, so only its first
-// buckets have to be looked at: what has left it since then.
+// acquire reads and writes the shared window KEYS[1], a hash with a row for each holder.
+// A row is the number of the call that wrote it, its sum, and then pairs (second, count)
+// in the order of seconds, four bytes each. A row is written whenever tokens are taken,
+// so only its first buckets can have left the window since then.
 //
-// ARGV: now in ms, limit, tokens wanted, buckets in the row, holder, and of a holder
-// that keeps its row itself that row, which replaces the stored one unless that is of
-// a later question: then this one came late, and nobody waits for it any more. One that
-// a Cluster's client sends twice is answered twice and counts once. It returns the tokens
-// granted, the sum afterwards, the ms until one token is free (0 when all were granted)
-// and the ms until all are.
+// ARGV: now in ms, limit, tokens wanted, number of buckets, holder and, if the holder
+// keeps its row itself, that row. It replaces the stored row unless that is of a later
+// call: then this call arrived late and nothing waits for its result. A call that the
+// client of a Cluster sends twice counts once.
+//
+// It returns the tokens granted, the sum afterwards, the ms until one token is free (0
+// if all were granted) and the ms until all are free.
 var acquire = redis.NewScript(`
-local now, limit, want, span, holder, told = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local now, limit, want, span, holder, sent = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local second = math.floor(now / 1000)
 local rows, total, newest = {}, 0, second - span
--- take counts what a row still holds, and returns its number, sum and buckets.
+-- take adds what a row still holds and returns its number, sum and buckets.
 local function take(row)
   local number, sum, from = struct.unpack('>I4I4', row)
   while from < #row do
@@ -135,7 +135,7 @@ local function take(row)
   total = total + sum
   return number, sum, string.sub(row, from)
 end
-local stored, own = redis.call('HGETALL', KEYS[1]), told
+local stored, own = redis.call('HGETALL', KEYS[1]), sent
 for i = 1, #stored, 2 do
   if stored[i] ~= holder then
     local _, _, buckets = take(stored[i + 1])
@@ -143,9 +143,9 @@ for i = 1, #stored, 2 do
       redis.call('HDEL', KEYS[1], stored[i])
     end
     rows[#rows + 1] = buckets
-  elseif not told then
+  elseif not sent then
     own = stored[i + 1]
-  elseif struct.unpack('>I4', stored[i + 1]) > struct.unpack('>I4', told) then
+  elseif struct.unpack('>I4', stored[i + 1]) > struct.unpack('>I4', sent) then
     return {0, limit, 0, 0}
   end
 end
@@ -162,7 +162,7 @@ if granted > 0 then
     if at <= second then
       break
     end
-    to = to - 8 -- of a clock that is ahead
+    to = to - 8 -- written with a clock that is ahead
   end
   local before, after = string.sub(buckets, 1, to), string.sub(buckets, to + 1)
   if to == 0 or at < second then
@@ -171,7 +171,7 @@ if granted > 0 then
     buckets = string.sub(before, 1, -9) .. struct.pack('>I4I4', second, count + granted) .. after
   end
 end
-if granted > 0 or told then
+if granted > 0 or sent then
   if buckets == '' then
     redis.call('HDEL', KEYS[1], holder)
   else
@@ -202,12 +202,12 @@ end
 return {granted, total, retry, (newest + span) * 1000 - now}
 `)
 
-// seconds rounds up to whole seconds, at least one.
+// seconds rounds milliseconds up to whole seconds, at least one.
 func seconds(ms int64) time.Duration {
 	return max(time.Second, time.Duration((ms+999)/1000)*time.Second)
 }
 
-// minutely lets one line a minute through.
+// minutely limits log lines to one a minute.
 type minutely struct {
 	mu   sync.Mutex
 	next time.Time

@@ -14,24 +14,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Lease counts requests in blocks: it takes up to 1.2 percent of a limit (12 of
-// 1,000) from the shared window at once, hands the tokens out for one second and
-// gives back what is left. A request waits for Redis only when its subject's
-// block is used up, and then all that wait share one question.
+// Lease counts requests in blocks. It takes up to 1.2 percent of a limit (12 of 1,000)
+// from the shared window at once, hands out the tokens for one second and gives back the
+// rest. A request waits for Redis only if its subject's block is used up, and all
+// requests that wait share one call.
 //
 //	shared window:  … [second g: 12 of collector A, 4 of B] …   a row of 62 buckets
-//	collector A:    block of second g, 9 left, good until a second after it was asked for
+//	collector A:    block of second g, 9 left, valid for a second after the call
 //
-// A grant counts in the shared window from the second g in which it was asked
-// for. Its last token may be used a second later and has to count for 60 more,
-// so the row is one bucket longer than the Limiter's. Every process has a row of
-// its own in the shared window, and each question tells it whole: "of my second g,
-// n are used". So a question whose answer was lost, or tokens admitted while Redis
-// was away, are put right by the next question, whichever of them happened; and a
-// question that arrives behind a later one changes nothing.
+// A block counts in the shared window from the second g of its call. Its last token may
+// be used a second later and has to count for 60 more seconds, so the row is one bucket
+// longer than the Limiter's. Each process has a row of its own in the shared window and
+// sends the whole row with each call. So the next call corrects the row after a call
+// without a response, or after an outage in which this process admitted requests alone.
+// A call that arrives after a later one changes nothing.
 //
-// One process admits exactly the limit; several together never more, and at
-// most one block less for each other process that has just held one.
+// One process admits exactly the limit. Several processes together never admit more,
+// and at most one block less for each other process that holds one.
 type Lease struct {
 	client redis.UniversalClient
 	opt    Options
@@ -52,44 +51,44 @@ const (
 	leaseTime = time.Second
 	// blockPermille is the part of a limit that one block takes.
 	blockPermille = 12
-	// refusalFor is how long a refusal is believed without asking again: other
-	// processes may give tokens back.
+	// refusalFor is how long a refusal is repeated without another call. Other processes
+	// may give tokens back in the meantime.
 	refusalFor = 50 * time.Millisecond
 	sweepEvery = 200 * time.Millisecond
-	// giveBackTimeout bounds what an ending process takes over its tokens.
+	// giveBackTimeout bounds the return of tokens when the process ends.
 	giveBackTimeout = time.Second
 )
 
-// subject is one key's or address's share.
+// subject is the share of one key or address.
 type subject struct {
 	mu   sync.Mutex
 	key  string
 	zone Zone
-	// holder names this object's row in the shared window. Not the process:
-	// a subject that was forgotten and met again must not overwrite what its
-	// former object had written.
+	// holder names the row of this object in the shared window. It is not the name of
+	// the process: a subject that was evicted and made again must not overwrite the row
+	// of its former object.
 	holder string
-	// used counts tokens handed out, by the second of their grant.
+	// used counts the tokens handed out, by the second of their block.
 	used window
-	// The block in hand.
+	// The current block: tokens left, second, end.
 	left    int64
-	granted int64 // its second
+	granted int64
 	expires time.Time
-	// unsettled: the row in the shared window may differ from what was used.
+	// unsettled: the row in the shared window may differ from the tokens used.
 	unsettled bool
-	// questions counts those that were asked, by which Redis tells a late one.
+	// questions numbers the calls, so that Redis ignores one that arrives late.
 	questions int64
-	// asking is closed when the question under way is answered.
+	// asking is closed when the running call has returned; nil if none runs.
 	asking chan struct{}
-	// Refused until then, with this answer.
+	// Until refusedUntil requests are refused with refusal.
 	refusedUntil time.Time
 	refusal      Result
-	// sum and reset are what the shared window last said.
+	// sum and reset are the last values of the shared window.
 	sum, reset int64
 }
 
-// NewLease shares its windows through a client of clickstream.Connect. Run has
-// to run, or unused tokens come back only when their subject asks again.
+// NewLease shares its windows through a client of clickstream.Connect. Without Run,
+// unused tokens are given back only with the next call of their subject.
 func NewLease(client redis.UniversalClient, opt Options) *Lease {
 	opt.setDefaults()
 	subjects, _ := simplelru.NewLRU[subjectKey, *subject](maxSubjects, nil) // fails only without a size
@@ -107,7 +106,7 @@ func (l *Lease) Take(ctx context.Context, zone Zone, name string) Result {
 		s.used.forget(now.Unix())
 		switch {
 		case s.used.total >= zone.Limit:
-			// Full by this process alone, so the shared window is full as well.
+			// This process has used the whole limit, so the shared window is full too.
 			return s.refuse(now, zone.Limit)
 		case s.left > 0:
 			s.left--
@@ -120,7 +119,7 @@ func (l *Lease) Take(ctx context.Context, zone Zone, name string) Result {
 		case s.asking != nil:
 			asked := s.asking
 			s.mu.Unlock()
-			<-asked // no longer than redisTimeout
+			<-asked // after redisTimeout at the latest
 			s.mu.Lock()
 		default:
 			l.ask(ctx, s, now, block(zone.Limit))
@@ -128,16 +127,16 @@ func (l *Lease) Take(ctx context.Context, zone Zone, name string) Result {
 	}
 }
 
-// block is the size of a grant: 12 of 1,000, so that four processes together
-// leave at most 3.6 percent unused.
+// block returns the size of a block: 12 of 1,000, so that four processes together leave
+// at most 3.6 percent unused.
 func block(limit int64) int64 { return max(1, limit*blockPermille/1000) }
 
-// ask fetches a block (want > 0) and sets the shared row right; s.mu is held and
-// released meanwhile.
+// ask fetches a block (want > 0) and writes the row of s. The caller holds s.mu, which
+// is unlocked during the call.
 func (l *Lease) ask(ctx context.Context, s *subject, now time.Time, want int64) {
 	asked := make(chan struct{})
 	s.asking = asked
-	// Set again when the block runs out while the question is under way.
+	// expire sets it again if the block ends during the call.
 	s.unsettled = false
 	s.questions++
 	limit, row := s.zone.Limit, s.row()
@@ -147,7 +146,7 @@ func (l *Lease) ask(ctx context.Context, s *subject, now time.Time, want int64) 
 	s.asking = nil
 	close(asked)
 	if err != nil {
-		// The row may have been written or not, and a grant made without our knowing.
+		// It is unknown whether the row was written and a block granted.
 		s.unsettled = true
 		l.pause(now, s.zone.Name, err)
 		return
@@ -163,7 +162,8 @@ func (l *Lease) ask(ctx context.Context, s *subject, now time.Time, want int64) 
 	}
 }
 
-// row is what this process has used or may still use, as the shared window keeps it.
+// row returns the tokens that this process has used or may still use, in the format of
+// the shared window.
 func (s *subject) row() []byte {
 	held := window{buckets: slices.Clone(s.used.buckets), total: s.used.total}
 	if s.left > 0 {
@@ -177,13 +177,13 @@ func (s *subject) row() []byte {
 	return row
 }
 
-// appendCount writes what fits into four bytes: seconds until the year 2106, and
-// counts of a limit up to four billion a minute; one above that holds nobody up.
+// appendCount writes four bytes. They hold seconds until the year 2106 and counts up to
+// four billion a minute; a limit above that limits nothing.
 func appendCount(row []byte, n int64) []byte {
-	return binary.BigEndian.AppendUint32(row, uint32(n)) //nolint:gosec // said above
+	return binary.BigEndian.AppendUint32(row, uint32(n)) //nolint:gosec // see above
 }
 
-// expire takes the block out of hand when its second is over.
+// expire ends the current block after its second.
 func (s *subject) expire(now time.Time) {
 	if s.left > 0 && !now.Before(s.expires) {
 		s.left = 0
@@ -191,8 +191,8 @@ func (s *subject) expire(now time.Time) {
 	}
 }
 
-// alone decides without Redis: by what this process itself has handed out. What
-// it admits is told to the shared window when that is back.
+// alone decides without Redis, by the tokens that this process has handed out. The next
+// call writes what it admits to the shared window.
 func (l *Lease) alone(s *subject, now time.Time) Result {
 	l.opt.Fallback(s.zone.Name)
 	limit := s.zone.Limit
@@ -248,7 +248,7 @@ func (l *Lease) subject(zone Zone, name string) *subject {
 	return s
 }
 
-// Run gives unused tokens back until ctx ends, and once more then.
+// Run gives back unused tokens until ctx ends, and all tokens then.
 func (l *Lease) Run(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()

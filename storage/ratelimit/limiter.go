@@ -11,7 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Limiter counts every request before it is let in. It is safe for concurrent use.
+// Limiter counts each request in the shared window before it is admitted. It is safe
+// for concurrent use.
 type Limiter struct {
 	client redis.UniversalClient
 	opt    Options
@@ -19,24 +20,24 @@ type Limiter struct {
 
 	mu        sync.Mutex
 	local     *simplelru.LRU[string, *window]
-	questions map[string]*question // the last one of each key, until it is answered
+	questions map[string]*question // the newest unfinished one of each key
 }
 
-// question asks the shared window for all requests of one subject that come while
-// the question before it is under way: under load Redis is asked as often as it
-// answers, and a single request does not wait for company.
+// question is one call of Redis for all requests of a subject that arrive while the
+// call before it is running. So at most one call per subject runs, and a single request
+// starts its call at once.
 type question struct {
-	before *question // nil: there is none
-	asked  bool      // it takes no more requests
-	want   int64     // requests
+	before *question // the running call; nil if there is none
+	asked  bool      // the call has begun and takes no more requests
+	want   int64     // number of requests
 
-	done                       chan struct{} // closed behind the answer
+	done                       chan struct{} // closed when the result is set
 	granted, sum, retry, reset int64
 	err                        error
 }
 
-// NewLimiter shares its windows through a client of clickstream.Connect; a nil
-// client makes a Limiter of this process alone.
+// NewLimiter shares its windows through a client of clickstream.Connect. With a nil
+// client the Limiter counts in this process only.
 func NewLimiter(client redis.UniversalClient, opt Options) *Limiter {
 	opt.setDefaults()
 	local, _ := simplelru.NewLRU[string, *window](maxSubjects, nil) // fails only without a size
@@ -47,8 +48,8 @@ func NewLimiter(client redis.UniversalClient, opt Options) *Limiter {
 func (l *Limiter) Allow(ctx context.Context, zone Zone, subject string) Result {
 	key := windowKey(l.opt.HashKey, zone.Name, subject)
 	nowMs := l.opt.Now().UnixMilli()
-	// What this process admitted is part of what all did, so when its own window
-	// is full the shared one is as well, and asking would change nothing.
+	// The shared window counts at least what this process admitted. If the local window
+	// is full, the shared one is full too and needs no call.
 	if full, refusal := l.full(key, nowMs, zone.Limit); full {
 		return refusal
 	}
@@ -67,8 +68,8 @@ func (l *Limiter) Allow(ctx context.Context, zone Zone, subject string) Result {
 	return Result{Allowed: true, Limit: zone.Limit, Remaining: left, ResetAfter: seconds(q.reset)}
 }
 
-// join adds a request to the question that is asked next, and tells its place
-// there. Who is the first asks it.
+// join adds a request to the next call and returns its place there. The request with
+// place 0 makes the call.
 func (l *Limiter) join(key string) (q *question, place int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,10 +83,10 @@ func (l *Limiter) join(key string) (q *question, place int64) {
 	return q, q.want - 1
 }
 
-// ask waits for the answer to the question before, and then asks this one; without
-// an answer to that, nobody waits for another.
+// ask waits for the call before and then makes this one. If the call before failed,
+// this one fails too: its requests would wait for the same timeout again.
 func (l *Limiter) ask(ctx context.Context, zone Zone, key string, q *question) {
-	// Whatever happens, nobody waits for ever.
+	// A panic must not leave the other requests waiting.
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -95,7 +96,7 @@ func (l *Limiter) ask(ctx context.Context, zone Zone, key string, q *question) {
 		close(q.done)
 	}()
 	if before := q.before; before != nil {
-		q.before = nil // no chain of them stays in memory
+		q.before = nil // otherwise all earlier calls stay in memory
 		if <-before.done; before.err != nil {
 			q.err = before.err
 			return
@@ -115,17 +116,16 @@ func (l *Limiter) ask(ctx context.Context, zone Zone, key string, q *question) {
 
 var (
 	errNoRedis  = errors.New("no Redis is configured")
-	errNoAnswer = errors.New("the question was given up")
+	errNoAnswer = errors.New("the call of Redis was abandoned")
 )
 
-// ask asks the shared window. A holder that keeps its row itself tells it; nil
-// leaves it to Redis.
+// ask calls the script on the shared window. A holder that keeps its row itself passes
+// it; with a nil row Redis keeps it.
 func (o *Options) ask(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, want, span int64, holder string, row []byte) (granted, sum, retry, reset int64, err error) {
 	if client == nil {
 		return 0, 0, 0, 0, errNoRedis
 	}
-	// A caller that goes away must not be mistaken for a Redis that does not
-	// answer, and its request has been made.
+	// A caller that cancels must not look like a Redis that does not answer.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.timeout)
 	defer cancel()
 	args := []any{nowMs, limit, want, span, holder}

@@ -1,7 +1,7 @@
 package ratelimit
 
-// window is the same row of one-second buckets as the shared one, in memory.
-// Not safe for concurrent use.
+// window is a row of one-second buckets in memory, like the shared one. Not safe for
+// concurrent use.
 type window struct {
 	span    int64
 	buckets []bucket // by second, ascending
@@ -10,7 +10,7 @@ type window struct {
 
 type bucket struct{ second, count int64 }
 
-// forget drops what has left the row at second now.
+// forget removes buckets that have left the row at second now.
 func (w *window) forget(now int64) {
 	gone := 0
 	for gone < len(w.buckets) && w.buckets[gone].second <= now-w.span {
@@ -24,7 +24,7 @@ func (w *window) forget(now int64) {
 
 func (w *window) add(second, count int64) {
 	w.total += count
-	// From the end: time goes forward, but for a clock that was set back.
+	// Search from the end: only a clock that was set back adds an earlier second.
 	i := len(w.buckets)
 	for i > 0 && w.buckets[i-1].second > second {
 		i--
@@ -38,7 +38,7 @@ func (w *window) add(second, count int64) {
 	w.buckets[i] = bucket{second, count}
 }
 
-// freeIn is how many ms pass from nowMs until one more fits under limit.
+// freeIn returns the ms from nowMs until one more fits under limit.
 func (w *window) freeIn(nowMs, limit int64) int64 {
 	excess := w.total - limit + 1
 	for _, b := range w.buckets {
@@ -49,7 +49,7 @@ func (w *window) freeIn(nowMs, limit int64) int64 {
 	return w.span * 1000
 }
 
-// emptyIn is how many ms pass from nowMs until the row is empty.
+// emptyIn returns the ms from nowMs until the row is empty.
 func (w *window) emptyIn(nowMs int64) int64 {
 	if len(w.buckets) == 0 {
 		return 0
