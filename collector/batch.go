@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Sink makes a batch durable. n records lie in batch, a marshalled
-// edge.v1.ClickBatch, all of one shard. nil means durable; an error means that
-// it may or may not be. The sink does not keep batch.
+// Sink makes batches durable. A batch is a marshalled edge.v1.ClickBatch of n records
+// of one shard. nil means durable; after an error the batch may be durable or not. The
+// sink does not keep batch.
 type Sink interface {
 	Append(ctx context.Context, shard int, batch []byte, n int) error
 }
@@ -21,19 +21,19 @@ const (
 	// batchRecords and batchBytes bound one stream entry.
 	batchRecords = 512
 	batchBytes   = 256 << 10
-	// queueRecords and queueBytes bound what waits or is on its way, over all
-	// shards; beyond it clients are told to come back.
+	// queueRecords and queueBytes bound the records of all shards that wait or are being
+	// written. Beyond them clicks are refused with 503.
 	queueRecords = 20_000
 	queueBytes   = 32 << 20
-	// flushesInFlight bounds the batches of one shard that are on their way at
-	// once. While these are under way the next one fills.
+	// flushesInFlight bounds the batches of one shard that are written at the same time.
+	// Meanwhile the next batch fills.
 	flushesInFlight = 2
-	// flushTimeout is above the socket bounds of the sink's client; it ends what
-	// they let slip.
+	// flushTimeout is longer than the socket timeouts of the sink's client and ends
+	// writes that these do not end.
 	flushTimeout = 3 * time.Second
-	// After refusalsInRow batches in a row of a shard that could not be made durable,
-	// its clicks are refused, and unread where no shard is better off; those that come
-	// refusalLasts later find out anew.
+	// After refusalsInRow failed batches in a row a shard refuses clicks for
+	// refusalLasts. If all shards refuse, requests are refused before their bodies are
+	// read.
 	refusalsInRow = 5
 	refusalLasts  = 500 * time.Millisecond
 )
@@ -43,7 +43,7 @@ var (
 	errStopping   = errors.New("the collector is stopping")
 )
 
-// batcher is the group commit: one line of batches per shard.
+// batcher is the group commit. Each shard has a line of batches.
 type batcher struct {
 	sink    Sink
 	metrics *metrics
@@ -54,27 +54,27 @@ type batcher struct {
 	buffers sync.Pool
 }
 
-// line is one shard's batches in the order in which they were begun. The last
-// of them takes more records until it is full or on its way.
+// line holds the batches of one shard in the order of their start. The last one takes
+// records until it is full or being written.
 type line struct {
 	mu      sync.Mutex
 	work    *sync.Cond
 	waiting []*batch
 	flying  [flushesInFlight]*batch
 	closed  bool
-	// refused counts batches in a row that were not made durable, refusedAt is when
-	// the last of them was (Unix nanoseconds).
+	// refused is the number of failed batches in a row, refusedAt the time of the last
+	// one in Unix nanoseconds.
 	refused   atomic.Int64
 	refusedAt atomic.Int64
 }
 
-// refuses says that nothing of this shard becomes durable at the moment.
+// refuses reports whether the last batches of this shard failed.
 func (l *line) refuses() bool {
 	return l.refused.Load() >= refusalsInRow && time.Now().UnixNano()-l.refusedAt.Load() < int64(refusalLasts)
 }
 
-// batch is what one command makes durable. All whose records are in it wait for
-// done; err is set before done is closed.
+// batch holds the records that one command writes. Their requests wait for done; err is
+// set before done is closed.
 type batch struct {
 	buffer []byte
 	n      int
@@ -97,8 +97,8 @@ func newBatcher(sink Sink, shards int, m *metrics) *batcher {
 	return b
 }
 
-// full says that a request may be refused before its body is read: the queue is
-// at its bound, or nothing becomes durable.
+// full reports whether requests can be refused before their bodies are read: the queue
+// is full, or all shards refuse.
 func (b *batcher) full() bool {
 	if b.records.Load() >= queueRecords || b.bytes.Load() >= queueBytes {
 		return true
@@ -111,8 +111,8 @@ func (b *batcher) full() bool {
 	return true
 }
 
-// oldest is when the oldest batch was begun that is waiting or on its way; zero
-// without one.
+// oldest returns the start time of the oldest batch that waits or is being written;
+// zero if there is none.
 func (b *batcher) oldest() time.Time {
 	var oldest time.Time
 	for _, l := range b.lines {
@@ -131,8 +131,8 @@ func (b *batcher) oldest() time.Time {
 	return oldest
 }
 
-// add puts a framed record (see frame) into the next batch of its shard. The
-// caller waits for the batch.
+// add puts a framed record (see frame) into the next batch of its shard and returns the
+// batch, for which the caller waits.
 func (b *batcher) add(shard int, framed []byte) (*batch, error) {
 	if b.full() {
 		return nil, errOverloaded
@@ -162,13 +162,13 @@ func (b *batcher) add(shard int, framed []byte) (*batch, error) {
 	return open, nil
 }
 
-// wait is the answer of the batch's own command.
+// wait returns the result of the batch's command.
 func (b *batch) wait() error {
 	<-b.done
 	return b.err
 }
 
-// failed says that the batch was answered, and not by success.
+// failed reports whether the batch's command has failed.
 func (b *batch) failed() bool {
 	select {
 	case <-b.done:
@@ -184,8 +184,8 @@ func (b *batcher) fly(shard int, l *line, seat int) {
 		l.flying[seat] = nil
 		for len(l.waiting) == 0 && !l.closed {
 			l.work.Wait()
-			// Requests that could run now get into the batch that the first of
-			// them began: fewer, larger batches, and nobody waits for a timer.
+			// Let other runnable requests join the batch that the first one started:
+			// fewer and larger batches without a timer.
 			l.mu.Unlock()
 			runtime.Gosched()
 			l.mu.Lock()
@@ -217,7 +217,7 @@ func (b *batcher) flush(shard int, full *batch) {
 	b.bytes.Add(-int64(len(full.buffer)))
 	b.metrics.flushed(full.n, time.Since(full.begun), full.err)
 	close(full.done)
-	// Waiters look at done and err only.
+	// Waiting requests read done and err only.
 	buffer := full.buffer
 	full.buffer = nil
 	if cap(buffer) <= 2*batchBytes {
@@ -225,7 +225,7 @@ func (b *batcher) flush(shard int, full *batch) {
 	}
 }
 
-// close refuses further records, and returns when every batch is answered.
+// close refuses further records and returns when all batches are finished.
 func (b *batcher) close() {
 	for _, l := range b.lines {
 		l.mu.Lock()

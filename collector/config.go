@@ -28,7 +28,7 @@ type Config struct {
 	// CountryDB is a MaxMind file (.mmdb) with countries or cities, for the country and
 	// region of a click. Empty means that clicks have neither.
 	CountryDB string
-	// Farewell is the shutdown delay: how long a stopping collector still serves, so
+	// ShutdownDelay is the shutdown delay: how long a stopping collector still serves, so
 	// that balancers see that it is not ready before its port closes.
-	Farewell time.Duration
+	ShutdownDelay time.Duration
 }

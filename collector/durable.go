@@ -15,17 +15,16 @@ import (
 )
 
 const (
-	// drainEvery is how often the journal is looked at for something to replay.
+	// drainEvery is the time between two checks whether the journal has records.
 	drainEvery = 250 * time.Millisecond
-	// drainRetry is how long it rests after a replay that failed.
+	// drainRetry is the pause after a failed replay.
 	drainRetry = 2 * time.Second
-	// drainRest is how long a replay rests for the time that it worked: one part of
-	// work to three of rest takes a quarter of what the stream can carry.
+	// drainRest is the ratio of rest to work of a replay: with three parts of rest it
+	// uses a quarter of the stream's throughput.
 	drainRest = 3
-	// maxDrainRest bounds one rest, whatever the stream took.
+	// maxDrainRest bounds one rest.
 	maxDrainRest = time.Second
-	// streamTimeout is what a batch waits for the stream when there is a journal to
-	// take it.
+	// streamTimeout is how long a batch waits for the stream if there is a journal.
 	streamTimeout = time.Second
 	// finishTimeout bounds the last replay of a stopping collector.
 	finishTimeout = 3 * time.Second
@@ -33,17 +32,17 @@ const (
 
 var errAway = errors.New("the stream does not answer")
 
-// durable is the Sink of a collector with a journal: the stream, or else the
-// disk, from which the clicks go to the stream when it answers again. A batch
-// whose command failed may be in the stream all the same; then its clicks are
-// there twice, with the same ids.
+// durable is the Sink of a collector with a journal. A batch goes to the stream or, if
+// that fails, to the journal, which is replayed when the stream answers again. A batch
+// whose command failed may be in the stream all the same; then its clicks are there
+// twice, with the same ids.
 type durable struct {
 	stream Sink
-	// missing names what the stream lacks, or is empty.
+	// missing returns the name of the dependency that the stream lacks, or "".
 	missing func(context.Context) string
 	journal *journal.Journal
-	// away says of each shard that its last batch failed: until the stream is seen
-	// to answer, no click finds out anew.
+	// away is true for a shard whose last batch failed. Its batches go to the journal
+	// until a check finds that the stream answers.
 	away    []atomic.Bool
 	metrics *metrics
 	log     *slog.Logger
@@ -68,9 +67,8 @@ func (d *durable) Append(ctx context.Context, shard int, batch []byte, n int) er
 	return nil
 }
 
-// run replays the journal until ctx ends: what an earlier life of this collector
-// left, and what the stream could not take meanwhile. New clicks do not wait for
-// it; they go to the stream by themselves.
+// run replays the journal until ctx ends: records of an earlier process and records of
+// outages. New clicks do not wait for it.
 func (d *durable) run(ctx context.Context) {
 	failing := false
 	for pause := drainEvery; ; {
@@ -82,9 +80,9 @@ func (d *durable) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		pause = drainEvery
-		// A broken journal tries its disk here, and not with a visitor's click.
+		// A broken journal tries its disk here and not during a request.
 		_ = d.journal.Try()
-		// A drain in vain begins a segment: the stream is asked before.
+		// A drain that fails leaves a new segment, so check the stream first.
 		waiting := d.journal.Stats().Segments > 0
 		if !waiting && !d.anyAway() || d.missing(ctx) != "" {
 			continue
@@ -119,7 +117,7 @@ func (d *durable) anyAway() bool {
 	return false
 }
 
-// replay appends one record of the journal to the stream and rests.
+// replay appends one record of the journal to the stream and then rests.
 func (d *durable) replay(ctx context.Context, batch []byte, n int) error {
 	began := time.Now()
 	if err := d.append(ctx, batch, n); err != nil {
@@ -135,8 +133,8 @@ func (d *durable) replay(ctx context.Context, batch []byte, n int) error {
 	}
 }
 
-// append brings one record of the journal to the stream, to the shards of its
-// clicks, which may be others than when it was written.
+// append moves one record of the journal to the shards of its clicks. The number of
+// shards may have changed since it was written.
 func (d *durable) append(ctx context.Context, batch []byte, n int) error {
 	for shard, part := range d.split(batch, n) {
 		if part.n == 0 {
@@ -153,9 +151,8 @@ func (d *durable) append(ctx context.Context, batch []byte, n int) error {
 	return nil
 }
 
-// finish replays what is left when nobody waits any more, so that a collector
-// that goes for good leaves nothing on its disk if it can. What stays is there
-// for its next start.
+// finish replays the journal after the last request, so that a collector that does not
+// start again leaves no clicks on its disk if possible. The next start replays the rest.
 func (d *durable) finish(ctx context.Context) {
 	if d.journal.Stats().Clicks == 0 {
 		return
@@ -173,8 +170,8 @@ type shardPart struct {
 	n      int
 }
 
-// split deals a batch out to the shards of its clicks. What is no click goes to
-// the first: ingestion keeps it as a dead letter.
+// split divides a batch by the shards of its clicks. Records that are not clicks go to
+// the first shard, and ingestion makes dead letters of them.
 func (d *durable) split(batch []byte, n int) []shardPart {
 	shards := len(d.away)
 	if shards == 1 {
@@ -199,7 +196,7 @@ func (d *durable) split(batch []byte, n int) []shardPart {
 	return parts
 }
 
-// idOf is the id of a marshalled edge.v1.Click, its first field.
+// idOf returns the id of a marshalled edge.v1.Click, its first field.
 func idOf(click []byte) (affiliate.ClickID, bool) {
 	field, kind, n := protowire.ConsumeTag(click)
 	if n < 0 || field != clickID || kind != protowire.BytesType {

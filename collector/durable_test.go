@@ -375,7 +375,7 @@ func TestUnderTwiceItsLoadMemoryStaysFlat(t *testing.T) {
 // Clients who go elsewhere when they are told to see no broken connection, and
 // everything that was answered 201 is stored.
 func TestAStoppingCollectorBreaksNoConnection(t *testing.T) {
-	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking, cfg.Farewell = 1_000_000, 300*time.Millisecond })
+	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking, cfg.ShutdownDelay = 1_000_000, 300*time.Millisecond })
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	ctx, stop := context.WithCancel(t.Context())

@@ -68,30 +68,30 @@ type Deps struct {
 
 // Collector is the edge's HTTP surface. Make it with New or Open.
 type Collector struct {
-	now       func() time.Time
-	log       *slog.Logger
-	trusted   []netip.Prefix
-	allowHTTP bool
-	limit     int64
-	shards    int
-	directory Directory
-	limits    Limits
-	ready     func(ctx context.Context) string
-	metrics   *metrics
-	batches   *batcher
-	durable   *durable // nil without a journal
-	farewell  time.Duration
-	memory    *memory
-	hashes    *hashes
-	known     identities
-	agents    *agents
-	countries *countries // nil without a file
-	handler   http.Handler
-	server    *http.Server
-	stop      sync.Once
-	stopping  atomic.Bool
-	stopped   error
-	sinkError atomic.Int64 // time of the last log line about the sink, in Unix seconds
+	now           func() time.Time
+	log           *slog.Logger
+	trusted       []netip.Prefix
+	allowHTTP     bool
+	limit         int64
+	shards        int
+	directory     Directory
+	limits        Limits
+	ready         func(ctx context.Context) string
+	metrics       *metrics
+	batches       *batcher
+	durable       *durable // nil without a journal
+	shutdownDelay time.Duration
+	memory        *memory
+	hashes        *hashes
+	known         identities
+	agents        *agents
+	countries     *countries // nil without a file
+	handler       http.Handler
+	server        *http.Server
+	stop          sync.Once
+	stopping      atomic.Bool
+	stopped       error
+	sinkError     atomic.Int64 // time of the last log line about the sink, in Unix seconds
 
 	background []func(ctx context.Context)
 	closers    []io.Closer
@@ -122,7 +122,7 @@ func New(cfg Config, deps Deps) *Collector {
 		directory: deps.Directory, limits: deps.Limits, ready: deps.Ready,
 		metrics: deps.metrics, memory: newMemory(), hashes: &hashes{key: cfg.HashKey}, known: newIdentities(),
 		agents: newAgents(), countries: deps.countries,
-		background: deps.Background, farewell: cfg.Farewell,
+		background: deps.Background, shutdownDelay: cfg.ShutdownDelay,
 	}
 	if c.countries != nil {
 		c.background = append(c.background, c.countries.run)
@@ -250,10 +250,10 @@ func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.
 func (c *Collector) Shutdown(ctx context.Context) error {
 	c.stop.Do(func() {
 		c.stopping.Store(true)
-		farewell := time.NewTimer(c.farewell)
-		defer farewell.Stop()
+		delay := time.NewTimer(c.shutdownDelay)
+		defer delay.Stop()
 		select {
-		case <-farewell.C:
+		case <-delay.C:
 		case <-ctx.Done():
 		}
 		if err := c.server.Shutdown(ctx); err != nil {

@@ -18,7 +18,7 @@ import (
 const (
 	allowHTTPName      = "TRIBUTARY_ALLOW_HTTP"
 	trustedProxiesName = "TRIBUTARY_TRUSTED_PROXIES"
-	farewellName       = "TRIBUTARY_FAREWELL"
+	shutdownDelayName  = "TRIBUTARY_SHUTDOWN_DELAY"
 	webhookAllowName   = "TRIBUTARY_WEBHOOK_ALLOW_CIDRS"
 	webhookCAName      = "TRIBUTARY_WEBHOOK_CA_FILE"
 
@@ -85,8 +85,8 @@ func environment(lines []string, secrets, last map[string]string) map[string]str
 		}
 	}
 	// There is no balancer that has to see the collector leave.
-	if missing(farewellName) {
-		values[farewellName] = "0s"
+	if missing(shutdownDelayName) {
+		values[shutdownDelayName] = "0s"
 	}
 	return values
 }

@@ -86,7 +86,7 @@ func TestEnvironment(t *testing.T) {
 			want: map[string]string{
 				databaseURLName: "", hashKeyName: "made", allowHTTPName: "true", trustedProxiesName: loopback,
 				"TRIBUTARY_API_LISTEN": "127.0.0.1:8080", "TRIBUTARY_COLLECTOR_LISTEN": "127.0.0.1:8081",
-				"TRIBUTARY_GRPC_LISTEN": "127.0.0.1:9090", "TRIBUTARY_METRICS_LISTEN": "127.0.0.1:9100", farewellName: "0s",
+				"TRIBUTARY_GRPC_LISTEN": "127.0.0.1:9090", "TRIBUTARY_METRICS_LISTEN": "127.0.0.1:9100", shutdownDelayName: "0s",
 			},
 		},
 		"sourced": {
@@ -97,9 +97,9 @@ func TestEnvironment(t *testing.T) {
 			given: []string{databaseURLName + "=postgres://other", redisURLName + "=redis://last"},
 			want:  map[string]string{databaseURLName: "postgres://other", redisURLName: ""},
 		},
-		"a farewell": {
-			given: []string{farewellName + "=2s"},
-			want:  map[string]string{farewellName: "2s"},
+		"a shutdown delay": {
+			given: []string{shutdownDelayName + "=2s"},
+			want:  map[string]string{shutdownDelayName: "2s"},
 		},
 		"own secret": {
 			given: []string{hashKeyName + "_FILE=/secret"},

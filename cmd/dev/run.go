@@ -85,7 +85,7 @@ func serve(
 		edge.Cache.URL = d.redisURL
 	}
 	// Nobody balances a demo; its clicks survive like anybody's.
-	edge.Farewell = 0
+	edge.ShutdownDelay = 0
 	if edge.JournalDir == "" {
 		edge.JournalDir = f.file("journal")
 	}

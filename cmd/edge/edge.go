@@ -19,6 +19,6 @@ func Config(s settings.Collector) collector.Config {
 		Shards:         s.StreamShards,
 		JournalDir:     s.JournalDir,
 		CountryDB:      s.CountryDB,
-		Farewell:       s.Farewell,
+		ShutdownDelay:  s.ShutdownDelay,
 	}
 }

@@ -174,9 +174,9 @@ type Collector struct {
 	// CountryDB is a MaxMind file with countries or cities. Empty: the country of a
 	// click is not known.
 	CountryDB string `env:"TRIBUTARY_COUNTRY_DB"`
-	// Farewell is how long a stopping collector still answers, for balancers to see
-	// it leave.
-	Farewell time.Duration `env:"TRIBUTARY_FAREWELL" envDefault:"3s"`
+	// ShutdownDelay is how long a stopping collector still serves, so that balancers see
+	// that it is not ready before its port closes.
+	ShutdownDelay time.Duration `env:"TRIBUTARY_SHUTDOWN_DELAY" envDefault:"3s"`
 }
 
 // Read fills a settings struct from the process environment.
@@ -341,13 +341,13 @@ func (g *Gateway) check() []error {
 	return faults
 }
 
-// maxFarewell leaves a stopping collector time for everything else within 20 s.
-const maxFarewell = 10 * time.Second
+// maxShutdownDelay leaves time for the rest of a collector's shutdown within 20 s.
+const maxShutdownDelay = 10 * time.Second
 
 func (c *Collector) check() []error {
 	faults := append(append(c.Redis.faults(), c.HTTP.faults()...), positive("TRIBUTARY_LIMIT_TRACKING", c.Tracking)...)
-	if c.Farewell < 0 || c.Farewell > maxFarewell {
-		faults = append(faults, fmt.Errorf("TRIBUTARY_FAREWELL: must be 0s to %s", maxFarewell))
+	if c.ShutdownDelay < 0 || c.ShutdownDelay > maxShutdownDelay {
+		faults = append(faults, fmt.Errorf("TRIBUTARY_SHUTDOWN_DELAY: must be 0s to %s", maxShutdownDelay))
 	}
 	return faults
 }

@@ -70,12 +70,12 @@ func TestEveryFaultIsNamedAtOnceAndNoValueShown(t *testing.T) {
 	}
 }
 
-func TestAFarewellLeavesTimeForTheRest(t *testing.T) {
+func TestShutdownDelay_LeavesTimeForTheRest(t *testing.T) {
 	for said, fine := range map[string]bool{"": true, "0s": true, "10s": true, "10001ms": false, "-1s": false, "30": false} {
 		_, err := settings.Parse[settings.Collector]([]string{
-			"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_FAREWELL=" + said,
+			"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_SHUTDOWN_DELAY=" + said,
 		})
-		if (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "TRIBUTARY_FAREWELL") {
+		if (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "TRIBUTARY_SHUTDOWN_DELAY") {
 			t.Errorf("%q: %v", said, err)
 		}
 	}

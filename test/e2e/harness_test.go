@@ -126,7 +126,7 @@ func start(t *testing.T, s setup) *system {
 		"TRIBUTARY_ENCRYPTION_KEYS":   "e2e:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
 		"TRIBUTARY_HASH_KEY":          base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32)),
 		"TRIBUTARY_LINK_URL":          "https://go.example",
-		"TRIBUTARY_FAREWELL":          "0s",
+		"TRIBUTARY_SHUTDOWN_DELAY":    "0s",
 		"TRIBUTARY_ALLOW_HTTP":        "true",
 		"TRIBUTARY_TRUSTED_PROXIES":   "127.0.0.0/8",
 		"TRIBUTARY_LIMIT_TRACKING":    "1000000",

@@ -124,7 +124,7 @@ func runFromEnvironment(ctx context.Context) error {
 		return err
 	}
 	return storms{
-		seed: seed, binaries: filepath.Dir(self), dir: dir, out: os.Stdout, farewell: 3 * time.Second,
+		seed: seed, binaries: filepath.Dir(self), dir: dir, out: os.Stdout, shutdownDelay: 3 * time.Second,
 		scale: scale{
 			length: length, whole: true, outage: time.Minute, pause: 5 * time.Second, restart: 3 * time.Second, hold: 4 * time.Second,
 			collectors: 3, clients: 16, sellers: 4,
@@ -146,18 +146,18 @@ func seedOf(text string) (uint64, error) {
 
 // storms is what a run is told.
 type storms struct {
-	seed     uint64
-	binaries string // the folder of collector and core
-	dir      string // removed at the end unless something was found
-	out      io.Writer
-	farewell time.Duration
-	scale    scale
+	seed          uint64
+	binaries      string // the folder of collector and core
+	dir           string // removed at the end unless something was found
+	out           io.Writer
+	shutdownDelay time.Duration
+	scale         scale
 }
 
 // run makes the storm and judges it.
 func (c storms) run(ctx context.Context) (err error) {
 	fmt.Fprintf(os.Stderr, "fault: seed %d, in %s\n", c.seed, c.dir)
-	sys := &system{dir: c.dir, binaries: c.binaries, farewell: c.farewell}
+	sys := &system{dir: c.dir, binaries: c.binaries, shutdownDelay: c.shutdownDelay}
 	defer func() {
 		err = errors.Join(err, sys.stop(err != nil))
 		if err != nil {
@@ -250,7 +250,7 @@ func (c storms) prepare(ctx context.Context, sys *system) (*storm, error) {
 	}
 	s := &storm{system: sys, targets: targets, scale: c.scale, log: log}
 	s.scale.smallDisk = sys.noDisk == nil
-	s.load = &load{targets: targets, history: history, stays: c.farewell + 2*time.Second}
+	s.load = &load{targets: targets, history: history, stays: c.shutdownDelay + 2*time.Second}
 	s.sales = &sales{api: sys.api.Address, load: s.load, history: history}
 	sys.receiver.enroll(targets, history)
 	for _, one := range sys.collectors {

@@ -27,7 +27,7 @@ func TestAShortStorm(t *testing.T) {
 	}
 	var report strings.Builder
 	err = storms{
-		seed: seed, binaries: binaries, dir: dir, out: &report, farewell: 500 * time.Millisecond,
+		seed: seed, binaries: binaries, dir: dir, out: &report, shutdownDelay: 500 * time.Millisecond,
 		scale: scale{
 			length: 4 * time.Second, outage: 2 * time.Second, pause: 1500 * time.Millisecond, restart: 800 * time.Millisecond, hold: time.Second,
 			collectors: 2, clients: 4, sellers: 2, endLeases: true,

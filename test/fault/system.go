@@ -53,8 +53,8 @@ type system struct {
 	// stream and cache go to Redis directly, without a proxy.
 	stream, cache *redis.Client
 	// noDisk says why the first collector's disk is not small.
-	noDisk   error
-	farewell time.Duration
+	noDisk        error
+	shutdownDelay time.Duration
 }
 
 // collector is one edge.
@@ -252,7 +252,7 @@ func (s *system) startCollector(ctx context.Context, n int) error {
 			"TRIBUTARY_COLLECTOR_LISTEN="+c.address,
 			"TRIBUTARY_METRICS_LISTEN="+c.private,
 			"TRIBUTARY_JOURNAL_DIR="+c.journal,
-			"TRIBUTARY_FAREWELL="+s.farewell.String(),
+			"TRIBUTARY_SHUTDOWN_DELAY="+s.shutdownDelay.String(),
 			"TRIBUTARY_ALLOW_HTTP=true",
 			"TRIBUTARY_HASH_KEY="+secret("h"),
 			"TRIBUTARY_LIMIT_TRACKING="+noLimit,

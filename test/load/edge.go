@@ -55,7 +55,7 @@ func (b *bench) launchEdge(ctx context.Context, name, binary, redisURL string, m
 		"TRIBUTARY_HASH_KEY=" + hashKey,
 		"TRIBUTARY_LIMIT_TRACKING=" + strconv.Itoa(noLimit),
 		// No balancer has to see it leave.
-		"TRIBUTARY_FAREWELL=0s",
+		"TRIBUTARY_SHUTDOWN_DELAY=0s",
 	}, more...), b.file(binary))
 }
 
