@@ -14,6 +14,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
 // httpCode is the metadata by which one answer chooses another success status
@@ -86,13 +87,13 @@ func EachOf[T any](texts []string, move func(id affiliate.ID[T]) (status string,
 	return outcomes, nil
 }
 
-// Failure is a refusal as the result of a single item shows it.
+// Failure returns the fields of a bulk item that was refused.
 func Failure(refusal *affiliate.Error) (statusCode int32, code, message *string) {
-	word, sentence := string(refusal.Reason), refusal.Message
+	spec, reason, sentence := errorspec.Of(refusal.Reason), string(refusal.Reason), refusal.Message
 	if sentence == "" {
-		sentence = specs[refusal.Reason].GetMessage()
+		sentence = spec.Message
 	}
-	return specs[refusal.Reason].GetHttpStatus(), &word, &sentence
+	return int32(spec.HTTPStatus), &reason, &sentence // #nosec G115 -- an HTTP status
 }
 
 // BulkSummary counts items, of which there are at most some hundreds.

@@ -11,34 +11,14 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
-	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
 // ErrorDomain is the domain of every google.rpc.ErrorInfo that leaves the core.
 const ErrorDomain = "tributary"
-
-// specs is the contract's table: reason → codes and standard sentence.
-var specs = readSpecs()
-
-func readSpecs() map[affiliate.Reason]*affiliatev1.ErrorSpec {
-	table := map[affiliate.Reason]*affiliatev1.ErrorSpec{}
-	values := affiliatev1.ErrorReason(0).Descriptor().Values()
-	for i := range values.Len() {
-		value := values.Get(i)
-		options := value.Options().(*descriptorpb.EnumValueOptions)
-		if value.Number() == 0 || !proto.HasExtension(options, affiliatev1.E_Error) {
-			continue
-		}
-		reason := affiliate.Reason(strings.TrimPrefix(string(value.Name()), "ERROR_REASON_"))
-		table[reason] = proto.GetExtension(options, affiliatev1.E_Error).(*affiliatev1.ErrorSpec)
-	}
-	return table
-}
 
 // toStatus turns what a handler returned into what the caller is told. Only an
 // *affiliate.Error speaks for itself; an ended context is unavailability; the
@@ -61,15 +41,15 @@ func toStatus(err error) *status.Status {
 }
 
 func refusalStatus(refusal *affiliate.Error) *status.Status {
-	spec, ok := specs[refusal.Reason]
-	if !ok {
-		// A reason without a line in the contract; a test keeps this from happening.
+	spec := errorspec.Of(refusal.Reason)
+	if spec == nil {
+		// The contract lacks the reason. A test prevents this.
 		refusal = affiliate.Refuse(affiliate.ReasonInternal)
-		spec = specs[refusal.Reason]
+		spec = errorspec.Of(refusal.Reason)
 	}
 	message := refusal.Message
 	if message == "" {
-		message = spec.GetMessage()
+		message = spec.Message
 	}
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{
 		Reason:   string(refusal.Reason),
@@ -83,7 +63,7 @@ func refusalStatus(refusal *affiliate.Error) *status.Status {
 		}
 		details = append(details, &errdetails.BadRequest{FieldViolations: fields})
 	}
-	st := status.New(codes.Code(spec.GetGrpcCode()), message) // #nosec G115 -- the contract's small numbers
+	st := status.New(codes.Code(spec.GRPCCode), message)
 	with, err := st.WithDetails(details...)
 	if err != nil {
 		return st

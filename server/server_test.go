@@ -27,6 +27,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
 func TestChainOrder(t *testing.T) {
@@ -50,15 +51,16 @@ func TestChainOrder(t *testing.T) {
 // round for those that the core gives.
 func TestEveryReasonHasItsSpec(t *testing.T) {
 	values := affiliatev1.ErrorReason(0).Descriptor().Values()
-	if len(specs) != values.Len()-1 {
-		t.Errorf("%d of %d reasons have a spec", len(specs), values.Len()-1)
+	if len(errorspec.All()) != values.Len()-1 {
+		t.Errorf("%d of %d reasons have a spec", len(errorspec.All()), values.Len()-1)
 	}
-	for reason, spec := range specs {
-		if spec.GetHttpStatus() < 400 || spec.GetGrpcCode() == 0 || spec.GetMessage() == "" {
+	for _, spec := range errorspec.All() {
+		reason := spec.Reason
+		if spec.HTTPStatus < 400 || spec.GRPCCode == 0 || spec.Message == "" {
 			t.Errorf("%s: %v", reason, spec)
 		}
 		st := toStatus(fmt.Errorf("wrapped: %w", affiliate.Refuse(reason)))
-		if int32(st.Code()) != spec.GetGrpcCode() || st.Message() != spec.GetMessage() {
+		if uint32(st.Code()) != spec.GRPCCode || st.Message() != spec.Message {
 			t.Errorf("%s answers %v", reason, st)
 		}
 		if info := errorInfo(st); info.GetReason() != string(reason) || info.GetDomain() != ErrorDomain {
