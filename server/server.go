@@ -10,15 +10,13 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/fullstorydev/grpchan/inprocgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/grpc/stats"
 
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
@@ -61,7 +59,7 @@ type Config struct {
 // ways in.
 type Server struct {
 	network   *grpc.Server
-	inProcess *inprocgrpc.Channel
+	inProcess *channel
 	health    *health.Server
 }
 
@@ -100,15 +98,12 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	if cfg.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(cfg.TLS)))
 	}
-	channel := (&inprocgrpc.Channel{}).
-		WithCloner(inprocgrpc.CopyFunc(handOver)).
-		WithServerUnaryInterceptor(f.links).
-		WithServerStreamInterceptor(f.interceptStream)
+	var handler stats.Handler
 	if cfg.Metrics != nil {
-		options = append(options, grpc.StatsHandler(cfg.Metrics))
-		channel = channel.WithServerStatsHandler(cfg.Metrics)
+		handler = cfg.Metrics
+		options = append(options, grpc.StatsHandler(handler))
 	}
-	s := &Server{network: grpc.NewServer(options...), inProcess: channel, health: health.NewServer()}
+	s := &Server{network: grpc.NewServer(options...), inProcess: newChannel(f, handler), health: health.NewServer()}
 	for _, service := range services {
 		s.network.RegisterService(service.Desc, service.Impl)
 		s.inProcess.RegisterService(service.Desc, service.Impl)
@@ -143,19 +138,6 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if err := <-failed; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("gRPC: %w", err)
 	}
-	return nil
-}
-
-// handOver gives a message from one side of the in-process channel to the other
-// without copying what it holds: a gateway makes a request for one call and a
-// handler an answer for one caller, so nobody else has either of them.
-func handOver(out, in any) error {
-	from, to := in.(proto.Message).ProtoReflect(), out.(proto.Message).ProtoReflect()
-	from.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		to.Set(field, value)
-		return true
-	})
-	to.SetUnknown(from.GetUnknown())
 	return nil
 }
 
