@@ -4,36 +4,47 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/gateway/contract"
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// call is one request on its way through the gateway. It travels in the context
-// because generated code stands between the places that fill and use it, and it
-// is the ResponseWriter of that code, which knows only status 200.
+// call is one HTTP request and its response. The context carries it to the
+// middlewares, the decoder, the response options and the error handlers, because
+// grpc-gateway calls them one by one. It is also the ResponseWriter of the
+// generated handlers, which only know status 200.
 type call struct {
 	http.ResponseWriter
-	// outer is the server's own writer, which MaxBytesReader needs.
+	// outer is the server's own writer, which http.MaxBytesReader and write
+	// deadlines need.
 	outer http.ResponseWriter
-	// request is what the client sent; generated code sees a bare copy.
+	// request is the request of the client. The mux gets a copy without headers.
 	request *http.Request
 	id      string
-	route   *route
-	// message is the decoded request, metadata what goes with it.
-	message  protoreflect.Message
-	metadata metadata.MD
-	// aliased: the client wrote limit where the message says page_size.
-	aliased bool
-	// success is the status of a write without one.
+	// probe marks a call of methods, which ends when a route is found.
+	probe bool
+	// route is nil until the mux has found one.
+	route *route
+	// faults is what is wrong with query and body.
+	faults violations
+	// ignored holds the paths of the body's keys that have no effect.
+	ignored []string
+	// written holds the spelling of each query parameter, by field.
+	written map[protoreflect.Name]string
+	// success is the status of a response that sets none.
 	success int
-	status  int
-	// url is the bare copy's.
-	url url.URL
+	// status is the status sent, 0 before.
+	status int
+	// streaming means that the response is written in pieces.
+	streaming bool
+	// closed means that the response is complete: further writes are dropped.
+	closed bool
 }
 
 type callKey struct{}
@@ -43,23 +54,29 @@ func callFrom(ctx context.Context) *call {
 	return c
 }
 
-// ServeHTTP gives the request its id and its guard, and hides from generated
-// code all of it but method and path: headers, query and body reach the core
-// only through call.
+// ServeHTTP sets what every response carries and passes the request on to the
+// mux. The mux sees method and path only: grpc-gateway would forward
+// Authorization, X-Forwarded-* and Grpc-Timeout to the core, where headers.go
+// forwards a fixed list.
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{outer: w, request: r, success: http.StatusOK}
 	c.id = httpedge.RequestID(r, func() string { return affiliate.NewID[call](g.Now()).String() })
-	var bare http.Request
-	inner := bare.WithContext(context.WithValue(r.Context(), callKey{}, c))
-	inner.Method = r.Method
-	if r.Method == http.MethodHead {
-		// net/http itself leaves out the body of the answer.
-		inner.Method = http.MethodGet
+	method := r.Method
+	if method == http.MethodHead {
+		// net/http leaves out the body.
+		method = http.MethodGet
 	}
-	c.url = url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath}
-	inner.URL = &c.url
-	inner.Body = http.NoBody
-	g.guarded.ServeHTTP(w, inner)
+	g.guarded.ServeHTTP(w, bare(r.Context(), c, method, r.URL))
+}
+
+// bare makes a request without headers, query and body.
+func bare(ctx context.Context, c *call, method string, u *url.URL) *http.Request {
+	var empty http.Request
+	r := empty.WithContext(context.WithValue(ctx, callKey{}, c))
+	r.Method = method
+	r.URL = &url.URL{Path: u.Path, RawPath: u.RawPath}
+	r.Body = http.NoBody
+	return r
 }
 
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
@@ -75,17 +92,43 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 		path = r.URL.RawPath
 	}
 	switch {
-	// The mux would take an empty segment for a parameter.
+	// The mux accepts an empty segment as a parameter.
 	case !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.Contains(path, "//"):
 		g.refuse(c, refusal{reason: affiliate.ReasonNotFound})
 	case r.Method == http.MethodOptions:
-		g.options(c, path, origin)
+		g.options(c, origin)
 	default:
 		g.mux.ServeHTTP(c, r)
 	}
 }
 
-// WriteHeader sends a status once; 204 has neither body nor headers about one.
+// verbs are the HTTP methods that routes have.
+var verbs = []string{http.MethodDelete, http.MethodGet, http.MethodPatch, http.MethodPost, http.MethodPut}
+
+// methods returns the methods that the call's path accepts, none when the path is
+// unknown. The mux is the only one that matches paths, so it is tried with every
+// verb.
+func (g *gateway) methods(c *call) []string {
+	var found []string
+	for _, verb := range verbs {
+		try := &call{probe: true}
+		g.mux.ServeHTTP(try, bare(c.request.Context(), try, verb, c.request.URL))
+		if try.route == nil {
+			continue
+		}
+		found = append(found, verb)
+		if verb == http.MethodGet && !contract.Acts(try.route.FullMethod) {
+			found = append(found, http.MethodHead)
+		}
+	}
+	if found != nil {
+		found = append(found, http.MethodOptions)
+		slices.Sort(found)
+	}
+	return found
+}
+
+// WriteHeader sends the status once. 204 has no body and no headers about one.
 func (c *call) WriteHeader(status int) {
 	if c.status != 0 {
 		return
@@ -99,15 +142,46 @@ func (c *call) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
+// streamWrite bounds how long a client takes to read one piece of a stream. The
+// server's write timeout bounds whole responses, which a stream may exceed.
+const streamWrite = 30 * time.Second
+
 func (c *call) Write(b []byte) (int, error) {
+	if c.closed || len(b) == 0 {
+		return len(b), nil
+	}
 	if c.status == 0 {
 		c.WriteHeader(c.success)
 	}
 	if c.status == http.StatusNoContent {
 		return len(b), nil
 	}
-	return c.ResponseWriter.Write(b)
+	if !c.streaming {
+		return c.ResponseWriter.Write(b)
+	}
+	c.setWriteDeadline(time.Now().Add(streamWrite))
+	n, err := c.ResponseWriter.Write(b)
+	if err != nil {
+		// The client has left or reads too slowly. grpc-gateway would log that.
+		panic(http.ErrAbortHandler)
+	}
+	return n, nil
 }
 
-// Unwrap lets http.ResponseController reach the server's writer.
-func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+// FlushError ends a piece of a stream. Between pieces there is no deadline: over
+// HTTP/2 one resets the stream when it passes, even if nothing is being written.
+func (c *call) FlushError() error {
+	if c.closed {
+		return nil
+	}
+	err := http.NewResponseController(c.ResponseWriter).Flush()
+	if c.streaming {
+		c.setWriteDeadline(time.Time{})
+	}
+	return err
+}
+
+func (c *call) setWriteDeadline(at time.Time) {
+	// A writer without deadlines, as in tests, has no timeout either.
+	_ = http.NewResponseController(c.outer).SetWriteDeadline(at)
+}

@@ -1,16 +1,20 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/gateway/contract"
+	"github.com/tributary-hq/tributary/httpedge"
 )
 
 // The JSON dialect, by rule from the descriptors.
@@ -21,11 +25,10 @@ import (
 // decimals; an absent message or optional scalar is null; lists and maps are
 // always there; google.protobuf.Struct is an object.
 //
-// In: the same shapes and nothing near them (decode.go).
+// In: exactly the same shapes (decode.go).
 //
-// A type without a form (bytes, Any, Duration, a map with keys that are no
-// strings, …) makes planFor fail, so a gateway that starts can print and read
-// all that it routes.
+// planFor fails for a type without a form (bytes, Any, Duration, a map whose keys
+// are not strings), so a gateway that starts can print and read all its routes.
 
 // form is how a message is written.
 type form uint8
@@ -37,13 +40,13 @@ const (
 	formMask // only as a request's update_mask, which is never in the JSON
 )
 
-// messagePlan is what the codec needs to know about a message type, found once.
+// messagePlan holds the facts about a message type that the codec needs.
 type messagePlan struct {
 	desc   protoreflect.MessageDescriptor
 	form   form
 	fields []fieldPlan
 	names  map[string]*fieldPlan
-	// size is how long the last one printed was: a guess for the next one.
+	// size is the length of the last printed message, a guess for the next one.
 	size atomic.Int64
 }
 
@@ -59,7 +62,7 @@ type fieldPlan struct {
 	// values item describes.
 	list, dict bool
 	item       *fieldPlan
-	// nullable tells whether an absent value prints null.
+	// nullable means that an absent value prints null.
 	nullable bool
 	// oneof is set for members of a real oneof.
 	oneof   protoreflect.OneofDescriptor
@@ -71,12 +74,12 @@ type enumPlan struct {
 	// quoted is the word in quotes, or null, by number.
 	quoted map[protoreflect.EnumNumber]string
 	words  map[string]protoreflect.EnumNumber
-	// choices lists the words for the message to whoever sent none of them.
+	// choices lists the words for the message about an unknown one.
 	choices string
 }
 
-// plans holds every messagePlan by descriptor. Descriptors live as long as the
-// process, so nothing is ever dropped.
+// plans holds every messagePlan by descriptor. Nothing is evicted, because
+// descriptors live as long as the process.
 var plans sync.Map
 
 // planFor makes or finds the plan of a message type.
@@ -89,8 +92,8 @@ func planFor(desc protoreflect.MessageDescriptor) (*messagePlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Published only when whole: another goroutine never sees a plan that is
-	// still being filled.
+	// The plans are published when they are complete, so no goroutine sees one
+	// that is still being filled.
 	for d, p := range made {
 		plans.LoadOrStore(d, p)
 	}
@@ -183,41 +186,51 @@ func makeEnumPlan(desc protoreflect.EnumDescriptor) (*enumPlan, error) {
 	return plan, nil
 }
 
-// marshaler gives the dialect to the generated handlers for their answers.
-// Their decoder never gets anything to read: the request has been decoded
-// before them (endpoint.go).
+// marshaler is the codec of the generated handlers: the dialect in both
+// directions, and google.api.HttpBody as it is.
 type marshaler struct{}
 
-var _ runtime.Marshaler = marshaler{}
+var (
+	_ runtime.Marshaler = marshaler{}
+	_ runtime.Delimited = marshaler{}
+)
 
-// maxGuess bounds what is set aside for an answer before its length is known.
+// maxGuess bounds the buffer of a response whose length is not known yet.
 const maxGuess = 1 << 20
 
-func (marshaler) ContentType(any) string { return "application/json" }
+// ContentType implements runtime.Marshaler.
+func (marshaler) ContentType(v any) string {
+	if file, ok := v.(*httpbody.HttpBody); ok {
+		return file.GetContentType()
+	}
+	return "application/json"
+}
 
+// Delimiter is empty: the pieces of a stream are parts of one file.
+func (marshaler) Delimiter() []byte { return nil }
+
+// Marshal implements runtime.Marshaler.
 func (marshaler) Marshal(v any) ([]byte, error) {
-	message, ok := v.(proto.Message)
-	if !ok {
-		return nil, fmt.Errorf("gateway: %T is not a message", v)
+	switch v := v.(type) {
+	case *httpbody.HttpBody:
+		return v.GetData(), nil
+	case map[string]proto.Message:
+		// grpc-gateway's error of a stream; handleStreamError has written ours.
+		return nil, nil
+	case proto.Message:
+		plan, err := planFor(v.ProtoReflect().Descriptor())
+		if err != nil {
+			return nil, err
+		}
+		size := plan.size.Load()
+		body, err := plan.append(make([]byte, 0, min(size+size/8, maxGuess)), v.ProtoReflect())
+		plan.size.Store(int64(len(body)))
+		return body, err
 	}
-	plan, err := planFor(message.ProtoReflect().Descriptor())
-	if err != nil {
-		return nil, err
-	}
-	size := plan.size.Load()
-	body, err := plan.append(make([]byte, 0, min(size+size/8, maxGuess)), message.ProtoReflect())
-	plan.size.Store(int64(len(body)))
-	return body, err
+	return nil, fmt.Errorf("gateway: %T is not a message", v)
 }
 
-func (marshaler) Unmarshal([]byte, any) error {
-	return fmt.Errorf("gateway: requests are decoded before the generated handlers")
-}
-
-func (marshaler) NewDecoder(io.Reader) runtime.Decoder {
-	return runtime.DecoderFunc(func(any) error { return io.EOF })
-}
-
+// NewEncoder implements runtime.Marshaler.
 func (m marshaler) NewEncoder(w io.Writer) runtime.Encoder {
 	return runtime.EncoderFunc(func(v any) error {
 		body, err := m.Marshal(v)
@@ -226,4 +239,82 @@ func (m marshaler) NewEncoder(w io.Writer) runtime.Encoder {
 		}
 		return err
 	})
+}
+
+// requestBody is the body of a request, which the middleware readBody has read.
+// It leads the decoder to the call: to what the route accepts, and to where
+// faults and ignored keys are noted.
+type requestBody struct {
+	call *call
+	data []byte
+}
+
+// errInvalid ends a generated handler whose request does not decode. The call
+// has the faults.
+var errInvalid = errors.New("the request is not valid")
+
+// Read has nothing left to read: the decoder takes data.
+func (*requestBody) Read([]byte) (int, error) { return 0, io.EOF }
+
+// WriteTo spares io.Copy its buffer when a generated handler drains the body.
+func (*requestBody) WriteTo(io.Writer) (int64, error) { return 0, nil }
+
+// Close implements io.Closer.
+func (*requestBody) Close() error { return nil }
+
+// NewDecoder implements runtime.Marshaler for the bodies of readBody.
+func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {
+	return runtime.DecoderFunc(func(v any) error {
+		body, ok := r.(*requestBody)
+		if !ok {
+			data, err := io.ReadAll(r)
+			if err != nil {
+				return err
+			}
+			return m.Unmarshal(data, v)
+		}
+		message, ok := v.(proto.Message)
+		if !ok {
+			return fmt.Errorf("gateway: %T is not a message", v)
+		}
+		body.call.decode(body.data, message.ProtoReflect())
+		if len(body.call.faults.list) > 0 {
+			return errInvalid
+		}
+		return nil
+	})
+}
+
+// decode reads the body into the message. The keys present fill update_mask.
+func (c *call) decode(data []byte, m protoreflect.Message) {
+	var mask, ignored *[]string
+	if c.route.mask != nil {
+		mask = new([]string)
+	}
+	if c.route.lenient {
+		ignored = &c.ignored
+	}
+	decodeBody(data, c.route.body, m, mask, ignored, &c.faults)
+	if mask != nil {
+		m.Set(c.route.mask, protoreflect.ValueOfMessage((&fieldmaskpb.FieldMask{Paths: *mask}).ProtoReflect()))
+	}
+	httpedge.SetIgnoredFields(c.Header(), c.ignored)
+}
+
+// Unmarshal implements runtime.Marshaler. It accepts every key of the message.
+func (marshaler) Unmarshal(data []byte, v any) error {
+	message, ok := v.(proto.Message)
+	if !ok {
+		return fmt.Errorf("gateway: %T is not a message", v)
+	}
+	m := message.ProtoReflect()
+	plan, err := planFor(m.Descriptor())
+	if err != nil {
+		return err
+	}
+	var found violations
+	if decodeBody(data, plan.names, m, nil, nil, &found); len(found.list) > 0 {
+		return errInvalid
+	}
+	return nil
 }

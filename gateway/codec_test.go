@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
 func encode(t testing.TB, m proto.Message) string {
@@ -41,7 +42,7 @@ func decode(t testing.TB, body string, m proto.Message) string {
 		t.Fatal(err)
 	}
 	var found violations
-	decodeBody([]byte(body), plan.names, m.ProtoReflect(), nil, &found)
+	decodeBody([]byte(body), plan.names, m.ProtoReflect(), nil, nil, &found)
 	var lines []string
 	for _, v := range found.list {
 		lines = append(lines, v.Field+"="+v.Message)
@@ -210,31 +211,31 @@ func TestDecodeRefuses(t *testing.T) {
 		{"duplicate in a list element", `{"line_items":[{"quantity":1,"quantity":1}]}`, "line_items[0].quantity=" + givenTwice},
 		{"duplicate in a struct", `{"metadata":{"a":{"b":1,"b":2}}}`, "metadata.a.b=" + givenTwice},
 		{"unknown twice", `{"x":1,"x":2}`, "x=" + unknownField + "\nx=" + givenTwice},
-		{"NUL", `{"currency":"a\u0000"}`, "currency=" + holdsNUL},
-		{"NUL in a struct", `{"metadata":{"a":["\u0000"]}}`, "metadata.a[0]=" + holdsNUL},
-		{"lone surrogate", `{"currency":"\ud800"}`, "currency=" + loneSurrogate},
-		{"lone low surrogate", `{"currency":"\udc00x"}`, "currency=" + loneSurrogate},
-		{"two high surrogates", `{"currency":"\ud800\ud800"}`, "currency=" + loneSurrogate},
-		{"invalid UTF-8", "{\"currency\":\"\xff\"}", "currency=" + notUTF8},
-		{"overlong UTF-8", "{\"currency\":\"\xc0\x80\"}", "currency=" + notUTF8},
-		{"surrogate as UTF-8", "{\"currency\":\"\xed\xa0\x80\"}", "currency=" + notUTF8},
+		{"NUL", `{"currency":"a\u0000"}`, "currency=" + jsonscan.HoldsNUL},
+		{"NUL in a struct", `{"metadata":{"a":["\u0000"]}}`, "metadata.a[0]=" + jsonscan.HoldsNUL},
+		{"lone surrogate", `{"currency":"\ud800"}`, "currency=" + jsonscan.LoneSurrogate},
+		{"lone low surrogate", `{"currency":"\udc00x"}`, "currency=" + jsonscan.LoneSurrogate},
+		{"two high surrogates", `{"currency":"\ud800\ud800"}`, "currency=" + jsonscan.LoneSurrogate},
+		{"invalid UTF-8", "{\"currency\":\"\xff\"}", "currency=" + jsonscan.NotUTF8},
+		{"overlong UTF-8", "{\"currency\":\"\xc0\x80\"}", "currency=" + jsonscan.NotUTF8},
+		{"surrogate as UTF-8", "{\"currency\":\"\xed\xa0\x80\"}", "currency=" + jsonscan.NotUTF8},
 		{"bad key", "{\"\xff\":1}", "\ufffd=This key cannot be used: is not valid UTF-8."},
 		{"number a struct cannot hold", `{"metadata":{"a":9007199254740993,"b":1e999}}`, "metadata.a=" + outOfRange + "\nmetadata.b=" + outOfRange},
-		{"not an object", `[1,2]`, "=The body must be a JSON object."},
-		{"null", `null`, "=The body must be a JSON object."},
-		{"trailing data", `{} {}`, "=The body goes on after the JSON object."},
-		{"trailing brace", `{}}`, "=The body goes on after the JSON object."},
-		{"no JSON", `hello`, "=The body is not valid JSON at byte 0."},
-		{"cut off", `{"currency":"EU`, "=The body is not valid JSON at byte 15."},
-		{"trailing comma", `{"currency":"EUR",}`, "=The body is not valid JSON at byte 18."},
-		{"leading zero", `{"tax_cents":05}`, "=The body is not valid JSON at byte 14."},
-		{"plus sign", `{"tax_cents":+5}`, "tax_cents=" + mustBeInteger + "\n=The body is not valid JSON at byte 13."},
-		{"NaN", `{"tax_cents":NaN}`, "tax_cents=" + mustBeInteger + "\n=The body is not valid JSON at byte 13."},
-		{"raw control character", "{\"currency\":\"a\nb\"}", "=The body is not valid JSON at byte 14."},
-		{"raw NUL", "{\"currency\":\"\x00\"}", "=The body is not valid JSON at byte 13."},
-		{"bad escape", `{"currency":"\x"}`, "=The body is not valid JSON at byte 15."},
-		{"byte order mark", "\ufeff{}", "=The body is not valid JSON at byte 0."},
-		{"comment", `{/**/}`, "=The body is not valid JSON at byte 1."},
+		{"not an object", `[1,2]`, "body=The body must be a JSON object."},
+		{"null", `null`, "body=The body must be a JSON object."},
+		{"trailing data", `{} {}`, "body=The body goes on after the JSON object."},
+		{"trailing brace", `{}}`, "body=The body goes on after the JSON object."},
+		{"no JSON", `hello`, "body=The body is not valid JSON at byte 0."},
+		{"cut off", `{"currency":"EU`, "body=The body is not valid JSON at byte 15."},
+		{"trailing comma", `{"currency":"EUR",}`, "body=The body is not valid JSON at byte 18."},
+		{"leading zero", `{"tax_cents":05}`, "body=The body is not valid JSON at byte 14."},
+		{"plus sign", `{"tax_cents":+5}`, "tax_cents=" + mustBeInteger + "\nbody=The body is not valid JSON at byte 13."},
+		{"NaN", `{"tax_cents":NaN}`, "tax_cents=" + mustBeInteger + "\nbody=The body is not valid JSON at byte 13."},
+		{"raw control character", "{\"currency\":\"a\nb\"}", "body=The body is not valid JSON at byte 14."},
+		{"raw NUL", "{\"currency\":\"\x00\"}", "body=The body is not valid JSON at byte 13."},
+		{"bad escape", `{"currency":"\x"}`, "body=The body is not valid JSON at byte 15."},
+		{"byte order mark", "\ufeff{}", "body=The body is not valid JSON at byte 0."},
+		{"comment", `{/**/}`, "body=The body is not valid JSON at byte 1."},
 		{"too deep", `{"metadata":{"a":` + deep(31) + `}}`, "metadata.a" + strings.Repeat("[0]", 30) + "=Is nested deeper than 32 levels."},
 		{"too deep in an unknown field", `{"x":` + deep(40) + `}`, "x=" + unknownField + "\nx" + strings.Repeat("[0]", 31) + "=Is nested deeper than 32 levels."},
 		{
@@ -274,7 +275,7 @@ func TestDecodeNamesNoMoreThanAHundredFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decodeBody([]byte(body), plan.names, m.ProtoReflect(), nil, &found)
+	decodeBody([]byte(body), plan.names, m.ProtoReflect(), nil, nil, &found)
 	if len(found.list) != maxViolations {
 		t.Errorf("%d violations", len(found.list))
 	}
@@ -377,7 +378,7 @@ func TestUpdateMaskNamesThePresentKeys(t *testing.T) {
 		}
 		var found violations
 		var mask []string
-		decodeBody([]byte(body), plan.names, m.ProtoReflect(), &mask, &found)
+		decodeBody([]byte(body), plan.names, m.ProtoReflect(), &mask, nil, &found)
 		if got := strings.Join(mask, ","); got != want || len(found.list) > 0 {
 			t.Errorf("%s: %s %v", body, got, found.list)
 		}
@@ -402,7 +403,7 @@ func FuzzDecode(f *testing.F) {
 		m := &affiliatev1.ReportConversionRequest{}
 		var found violations
 		var mask []string
-		decodeBody(body, plan.names, m.ProtoReflect(), &mask, &found)
+		decodeBody(body, plan.names, m.ProtoReflect(), &mask, nil, &found)
 		var lines []string
 		for _, v := range found.list {
 			lines = append(lines, v.Field+v.Message)

@@ -7,20 +7,24 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
 // maxDepth bounds the nesting of objects and arrays in a body.
 const maxDepth = 32
 
-// maxViolations and maxFieldName bound an error answer, which grows with what
-// was sent: a body of nothing but mistakes names the first hundred.
+// maxViolations and maxFieldName bound an error response, because the client
+// chooses the names. maxIgnored bounds the ignored keys for the same reason.
 const (
 	maxViolations = 100
 	maxFieldName  = 200
+	maxIgnored    = 100
 )
 
-// violations collects what is wrong with one request, named as its client
-// writes it.
+// wholeBody is the field of a fault that concerns the body as a whole.
+const wholeBody = "body"
+
+// violations collects the faults of one request, named as its client writes them.
 type violations struct{ list []affiliate.Violation }
 
 func (v *violations) add(field, message string) {
@@ -35,17 +39,19 @@ func (v *violations) add(field, message string) {
 
 func (v *violations) full() bool { return len(v.list) >= maxViolations }
 
-// decoder reads one body into one message and notes everything that is wrong
-// with it on the way. It stops early only where the text is no JSON any more,
-// nests too deep, or has more faults than are worth naming.
+// decoder reads one body into one message and notes every fault. It stops early
+// only if the text is not JSON, nests too deep, or has maxViolations faults.
 type decoder struct {
-	scanner
+	jsonscan.Scanner
 	depth int
 	path  []step
 	found *violations
-	// mask collects the proto paths of the keys present; nil when the request
-	// has no update_mask.
+	// mask collects the proto paths of the keys present. It is nil when the
+	// request has no update_mask.
 	mask *[]string
+	// ignored collects the paths of unknown keys. It is nil when unknown keys are
+	// faults.
+	ignored *[]string
 }
 
 // step is one part of the JSON path: a key when isKey is set, else an index.
@@ -55,14 +61,18 @@ type step struct {
 	index int
 }
 
-// decodeBody reads a body into m, whose accepted keys are names; every other
-// key is unknown. An empty body is an empty object.
-func decodeBody(body []byte, names map[string]*fieldPlan, m protoreflect.Message, mask *[]string, found *violations) {
-	d := decoder{scanner: scanner{data: string(body)}, found: found, mask: mask}
-	if d.space(); d.pos == len(body) {
+// decodeBody reads a body into m. It accepts the keys in names; all others are
+// unknown. An empty body counts as an empty object. mask and ignored may be nil,
+// as decoder says.
+func decodeBody(body []byte, names map[string]*fieldPlan, m protoreflect.Message, mask, ignored *[]string, found *violations) {
+	if len(body) == 0 {
 		return
 	}
-	if d.space() != '{' {
+	d := decoder{Scanner: jsonscan.Scanner{Data: string(body)}, found: found, mask: mask, ignored: ignored}
+	if d.Space(); d.Pos == len(body) {
+		return
+	}
+	if d.Space() != '{' {
 		if d.skip() {
 			d.end()
 			d.fault("The body must be a JSON object.")
@@ -74,17 +84,21 @@ func decodeBody(body []byte, names map[string]*fieldPlan, m protoreflect.Message
 	}
 }
 
-// end makes sure that nothing follows the value.
+// end notes a fault when something follows the value.
 func (d *decoder) end() {
-	if d.space(); d.pos < len(d.data) {
-		d.found.add("", "The body goes on after the JSON object.")
+	if d.Space(); d.Pos < len(d.Data) {
+		d.found.add(wholeBody, "The body goes on after the JSON object.")
 	}
 }
 
 // fault notes a violation at the current path.
 func (d *decoder) fault(message string) { d.found.add(d.where(), message) }
 
+// where is the current path as the client wrote it.
 func (d *decoder) where() string {
+	if len(d.path) == 0 {
+		return wholeBody
+	}
 	var b strings.Builder
 	for _, s := range d.path {
 		if !s.isKey {
@@ -99,14 +113,14 @@ func (d *decoder) where() string {
 	return b.String()
 }
 
-// broken notes that the text is no JSON and ends the reading.
+// broken notes that the text is not JSON. Reading ends there.
 func (d *decoder) broken() bool {
-	d.found.add("", "The body is not valid JSON at byte "+strconv.Itoa(d.pos)+".")
+	d.found.add(wholeBody, "The body is not valid JSON at byte "+strconv.Itoa(d.Pos)+".")
 	return false
 }
 
 func (d *decoder) enter() bool {
-	d.pos++
+	d.Pos++
 	if d.depth++; d.depth > maxDepth {
 		d.fault("Is nested deeper than " + strconv.Itoa(maxDepth) + " levels.")
 		return false
@@ -114,35 +128,35 @@ func (d *decoder) enter() bool {
 	return true
 }
 
-// turn says how reading an object or array goes on.
+// turn is how reading an object or array continues.
 type turn uint8
 
 const (
 	stop turn = iota // nothing more can be read
-	item             // pos is on a value
-	done             // pos is behind the closing bracket
+	item             // Pos is on a value
+	done             // Pos is after the closing bracket
 )
 
-// open enters an object or array, with pos on its bracket.
+// open enters an object or array whose bracket is at Pos.
 func (d *decoder) open(closing byte) turn {
 	if !d.enter() {
 		return stop
 	}
 	d.path = append(d.path, step{index: -1})
-	if d.take(closing) {
+	if d.Take(closing) {
 		return d.close()
 	}
 	return item
 }
 
-// next goes from behind one value to the next one, or out.
+// next goes from the end of a value to the next one, or out of the object or array.
 func (d *decoder) next(closing byte) turn {
 	switch {
 	case d.found.full():
 		return stop
-	case d.take(','):
+	case d.Take(','):
 		return item
-	case d.take(closing):
+	case d.Take(closing):
 		return d.close()
 	}
 	d.broken()
@@ -155,13 +169,13 @@ func (d *decoder) close() turn {
 	return done
 }
 
-// member reads a key up to its value. flaw tells why the key cannot be used.
+// member reads a key up to its value. flaw is why the key cannot be used.
 func (d *decoder) member() (key, flaw string, ok bool) {
-	if d.space() != '"' {
+	if d.Space() != '"' {
 		return "", "", d.broken()
 	}
-	key, flaw, ok = d.text()
-	if !ok || !d.take(':') {
+	key, flaw, ok = d.Text()
+	if !ok || !d.Take(':') {
 		return "", "", d.broken()
 	}
 	d.path[len(d.path)-1] = step{key: key, isKey: true}
@@ -174,10 +188,9 @@ func (d *decoder) member() (key, flaw string, ok bool) {
 // element moves the path to the next index of an array.
 func (d *decoder) element() { d.path[len(d.path)-1].index++ }
 
-// skip reads past any value. What stands inside a value that is not wanted
-// anyway is only checked for being JSON.
+// skip reads past any value and checks only that it is JSON and not too deep.
 func (d *decoder) skip() bool {
-	switch c := d.space(); {
+	switch c := d.Space(); {
 	case c == '{':
 		t := d.open('}')
 		for ; t == item; t = d.next('}') {
@@ -195,33 +208,33 @@ func (d *decoder) skip() bool {
 		}
 		return t == done
 	case c == '"':
-		if _, _, ok := d.text(); !ok {
+		if _, _, ok := d.Text(); !ok {
 			return d.broken()
 		}
 	case c == '-' || c >= '0' && c <= '9':
-		if _, _, ok := d.number(); !ok {
+		if _, _, ok := d.Number(); !ok {
 			return d.broken()
 		}
-	case !d.word("true") && !d.word("false") && !d.word("null"):
+	case !d.Literal("true") && !d.Literal("false") && !d.Literal("null"):
 		return d.broken()
 	}
 	return true
 }
 
-// refuse notes why the value at pos cannot be taken and skips it.
+// refuse notes why the value at Pos is not accepted and skips it.
 func (d *decoder) refuse(message string) bool {
 	d.fault(message)
 	return d.skip()
 }
 
-// seen remembers which keys of an object have come.
+// seen records the keys of an object that have been read.
 type seen struct {
 	fields [2]uint64
-	// others are keys that are no fields, and fields beyond the 128th.
+	// others holds unknown keys, and fields beyond the 128th.
 	others map[string]bool
 }
 
-// before tells whether the key has come before.
+// before reports whether the key was read before, and records it.
 func (s *seen) before(key string, field *fieldPlan) bool {
 	if field != nil && field.index < 64*len(s.fields) {
 		word, bit := &s.fields[field.index/64], uint64(1)<<(field.index%64)
@@ -250,6 +263,8 @@ func (d *decoder) object(names map[string]*fieldPlan, m protoreflect.Message, pr
 		switch {
 		case flaw != "":
 			ok = d.refuse(flaw)
+		case field == nil && d.ignored != nil:
+			ok = d.ignore(keys.before(key, nil))
 		case keys.before(key, field):
 			ok = d.refuse(givenTwice)
 		case field == nil:
@@ -264,16 +279,24 @@ func (d *decoder) object(names map[string]*fieldPlan, m protoreflect.Message, pr
 	return t == done
 }
 
+// ignore skips the value of an unknown key and notes the key once.
+func (d *decoder) ignore(again bool) bool {
+	if !again && len(*d.ignored) < maxIgnored {
+		*d.ignored = append(*d.ignored, d.where())
+	}
+	return d.skip()
+}
+
 func (d *decoder) field(f *fieldPlan, m protoreflect.Message, prefix string) bool {
-	c := d.space()
-	// A present object merges, so its own keys make the mask; null and anything
-	// else replaces the whole field.
+	c := d.Space()
+	// An object merges: its own keys are in the mask. null and everything else
+	// replace the whole field.
 	merges := c == '{' && f.message != nil && f.message.form == formObject && !f.list && !f.dict
 	if d.mask != nil && !merges {
 		*d.mask = append(*d.mask, prefix+string(f.fd.Name()))
 	}
 	if c == 'n' {
-		if !d.word("null") {
+		if !d.Literal("null") {
 			return d.broken()
 		}
 		return true
@@ -301,9 +324,9 @@ func (d *decoder) field(f *fieldPlan, m protoreflect.Message, prefix string) boo
 	return ok
 }
 
-// list and dict go into the mask whole, so what is inside is not noted.
+// list reads an array. The mask names the whole list and nothing inside it.
 func (d *decoder) list(f *fieldPlan, m protoreflect.Message) bool {
-	if d.space() != '[' {
+	if d.Space() != '[' {
 		return d.refuse(mustBeArray)
 	}
 	mask := d.mask
@@ -324,8 +347,9 @@ func (d *decoder) list(f *fieldPlan, m protoreflect.Message) bool {
 	return t == done
 }
 
+// dict reads a map. The mask names the whole map and nothing inside it.
 func (d *decoder) dict(f *fieldPlan, m protoreflect.Message) bool {
-	if d.space() != '{' {
+	if d.Space() != '{' {
 		return d.refuse(mustBeObject)
 	}
 	mask := d.mask
@@ -358,8 +382,8 @@ func (d *decoder) dict(f *fieldPlan, m protoreflect.Message) bool {
 
 // one reads one element of a list or one value of a map.
 func (d *decoder) one(f *fieldPlan, fresh func() protoreflect.Value) (value protoreflect.Value, usable, ok bool) {
-	if d.space() == 'n' {
-		if !d.word("null") {
+	if d.Space() == 'n' {
+		if !d.Literal("null") {
 			return value, false, d.broken()
 		}
 		d.fault(mustNotBeNull)
@@ -376,7 +400,7 @@ func (d *decoder) one(f *fieldPlan, fresh func() protoreflect.Value) (value prot
 func (d *decoder) message(plan *messagePlan, m protoreflect.Message, prefix string) bool {
 	switch plan.form {
 	case formTimestamp:
-		if d.space() != '"' {
+		if d.Space() != '"' {
 			return d.refuse(mustBeTimestamp)
 		}
 		text, usable, ok := d.plainText()
@@ -389,16 +413,16 @@ func (d *decoder) message(plan *messagePlan, m protoreflect.Message, prefix stri
 	case formStruct:
 		return d.dynamic(m)
 	default:
-		if d.space() != '{' {
+		if d.Space() != '{' {
 			return d.refuse(mustBeObject)
 		}
 		return d.object(plan.names, m, prefix)
 	}
 }
 
-// plainText reads a string and notes when its characters cannot be used.
+// plainText reads a string and notes a fault of its characters.
 func (d *decoder) plainText() (text string, usable, ok bool) {
-	text, flaw, ok := d.text()
+	text, flaw, ok := d.Text()
 	switch {
 	case !ok:
 		return "", false, d.broken()

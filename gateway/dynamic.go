@@ -5,12 +5,11 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// google.protobuf.Struct: JSON without a schema. What the rest of the dialect
-// refuses about JSON itself (keys given twice, depth, bad characters, integers
-// that lost digits) is refused here too.
-
+// dynamic reads a google.protobuf.Struct: JSON without a schema. The rules of the
+// dialect about JSON itself (keys given twice, depth, characters, large integers)
+// apply here too.
 func (d *decoder) dynamic(m protoreflect.Message) bool {
-	if d.space() != '{' {
+	if d.Space() != '{' {
 		return d.refuse(mustBeObject)
 	}
 	value, ok := d.structure()
@@ -59,10 +58,10 @@ func (d *decoder) series() (*structpb.ListValue, bool) {
 	return &structpb.ListValue{Values: values}, t == done
 }
 
-// anything reads any value. A faulty one comes back as null; the fault is noted.
+// anything reads any value. It notes a fault and returns null for a faulty one.
 func (d *decoder) anything() (*structpb.Value, bool) {
 	null := structpb.NewNullValue()
-	switch c := d.space(); {
+	switch c := d.Space(); {
 	case c == '{':
 		value, ok := d.structure()
 		return structpb.NewStructValue(value), ok
@@ -76,7 +75,7 @@ func (d *decoder) anything() (*structpb.Value, bool) {
 		}
 		return structpb.NewStringValue(text), true
 	case c == '-' || c >= '0' && c <= '9':
-		literal, whole, ok := d.number()
+		literal, whole, ok := d.Number()
 		if !ok {
 			return null, d.broken()
 		}
@@ -89,11 +88,11 @@ func (d *decoder) anything() (*structpb.Value, bool) {
 			return null, true
 		}
 		return structpb.NewNumberValue(value.Float()), true
-	case d.word("true"):
+	case d.Literal("true"):
 		return structpb.NewBoolValue(true), true
-	case d.word("false"):
+	case d.Literal("false"):
 		return structpb.NewBoolValue(false), true
-	case d.word("null"):
+	case d.Literal("null"):
 		return null, true
 	}
 	return null, d.broken()

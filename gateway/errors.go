@@ -9,6 +9,7 @@ import (
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -18,88 +19,88 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
 // errorDomain is the domain of the core's google.rpc.ErrorInfo.
 const errorDomain = "tributary"
 
-// refusal is an error answer before it is written. Empty message: the reason's
-// standard sentence.
+// refusal is an error response before it is written. An empty message means the
+// standard sentence of the reason.
 type refusal struct {
 	reason     affiliate.Reason
 	message    string
 	violations []affiliate.Violation
 	retryAfter string
-	// beside are further fields of the body: what became of the items of a bulk
-	// request. nil: none.
-	beside proto.Message
+	// results are the outcomes of the items of a bulk request, nil for others.
+	results proto.Message
 }
-
-// specs holds what each reason answers, from the options of ErrorReason.
-var specs = func() map[affiliate.Reason]*affiliatev1.ErrorSpec {
-	values := affiliatev1.ErrorReason(0).Descriptor().Values()
-	specs := make(map[affiliate.Reason]*affiliatev1.ErrorSpec, values.Len())
-	for i := range values.Len() {
-		if spec, ok := proto.GetExtension(values.Get(i).Options(), affiliatev1.E_Error).(*affiliatev1.ErrorSpec); ok && spec != nil {
-			reason := strings.TrimPrefix(string(values.Get(i).Name()), "ERROR_REASON_")
-			specs[affiliate.Reason(reason)] = spec
-		}
-	}
-	return specs
-}()
 
 // refuse writes the envelope.
 func (g *gateway) refuse(c *call, r refusal) {
-	spec := specs[r.reason]
+	spec := errorspec.Of(r.reason)
 	message := r.message
 	if message == "" || r.reason == affiliate.ReasonInternal {
-		message = spec.GetMessage()
+		message = spec.Message
 	}
 	h := c.Header()
+	h.Del("Content-Disposition")
 	switch {
 	case r.retryAfter != "":
 		h.Set("Retry-After", r.retryAfter)
 	case r.reason == affiliate.ReasonServiceUnavailable:
 		h.Set("Retry-After", "1")
 	}
-	if spec.GetHttpStatus() == http.StatusUnauthorized {
-		// RFC 9110 section 15.5.2 demands it of every 401.
+	if spec.HTTPStatus == http.StatusUnauthorized {
+		// RFC 9110 section 15.5.2 requires it with every 401.
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	if r.beside != nil {
-		if fields, err := appendJSON(nil, r.beside.ProtoReflect()); err == nil {
-			httpedge.WriteErrorWith(c, int(spec.GetHttpStatus()), r.reason, message, fields)
+	if r.results != nil {
+		if fields, err := appendJSON(nil, r.results.ProtoReflect()); err == nil {
+			httpedge.WriteErrorWith(c, spec.HTTPStatus, r.reason, message, fields)
 			return
 		}
 	}
-	httpedge.WriteError(c, int(spec.GetHttpStatus()), r.reason, message, r.violations...)
+	httpedge.WriteError(c, spec.HTTPStatus, r.reason, message, r.violations...)
 }
 
-// refuseStatus writes what the core answered as an error.
+// reject refuses a request that cannot be decoded. The core admits the caller
+// first, so a caller who is refused learns nothing about the body. net/http cancels
+// the context of a request whose body ends early, so the call ignores that.
+func (g *gateway) reject(c *call, r refusal) {
+	ctx := context.WithValue(context.WithoutCancel(c.request.Context()), callKey{}, c)
+	ctx, cancel := g.bounded(metadata.NewOutgoingContext(ctx, g.outgoing(ctx, nil)))
+	defer cancel()
+	var md metadata.MD
+	_, err := g.gate.Admit(ctx, &affiliatev1.AdmitRequest{Method: c.route.FullMethod}, grpc.Header(&md))
+	copyHeaders(c, md)
+	if err != nil {
+		g.refuseStatus(c, err)
+		return
+	}
+	g.refuse(c, r)
+}
+
+// refuseStatus writes the error that the core returned.
 func (g *gateway) refuseStatus(c *call, err error) {
 	st := status.Convert(err)
 	r, ok := refusalOf(st)
 	if !ok {
-		r = g.accident(c, st)
+		r = g.unexplained(c, st)
 	}
 	if r.reason == affiliate.ReasonBulkAllFailed {
-		r.beside = resultsOf(st, c.route)
+		r.results = resultsOf(st, c.route)
 	}
 	if r.reason == affiliate.ReasonValidation {
-		input := c.route.input.Descriptor()
 		for i := range r.violations {
-			field := clientPath(input, r.violations[i].Field)
-			if c.aliased && field == pageSize {
-				field = pageSizeAlias
-			}
-			r.violations[i].Field = field
+			r.violations[i].Field = c.fieldName(r.violations[i].Field)
 		}
 	}
 	g.refuse(c, r)
 }
 
-// refusalOf reads a refusal that the core made on purpose: one with an ErrorInfo
-// of this service and a reason known to this build.
+// refusalOf reads a refusal of the core: a status with an ErrorInfo of this
+// service and a reason that this build knows.
 func refusalOf(st *status.Status) (refusal, bool) {
 	var r refusal
 	var known bool
@@ -107,7 +108,7 @@ func refusalOf(st *status.Status) (refusal, bool) {
 		switch d := detail.(type) {
 		case *errdetails.ErrorInfo:
 			reason := affiliate.Reason(d.GetReason())
-			if d.GetDomain() != errorDomain || specs[reason] == nil {
+			if d.GetDomain() != errorDomain || errorspec.Of(reason) == nil {
 				continue
 			}
 			known = true
@@ -124,7 +125,7 @@ func refusalOf(st *status.Status) (refusal, bool) {
 	return r, known
 }
 
-// resultsOf finds the answer of the route among a status's details.
+// resultsOf finds the response of the route among the details of a status.
 func resultsOf(st *status.Status, r *route) proto.Message {
 	for _, detail := range st.Details() {
 		if m, ok := detail.(proto.Message); ok && m.ProtoReflect().Descriptor().FullName() == r.RPC.Output().FullName() {
@@ -134,9 +135,9 @@ func resultsOf(st *status.Status, r *route) proto.Message {
 	return nil
 }
 
-// accident judges a status that nobody of ours explained: the transport's, or a
-// core's of another version. Its words stay in the log.
-func (g *gateway) accident(c *call, st *status.Status) refusal {
+// unexplained makes a refusal of a status without an ErrorInfo of this service:
+// one of the transport, or of a core of another version. Its text is only logged.
+func (g *gateway) unexplained(c *call, st *status.Status) refusal {
 	var r refusal
 	switch st.Code() {
 	case codes.InvalidArgument:
@@ -157,7 +158,7 @@ func (g *gateway) accident(c *call, st *status.Status) refusal {
 	}
 	ctx := c.request.Context()
 	if ctx.Err() != nil {
-		// The client has left; nobody reads the answer and nothing is broken.
+		// The client has closed the connection, so this is not an error of ours.
 		return refusal{reason: affiliate.ReasonServiceUnavailable}
 	}
 	if r.reason == affiliate.ReasonInternal || r.reason == affiliate.ReasonServiceUnavailable {
@@ -167,65 +168,67 @@ func (g *gateway) accident(c *call, st *status.Status) refusal {
 	return r
 }
 
-// handleError is the mux's way to report whatever a generated handler met.
+// handleError writes the error of a generated handler: a request that does not
+// decode, the refusal of the core, or a response that cannot be printed.
 func (g *gateway) handleError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, _ http.ResponseWriter, _ *http.Request, err error) {
 	c := callFrom(ctx)
 	var routing *runtime.HTTPStatusError
-	if errors.As(err, &routing) || c.route == nil {
+	switch {
+	case c.probe:
+	case errors.As(err, &routing) || c.route == nil:
 		g.refuse(c, refusal{reason: affiliate.ReasonNotFound})
-		return
+	case len(c.faults.list) > 0:
+		g.reject(c, refusal{reason: affiliate.ReasonValidation, violations: c.faults.list})
+	default:
+		if md, ok := runtime.ServerMetadataFromContext(ctx); ok {
+			copyHeaders(c, md.HeaderMD)
+		}
+		g.refuseStatus(c, err)
 	}
-	if md, ok := runtime.ServerMetadataFromContext(ctx); ok {
-		copyAnswerHeaders(c, md.HeaderMD)
-	}
-	g.refuseStatus(c, err)
 }
 
 func (g *gateway) handleRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, _ http.ResponseWriter, r *http.Request, code int) {
 	c := callFrom(r.Context())
-	if code != http.StatusMethodNotAllowed {
+	switch {
+	case c.probe:
+	case code == http.StatusMethodNotAllowed:
+		g.refuseMethod(c)
+	default:
 		g.refuse(c, refusal{reason: affiliate.ReasonNotFound})
-		return
 	}
-	g.refuseMethod(c)
 }
 
-// refuseMethod tells which methods the path takes.
+// refuseMethod writes 405 with the methods that the path accepts.
 func (g *gateway) refuseMethod(c *call) {
-	path := c.url.Path
-	if c.url.RawPath != "" {
-		path = c.url.RawPath
-	}
-	c.Header().Set("Allow", strings.Join(g.routes.methods(path), ", "))
+	c.Header().Set("Allow", strings.Join(g.methods(c), ", "))
 	g.refuse(c, refusal{reason: affiliate.ReasonMethodNotAllowed})
 }
 
-func copyAnswerHeaders(c *call, md metadata.MD) {
-	for key, header := range answered {
+func copyHeaders(c *call, md metadata.MD) {
+	for key, header := range returned {
 		if values := md.Get(key); len(values) > 0 {
-			c.Header()[http.CanonicalHeaderKey(header)] = values
+			c.Header()[header] = values
 		}
 	}
 }
 
-// statusMetadata lets one answer of the core choose another success status.
-const statusMetadata = "x-http-code"
-
-// setSuccess applies it; anything but a 2xx is ignored.
-func setSuccess(ctx context.Context, _ http.ResponseWriter, _ proto.Message) error {
-	md, _ := runtime.ServerMetadataFromContext(ctx)
-	if values := md.HeaderMD[statusMetadata]; len(values) > 0 {
-		if code, err := strconv.Atoi(values[0]); err == nil && code >= 200 && code <= 299 {
-			callFrom(ctx).success = code
-		}
+// fieldName turns the proto path of a violation into the path as the client wrote
+// it. The core names the whole body "".
+func (c *call) fieldName(path string) string {
+	if path == "" {
+		return wholeBody
 	}
-	return nil
+	if spelling, ok := c.written[protoreflect.Name(path)]; ok {
+		return spelling
+	}
+	return clientPath(c.route.input.Descriptor(), path, c.route.SnakeCase() && !c.route.HasBody)
 }
 
 // clientPath turns a proto path (commission_rules.percentage,
-// line_items[0].amount_cents, answers[color]) into the path as clients write it.
-// What is no field of the message, such as a header's name, stays as it is.
-func clientPath(desc protoreflect.MessageDescriptor, path string) string {
+// line_items[0].amount_cents, answers[color]) into the path with the names of JSON,
+// or of a snake_case query. A name that is not a field of the message, such as a
+// header's, stays as it is.
+func clientPath(desc protoreflect.MessageDescriptor, path string, snakeCase bool) string {
 	var b strings.Builder
 	for path != "" {
 		end := strings.IndexAny(path, ".[")
@@ -240,7 +243,11 @@ func clientPath(desc protoreflect.MessageDescriptor, path string) string {
 		if field == nil {
 			return b.String() + path
 		}
-		b.WriteString(field.JSONName())
+		if snakeCase {
+			b.WriteString(name)
+		} else {
+			b.WriteString(field.JSONName())
+		}
 		desc = field.Message()
 		if strings.HasPrefix(rest, "[") {
 			inside, after, ok := strings.Cut(rest[1:], "]")

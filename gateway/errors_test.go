@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -91,7 +93,7 @@ func TestClientPath(t *testing.T) {
 		"": "", "nothing": "nothing", "website_url.x": "websiteUrl.x", "allowed_domains[": "allowedDomains[", "commission_rules.nope.a": "commissionRules.nope.a",
 		"commission_rules": "commissionRules", "allowed_domains[0][1]": "allowedDomains[0].[1]", "[0]": "[0]", ".": ".",
 	} {
-		if got := clientPath(desc, in); got != want {
+		if got := clientPath(desc, in, false); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
@@ -266,78 +268,106 @@ func TestAnAnswerThatCannotBePrinted(t *testing.T) {
 
 func nan() float64 { var zero float64; return zero / zero }
 
-// A client that stops in the middle of its body gets 400, not silence, and half
-// a document is never acted on.
-func TestABodyThatBreaksOff(t *testing.T) {
-	core := &countingCore{}
-	handler, err := New(Config{Conn: core, AllowHTTP: true})
+// A body that ends early is the client's fault, and half a document has no effect.
+func TestBodyThatEndsEarlyIsTheClientsFault(t *testing.T) {
+	r := newRig(t, nil)
+	for name, c := range map[string]struct{ head, body string }{
+		"length":  {"Content-Length: 100\r\n", `{"name":"x"}`},
+		"chunked": {"Transfer-Encoding: chunked\r\n", "c\r\n{\"name\":\"x\"}\r\n"},
+		"broken":  {"Transfer-Encoding: chunked\r\n", "nonsense\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := r.halfRequest(t, c.head, c.body, true)
+			e := response.refused(t, 400, "VALIDATION_ERROR")
+			if e.fields() != "body=The body could not be read to its end." || response.header.Get("Connection") != "close" {
+				t.Errorf("%s, Connection %q", e.fields(), response.header.Get("Connection"))
+			}
+			onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
+		})
+	}
+}
+
+func TestBodyThatStallsIsTheClientsFault(t *testing.T) {
+	r := newRig(t, nil)
+	r.server.Config.ReadTimeout = 100 * time.Millisecond
+	response := r.halfRequest(t, "Content-Length: 100\r\n", `{"name":"x"}`, false)
+	e := response.refused(t, 400, "VALIDATION_ERROR")
+	if e.fields() != "body=The body could not be read to its end." || response.header.Get("Connection") != "close" {
+		t.Errorf("%s, Connection %q", e.fields(), response.header.Get("Connection"))
+	}
+	onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
+}
+
+// halfRequest sends a POST whose body is incomplete, ends the sending side or
+// leaves it open, and reads the response.
+func (r *rig) halfRequest(t *testing.T, header, body string, end bool) httpAnswer {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := httptest.NewRequest(http.MethodPost, "/api/v1/programs", &brokenReader{text: `{"name":"x"}`})
-	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, request)
-	if w.Code != 400 || !strings.Contains(w.Body.String(), "could not be read") || core.methods != affiliatev1.GateService_Admit_FullMethodName {
-		t.Errorf("%d %s, called %s", w.Code, w.Body, core.methods)
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, "POST /api/v1/programs HTTP/1.1\r\nHost: x\r\n"+header+"\r\n"+body); err != nil {
+		t.Fatal(err)
 	}
-}
-
-type countingCore struct {
-	refusing
-	methods string
-}
-
-func (c *countingCore) Invoke(_ context.Context, method string, _, _ any, _ ...grpc.CallOption) error {
-	c.methods += method
-	return nil
-}
-
-type brokenReader struct{ text string }
-
-func (b *brokenReader) Read(p []byte) (int, error) {
-	if b.text == "" {
-		return 0, errors.New("connection reset")
+	if end {
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	n := copy(p, b.text)
-	b.text = b.text[n:]
-	return n, nil
-}
-
-// Streams, which the contract has not yet, go the same way.
-func TestStreamsSendTheDecodedMessage(t *testing.T) {
-	stream := &recordingStream{}
-	c := &call{message: (&affiliatev1.GetProgramRequest{ProgramId: "p"}).ProtoReflect(), metadata: metadata.Pairs("x-mode", "test")}
-	core := &streamingCore{stream: stream}
-	ctx := context.WithValue(t.Context(), callKey{}, c)
-	opened, err := channel{core: core}.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/x/Y")
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := opened.SendMsg(&affiliatev1.GetProgramRequest{}); err != nil {
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got := stream.sent.(*affiliatev1.GetProgramRequest); got.GetProgramId() != "p" || core.md.Get("x-mode")[0] != "test" {
-		t.Errorf("%v %v", got, core.md)
+	if response.Close {
+		// net/http removes the header.
+		response.Header.Set("Connection", "close")
 	}
-	if _, err := (channel{core: refusing{}}).NewStream(ctx, &grpc.StreamDesc{}, "/x/Y"); err == nil {
-		t.Error("no error")
+	return httpAnswer{response.StatusCode, response.Header, string(text)}
+}
+
+// A violation of the core has the spelling that the caller used.
+func TestViolationsOfTheCoreOnTheSnakeCaseSurface(t *testing.T) {
+	var field string
+	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) {
+		return nil, coreRefusal(codes.InvalidArgument, "VALIDATION_ERROR", "", nil, field, "Is bad.")
+	})
+	for _, c := range []struct{ query, field, want string }{
+		{"page_size=1000", "page_size", "page_size"},
+		{"pageSize=1000", "page_size", "pageSize"},
+		{"limit=1000", "page_size", "limit"},
+		{"", "page_size", "page_size"},
+		{"dateTo=x", "date_to", "dateTo"},
+		{"", "", "body"},
+		{"", "X-Mode", "X-Mode"},
+	} {
+		field = c.field
+		e := r.do("GET", "/api/v1/conversions?"+c.query, "").refused(t, 400, "VALIDATION_ERROR")
+		if e.fields() != c.want+"=Is bad." {
+			t.Errorf("%s: %s, want %s", c.query, e.fields(), c.want)
+		}
+	}
+	field = "commission_rules.tiers[2].min_revenue_cents"
+	e := r.do("POST", "/api/v1/programs", `{}`).refused(t, 400, "VALIDATION_ERROR")
+	if e.fields() != "commissionRules.tiers[2].minRevenueCents=Is bad." {
+		t.Error(e.fields())
 	}
 }
 
-type streamingCore struct {
-	refusing
-	stream grpc.ClientStream
-	md     metadata.MD
+// The body of a caller who is refused is never judged.
+func TestBodyTypeAndSizeFollowTheCaller(t *testing.T) {
+	r := newRig(t, admitting(coreRefusal(codes.ResourceExhausted, "RATE_LIMIT_EXCEEDED", "", map[string]string{"retry_after": "12"})))
+	large := strings.Repeat(" ", 64<<10+1)
+	r.do("POST", "/api/v1/programs", large).refused(t, 429, "RATE_LIMIT_EXCEEDED")
+	r.do("POST", "/api/v1/programs", `{}`, "Content-Type", "text/plain").refused(t, 429, "RATE_LIMIT_EXCEEDED")
+	r.do("POST", "/api/v1/programs/p/activate", `{}`, "Content-Encoding", "gzip").refused(t, 429, "RATE_LIMIT_EXCEEDED")
+	r = newRig(t, admitting(nil))
+	// 415 and 413 precede the faults of the query.
+	r.do("POST", "/api/v1/programs?x=1", large).refused(t, 413, "PAYLOAD_TOO_LARGE")
+	r.do("POST", "/api/v1/programs?x=1", `{`, "Content-Type", "text/plain").refused(t, 415, "UNSUPPORTED_MEDIA_TYPE")
 }
-
-func (s *streamingCore) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
-	s.md, _ = metadata.FromOutgoingContext(ctx)
-	return s.stream, nil
-}
-
-type recordingStream struct {
-	grpc.ClientStream
-	sent any
-}
-
-func (s *recordingStream) SendMsg(m any) error { s.sent = m; return nil }

@@ -1,23 +1,22 @@
-// Package gateway is the service's REST surface: it turns HTTP requests into
-// calls of the gRPC core and the core's answers into HTTP answers.
+// Package gateway is the REST surface of the service. It is grpc-gateway,
+// configured through its own extension points:
 //
-//	request → panic guard → headers, HTTPS, CORS (headers.go)
-//	        → grpc-gateway's mux → the matched route: media type, size, JSON,
-//	          query (endpoint.go, decode.go, query.go)
-//	        → generated handler → channel (conn.go) → core
-//	        ← JSON (encode.go), status and headers, or the envelope (errors.go)
+//	request  → panic guard → headers, HTTPS, CORS (call.go, headers.go)
+//	         → runtime.ServeMux → middlewares: route, query, body, timeout (route.go)
+//	         → generated handler → runtime.Marshaler (codec.go, decode.go) → core
+//	response ← runtime.Marshaler (encode.go) ← response options (response.go),
+//	           or the envelope from the error handlers (errors.go)
 //
-// It guarantees that every request that reaches a handler of net/http gets an
-// answer of the contract: JSON by one dialect in both directions (codec.go), and
-// on every refusal, down to a panic or a lost core, the envelope of SPEC.md
-// section 7. A request that does not decode is shown to the core first
-// (GateService.Admit), so a caller who would be refused learns nothing about
-// bodies. To the core go the decoded message and six named headers, nothing
-// that a client could pick a name for.
+// Guarantees: every request that reaches a handler of net/http gets a response of
+// the contract. JSON has one dialect in both directions (codec.go). Every refusal,
+// a panic and a lost core included, has the envelope of SPEC.md section 7. A
+// request that cannot be decoded is first admitted by the core
+// (GateService.Admit), so 401, 429 and 403 precede 415, 413 and 400. The core
+// gets the decoded message and a fixed list of headers.
 //
-// It decides nothing itself: who may call what, limits, and what a value may be
-// beyond its type are the core's. What net/http refuses before any handler runs
-// (a malformed request line, headers over the limit) has net/http's own answer.
+// The gateway makes no decisions about callers, limits or values beyond their
+// type; the core does. Requests that net/http refuses before any handler runs (a
+// malformed request line, headers over the limit) get net/http's own response.
 package gateway
 
 import (
@@ -36,28 +35,28 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// Config is what New needs. Conn is required; the zero value of the rest is the
-// strict choice.
+// Config is the configuration of New. Conn is required; the zero values of the
+// other fields are the strict choices.
 type Config struct {
 	// Conn leads to the core: a network connection, or a channel inside the
 	// process that runs the same interceptors.
 	Conn grpc.ClientConnInterface
-	// TrustedProxies may say who the client is and that it came over HTTPS.
-	// Default: nobody.
+	// TrustedProxies may name the client's address and say that it used HTTPS.
+	// Default: no trusted proxies.
 	TrustedProxies []netip.Prefix
-	// AllowHTTP serves plain HTTP too; for development.
+	// AllowHTTP also serves plain HTTP, for development.
 	AllowHTTP bool
 	// AllowedOrigins are the web origins (https://app.example) whose scripts may
-	// read answers. Default: none.
+	// read responses. Default: none.
 	AllowedOrigins []string
-	// Timeout bounds one call of the core, after which the client reads 503.
-	// Default 25 s, which ends before the server's write timeout does. Negative:
-	// none, for a core in the same process, which has a deadline of its own.
+	// Timeout bounds one call of the core; the client gets 503 after it. The
+	// default of 25 s is shorter than the server's write timeout. A negative value
+	// means no timeout, for a core in the same process, which has its own deadline.
 	Timeout time.Duration
-	// Log gets panics, answers of the core that are no refusals, and its loss.
-	// Default: discarded.
+	// Log gets panics, unexpected errors of the core, and its loss. Default:
+	// discarded.
 	Log *slog.Logger
-	// Now stamps minted request ids. Default time.Now.
+	// Now is the time of generated request ids. Default time.Now.
 	Now func() time.Time
 }
 
@@ -66,60 +65,41 @@ const defaultTimeout = 25 * time.Second
 type gateway struct {
 	Config
 	origins map[string]bool
-	routes  *routeTable
+	// routes holds every route by verb and pattern.
+	routes  map[string]*route
 	mux     *runtime.ServeMux
 	gate    affiliatev1.GateServiceClient
 	guarded http.Handler
 }
 
-// services registers the handlers of every service that has routes. The
-// XHandlerServer twins would call an implementation past its interceptors.
+// services registers the handlers of every service that has routes. The mux tries
+// the last one first, so the routes with the most requests come last. The
+// generated RegisterXHandlerServer functions are not used: they would bypass the
+// interceptors.
 var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error{
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterHealthServiceHandlerClient(ctx, mux, affiliatev1.NewHealthServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterAccountServiceHandlerClient(ctx, mux, affiliatev1.NewAccountServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterWorkspaceServiceHandlerClient(ctx, mux, affiliatev1.NewWorkspaceServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterProgramServiceHandlerClient(ctx, mux, affiliatev1.NewProgramServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterParticipantServiceHandlerClient(ctx, mux, affiliatev1.NewParticipantServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterPartnerServiceHandlerClient(ctx, mux, affiliatev1.NewPartnerServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterLinkServiceHandlerClient(ctx, mux, affiliatev1.NewLinkServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterPromoCodeServiceHandlerClient(ctx, mux, affiliatev1.NewPromoCodeServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterConversionServiceHandlerClient(ctx, mux, affiliatev1.NewConversionServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterCommissionServiceHandlerClient(ctx, mux, affiliatev1.NewCommissionServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterAttributionServiceHandlerClient(ctx, mux, affiliatev1.NewAttributionServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterLedgerServiceHandlerClient(ctx, mux, affiliatev1.NewLedgerServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterPayoutServiceHandlerClient(ctx, mux, affiliatev1.NewPayoutServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterFraudServiceHandlerClient(ctx, mux, affiliatev1.NewFraudServiceClient(conn))
-	},
-	func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return affiliatev1.RegisterWebhookServiceHandlerClient(ctx, mux, affiliatev1.NewWebhookServiceClient(conn))
-	},
+	registrar(affiliatev1.NewWebhookServiceClient, affiliatev1.RegisterWebhookServiceHandlerClient),
+	registrar(affiliatev1.NewFraudServiceClient, affiliatev1.RegisterFraudServiceHandlerClient),
+	registrar(affiliatev1.NewPayoutServiceClient, affiliatev1.RegisterPayoutServiceHandlerClient),
+	registrar(affiliatev1.NewLedgerServiceClient, affiliatev1.RegisterLedgerServiceHandlerClient),
+	registrar(affiliatev1.NewPromoCodeServiceClient, affiliatev1.RegisterPromoCodeServiceHandlerClient),
+	registrar(affiliatev1.NewWorkspaceServiceClient, affiliatev1.RegisterWorkspaceServiceHandlerClient),
+	registrar(affiliatev1.NewParticipantServiceClient, affiliatev1.RegisterParticipantServiceHandlerClient),
+	registrar(affiliatev1.NewLinkServiceClient, affiliatev1.RegisterLinkServiceHandlerClient),
+	registrar(affiliatev1.NewProgramServiceClient, affiliatev1.RegisterProgramServiceHandlerClient),
+	registrar(affiliatev1.NewAttributionServiceClient, affiliatev1.RegisterAttributionServiceHandlerClient),
+	registrar(affiliatev1.NewAccountServiceClient, affiliatev1.RegisterAccountServiceHandlerClient),
+	registrar(affiliatev1.NewPartnerServiceClient, affiliatev1.RegisterPartnerServiceHandlerClient),
+	registrar(affiliatev1.NewCommissionServiceClient, affiliatev1.RegisterCommissionServiceHandlerClient),
+	registrar(affiliatev1.NewHealthServiceClient, affiliatev1.RegisterHealthServiceHandlerClient),
+	registrar(affiliatev1.NewConversionServiceClient, affiliatev1.RegisterConversionServiceHandlerClient),
+}
+
+func registrar[C any](
+	client func(grpc.ClientConnInterface) C, register func(context.Context, *runtime.ServeMux, C) error,
+) func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error {
+	return func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
+		return register(ctx, mux, client(conn))
+	}
 }
 
 // New makes the handler of the whole REST surface. It fails when the config
@@ -142,25 +122,28 @@ func New(config Config) (http.Handler, error) {
 	if g.origins, err = originSet(config.AllowedOrigins); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	if g.routes, err = newRouteTable(contract.Files()); err != nil {
+	if g.routes, err = readRoutes(contract.Files()); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
+	useQueryParser()
 	g.mux = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler{}),
-		runtime.WithMiddlewares(g.endpoint),
+		runtime.WithMiddlewares(g.matchRoute, g.readQuery, g.readBody, g.limitTime),
+		runtime.WithMetadata(g.outgoing),
 		runtime.WithErrorHandler(g.handleError),
+		runtime.WithStreamErrorHandler(g.handleStreamError),
 		runtime.WithRoutingErrorHandler(g.handleRoutingError),
-		runtime.WithOutgoingHeaderMatcher(answerHeader),
-		runtime.WithOutgoingTrailerMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithForwardResponseOption(setSuccess),
+		runtime.WithOutgoingHeaderMatcher(responseHeader),
+		runtime.WithOutgoingTrailerMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllExceptReserved),
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
+		runtime.WithDisableChunkedEncoding(),
 		runtime.WithWriteContentLength(),
 	)
-	core := channel{core: config.Conn, timeout: config.Timeout}
 	for _, register := range services {
-		if err := register(context.Background(), g.mux, core); err != nil {
+		if err := register(context.Background(), g.mux, config.Conn); err != nil {
 			return nil, fmt.Errorf("gateway: %w", err)
 		}
 	}

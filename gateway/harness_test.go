@@ -144,6 +144,8 @@ type rig struct {
 	url  string
 	log  *syncBuffer
 	grpc *grpc.Server
+	// server serves the gateway.
+	server *httptest.Server
 }
 
 type syncBuffer struct {
@@ -188,7 +190,7 @@ func newRig(t *testing.T, answer answerFunc, adjust ...func(*Config)) *rig {
 	}
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	r.url = server.URL
+	r.url, r.server = server.URL, server
 	return r
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,8 +15,8 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// passed are the request headers that the core gets, under these metadata keys.
-// x-client-ip and x-request-id are added by the gateway itself.
+// passed lists the request headers that the core gets, with their metadata keys.
+// The gateway itself adds x-client-ip and x-request-id.
 var passed = []struct{ header, key string }{
 	{"Authorization", "authorization"},
 	{"X-Mode", "x-mode"},
@@ -23,20 +24,21 @@ var passed = []struct{ header, key string }{
 	{"User-Agent", "x-user-agent"},
 }
 
-// answered are the response metadata that clients get, under these headers.
-var answered = map[string]string{
-	"ratelimit-policy":    "RateLimit-Policy",
-	"ratelimit":           "RateLimit",
+// returned maps response metadata of the core to the headers that clients get.
+var returned = map[string]string{
+	"ratelimit-policy":    "Ratelimit-Policy",
+	"ratelimit":           "Ratelimit",
 	"idempotent-replayed": "Idempotent-Replayed",
 	"content-disposition": "Content-Disposition",
+	"total-capped":        "Total-Capped",
 }
 
-func answerHeader(key string) (string, bool) {
-	header, ok := answered[key]
+func responseHeader(key string) (string, bool) {
+	header, ok := returned[key]
 	return header, ok
 }
 
-// everywhere are the headers of every answer. The values are shared, so they
+// everywhere are the headers of every response. The values are shared, so they
 // may be replaced but never changed in place.
 var everywhere = http.Header{
 	"X-Content-Type-Options": {"nosniff"},
@@ -45,21 +47,21 @@ var everywhere = http.Header{
 	"Vary":                   {"Origin"},
 }
 
-// What a script of an allowed origin may send and read.
+// Headers that a script of an allowed origin may send and read.
 const (
-	corsRequestHeaders = "Authorization, Content-Type, Idempotency-Key, X-Mode, X-Request-Id"
-	corsAnswerHeaders  = "Content-Disposition, Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id"
-	// corsMaxAge is for how many seconds a browser keeps a preflight's answer.
+	corsRequestHeaders  = "Authorization, Content-Type, Idempotency-Key, X-Mode, X-Request-Id"
+	corsResponseHeaders = "Content-Disposition, Idempotent-Replayed, Ignored-Fields, RateLimit, RateLimit-Policy, Retry-After, Total-Capped, X-Request-Id"
+	// corsMaxAge is how many seconds a browser caches the response to a preflight.
 	corsMaxAge = "600"
 )
 
-// setHeaders sets what every answer carries and returns the request's origin
-// when its scripts may read the answer, else nothing.
+// setHeaders sets the headers of every response. It returns the request's origin
+// if its scripts may read the response, otherwise "".
 func (g *gateway) setHeaders(c *call) (origin string) {
 	h := c.Header()
 	maps.Copy(h, everywhere)
 	h.Set(httpedge.RequestIDHeader, c.id)
-	// Only over TLS may a server ask for it (RFC 6797 section 7.2).
+	// A server must not send it over plain HTTP (RFC 6797 section 7.2).
 	if httpedge.Secure(c.request, g.TrustedProxies, false) {
 		h.Set("Strict-Transport-Security", httpedge.HSTS)
 	}
@@ -68,15 +70,15 @@ func (g *gateway) setHeaders(c *call) (origin string) {
 		return ""
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", corsAnswerHeaders)
+	h.Set("Access-Control-Expose-Headers", corsResponseHeaders)
 	return origin
 }
 
-// options answers OPTIONS of a known path: what it takes, and to a preflight of
-// an allowed origin that it may ask. No credentials mode: the API knows bearer
-// tokens only, which scripts set themselves.
-func (g *gateway) options(c *call, path, origin string) {
-	methods := g.routes.methods(path)
+// options responds to OPTIONS of a known path with its methods, and to a preflight
+// of an allowed origin with its permissions. There is no credentials mode: the API
+// uses bearer tokens only, which scripts set themselves.
+func (g *gateway) options(c *call, origin string) {
+	methods := g.methods(c)
 	if methods == nil {
 		g.refuse(c, refusal{reason: affiliate.ReasonNotFound})
 		return
@@ -92,7 +94,7 @@ func (g *gateway) options(c *call, path, origin string) {
 	c.WriteHeader(http.StatusNoContent)
 }
 
-// originSet checks that each origin is one a browser could send.
+// originSet checks that a browser could send each origin.
 func originSet(origins []string) (map[string]bool, error) {
 	set := make(map[string]bool, len(origins))
 	for _, origin := range origins {
@@ -106,10 +108,11 @@ func originSet(origins []string) (map[string]bool, error) {
 	return set, nil
 }
 
-// outgoing makes the metadata of a call.
-func (g *gateway) outgoing(c *call) metadata.MD {
+// outgoing is the metadata of a call of the core.
+func (g *gateway) outgoing(ctx context.Context, _ *http.Request) metadata.MD {
+	c := callFrom(ctx)
 	md := make(metadata.MD, len(passed)+2)
-	// One array holds all values.
+	// All values share one array.
 	values := make([]string, 0, len(passed)+2)
 	set := func(key, value string) {
 		values = append(values, value)
@@ -128,8 +131,8 @@ func (g *gateway) outgoing(c *call) metadata.MD {
 }
 
 // metadataText joins the lines of a header as RFC 9110 section 5.3 does, and
-// replaces what gRPC metadata cannot carry. Dropping such a header instead
-// would turn a bad X-Mode into no X-Mode.
+// replaces bytes that gRPC metadata cannot carry. Without the header, the core
+// would mistake a bad X-Mode for a missing one.
 func metadataText(lines []string) string {
 	text := lines[0]
 	if len(lines) > 1 {

@@ -3,26 +3,26 @@ package gateway
 import (
 	"net/url"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// pageSizeAlias is the second name of pageSize.
-const (
-	pageSize      = "pageSize"
-	pageSizeAlias = "limit"
-)
-
-// bindQuery reads a query string into m by the JSON names in names; every other
-// parameter is a violation. An empty value is absent. aliased tells whether the
-// client wrote limit for pageSize, so that later violations can too.
+// parseQuery checks a query string against the parameters of a route, which names
+// holds by every spelling. It returns the values by JSON name, and the spelling
+// that the client used for each field. An empty value counts as absent.
 //
-// It stands in for a runtime.QueryParameterParser, which is one for the whole
-// process and never learns which route it works for.
-func bindQuery(raw string, names map[string]*fieldPlan, m protoreflect.Message, found *violations) (aliased bool) {
-	// given holds the name under which each field came first.
-	var given map[*fieldPlan]string
+// It notes every fault: unknown parameters, a parameter given twice or in two
+// spellings, and values that do not fit. scratch is a message of the route's
+// input type for trying the values.
+func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Message, found *violations) (url.Values, map[protoreflect.Name]string) {
+	form, written := make(url.Values), make(map[protoreflect.Name]string)
 	for raw != "" && !found.full() {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
@@ -37,50 +37,74 @@ func bindQuery(raw string, names map[string]*fieldPlan, m protoreflect.Message, 
 			continue
 		}
 		field, ok := names[name]
-		if !ok && name == pageSizeAlias {
-			if field, ok = names[pageSize]; ok {
-				aliased = true
-			}
-		}
 		if !ok {
 			found.add(name, "Is not a parameter of this route.")
 			continue
 		}
-		if before, twice := given[field]; twice && !field.list {
-			if before == name {
-				found.add(name, givenTwice)
-			} else {
-				found.add(name, "Is the same parameter as "+before+"; give one of them.")
-			}
+		before, again := written[field.fd.Name()]
+		switch {
+		case !again:
+			written[field.fd.Name()] = name
+		case before != name:
+			found.add(name, "Is the same parameter as "+before+"; give one of them.")
+			continue
+		case !field.list:
+			found.add(name, givenTwice)
 			continue
 		}
-		if given == nil {
-			given = make(map[*fieldPlan]string)
-		}
-		given[field] = name
 		switch {
 		case valueErr != nil:
 			found.add(name, "Is not well-formed.")
 		case !utf8.ValidString(value):
-			found.add(name, notUTF8)
+			found.add(name, jsonscan.NotUTF8)
 		case strings.IndexByte(value, 0) >= 0:
-			found.add(name, holdsNUL)
+			found.add(name, jsonscan.HoldsNUL)
 		case value == "":
 		default:
-			if message := field.setText(m, value); message != "" {
-				found.add(name, message)
+			if wrong := field.setText(scratch, value); wrong != "" {
+				found.add(name, wrong)
+				continue
+			}
+			form[field.name] = append(form[field.name], value)
+		}
+	}
+	return form, written
+}
+
+// queryParser sets the fields of a request from values that parseQuery made.
+type queryParser struct{}
+
+// useQueryParser installs queryParser. grpc-gateway has one parser for the whole
+// process, so it is set once and knows nothing about a gateway or a route.
+var useQueryParser = sync.OnceFunc(func() { runtime.NewServeMux(runtime.SetQueryParameterParser(queryParser{})) })
+
+// Parse implements runtime.QueryParameterParser.
+func (queryParser) Parse(message proto.Message, values url.Values, _ *utilities.DoubleArray) error {
+	if len(values) == 0 {
+		return nil
+	}
+	m := message.ProtoReflect()
+	plan, err := planFor(m.Descriptor())
+	if err != nil {
+		return err
+	}
+	for name, texts := range values {
+		for _, text := range texts {
+			if wrong := plan.names[name].setText(m, text); wrong != "" {
+				return errInvalid
 			}
 		}
 	}
-	return aliased
+	return nil
 }
 
-// inQuery tells whether a field can be written as a query parameter.
+// inQuery reports whether a field can be a query parameter.
 func (f *fieldPlan) inQuery() bool {
 	return !f.dict && (f.message == nil || f.message.form == formTimestamp)
 }
 
-// setText sets the field, or appends to it, from its text in a query.
+// setText sets the field from its text in a query; a list gets one more element.
+// It returns what is wrong with the text.
 func (f *fieldPlan) setText(m protoreflect.Message, text string) (wrong string) {
 	var value protoreflect.Value
 	switch {
@@ -101,19 +125,7 @@ func (f *fieldPlan) setText(m protoreflect.Message, text string) (wrong string) 
 		}
 		value = protoreflect.ValueOfBool(text == "true")
 	default:
-		s := scanner{data: text}
-		literal, whole, ok := s.number()
-		ok = ok && s.pos == len(text)
-		switch {
-		case isInteger(f.kind) && (!ok || !whole):
-			return mustBeInteger
-		case !ok:
-			return mustBeNumber
-		case isInteger(f.kind):
-			value, wrong = integer(literal, f.kind)
-		default:
-			value, wrong = float(literal, f.kind)
-		}
+		value, wrong = f.parseNumber(text)
 	}
 	switch {
 	case wrong != "":
@@ -123,4 +135,20 @@ func (f *fieldPlan) setText(m protoreflect.Message, text string) (wrong string) 
 		m.Set(f.fd, value)
 	}
 	return wrong
+}
+
+func (f *fieldPlan) parseNumber(text string) (value protoreflect.Value, wrong string) {
+	s := jsonscan.Scanner{Data: text}
+	literal, whole, ok := s.Number()
+	ok = ok && s.Pos == len(text)
+	switch {
+	case isInteger(f.kind) && (!ok || !whole):
+		return value, mustBeInteger
+	case !ok:
+		return value, mustBeNumber
+	case isInteger(f.kind):
+		return integer(literal, f.kind)
+	default:
+		return float(literal, f.kind)
+	}
 }

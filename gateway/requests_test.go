@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
 func TestBodiesAndTheirHeaders(t *testing.T) {
@@ -35,9 +36,7 @@ func TestBodiesAndTheirHeaders(t *testing.T) {
 		answer := r.do("POST", "/api/v1/programs", body, c.headers...)
 		if c.status == 415 {
 			answer.refused(t, 415, "UNSUPPORTED_MEDIA_TYPE")
-			if calls := r.core.take(); len(calls) > 0 {
-				t.Errorf("%s: 415 was counted", c.name)
-			}
+			onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
 			continue
 		}
 		if answer.status != c.status {
@@ -63,8 +62,10 @@ func TestBodiesAndTheirHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.send(chunked).refused(t, 413, "PAYLOAD_TOO_LARGE")
-	if calls := r.core.take(); len(calls) > 0 {
-		t.Errorf("413 was counted: %v", calls)
+	for _, call := range r.core.take() {
+		if call.method != affiliatev1.GateService_Admit_FullMethodName {
+			t.Errorf("%s was called with a body that is too large", call.method)
+		}
 	}
 }
 
@@ -159,8 +160,8 @@ func TestQueries(t *testing.T) {
 		"?needsReview=TRUE":    "needsReview=" + mustBeBool,
 		"?sortOrder=ASC":       "sortOrder=Must be asc or desc.",
 		"?sortOrder=1":         "sortOrder=Must be asc or desc.",
-		"?search=%ff":          "search=" + notUTF8,
-		"?search=%00":          "search=" + holdsNUL,
+		"?search=%ff":          "search=" + jsonscan.NotUTF8,
+		"?search=%00":          "search=" + jsonscan.HoldsNUL,
 		"?search=%zz":          "search=Is not well-formed.",
 		"?%zz=1":               "%zz=Is not a well-formed parameter name.",
 		"?page=x&status=y&z=1": "page=" + mustBeInteger + "\nstatus=Must be pending, approved, rejected, paid or refunded.\nz=Is not a parameter of this route.",
@@ -194,7 +195,7 @@ func TestQueriesOfOtherKinds(t *testing.T) {
 		"times=x&colours=red&f32=NaN&u64=-1":         "times=" + mustBeTimestamp + ",colours=Must be deep_red.,f32=" + mustBeNumber + ",u64=" + outOfRange,
 	} {
 		var found violations
-		bindQuery(query, plan.names, dynamicpb.NewMessage(kinds), &found)
+		parseQuery(query, plan.names, dynamicpb.NewMessage(kinds), &found)
 		var got []string
 		for _, v := range found.list {
 			got = append(got, v.Field+"="+v.Message)
@@ -206,4 +207,62 @@ func TestQueriesOfOtherKinds(t *testing.T) {
 	if plan.names["self"].inQuery() || plan.names["byName"].inQuery() || !plan.names["times"].inQuery() {
 		t.Error("messages and maps are no parameters")
 	}
+}
+
+func TestSnakeCaseSurfaceAcceptsBothSpellingsOfQueryParameters(t *testing.T) {
+	r := newRig(t, nil)
+	const program = "01a2054f-5d99-7814-8b20-58149f603a41"
+	want := &affiliatev1.ListConversionsRequest{PageSize: ptr(int32(5)), DateFrom: ptr("2026-01-01"), ProgramId: ptr(program)}
+	for _, query := range []string{
+		"page_size=5&date_from=2026-01-01&program_id=" + program,
+		"pageSize=5&dateFrom=2026-01-01&programId=" + program,
+		"limit=5&dateFrom=2026-01-01&program_id=" + program,
+	} {
+		if answer := r.do("GET", "/api/v1/conversions?"+query, ""); answer.status != 200 {
+			t.Errorf("%s: %d %s", query, answer.status, answer.body)
+			continue
+		}
+		if call := onlyCall(t, r.core, affiliatev1.ConversionService_ListConversions_FullMethodName); !proto.Equal(call.request, want) {
+			t.Errorf("%s: %v", query, call.request)
+		}
+	}
+	for query, want := range map[string]string{
+		"page_size=5&pageSize=5":                   "pageSize=Is the same parameter as page_size; give one of them.",
+		"dateFrom=2026-01-01&date_from=2026-01-01": "date_from=Is the same parameter as dateFrom; give one of them.",
+		"programId=a&program_id=":                  "program_id=Is the same parameter as programId; give one of them.",
+		"PageSize=5&event_type=x&attributed=1": "PageSize=Is not a parameter of this route.\n" +
+			"event_type=Must be purchase, renewal, signup, lead, trial or custom.\nattributed=" + mustBeBool,
+	} {
+		e := r.do("GET", "/api/v1/conversions?"+query, "").refused(t, 400, "VALIDATION_ERROR")
+		if e.fields() != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", query, e.fields(), want)
+		}
+		onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
+	}
+	r.do("GET", "/api/v1/programs?page_size=5", "").refused(t, 400, "VALIDATION_ERROR")
+}
+
+func TestUnknownKeysOfConversionsAreIgnoredAndNamed(t *testing.T) {
+	r := newRig(t, nil)
+	for _, c := range []struct{ path, body, ignored string }{
+		{"", `{"event_type":"lead","plan":{"a":[1]},"plan":2,"line_items":[{"product_id":"p","colour":null}]}`, "plan, line_items[0].colour"},
+		{"/batch", `{"conversions":[{"event_type":"lead"},{"event_type":"lead","x y":1}],"é":1}`, "conversions[1].x%20y, %C3%A9"},
+		{"/refunds", `{"external_refund_id":"r","eventType":"x"}`, "eventType"},
+		{"", `{"event_type":"lead","metadata":{"any":1}}`, ""},
+	} {
+		answer := r.do("POST", "/api/v1/conversions"+c.path, c.body)
+		if answer.status >= 300 || answer.header.Get("Ignored-Fields") != c.ignored {
+			t.Errorf("%s: %d, ignored %q, want %q", c.body, answer.status, answer.header.Get("Ignored-Fields"), c.ignored)
+		}
+	}
+	// Everything else about the body still holds.
+	e := r.do("POST", "/api/v1/conversions", `{"x":1,"amount_cents":"5","currency":"EUR","currency":"EUR"}`).refused(t, 400, "VALIDATION_ERROR")
+	if want := "amount_cents=" + mustBeInteger + "\ncurrency=" + givenTwice; e.fields() != want {
+		t.Errorf("got %s", e.fields())
+	}
+	long := r.do("POST", "/api/v1/conversions", `{"event_type":"lead","`+strings.Repeat("k", 3000)+`":1,"a":2}`)
+	if got := long.header.Get("Ignored-Fields"); long.status != 201 || len(got) > 1100 || !strings.HasSuffix(got, "...") {
+		t.Errorf("%d, a header of %d bytes", long.status, len(got))
+	}
+	r.do("POST", "/api/v1/attribution/simulate", `{"x":1}`).refused(t, 400, "VALIDATION_ERROR")
 }

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// What bodies and queries say about single values, in the same words.
+// Messages about single values, the same for bodies and queries.
 const (
 	mustBeInteger   = "Must be an integer number."
 	mustBeNumber    = "Must be a number."
@@ -26,8 +26,8 @@ const (
 	givenTwice      = "Is given more than once."
 )
 
-// maxInteger is the largest integer that every JSON reader takes exactly; one
-// beyond it may already have been changed on its way here.
+// maxInteger is the largest integer that every JSON reader represents exactly. A
+// larger one may have been changed before it arrived.
 const maxInteger = 1 << 53
 
 // integer reads the literal of a JSON integer for a field of that kind.
@@ -81,8 +81,8 @@ func (p *enumPlan) parse(word string) (protoreflect.Value, string) {
 	return protoreflect.ValueOfEnum(number), ""
 }
 
-// parseTimestamp puts an RFC 3339 text into m. Package time also takes one-digit
-// hours and comma fractions, which the places of the separators rule out.
+// parseTimestamp sets m from an RFC 3339 text. Package time also accepts one-digit
+// hours and comma fractions; the positions of the separators exclude them.
 func parseTimestamp(text string, m protoreflect.Message) string {
 	if len(text) < len("2006-01-02T15:04:05Z") || text[13] != ':' || text[19] == ',' {
 		return mustBeTimestamp
@@ -117,10 +117,10 @@ func isInteger(kind protoreflect.Kind) bool {
 	}
 }
 
-// scalar reads a value that is neither message nor null. usable tells whether
-// it fits, ok whether reading can go on.
+// scalar reads a value that is neither a message nor null. usable means that the
+// value fits the field, ok that reading can continue.
 func (d *decoder) scalar(f *fieldPlan) (value protoreflect.Value, usable, ok bool) {
-	c := d.space()
+	c := d.Space()
 	var wrong string
 	switch {
 	case f.kind == protoreflect.StringKind || f.kind == protoreflect.EnumKind:
@@ -140,12 +140,12 @@ func (d *decoder) scalar(f *fieldPlan) (value protoreflect.Value, usable, ok boo
 		if c != 't' && c != 'f' {
 			return value, false, d.refuse(mustBeBool)
 		}
-		if !d.word(strconv.FormatBool(is)) {
+		if !d.Literal(strconv.FormatBool(is)) {
 			return value, false, d.broken()
 		}
 		return protoreflect.ValueOfBool(is), true, true
 	case c == '-' || c >= '0' && c <= '9':
-		literal, whole, ok := d.number()
+		literal, whole, ok := d.Number()
 		switch {
 		case !ok:
 			return value, false, d.broken()
@@ -167,8 +167,8 @@ func (d *decoder) scalar(f *fieldPlan) (value protoreflect.Value, usable, ok boo
 	return value, wrong == "", true
 }
 
-// usableUTF8 makes a text from a path fit for a proto string and for Postgres,
-// without letting it equal anything that exists.
+// usableUTF8 makes a text from a path valid for a proto string and for Postgres.
+// The replacement character keeps it different from every existing id.
 func usableUTF8(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s

@@ -1,10 +1,10 @@
-// Package contract reads out of the protos what REST makes of them: the routes,
-// their success statuses and body limits, and the words of enums. The gateway
-// serves by it and tools/openapi documents by it, so the two cannot disagree.
+// Package contract reads the REST API from the protos: the routes, their success
+// statuses and body limits, and the words of enums. The gateway and
+// tools/openapi use the same values, so what is served is what is documented.
 //
-// It guarantees that what it returns is complete for a set of files and that a
-// construct REST has no form for here (a wildcard path, a body that is one
-// field) is an error and not an approximation. It serves nothing itself.
+// The result is complete for a set of files. A construct that the gateway does
+// not support (a wildcard path, a body that is one field) is an error. The
+// package serves nothing itself.
 package contract
 
 import (
@@ -39,19 +39,16 @@ type Route struct {
 	FullMethod string
 	// Binding counts the bindings of one RPC from 0.
 	Binding int
-	// HasBody tells whether the fields outside the path come from the body;
+	// HasBody means that the fields outside the path come from the body;
 	// otherwise they come from the query.
 	HasBody bool
 	// PathFields are bound by the path and by nothing else, in path order.
 	PathFields []protoreflect.FieldDescriptor
 }
 
-// Segment is one part of a path: a literal, or a parameter that takes anything
-// but nothing.
-type Segment struct {
-	Literal string
-	Field   protoreflect.Name
-}
+// snakeCase lists the services of the merchant's server, whose REST surface is
+// snake_case. All others are camelCase.
+var snakeCase = []protoreflect.FullName{"affiliate.v1.ConversionService", "affiliate.v1.AttributionService"}
 
 // Files returns the protos of the public API, ordered by path.
 func Files() []protoreflect.FileDescriptor {
@@ -114,36 +111,40 @@ func bindings(rpc protoreflect.MethodDescriptor) ([]Route, error) {
 		default:
 			return nil, fmt.Errorf("a custom HTTP method is not supported")
 		}
-		for _, segment := range route.Segments() {
-			if segment.Field == "" {
-				if strings.ContainsAny(segment.Literal, "{}*:") {
-					return nil, fmt.Errorf("path %s: only literals and {field} are supported", route.Template)
-				}
-				continue
-			}
-			field := rpc.Input().Fields().ByName(segment.Field)
-			if field == nil || field.Kind() != protoreflect.StringKind || field.IsList() {
-				return nil, fmt.Errorf("path %s: %s is no string field", route.Template, segment.Field)
-			}
-			route.PathFields = append(route.PathFields, field)
+		var err error
+		if route.PathFields, err = pathFields(rpc.Input(), route.Template); err != nil {
+			return nil, fmt.Errorf("path %s: %w", route.Template, err)
 		}
 		routes = append(routes, route)
 	}
 	return routes, nil
 }
 
-// Segments splits the template.
-func (r Route) Segments() []Segment {
-	parts := strings.Split(strings.TrimPrefix(r.Template, "/"), "/")
-	segments := make([]Segment, len(parts))
-	for i, part := range parts {
-		if name, ok := strings.CutPrefix(part, "{"); ok && strings.HasSuffix(name, "}") {
-			segments[i].Field = protoreflect.Name(strings.TrimSuffix(name, "}"))
-		} else {
-			segments[i].Literal = part
+// pathFields returns the fields that the parameters of a template name.
+func pathFields(input protoreflect.MessageDescriptor, template string) ([]protoreflect.FieldDescriptor, error) {
+	var fields []protoreflect.FieldDescriptor
+	for part := range strings.SplitSeq(strings.TrimPrefix(template, "/"), "/") {
+		name, parameter := strings.CutPrefix(part, "{")
+		if parameter {
+			name, parameter = strings.CutSuffix(name, "}")
+		}
+		switch field := input.Fields().ByName(protoreflect.Name(name)); {
+		case !parameter && strings.ContainsAny(part, "{}*:"):
+			return nil, fmt.Errorf("%s: only literals and {field} are supported", part)
+		case !parameter:
+		case field == nil || field.Kind() != protoreflect.StringKind || field.IsList():
+			return nil, fmt.Errorf("%s is not a string field", name)
+		default:
+			fields = append(fields, field)
 		}
 	}
-	return segments
+	return fields, nil
+}
+
+// SnakeCase reports whether the route belongs to the snake_case surface. There,
+// query parameters have both spellings.
+func (r Route) SnakeCase() bool {
+	return r.RPC != nil && slices.Contains(snakeCase, r.RPC.Parent().FullName())
 }
 
 // Path is the template with the names that clients know: /api/v1/programs/{programId}.
@@ -155,18 +156,19 @@ func (r Route) Path() string {
 	return path
 }
 
-// InPath tells whether the path binds the field.
+// InPath reports whether the path binds the field.
 func (r Route) InPath(field protoreflect.FieldDescriptor) bool {
 	return slices.ContainsFunc(r.PathFields, func(f protoreflect.FieldDescriptor) bool { return f.Number() == field.Number() })
 }
 
-// Download tells whether the answer is a file, streamed in pieces, and not JSON.
+// Download reports whether the response is a stream of google.api.HttpBody and
+// not JSON.
 func (r Route) Download() bool {
 	return r.RPC != nil && r.RPC.IsStreamingServer() && r.RPC.Output().FullName() == "google.api.HttpBody"
 }
 
-// Mask is the request's update_mask, nil when it has none. Clients never write
-// it: the keys of the body do.
+// Mask is the request's update_mask, nil when it has none. Clients do not send
+// it: the gateway fills it with the keys of the body.
 func (r Route) Mask() protoreflect.FieldDescriptor {
 	if r.RPC == nil || !r.HasBody {
 		return nil
@@ -176,4 +178,36 @@ func (r Route) Mask() protoreflect.FieldDescriptor {
 		return nil
 	}
 	return field
+}
+
+// limitAlias is the second name of page_size.
+const limitAlias = "limit"
+
+// QueryNames returns the spellings of a query parameter, the preferred one first:
+// the JSON name on the camelCase surface, snake_case and camelCase on the other
+// one, and limit for page_size.
+func QueryNames(r Route, field protoreflect.FieldDescriptor) []string {
+	names := []string{field.JSONName()}
+	if snake := string(field.Name()); r.SnakeCase() {
+		names = []string{snake}
+		if camel := camelCase(snake); camel != snake {
+			names = append(names, camel)
+		}
+	}
+	if field.Name() == "page_size" {
+		names = append(names, limitAlias)
+	}
+	return names
+}
+
+// camelCase is the default JSON name of a field, which json_name may replace.
+func camelCase(snake string) string {
+	var b strings.Builder
+	for i, part := range strings.Split(snake, "_") {
+		if i > 0 && part != "" {
+			part = strings.ToUpper(part[:1]) + part[1:]
+		}
+		b.WriteString(part)
+	}
+	return b.String()
 }

@@ -6,7 +6,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// created, queued and empty are the RPCs whose success is not 200.
+// created, queued and empty list the RPCs whose success is not 200.
 var (
 	created = map[string]bool{
 		affiliatev1.AccountService_RegisterMerchant_FullMethodName:            true,
@@ -46,9 +46,10 @@ var (
 	}
 )
 
-// SuccessStatus is what an RPC answers when it succeeds: 201 for what makes
-// something, 202 for what asks for work, 204 for what has nothing to say, else 200. A single answer may
-// differ (202, 207) by saying so in its x-http-code metadata.
+// SuccessStatus is the status of an RPC's success: 201 when it creates something,
+// 202 when the work follows, 204 when the response is empty, otherwise 200. The
+// core chooses another one (202, 207) for a single response in the metadata
+// x-http-code.
 func SuccessStatus(fullMethod string) int {
 	switch {
 	case created[fullMethod]:
@@ -62,7 +63,7 @@ func SuccessStatus(fullMethod string) int {
 	}
 }
 
-// bulk are the RPCs about several things, each of which succeeds on its own.
+// bulk lists the RPCs about several items, each of which succeeds or fails alone.
 var bulk = map[string]bool{
 	affiliatev1.ParticipantService_BulkApproveParticipants_FullMethodName: true,
 	affiliatev1.ParticipantService_BulkRejectParticipants_FullMethodName:  true,
@@ -71,39 +72,39 @@ var bulk = map[string]bool{
 	affiliatev1.ConversionService_ReportConversions_FullMethodName:        true,
 }
 
-// Bulk tells whether an RPC may answer 207 when some of the things failed, and
-// shows the same results beside the envelope of BULK_ALL_FAILED.
+// Bulk reports whether an RPC responds with 207 when some items failed, and with
+// the envelope of BULK_ALL_FAILED and the results when all failed.
 func Bulk(fullMethod string) bool { return bulk[fullMethod] }
 
-// accepted are the RPCs that may take something whose effect comes later.
+// accepted lists the RPCs that accept a request whose effect comes later.
 var accepted = map[string]bool{
 	affiliatev1.ConversionService_RefundConversion_FullMethodName: true,
 }
 
-// MayBeAccepted tells whether an RPC may answer 202.
+// MayBeAccepted reports whether an RPC may respond with 202.
 func MayBeAccepted(fullMethod string) bool { return accepted[fullMethod] }
 
-// acts are the RPCs whose GET changes something.
+// acts lists the RPCs whose GET changes something.
 var acts = map[string]bool{
 	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName: true,
 }
 
-// Acts tells whether an RPC changes something whatever its verb, so that it is
-// not asked for by HEAD.
+// Acts reports whether the GET of an RPC changes something. Such a route does not
+// accept HEAD.
 func Acts(fullMethod string) bool { return acts[fullMethod] }
 
-// IdempotencyKeyPattern is what an Idempotency-Key looks like (SPEC.md section 8).
+// IdempotencyKeyPattern is the form of an Idempotency-Key (SPEC.md section 8).
 const IdempotencyKeyPattern = "^[A-Za-z0-9_-]{1,80}$"
 
-// idempotent are the RPCs that take an Idempotency-Key; true: they need one.
+// idempotent lists the RPCs that accept an Idempotency-Key; true means required.
 var idempotent = map[string]bool{
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:  false,
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: false,
 	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:     true,
 }
 
-// IdempotencyKey tells whether an RPC takes an Idempotency-Key, and whether it
-// needs one.
+// IdempotencyKey reports whether an RPC accepts an Idempotency-Key, and whether
+// it requires one.
 func IdempotencyKey(fullMethod string) (needed, taken bool) {
 	needed, taken = idempotent[fullMethod]
 	return needed, taken
@@ -112,15 +113,27 @@ func IdempotencyKey(fullMethod string) (needed, taken bool) {
 // defaultBodyLimit bounds a request body in bytes (RELIABILITY.md 6.6).
 const defaultBodyLimit = 64 << 10
 
-// bodyLimits are the RPCs that take more or less.
+// bodyLimits lists the RPCs with another limit.
 var bodyLimits = map[string]int64{
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: 4 << 20,
 }
 
-// BodyLimit is the most bytes the RPC's body may have; more is 413.
+// BodyLimit is the largest body of the RPC in bytes; a larger one is 413.
 func BodyLimit(fullMethod string) int64 {
 	if limit, ok := bodyLimits[fullMethod]; ok {
 		return limit
 	}
 	return defaultBodyLimit
 }
+
+// ignoring lists the RPCs that ignore unknown keys of a body. Their senders are
+// servers of merchants, which are deployed in many versions.
+var ignoring = map[string]bool{
+	affiliatev1.ConversionService_ReportConversion_FullMethodName:  true,
+	affiliatev1.ConversionService_ReportConversions_FullMethodName: true,
+	affiliatev1.ConversionService_RefundConversion_FullMethodName:  true,
+}
+
+// IgnoresUnknownKeys reports whether unknown keys of a body are ignored and named
+// in the header Ignored-Fields. Other RPCs refuse them with 400.
+func IgnoresUnknownKeys(fullMethod string) bool { return ignoring[fullMethod] }

@@ -155,17 +155,22 @@ func TestHTTP(t *testing.T) {
 		}
 	})
 	t.Run("a body that is too large", func(t *testing.T) {
+		merchant := sys.merchant(t)
 		body := `{"name":"` + strings.Repeat("a", 64<<10) + `"}`
-		nobody.post(t, "/api/v1/programs", body).wantError(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
+		merchant.post(t, "/api/v1/programs", body).wantError(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
 		// Of unknown length.
-		nobody.post(t, "/api/v1/programs", io.MultiReader(strings.NewReader(body))).wantError(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
+		merchant.post(t, "/api/v1/programs", io.MultiReader(strings.NewReader(body))).wantError(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
+		nobody.post(t, "/api/v1/programs", body).wantOutcome(unauthorized)
 	})
 	t.Run("a body of another kind", func(t *testing.T) {
+		merchant := sys.merchant(t)
 		for header, value := range map[string]string{"Content-Type": "text/plain", "Content-Encoding": "gzip"} {
-			nobody.with(header, value).post(t, "/api/v1/programs", `{"name":"a"}`).
+			merchant.with(header, value).post(t, "/api/v1/programs", `{"name":"a"}`).
 				wantError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
+			nobody.with(header, value).post(t, "/api/v1/programs", `{"name":"a"}`).wantOutcome(unauthorized)
 		}
-		nobody.with("Content-Type", "application/x-www-form-urlencoded").post(t, "/api/v1/conversions", `a=b`).
+		merchant.with("Content-Type", "text/plain").post(t, "/api/v1/conversions", `a=b`).wantOutcome(forbidden)
+		nobody.as(merchant.secretKey(t)).with("Content-Type", "application/x-www-form-urlencoded").post(t, "/api/v1/conversions", `a=b`).
 			wantError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
 	})
 	t.Run("calls without a body need no Content-Type", func(t *testing.T) {
@@ -175,7 +180,7 @@ func TestHTTP(t *testing.T) {
 		for _, header := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} {
 			nobody.with(header, http.MethodPatch).post(t, "/api/v1/programs/1", object{}).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 		}
-		form := nobody.with("Content-Type", "application/x-www-form-urlencoded").with("X-HTTP-Method-Override", http.MethodGet)
+		form := sys.merchant(t).with("Content-Type", "application/x-www-form-urlencoded").with("X-HTTP-Method-Override", http.MethodGet)
 		form.post(t, "/api/v1/programs", "page=1").wantError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
 	})
 	t.Run("nobody writes the core's metadata", func(t *testing.T) {

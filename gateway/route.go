@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/gateway/contract"
+)
+
+// route is a contract.Route with the facts that serving it needs.
+type route struct {
+	contract.Route
+	input protoreflect.MessageType
+	// body and query are the keys and parameters that the route accepts, by every
+	// spelling.
+	body, query map[string]*fieldPlan
+	mask        protoreflect.FieldDescriptor
+	// limit is the largest body in bytes.
+	limit   int64
+	success int
+	// lenient means that unknown keys of a body are ignored.
+	lenient bool
+}
+
+// readRoutes returns the routes by verb and by the pattern's name in the mux.
+func readRoutes(files []protoreflect.FileDescriptor) (map[string]*route, error) {
+	routes, err := contract.Routes(files)
+	if err != nil {
+		return nil, err
+	}
+	table := make(map[string]*route, len(routes))
+	for _, r := range routes {
+		made, err := newRoute(r)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", r.Verb, r.Template, err)
+		}
+		table[r.Verb+" "+strings.ReplaceAll(r.Template, "}", "=*}")] = made
+	}
+	return table, nil
+}
+
+func newRoute(r contract.Route) (*route, error) {
+	made := &route{Route: r, mask: r.Mask(), success: http.StatusOK}
+	if r.RPC == nil {
+		return made, nil
+	}
+	made.limit, made.success = contract.BodyLimit(r.FullMethod), contract.SuccessStatus(r.FullMethod)
+	made.lenient = contract.IgnoresUnknownKeys(r.FullMethod)
+	var err error
+	if made.input, err = protoregistry.GlobalTypes.FindMessageByName(r.RPC.Input().FullName()); err != nil {
+		return nil, err
+	}
+	if !r.Download() {
+		if _, err = planFor(r.RPC.Output()); err != nil {
+			return nil, err
+		}
+	}
+	plan, err := planFor(r.RPC.Input())
+	if err != nil {
+		return nil, err
+	}
+	made.body, made.query = make(map[string]*fieldPlan), make(map[string]*fieldPlan)
+	for name, field := range plan.names {
+		switch {
+		case r.InPath(field.fd) || field.message != nil && field.message.form == formMask:
+		case r.HasBody:
+			made.body[name] = field
+		case field.inQuery():
+			for _, spelling := range contract.QueryNames(r, field.fd) {
+				made.query[spelling] = field
+			}
+		}
+	}
+	return made, nil
+}
+
+// matchRoute sets the call's route. The mux wraps the handler of each pattern
+// once, and names the pattern in the context of a request.
+func (g *gateway) matchRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
+	var once sync.Once
+	var found *route
+	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		once.Do(func() {
+			pattern, _ := runtime.HTTPPattern(r.Context())
+			found = g.routes[r.Method+" "+pattern.String()]
+		})
+		c := callFrom(r.Context())
+		c.route, c.success = found, found.success
+		switch {
+		case c.probe:
+		case c.request.Method == http.MethodHead && contract.Acts(found.FullMethod):
+			g.refuseMethod(c)
+		default:
+			for name, value := range params {
+				params[name] = usableUTF8(value)
+			}
+			next(w, r, params)
+		}
+	}
+}
+
+// readQuery checks the query and passes it on in its canonical spelling.
+func (g *gateway) readQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		c := callFrom(r.Context())
+		if raw := c.request.URL.RawQuery; raw != "" && c.route.RPC != nil {
+			r.Form, c.written = parseQuery(raw, c.route.query, c.route.input.New(), &c.faults)
+		}
+		next(w, r, params)
+	}
+}
+
+// readBody reads the body. The decoder decodes it if the route has one. Every
+// other route accepts an empty body or an empty object.
+func (g *gateway) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		c := callFrom(r.Context())
+		if c.route.RPC == nil {
+			next(w, r, params)
+			return
+		}
+		data, reason := c.readBody()
+		if reason != "" {
+			g.reject(c, refusal{reason: reason})
+			return
+		}
+		if c.route.HasBody {
+			r.Body = &requestBody{call: c, data: data}
+		} else {
+			decodeBody(data, c.route.body, c.route.input.New(), nil, nil, &c.faults)
+			if len(c.faults.list) > 0 {
+				g.reject(c, refusal{reason: affiliate.ReasonValidation, violations: c.faults.list})
+				return
+			}
+		}
+		next(w, r, params)
+	}
+}
+
+// readBody returns the whole body, or the reason why the route does not accept
+// it. A body that ends early or arrives too slowly is a fault of the body, and
+// the connection is closed, because its next request cannot be found.
+func (c *call) readBody() (data []byte, refused affiliate.Reason) {
+	length := c.request.ContentLength
+	if length == 0 {
+		return nil, ""
+	}
+	if length > c.route.limit {
+		return nil, affiliate.ReasonPayloadTooLarge
+	}
+	var err error
+	if length > 0 {
+		data = make([]byte, length)
+		_, err = io.ReadFull(c.request.Body, data)
+	} else {
+		data, err = io.ReadAll(http.MaxBytesReader(c.outer, c.request.Body, c.route.limit))
+	}
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, affiliate.ReasonPayloadTooLarge
+	case err != nil:
+		c.Header().Set("Connection", "close")
+		c.faults.add(wholeBody, "The body could not be read to its end.")
+		return nil, ""
+	case len(data) > 0 && !plainJSON(c.request.Header):
+		return nil, affiliate.ReasonUnsupportedMediaType
+	}
+	return data, ""
+}
+
+// plainJSON reports whether the headers of a body say JSON in UTF-8 without
+// compression. A missing Content-Type counts as JSON.
+func plainJSON(h http.Header) bool {
+	for _, encoding := range h["Content-Encoding"] {
+		if !strings.EqualFold(strings.TrimSpace(encoding), "identity") {
+			return false
+		}
+	}
+	types := h["Content-Type"]
+	if len(types) == 0 {
+		return true
+	}
+	if len(types) == 1 && types[0] == "application/json" {
+		return true
+	}
+	media, parameters, err := mime.ParseMediaType(types[0])
+	if err != nil || len(types) > 1 || media != "application/json" {
+		return false
+	}
+	charset, given := parameters["charset"]
+	return !given || strings.EqualFold(charset, "utf-8")
+}
+
+// limitTime ends a call of the core after the timeout. A stream lasts as long as
+// its client reads, so it also has no deadline for the whole response.
+func (g *gateway) limitTime(next runtime.HandlerFunc) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		c := callFrom(r.Context())
+		if c.route.Download() {
+			c.streaming = true
+			c.setWriteDeadline(time.Time{})
+			next(w, r, params)
+			return
+		}
+		ctx, cancel := g.bounded(r.Context())
+		defer cancel()
+		if ctx != r.Context() {
+			r = r.WithContext(ctx)
+		}
+		next(w, r, params)
+	}
+}
+
+func (g *gateway) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if g.Timeout < 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, g.Timeout)
+}

@@ -1,0 +1,236 @@
+// Package jsonscan reads JSON tokens for the HTTP surfaces.
+//
+// It accepts exactly the grammar of RFC 8259 and reports where a text breaks it.
+// Strings that are valid JSON but cannot be stored (NUL, half of a surrogate
+// pair, bytes that are not UTF-8) are returned with the reason. It does not
+// limit nesting, compare keys or convert numbers; its callers do.
+package jsonscan
+
+import (
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Scanner reads the tokens of Data from Pos on. When a method returns ok ==
+// false, the text is not JSON at Pos and the scanner must not be used further.
+//
+// Strings and numbers are substrings of Data unless they contain escapes, so
+// they need no memory of their own and keep Data alive.
+type Scanner struct {
+	Data string
+	Pos  int
+}
+
+// Space skips white space and returns the byte after it, 0 at the end.
+func (s *Scanner) Space() byte {
+	for s.Pos < len(s.Data) {
+		switch c := s.Data[s.Pos]; c {
+		case ' ', '\t', '\n', '\r':
+			s.Pos++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// Take skips white space and then c. It returns false, and skips no more than
+// the white space, when another byte follows.
+func (s *Scanner) Take(c byte) bool {
+	if s.Space() != c {
+		return false
+	}
+	s.Pos++
+	return true
+}
+
+// Literal reads w, which is true, false or null.
+func (s *Scanner) Literal(w string) bool {
+	if len(s.Data)-s.Pos < len(w) || s.Data[s.Pos:s.Pos+len(w)] != w {
+		return false
+	}
+	s.Pos += len(w)
+	return true
+}
+
+// Number reads a number. integer is false when it has a fraction or an exponent.
+func (s *Scanner) Number() (literal string, integer, ok bool) {
+	start := s.Pos
+	if s.at('-') {
+		s.Pos++
+	}
+	switch {
+	case s.at('0'):
+		s.Pos++
+	case !s.digits():
+		return "", false, false
+	}
+	integer = true
+	if s.at('.') {
+		integer = false
+		s.Pos++
+		if !s.digits() {
+			return "", false, false
+		}
+	}
+	if s.at('e') || s.at('E') {
+		integer = false
+		s.Pos++
+		if s.at('+') || s.at('-') {
+			s.Pos++
+		}
+		if !s.digits() {
+			return "", false, false
+		}
+	}
+	return s.Data[start:s.Pos], integer, true
+}
+
+func (s *Scanner) at(c byte) bool { return s.Pos < len(s.Data) && s.Data[s.Pos] == c }
+
+func (s *Scanner) digits() bool {
+	start := s.Pos
+	for s.Pos < len(s.Data) && s.Data[s.Pos] >= '0' && s.Data[s.Pos] <= '9' {
+		s.Pos++
+	}
+	return s.Pos > start
+}
+
+// Faults of strings that are valid JSON. Postgres does not store NUL, and proto
+// strings are UTF-8.
+const (
+	NotUTF8       = "Is not valid UTF-8."
+	LoneSurrogate = "Holds half of a surrogate pair."
+	HoldsNUL      = "Must not hold the NUL character."
+)
+
+// Text reads a string. Pos must be on its opening quote. fault is one of the
+// constants above when the string cannot be used.
+func (s *Scanner) Text() (value, fault string, ok bool) {
+	s.Pos++
+	start := s.Pos
+	for s.Pos < len(s.Data) {
+		c := s.Data[s.Pos]
+		switch {
+		case c == '"':
+			value = s.Data[start:s.Pos]
+			s.Pos++
+			return value, "", true
+		case c == '\\' || c >= utf8.RuneSelf:
+			return s.escapedText(start)
+		case c < ' ':
+			return "", "", false
+		}
+		s.Pos++
+	}
+	return "", "", false
+}
+
+// escapedText continues Text at the first escape or non-ASCII byte.
+func (s *Scanner) escapedText(start int) (value, fault string, ok bool) {
+	out := append(make([]byte, 0, s.Pos-start+32), s.Data[start:s.Pos]...)
+	note := func(what string) {
+		if fault == "" {
+			fault = what
+		}
+	}
+	for s.Pos < len(s.Data) {
+		c := s.Data[s.Pos]
+		switch {
+		case c == '"':
+			s.Pos++
+			return string(out), fault, true
+		case c < ' ':
+			return "", "", false
+		case c == '\\':
+			r, ok := s.escape()
+			if !ok {
+				return "", "", false
+			}
+			switch {
+			case r == 0:
+				note(HoldsNUL)
+			case utf16.IsSurrogate(r):
+				note(LoneSurrogate)
+			}
+			out = utf8.AppendRune(out, r)
+		case c < utf8.RuneSelf:
+			out = append(out, c)
+			s.Pos++
+		default:
+			r, size := utf8.DecodeRuneInString(s.Data[s.Pos:])
+			if r == utf8.RuneError && size == 1 {
+				note(NotUTF8)
+			}
+			out = utf8.AppendRune(out, r)
+			s.Pos += size
+		}
+	}
+	return "", "", false
+}
+
+// escape reads an escape sequence. Two \u escapes that form a surrogate pair are
+// one rune; half of a pair is returned as it is.
+func (s *Scanner) escape() (rune, bool) {
+	if s.Pos+1 >= len(s.Data) {
+		return 0, false
+	}
+	c := s.Data[s.Pos+1]
+	s.Pos += 2
+	switch c {
+	case '"', '\\', '/':
+		return rune(c), true
+	case 'b':
+		return '\b', true
+	case 'f':
+		return '\f', true
+	case 'n':
+		return '\n', true
+	case 'r':
+		return '\r', true
+	case 't':
+		return '\t', true
+	case 'u':
+	default:
+		return 0, false
+	}
+	first, ok := s.hex4()
+	if !ok || !utf16.IsSurrogate(first) {
+		return first, ok
+	}
+	if s.Pos+1 < len(s.Data) && s.Data[s.Pos] == '\\' && s.Data[s.Pos+1] == 'u' {
+		after := s.Pos
+		s.Pos += 2
+		second, ok := s.hex4()
+		if !ok {
+			return 0, false
+		}
+		if whole := utf16.DecodeRune(first, second); whole != utf8.RuneError {
+			return whole, true
+		}
+		s.Pos = after
+	}
+	return first, true
+}
+
+func (s *Scanner) hex4() (rune, bool) {
+	if len(s.Data)-s.Pos < 4 {
+		return 0, false
+	}
+	var r rune
+	for i := range 4 {
+		c := s.Data[s.Pos+i]
+		switch {
+		case c >= '0' && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case c >= 'a' && c <= 'f':
+			r = r<<4 | rune(c-'a'+10)
+		case c >= 'A' && c <= 'F':
+			r = r<<4 | rune(c-'A'+10)
+		default:
+			return 0, false
+		}
+	}
+	s.Pos += 4
+	return r, true
+}

@@ -1,0 +1,48 @@
+package jsonscan
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// FuzzScanner compares strings and numbers with encoding/json.
+func FuzzScanner(f *testing.F) {
+	for _, seed := range []string{`"a"`, `"\u00e9\ud83d\ude00\n\/"`, `"\ud800"`, "\"\xff\"", `"a`, `"\x"`, "\"\x01\"", `0`, `-0.5e+3`, `01`, `1.`, `-`, `1e`, `.5`, ``} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s := Scanner{Data: text}
+		switch c := s.Space(); {
+		case c == '"':
+			value, fault, ok := s.Text()
+			var want string
+			err := json.Unmarshal([]byte(text[:s.Pos]), &want)
+			if ok != (err == nil) {
+				t.Fatalf("%q: read %v, encoding/json %v", text, ok, err)
+			}
+			// encoding/json replaces what this scanner reports.
+			if ok && fault == "" && value != want {
+				t.Errorf("%q: %q, want %q", text, value, want)
+			}
+		case c == '-' || c >= '0' && c <= '9':
+			literal, _, ok := s.Number()
+			if ok && !json.Valid([]byte(literal)) {
+				t.Errorf("%q: %q is not a number", text, literal)
+			}
+			if !ok && json.Valid([]byte(text)) {
+				t.Errorf("%q is a number", text)
+			}
+		}
+	})
+}
+
+func TestScannerReportsStringsThatCannotBeStored(t *testing.T) {
+	for text, want := range map[string]string{
+		`"a"`: "", `"\ud83d\ude00"`: "", `"\u0000"`: HoldsNUL, `"\ud800"`: LoneSurrogate, `"\udc00x"`: LoneSurrogate, "\"\xff\"": NotUTF8, "\"\xc0\x80\"": NotUTF8,
+	} {
+		s := Scanner{Data: text}
+		if _, fault, ok := s.Text(); !ok || fault != want {
+			t.Errorf("%q: %q, want %q", text, fault, want)
+		}
+	}
+}
