@@ -13,14 +13,22 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// filterOf reads a list's query and says what is wrong with it.
+// filterOf reads the query of a list and returns what is wrong with it.
 func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, affiliate.Violations) {
-	decided, wrong := affiliate.ParsePeriod(req.GetFrom(), req.GetTo(), "")
+	from, fromName, twice := aliased(req.DateFrom, "date_from", req.From, "from", nil)
+	to, toName, twice := aliased(req.DateTo, "date_to", req.To, "to", twice)
+	decided, wrong := affiliate.ParsePeriod(from, to, req.GetTimezone())
 	for i := range wrong {
-		// The parser knows the parameters by the names that other lists give them.
-		wrong[i].Field = strings.TrimPrefix(wrong[i].Field, "date_")
-		wrong[i].Message = strings.ReplaceAll(wrong[i].Message, "date_to", "to")
+		// ParsePeriod names its parameters date_from and date_to.
+		switch wrong[i].Field {
+		case "date_from":
+			wrong[i].Field = fromName
+		case "date_to":
+			wrong[i].Field = toName
+		}
+		wrong[i].Message = strings.ReplaceAll(wrong[i].Message, "date_to", toName)
 	}
+	wrong = append(twice, wrong...)
 	filter := affiliate.DecisionFilter{
 		Attributed: req.Attributed,
 		Reason:     affiliate.AttributionReason(req.GetReasonCode()),
@@ -37,6 +45,26 @@ func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, 
 		filter.Program = &id
 	}
 	return filter, wrong
+}
+
+// aliased returns the value of a parameter that has two names, and the name that
+// was used. It adds a violation when both were used.
+func aliased(value *string, name string, other *string, alias string, found affiliate.Violations) (string, string, affiliate.Violations) {
+	switch {
+	case other == nil:
+		return dereferenced(value), name, found
+	case value == nil:
+		return *other, alias, found
+	}
+	found.Add(alias, "is the same parameter as "+name+"; give one of them")
+	return *value, name, found
+}
+
+func dereferenced(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
 
 // reportOf is the report that a simulation is of: the two have the same fields

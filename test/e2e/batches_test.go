@@ -149,7 +149,7 @@ func TestConversionReads(t *testing.T) {
 			} {
 				from.get(t, "/api/v1/conversions?"+query).want(http.StatusOK).wantFields(object{"total": total})
 			}
-			for _, query := range []string{"event_type=sale", "attributed=1", "program_id=1", "dateFrom=x", "dateFrom=2026-02-01&dateTo=2026-01-01", "pageSize=101", "programId=" + w.program} {
+			for _, query := range []string{"event_type=sale", "attributed=1", "program_id=1", "dateFrom=x", "dateFrom=2026-02-01&dateTo=2026-01-01", "pageSize=101", "program=" + w.program} {
 				from.get(t, "/api/v1/conversions?"+query).wantOutcome(invalid)
 			}
 			from.get(t, "/api/v1/conversions/"+nowhere).wantOutcome(notFound)
@@ -210,12 +210,18 @@ func TestAttributionAudit(t *testing.T) {
 		today := sys.clock.now().UTC().Format(time.DateOnly)
 		for query, total := range map[string]int{
 			"attributed=true": 2, "attributed=false": 0, "reason_code=CLICK_MATCHED": 1, "reason_code=CLICK_EXPIRED": 0, "program_id=" + w.program: 2,
-			"from=" + today: 2, "to=2020-01-01": 0,
+			"from=" + today: 2, "to=2020-01-01": 0, "date_from=" + today: 2, "dateTo=2020-01-01": 0, "date_from=" + today + "&timezone=Europe/Berlin": 2,
+			"date_from=2020-01-01&to=" + today: 2,
 		} {
 			key.get(t, path+"/decisions?"+query).want(http.StatusOK).wantFields(object{"total": total})
 		}
-		for _, query := range []string{"reason_code=BECAUSE", "from=x", "from=2026-02-01&to=2026-01-01", "program_id=1"} {
-			key.get(t, path+"/decisions?"+query).wantOutcome(invalid)
+		for query, field := range map[string]string{
+			"reason_code=BECAUSE": "reason_code", "from=x": "from", "dateFrom=x": "dateFrom", "to=x": "to", "from=2026-02-01&to=2026-01-01": "from",
+			"date_from=2026-02-01&to=2026-01-01": "date_from", "program_id=1": "program_id", "timezone=Mars": "timezone",
+			"from=2026-01-01&date_from=2026-01-01": "from", "to=2026-01-01&dateTo=2026-01-01": "to",
+			"date_from=2026-01-01&dateFrom=2026-01-01": "dateFrom", "dateFrom=2026-01-01&date_from=2026-01-01": "date_from",
+		} {
+			key.get(t, path+"/decisions?"+query).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 		}
 	})
 	t.Run("simulated, and nothing is stored", func(t *testing.T) {

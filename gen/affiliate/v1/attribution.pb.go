@@ -211,10 +211,16 @@ type ListDecisionsRequest struct {
 	// Decisions with this reason only, for example CLICK_EXPIRED.
 	ReasonCode *string `protobuf:"bytes,4,opt,name=reason_code,proto3,oneof" json:"reason_code,omitempty"`
 	ProgramId  *string `protobuf:"bytes,5,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
-	// By decided_at: YYYY-MM-DD, from 00:00 UTC inclusive, or RFC 3339.
+	// Alias of date_from.
 	From *string `protobuf:"bytes,6,opt,name=from,proto3,oneof" json:"from,omitempty"`
+	// Alias of date_to.
+	To *string `protobuf:"bytes,7,opt,name=to,proto3,oneof" json:"to,omitempty"`
+	// By decided_at: YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	DateFrom *string `protobuf:"bytes,8,opt,name=date_from,proto3,oneof" json:"date_from,omitempty"`
 	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
-	To            *string `protobuf:"bytes,7,opt,name=to,proto3,oneof" json:"to,omitempty"`
+	DateTo *string `protobuf:"bytes,9,opt,name=date_to,proto3,oneof" json:"date_to,omitempty"`
+	// IANA name in which dates without a time are read; default UTC.
+	Timezone      *string `protobuf:"bytes,10,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -294,6 +300,27 @@ func (x *ListDecisionsRequest) GetFrom() string {
 func (x *ListDecisionsRequest) GetTo() string {
 	if x != nil && x.To != nil {
 		return *x.To
+	}
+	return ""
+}
+
+func (x *ListDecisionsRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *ListDecisionsRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *ListDecisionsRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
 	}
 	return ""
 }
@@ -1839,7 +1866,7 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\x1fGetConversionAttributionRequest\x12#\n" +
 	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\"6\n" +
 	"\x19GetAttributedClickRequest\x12\x19\n" +
-	"\bclick_id\x18\x01 \x01(\tR\aclickId\"\xfe\x02\n" +
+	"\bclick_id\x18\x01 \x01(\tR\aclickId\"\xa3\x04\n" +
 	"\x14ListDecisionsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x12#\n" +
@@ -1851,7 +1878,11 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"program_id\x18\x05 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x04R\n" +
 	"program_id\x88\x01\x01\x12 \n" +
 	"\x04from\x18\x06 \x01(\tB\a\xfaB\x04r\x02\x18(H\x05R\x04from\x88\x01\x01\x12\x1c\n" +
-	"\x02to\x18\a \x01(\tB\a\xfaB\x04r\x02\x18(H\x06R\x02to\x88\x01\x01B\a\n" +
+	"\x02to\x18\a \x01(\tB\a\xfaB\x04r\x02\x18(H\x06R\x02to\x88\x01\x01\x12*\n" +
+	"\tdate_from\x18\b \x01(\tB\a\xfaB\x04r\x02\x18(H\aR\tdate_from\x88\x01\x01\x12&\n" +
+	"\adate_to\x18\t \x01(\tB\a\xfaB\x04r\x02\x18(H\bR\adate_to\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\n" +
+	" \x01(\tB\a\xfaB\x04r\x02\x18@H\tR\btimezone\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
 	"_page_sizeB\r\n" +
@@ -1859,7 +1890,12 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\f_reason_codeB\r\n" +
 	"\v_program_idB\a\n" +
 	"\x05_fromB\x05\n" +
-	"\x03_to\"\x83\x01\n" +
+	"\x03_toB\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezone\"\x83\x01\n" +
 	"\x15ListDecisionsResponse\x12*\n" +
 	"\x04data\x18\x01 \x03(\v2\x16.affiliate.v1.DecisionR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +

@@ -581,6 +581,51 @@ func (m *ListDecisionsRequest) validate(all bool) error {
 
 	}
 
+	if m.DateFrom != nil {
+
+		if utf8.RuneCountInString(m.GetDateFrom()) > 40 {
+			err := ListDecisionsRequestValidationError{
+				field:  "DateFrom",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateTo != nil {
+
+		if utf8.RuneCountInString(m.GetDateTo()) > 40 {
+			err := ListDecisionsRequestValidationError{
+				field:  "DateTo",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := ListDecisionsRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ListDecisionsRequestMultiError(errors)
 	}
