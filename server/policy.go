@@ -242,7 +242,13 @@ var policies = map[string]Policy{
 	affiliatev1.WebhookService_RecoverDeliveries_FullMethodName:   merchant(manageKeys),
 }
 
-// checkPolicies refuses a server with a method that nobody decided about.
+// PolicyOf returns the policy of a method. ok is false for a method without one.
+func PolicyOf(fullMethod string) (policy Policy, ok bool) {
+	policy, ok = policies[fullMethod]
+	return policy, ok
+}
+
+// checkPolicies fails when a method has no policy.
 func checkPolicies(services []*grpc.ServiceDesc) error {
 	for _, service := range services {
 		for _, method := range service.Methods {

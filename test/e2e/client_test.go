@@ -107,6 +107,7 @@ func (c caller) send(t testing.TB, method, url string, body any) answer {
 	if err != nil {
 		t.Errorf("%s %s: %v", method, url, err)
 	}
+	checkDocumented(t, request, response.StatusCode)
 	return answer{t: t, what: method + " " + request.URL.RequestURI(), status: response.StatusCode, header: response.Header, body: string(text)}
 }
 

@@ -75,7 +75,7 @@ func walkOperations(t *testing.T, sys *system) {
 				t.Errorf("%s is not in the document", r)
 			}
 		}
-		if documented != len(all)+1 { // and the document itself
+		if documented != len(all)+2 { // the document itself, and the collector's clicks
 			t.Errorf("the document has %d operations, the contract %d", documented, len(all))
 		}
 		for _, wrong := range integersAsStrings(got.at("components"), "components") {

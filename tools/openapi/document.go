@@ -8,16 +8,16 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/gateway/contract"
-	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // build makes the document of the routes.
 func build(routes []contract.Route, prose *texts) (object, error) {
-	b := &builder{prose: prose, schemas: map[string]object{}, origin: map[string]string{}, outputs: map[protoreflect.FullName]bool{}}
+	b := &builder{prose: prose, schemas: map[string]object{}, errors: map[string]object{}, origin: map[string]string{}, outputs: map[protoreflect.FullName]bool{}}
 	for _, r := range routes {
 		if r.RPC != nil && contract.SuccessStatus(r.FullMethod) != http.StatusNoContent {
 			b.collect(r.RPC.Output())
@@ -50,6 +50,13 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 			tags = append(tags, entry)
 		}
 	}
+	click, err := b.click()
+	if err != nil {
+		return nil, err
+	}
+	order = append(order, clickPath)
+	paths[clickPath] = object{{"post", click}}
+	tags = append(tags, object{{"name", clickTag}, {"description", "Click tracking, served by the collector on its own address."}})
 	slices.Sort(order)
 	var pathObject object
 	for _, path := range order {
@@ -59,6 +66,10 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 	var schemas object
 	for _, name := range slices.Sorted(maps.Keys(b.schemas)) {
 		set(&schemas, name, b.schemas[name])
+	}
+	var errors object
+	for _, name := range slices.Sorted(maps.Keys(b.errors)) {
+		set(&errors, name, b.errors[name])
 	}
 	return object{
 		{"openapi", "3.0.3"},
@@ -74,14 +85,7 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 		{"paths", pathObject},
 		{"components", object{
 			{"schemas", schemas},
-			{"responses", object{{"Error", object{
-				{"description", "The request was refused, or failed."},
-				{"headers", object{
-					{"X-Request-Id", object{{"description", "The id under which the request is logged."}, {"schema", object{{"type", "string"}}}}},
-					{"Retry-After", object{{"description", "With 429 and 503: seconds to wait."}, {"schema", object{{"type", "integer"}}}}},
-				}},
-				{"content", jsonContent("Error")},
-			}}}},
+			{"responses", errors},
 			{"parameters", object{{"Mode", object{
 				{"name", "X-Mode"},
 				{"in", "header"},
@@ -100,6 +104,11 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 					{"scheme", "bearer"},
 					{"description", "A secret key, sk_test_… or sk_live_…, which carries its mode. For servers only."},
 				}},
+				{"publicKey", object{
+					{"type", "http"},
+					{"scheme", "bearer"},
+					{"description", "A public key, pk_test_… or pk_live_…, which carries its mode. It registers clicks and nothing else."},
+				}},
 			}},
 		}},
 	}, nil
@@ -108,10 +117,11 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 type builder struct {
 	prose   *texts
 	schemas map[string]object
-	// origin remembers what a schema was made from, so that two things never
-	// share a name.
+	// errors are the error responses by their reasons.
+	errors map[string]object
+	// origin holds what each schema was made from, so that two never share a name.
 	origin map[string]string
-	// outputs are the messages that answers hold.
+	// outputs are the messages in responses.
 	outputs map[protoreflect.FullName]bool
 }
 
@@ -122,11 +132,9 @@ func (b *builder) operation(r contract.Route) (object, error) {
 		set(&operation, "summary", "This document.")
 		set(&operation, "operationId", "getOpenAPI")
 		set(&operation, "security", []object{})
-		set(&operation, "responses", object{
+		set(&operation, "responses", append(object{
 			{"200", object{{"description", "The OpenAPI document."}, {"content", object{{"application/json", object{{"schema", object{{"type", "object"}}}}}}}}},
-			{"4XX", errorResponse},
-			{"5XX", errorResponse},
-		})
+		}, b.refusals([]affiliate.Reason{affiliate.ReasonHTTPSRequired})...))
 		return operation, nil
 	}
 	if text := b.prose.operations[key]; text != "" {
@@ -141,8 +149,15 @@ func (b *builder) operation(r contract.Route) (object, error) {
 		id += strconv.Itoa(r.Binding + 1)
 	}
 	set(&operation, "operationId", id)
-	set(&operation, "security", security(r))
-	parameters, err := b.parameters(r, key)
+	policy, ok := server.PolicyOf(r.FullMethod)
+	if !ok {
+		return nil, fmt.Errorf("%s has no policy", r.FullMethod)
+	}
+	set(&operation, "security", security(policy))
+	if policy.Zone != server.ZoneNone {
+		set(&operation, "x-rate-limit-zone", string(policy.Zone))
+	}
+	parameters, err := b.parameters(r, policy, key)
 	if err != nil {
 		return nil, err
 	}
@@ -156,33 +171,15 @@ func (b *builder) operation(r contract.Route) (object, error) {
 		}
 		set(&operation, "requestBody", object{{"required", required}, {"content", jsonContent(name)}})
 	}
-	status := contract.SuccessStatus(r.FullMethod)
-	success := object{{"description", http.StatusText(status)}}
-	switch {
-	case r.Download():
-		text := object{{"type", "string"}}
-		set(&success, "content", object{{"text/csv", object{{"schema", text}}}})
-	case status != http.StatusNoContent:
-		name, err := b.output(r.RPC.Output())
-		if err != nil {
-			return nil, err
-		}
-		set(&success, "content", jsonContent(name))
+	responses, err := b.responses(r, policy)
+	if err != nil {
+		return nil, err
 	}
-	responses := object{{strconv.Itoa(status), success}}
-	if contract.Bulk(r.FullMethod) {
-		partly := append(object{{"description", "Some failed; results says which."}}, success[1:]...)
-		responses = append(responses, member{"207", partly})
-	}
-	if contract.MayBeAccepted(r.FullMethod) {
-		later := append(object{{"description", "Taken; it takes effect later."}}, success[1:]...)
-		responses = append(responses, member{"202", later})
-	}
-	set(&operation, "responses", append(responses, object{{"4XX", errorResponse}, {"5XX", errorResponse}}...))
+	set(&operation, "responses", responses)
 	return operation, nil
 }
 
-func (b *builder) parameters(r contract.Route, key string) ([]any, error) {
+func (b *builder) parameters(r contract.Route, policy server.Policy, key string) ([]any, error) {
 	var parameters []any
 	for _, field := range r.PathFields {
 		parameters = append(parameters, object{
@@ -200,15 +197,16 @@ func (b *builder) parameters(r contract.Route, key string) ([]any, error) {
 			if err != nil {
 				return nil, err
 			}
-			parameter := object{{"name", field.JSONName()}, {"in", "query"}}
+			names := contract.QueryNames(r, field)
+			parameter := object{{"name", names[0]}, {"in", "query"}}
 			if text := b.prose.parameters[key+" "+field.JSONName()]; text != "" {
 				set(&parameter, "description", text)
 			}
 			set(&parameter, "schema", schema)
 			parameters = append(parameters, parameter)
-			if field.JSONName() == "pageSize" {
+			for _, alias := range names[1:] {
 				parameters = append(parameters, object{
-					{"name", "limit"}, {"in", "query"}, {"description", "Alias of pageSize; give one of them."}, {"schema", schema},
+					{"name", alias}, {"in", "query"}, {"description", "Alias of " + names[0] + "; give one of them."}, {"schema", schema},
 				})
 			}
 		}
@@ -222,42 +220,10 @@ func (b *builder) parameters(r contract.Route, key string) ([]any, error) {
 			{"schema", object{{"type", "string"}, {"pattern", contract.IdempotencyKeyPattern}}},
 		})
 	}
-	if slices.Contains(access(r), bearer) {
+	if policy.Accept&(server.MerchantToken|server.PartnerToken) != 0 {
 		parameters = append(parameters, object{{"$ref", "#/components/parameters/Mode"}})
 	}
 	return parameters, nil
-}
-
-// What a route asks for. The core's policy decides; the document follows the
-// split of the paths in SPEC.md section 4.
-const (
-	bearer    = "bearerAuth"
-	secretKey = "secretKey"
-)
-
-func access(r contract.Route) []string {
-	under := func(prefix string) bool { return r.Template == prefix || strings.HasPrefix(r.Template, prefix+"/") }
-	ends := func(suffix string) bool { return strings.HasSuffix(r.Template, suffix) }
-	switch {
-	case r.RPC == nil || under("/api/v1/health") || under("/api/v1/auth"):
-		return nil
-	case under("/api/v1/attribution"):
-		return []string{secretKey}
-	case under("/api/v1/conversions") && r.Verb == http.MethodGet && !ends("/attribution"):
-		return []string{secretKey, bearer}
-	case under("/api/v1/conversions") && !ends("/attribution") && !ends("/reattribute"):
-		return []string{secretKey}
-	default:
-		return []string{bearer}
-	}
-}
-
-func security(r contract.Route) []object {
-	alternatives := []object{}
-	for _, scheme := range access(r) {
-		alternatives = append(alternatives, object{{scheme, []string{}}})
-	}
-	return alternatives
 }
 
 func tagOf(r contract.Route) string {
@@ -267,41 +233,8 @@ func tagOf(r contract.Route) string {
 	return strings.TrimSuffix(string(r.RPC.Parent().Name()), "Service")
 }
 
-var errorResponse = object{{"$ref", "#/components/responses/Error"}}
-
 func jsonContent(schema string) object {
 	return object{{"application/json", object{{"schema", reference(schema)}}}}
 }
 
 func reference(schema string) object { return object{{"$ref", "#/components/schemas/" + schema}} }
-
-func errorSchema() object {
-	var codes []string
-	values := affiliatev1.ErrorReason(0).Descriptor().Values()
-	for i := range values.Len() {
-		if proto.HasExtension(values.Get(i).Options(), affiliatev1.E_Error) {
-			codes = append(codes, strings.TrimPrefix(string(values.Get(i).Name()), "ERROR_REASON_"))
-		}
-	}
-	text := object{{"type", "string"}}
-	return object{
-		{"type", "object"},
-		{"description", "The body of every error."},
-		{"required", []string{"statusCode", "message", "error", "code"}},
-		{"properties", object{
-			{"statusCode", object{{"type", "integer"}, {"description", "The HTTP status."}}},
-			{"message", object{{"type", "string"}, {"description", "For people; may change at any time."}}},
-			{"error", object{{"type", "string"}, {"description", "The text of the HTTP status."}}},
-			{"code", object{{"type", "string"}, {"description", "Stable; new ones may be added."}, {"enum", codes}}},
-			{"details", object{
-				{"type", "array"},
-				{"description", "With VALIDATION_ERROR only: all that is wrong."},
-				{"items", object{
-					{"type", "object"},
-					{"required", []string{"field", "message"}},
-					{"properties", object{{"field", text}, {"message", text}}},
-				}},
-			}},
-		}},
-	}
-}

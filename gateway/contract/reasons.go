@@ -1,0 +1,95 @@
+package contract
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// refusals lists the reasons of each RPC that follow from its work. Reasons that
+// every RPC of a kind has (a bad credential, a limit, the shape of a request, an
+// unknown id in the path) are not in it.
+var refusals = map[string][]affiliate.Reason{
+	affiliatev1.HealthService_CheckReadiness_FullMethodName: {affiliate.ReasonServiceUnavailable},
+
+	affiliatev1.AccountService_RegisterMerchant_FullMethodName:       {affiliate.ReasonEmailTaken},
+	affiliatev1.AccountService_RegisterPartner_FullMethodName:        {affiliate.ReasonEmailTaken},
+	affiliatev1.AccountService_LoginMerchant_FullMethodName:          {affiliate.ReasonInvalidCredentials},
+	affiliatev1.AccountService_LoginPartner_FullMethodName:           {affiliate.ReasonInvalidCredentials},
+	affiliatev1.AccountService_RefreshMerchantSession_FullMethodName: {affiliate.ReasonRefreshTokenInvalid},
+	affiliatev1.AccountService_RefreshPartnerSession_FullMethodName:  {affiliate.ReasonRefreshTokenInvalid},
+	affiliatev1.AccountService_RefreshSession_FullMethodName:         {affiliate.ReasonRefreshTokenInvalid},
+	affiliatev1.AccountService_AcceptInvite_FullMethodName:           {affiliate.ReasonNotFound, affiliate.ReasonEmailTaken},
+
+	affiliatev1.WorkspaceService_UpdateMember_FullMethodName:      {affiliate.ReasonLastOwner},
+	affiliatev1.WorkspaceService_RemoveMember_FullMethodName:      {affiliate.ReasonLastOwner},
+	affiliatev1.WorkspaceService_TransferOwnership_FullMethodName: {affiliate.ReasonNotFound},
+	affiliatev1.WorkspaceService_CreateInvite_FullMethodName:      {affiliate.ReasonEmailTaken},
+	affiliatev1.WorkspaceService_CreateApiKey_FullMethodName:      {affiliate.ReasonAPIKeyLimitExceeded},
+	affiliatev1.WorkspaceService_RollApiKey_FullMethodName:        {affiliate.ReasonAPIKeyLimitExceeded},
+
+	affiliatev1.ProgramService_CreateProgram_FullMethodName:   {affiliate.ReasonSlugTaken},
+	affiliatev1.ProgramService_UpdateProgram_FullMethodName:   {affiliate.ReasonSlugTaken, affiliate.ReasonProgramStateInvalid},
+	affiliatev1.ProgramService_ActivateProgram_FullMethodName: {affiliate.ReasonProgramStateInvalid},
+	affiliatev1.ProgramService_PauseProgram_FullMethodName:    {affiliate.ReasonProgramStateInvalid},
+	affiliatev1.ProgramService_ArchiveProgram_FullMethodName:  {affiliate.ReasonProgramStateInvalid},
+	affiliatev1.ProgramService_DeleteGroup_FullMethodName:     {affiliate.ReasonGroupInUse},
+
+	affiliatev1.ParticipantService_Apply_FullMethodName:                   {affiliate.ReasonApplicationDuplicate, affiliate.ReasonReferralCodeTaken},
+	affiliatev1.ParticipantService_AcceptParticipantInvite_FullMethodName: {affiliate.ReasonNotFound, affiliate.ReasonApplicationDuplicate, affiliate.ReasonReferralCodeTaken},
+	affiliatev1.ParticipantService_ApproveParticipant_FullMethodName:      {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_RejectParticipant_FullMethodName:       {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_SuspendParticipant_FullMethodName:      {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_ReinstateParticipant_FullMethodName:    {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_UpdateParticipant_FullMethodName:       {affiliate.ReasonReferralCodeTaken, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_InviteParticipant_FullMethodName:       {affiliate.ReasonReferralCodeTaken, affiliate.ReasonApplicationDuplicate, affiliate.ReasonProgramStateInvalid},
+
+	affiliatev1.LinkService_CreateLink_FullMethodName:        newLink,
+	affiliatev1.LinkService_UpdateLink_FullMethodName:        {affiliate.ReasonParticipantErased},
+	affiliatev1.LinkService_CreatePartnerLink_FullMethodName: append([]affiliate.Reason{affiliate.ReasonNotFound}, newLink...),
+	affiliatev1.LinkService_UpdatePartnerLink_FullMethodName: {affiliate.ReasonParticipantErased},
+
+	affiliatev1.PromoCodeService_CreatePromoCode_FullMethodName: {affiliate.ReasonPromoCodeTaken, affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.PromoCodeService_UpdatePromoCode_FullMethodName: {affiliate.ReasonParticipantErased},
+
+	affiliatev1.ConversionService_ReportConversion_FullMethodName:      {affiliate.ReasonConversionDuplicate, affiliate.ReasonNoAttributionSignal, affiliate.ReasonModeMismatch},
+	affiliatev1.ConversionService_RefundConversion_FullMethodName:      {affiliate.ReasonRefundDuplicate, affiliate.ReasonRefundExceedsAmount},
+	affiliatev1.ConversionService_ReattributeConversion_FullMethodName: {affiliate.ReasonParticipantErased},
+	affiliatev1.AttributionService_SimulateAttribution_FullMethodName:  {affiliate.ReasonNoAttributionSignal, affiliate.ReasonModeMismatch},
+	affiliatev1.AttributionService_FindDecision_FullMethodName:         {affiliate.ReasonNotFound},
+
+	affiliatev1.CommissionService_ApproveCommission_FullMethodName: {affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionHoldActive},
+	affiliatev1.CommissionService_ApproveCommissionEarly_FullMethodName: {
+		affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionNeedsReview, affiliate.ReasonCommissionHoldNotActive,
+	},
+	affiliatev1.CommissionService_RejectCommission_FullMethodName:      {affiliate.ReasonCommissionTerminal},
+	affiliatev1.CommissionService_ClearCommissionReview_FullMethodName: {affiliate.ReasonCommissionNotFlagged},
+
+	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName: {affiliate.ReasonParticipantErased},
+
+	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_ConfirmPayoutBatch_FullMethodName: {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_CancelPayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_MarkPayoutPaid_FullMethodName:     {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_MarkPayoutFailed_FullMethodName:   {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_RetryPayout_FullMethodName:        {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_CancelPayout_FullMethodName:       {affiliate.ReasonPayoutState},
+
+	affiliatev1.FraudService_ResolveFraudEvent_FullMethodName: {affiliate.ReasonFraudEventResolved},
+
+	affiliatev1.WebhookService_CreateWebhook_FullMethodName: {
+		affiliate.ReasonWebhookLimitExceeded, affiliate.ReasonWebhookURLNotHTTPS,
+		affiliate.ReasonWebhookURLPrivateIP, affiliate.ReasonWebhookURLUnresolvable,
+	},
+	affiliatev1.WebhookService_RetryDelivery_FullMethodName:     {affiliate.ReasonWebhookDisabled},
+	affiliatev1.WebhookService_RecoverDeliveries_FullMethodName: {affiliate.ReasonWebhookDisabled},
+}
+
+var newLink = []affiliate.Reason{
+	affiliate.ReasonLinkLimitExceeded, affiliate.ReasonReferralCodeTaken,
+	affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased, affiliate.ReasonProgramStateInvalid,
+}
+
+// Refusals returns the reasons of an RPC that follow from its work. The caller
+// must not change the list.
+func Refusals(fullMethod string) []affiliate.Reason { return refusals[fullMethod] }

@@ -1,0 +1,113 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tributary-hq/tributary/gen/openapi"
+)
+
+// operation is what the OpenAPI document says about a route.
+type operation struct {
+	segments  []string
+	responses map[string]any
+}
+
+// operations returns the documented operations by HTTP method. Literal segments
+// come before parameters.
+var operations = sync.OnceValue(func() map[string][]operation {
+	var document struct {
+		Paths map[string]map[string]struct{ Responses map[string]any }
+	}
+	if err := json.Unmarshal([]byte(openapi.Document), &document); err != nil {
+		panic(err)
+	}
+	found := map[string][]operation{}
+	for template, verbs := range document.Paths {
+		for verb, described := range verbs {
+			verb = strings.ToUpper(verb)
+			found[verb] = append(found[verb], operation{strings.Split(template, "/"), described.Responses})
+		}
+	}
+	return found
+})
+
+// find returns the most literal operation of a path, nil when none matches.
+func find(verb, path string) *operation {
+	parts := strings.Split(path, "/")
+	var best *operation
+	most := -1
+	for i, o := range operations()[verb] {
+		if len(o.segments) != len(parts) {
+			continue
+		}
+		literal := 0
+		for j, segment := range o.segments {
+			switch {
+			case segment == parts[j]:
+				literal++
+			case !strings.HasPrefix(segment, "{"):
+				literal = -len(parts)
+			}
+		}
+		if literal > most {
+			best, most = &operations()[verb][i], literal
+		}
+	}
+	return best
+}
+
+// checkDocumented fails the test when a route responds with a status that its
+// OpenAPI description does not have. A body of a GET and an unknown verb are not
+// requests of the document.
+func checkDocumented(t testing.TB, request *http.Request, status int) {
+	t.Helper()
+	verb := request.Method
+	if verb == http.MethodHead {
+		verb = http.MethodGet
+	}
+	o := find(verb, request.URL.EscapedPath())
+	if o == nil || verb == http.MethodGet && request.Body != nil {
+		return
+	}
+	if _, ok := o.responses[strconv.Itoa(status)]; !ok {
+		t.Errorf("%s %s: status %d is not in the OpenAPI document", request.Method, strings.Join(o.segments, "/"), status)
+	}
+}
+
+// The description of POST /v1/clicks is written by hand.
+func TestDocumentedClickIsTheResponse(t *testing.T) {
+	w := start(t, setup{}).world(t, "test", nil)
+	w.click(t)
+	var document struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]any
+				Required   []string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(openapi.Document), &document); err != nil {
+		t.Fatal(err)
+	}
+	schema := document.Components.Schemas["Click"]
+	var click map[string]any
+	response := w.sys.click(t, w.publicKey, object{"referral_code": w.code}).want(http.StatusCreated)
+	if err := json.Unmarshal([]byte(response.body), &click); err != nil {
+		t.Fatal(err)
+	}
+	for name := range click {
+		if schema.Properties[name] == nil {
+			t.Errorf("%s is not documented", name)
+		}
+	}
+	for _, name := range schema.Required {
+		if _, ok := click[name]; !ok {
+			t.Errorf("%s is documented and missing in %s", name, response.body)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/gateway/contract"
+	"github.com/tributary-hq/tributary/httpedge/errorspec"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// security lists the credentials that a policy accepts, each as an alternative.
+func security(policy server.Policy) []object {
+	alternatives := []object{}
+	if policy.Accept&server.SecretKey != 0 {
+		alternatives = append(alternatives, object{{"secretKey", []string{}}})
+	}
+	if policy.Accept&(server.MerchantToken|server.PartnerToken) != 0 {
+		alternatives = append(alternatives, object{{"bearerAuth", []string{}}})
+	}
+	return alternatives
+}
+
+// responses describes every status that a route can respond with.
+func (b *builder) responses(r contract.Route, policy server.Policy) (object, error) {
+	status := contract.SuccessStatus(r.FullMethod)
+	success := object{{"description", http.StatusText(status)}}
+	var output string
+	switch {
+	case r.Download():
+		set(&success, "content", object{{"text/csv", object{{"schema", object{{"type", "string"}}}}}})
+	case status != http.StatusNoContent:
+		var err error
+		if output, err = b.output(r.RPC.Output()); err != nil {
+			return nil, err
+		}
+		set(&success, "content", jsonContent(output))
+	}
+	if contract.IgnoresUnknownKeys(r.FullMethod) {
+		set(&success, "headers", ignoredFields)
+	}
+	responses := object{{strconv.Itoa(status), success}}
+	if contract.Bulk(r.FullMethod) {
+		responses = append(responses, member{"207", append(object{{"description", "Some items failed; results has the outcome of each."}}, success[1:]...)})
+	}
+	if contract.MayBeAccepted(r.FullMethod) {
+		responses = append(responses, member{"202", append(object{{"description", "Accepted; it takes effect later."}}, success[1:]...)})
+	}
+	responses = append(responses, b.refusals(reasons(r, policy))...)
+	if contract.Bulk(r.FullMethod) {
+		// BULK_ALL_FAILED has the envelope and the results in one object.
+		responses = append(responses, member{"422", object{
+			{"description", string(affiliate.ReasonBulkAllFailed) + ": every item failed; results has the outcome of each."},
+			{"content", object{{"application/json", object{{"schema", object{{"allOf", []object{reference("Error"), reference(output)}}}}}}}},
+		}})
+	}
+	return responses, nil
+}
+
+var ignoredFields = object{{"Ignored-Fields", object{
+	{"description", "The paths of the body's unknown keys, which have no effect, separated by commas."},
+	{"schema", object{{"type", "string"}}},
+}}}
+
+// reasons lists every error of a route: those of its kind, and those of its RPC.
+func reasons(r contract.Route, policy server.Policy) []affiliate.Reason {
+	list := []affiliate.Reason{
+		affiliate.ReasonValidation, affiliate.ReasonHTTPSRequired, affiliate.ReasonInternal, affiliate.ReasonServiceUnavailable,
+	}
+	if policy.Accept&server.Nobody == 0 {
+		list = append(list, affiliate.ReasonUnauthorized, policy.Refusal, affiliate.ReasonForbidden)
+	}
+	if policy.Zone != server.ZoneNone {
+		list = append(list, affiliate.ReasonRateLimitExceeded)
+	}
+	if r.Verb != http.MethodGet {
+		list = append(list, affiliate.ReasonPayloadTooLarge, affiliate.ReasonUnsupportedMediaType)
+	}
+	if required, accepted := contract.IdempotencyKey(r.FullMethod); accepted {
+		list = append(list, affiliate.ReasonIdempotencyKeyReused)
+		if required {
+			list = append(list, affiliate.ReasonIdempotencyKeyRequired)
+		}
+	}
+	webhook := strings.HasPrefix(r.Template, "/api/v1/webhooks/")
+	switch {
+	case webhook && len(r.PathFields) > 0:
+		list = append(list, affiliate.ReasonWebhookNotFound)
+	case len(r.PathFields) > 0 || filtersByID(r):
+		list = append(list, affiliate.ReasonNotFound)
+	}
+	return append(list, contract.Refusals(r.FullMethod)...)
+}
+
+// filtersByID reports whether a query parameter is an id, which may be unknown.
+func filtersByID(r contract.Route) bool {
+	if r.HasBody {
+		return false
+	}
+	fields := r.RPC.Input().Fields()
+	for i := range fields.Len() {
+		if strings.HasSuffix(string(fields.Get(i).Name()), "_id") && !r.InPath(fields.Get(i)) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusals refers to the responses of the reasons, by status in ascending order.
+func (b *builder) refusals(list []affiliate.Reason) object {
+	byStatus := map[int][]string{}
+	for _, reason := range list {
+		status := errorspec.Of(reason).HTTPStatus
+		if !slices.Contains(byStatus[status], string(reason)) {
+			byStatus[status] = append(byStatus[status], string(reason))
+		}
+	}
+	var responses object
+	for _, status := range slices.Sorted(maps.Keys(byStatus)) {
+		reasons := byStatus[status]
+		slices.Sort(reasons)
+		name := strings.Join(reasons, "-")
+		if b.errors[name] == nil {
+			b.errors[name] = errorResponse(status, strings.Join(reasons, " or ")+".")
+		}
+		set(&responses, strconv.Itoa(status), object{{"$ref", "#/components/responses/" + name}})
+	}
+	return responses
+}
+
+func errorResponse(status int, description string) object {
+	headers := object{{"X-Request-Id", object{{"description", "The id under which the request is logged."}, {"schema", object{{"type", "string"}}}}}}
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		set(&headers, "Retry-After", object{{"description", "Seconds to wait."}, {"schema", object{{"type", "integer"}}}})
+	}
+	return object{{"description", description}, {"headers", headers}, {"content", jsonContent("Error")}}
+}
+
+func errorSchema() object {
+	var codes []string
+	for _, spec := range errorspec.All() {
+		codes = append(codes, string(spec.Reason))
+	}
+	text := object{{"type", "string"}}
+	return object{
+		{"type", "object"},
+		{"description", "The body of every error."},
+		{"required", []string{"statusCode", "message", "error", "code"}},
+		{"properties", object{
+			{"statusCode", object{{"type", "integer"}, {"description", "The HTTP status."}}},
+			{"message", object{{"type", "string"}, {"description", "For people; may change at any time."}}},
+			{"error", object{{"type", "string"}, {"description", "The text of the HTTP status."}}},
+			{"code", object{{"type", "string"}, {"description", "Stable; new ones may be added."}, {"enum", codes}}},
+			{"details", object{
+				{"type", "array"},
+				{"description", "With VALIDATION_ERROR only: every fault of the request."},
+				{"items", object{
+					{"type", "object"},
+					{"required", []string{"field", "message"}},
+					{"properties", object{
+						{"field", object{{"type", "string"}, {"description", "The path as the request has it; body for the whole body."}}},
+						{"message", text},
+					}},
+				}},
+			}},
+		}},
+	}
+}
