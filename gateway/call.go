@@ -35,6 +35,8 @@ type call struct {
 	faults violations
 	// ignored holds the paths of the body's keys that have no effect.
 	ignored []string
+	// decoded is the request as far as path and query decode, nil without a query.
+	decoded protoreflect.Message
 	// written holds the spelling of each query parameter, by field.
 	written map[protoreflect.Name]string
 	// success is the status of a response that sets none.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,6 +36,11 @@ func (v *violations) add(field, message string) {
 		field = field[:maxFieldName] + "…"
 	}
 	v.list = append(v.list, affiliate.Violation{Field: strings.ToValidUTF8(field, "\ufffd"), Message: message})
+}
+
+// names reports whether a field has a fault.
+func (v *violations) names(field string) bool {
+	return slices.ContainsFunc(v.list, func(fault affiliate.Violation) bool { return fault.Field == field })
 }
 
 func (v *violations) full() bool { return len(v.list) >= maxViolations }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -65,20 +66,32 @@ func (g *gateway) refuse(c *call, r refusal) {
 }
 
 // reject refuses a request that cannot be decoded. The core admits the caller
-// first, so a caller who is refused learns nothing about the body. net/http cancels
-// the context of a request whose body ends early, so the call ignores that.
-func (g *gateway) reject(c *call, r refusal) {
+// first, so a caller who is refused learns nothing about the request. It also
+// validates what could be decoded of a query, so that all faults of a query are
+// named at once.
+func (g *gateway) reject(c *call, reason affiliate.Reason) {
+	// net/http cancels the context of a request whose body ends early.
 	ctx := context.WithValue(context.WithoutCancel(c.request.Context()), callKey{}, c)
 	ctx, cancel := g.bounded(metadata.NewOutgoingContext(ctx, g.outgoing(ctx, nil)))
 	defer cancel()
+	admit := &affiliatev1.AdmitRequest{Method: c.route.FullMethod}
+	if c.decoded != nil && !c.route.HasBody && reason == affiliate.ReasonValidation {
+		// A message of the contract can be marshaled.
+		admit.Request, _ = anypb.New(c.decoded.Interface())
+	}
 	var md metadata.MD
-	_, err := g.gate.Admit(ctx, &affiliatev1.AdmitRequest{Method: c.route.FullMethod}, grpc.Header(&md))
+	admitted, err := g.gate.Admit(ctx, admit, grpc.Header(&md))
 	copyHeaders(c, md)
 	if err != nil {
 		g.refuseStatus(c, err)
 		return
 	}
-	g.refuse(c, r)
+	for _, v := range admitted.GetViolations() {
+		if field := c.fieldName(v.GetField()); !c.faults.names(field) {
+			c.faults.add(field, v.GetMessage())
+		}
+	}
+	g.refuse(c, refusal{reason: reason, violations: c.faults.list})
 }
 
 // refuseStatus writes the error that the core returned.
@@ -178,7 +191,7 @@ func (g *gateway) handleError(ctx context.Context, _ *runtime.ServeMux, _ runtim
 	case errors.As(err, &routing) || c.route == nil:
 		g.refuse(c, refusal{reason: affiliate.ReasonNotFound})
 	case len(c.faults.list) > 0:
-		g.reject(c, refusal{reason: affiliate.ReasonValidation, violations: c.faults.list})
+		g.reject(c, affiliate.ReasonValidation)
 	default:
 		if md, ok := runtime.ServerMetadataFromContext(ctx); ok {
 			copyHeaders(c, md.HeaderMD)

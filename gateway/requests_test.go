@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -265,4 +266,28 @@ func TestUnknownKeysOfConversionsAreIgnoredAndNamed(t *testing.T) {
 		t.Errorf("%d, a header of %d bytes", long.status, len(got))
 	}
 	r.do("POST", "/api/v1/attribution/simulate", `{"x":1}`).refused(t, 400, "VALIDATION_ERROR")
+}
+
+func TestFaultsOfAQueryAreNamedTogetherWithThoseOfTheCore(t *testing.T) {
+	r := newRig(t, func(_ context.Context, method string, _ proto.Message) (proto.Message, error) {
+		if method != affiliatev1.GateService_Admit_FullMethodName {
+			return nil, nil
+		}
+		return &affiliatev1.AdmitResponse{Violations: []*affiliatev1.AdmitViolation{
+			{Field: "page", Message: "Is too small."}, {Field: "status", Message: "Is unknown."}, {Field: "page_size", Message: "Is too large."},
+		}}, nil
+	})
+	e := r.do("GET", "/api/v1/programs/p/commissions?page=0&status=x&limit=1000&colour=red", "").refused(t, 400, "VALIDATION_ERROR")
+	want := "status=Must be pending, approved, rejected, paid or refunded.\ncolour=Is not a parameter of this route.\npage=Is too small.\nlimit=Is too large."
+	if e.fields() != want {
+		t.Errorf("got\n%s\nwant\n%s", e.fields(), want)
+	}
+	admit := onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName).request.(*affiliatev1.AdmitRequest)
+	var decoded affiliatev1.ListProgramCommissionsRequest
+	if err := admit.GetRequest().UnmarshalTo(&decoded); err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(&decoded, &affiliatev1.ListProgramCommissionsRequest{ProgramId: "p", Page: ptr(int32(0)), PageSize: ptr(int32(1000))}) {
+		t.Errorf("the core validated %v", &decoded)
+	}
 }

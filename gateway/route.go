@@ -116,7 +116,11 @@ func (g *gateway) readQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		c := callFrom(r.Context())
 		if raw := c.request.URL.RawQuery; raw != "" && c.route.RPC != nil {
-			r.Form, c.written = parseQuery(raw, c.route.query, c.route.input.New(), &c.faults)
+			c.decoded = c.route.input.New()
+			r.Form, c.written = parseQuery(raw, c.route.query, c.decoded, &c.faults)
+			for _, field := range c.route.PathFields {
+				c.decoded.Set(field, protoreflect.ValueOfString(params[string(field.Name())]))
+			}
 		}
 		next(w, r, params)
 	}
@@ -133,7 +137,7 @@ func (g *gateway) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 		}
 		data, reason := c.readBody()
 		if reason != "" {
-			g.reject(c, refusal{reason: reason})
+			g.reject(c, reason)
 			return
 		}
 		if c.route.HasBody {
@@ -141,7 +145,7 @@ func (g *gateway) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 		} else {
 			decodeBody(data, c.route.body, c.route.input.New(), nil, nil, &c.faults)
 			if len(c.faults.list) > 0 {
-				g.reject(c, refusal{reason: affiliate.ReasonValidation, violations: c.faults.list})
+				g.reject(c, affiliate.ReasonValidation)
 				return
 			}
 		}

@@ -65,7 +65,7 @@ type Server struct {
 
 // New builds a server. It fails when a method has no policy.
 func New(cfg Config, services ...Service) (*Server, error) {
-	services = append(services, Service{&affiliatev1.GateService_ServiceDesc, gate{}})
+	services = append(services, Service{&affiliatev1.GateService_ServiceDesc, newGate(services)})
 	descs := make([]*grpc.ServiceDesc, len(services))
 	for i, s := range services {
 		descs[i] = s.Desc
@@ -150,13 +150,4 @@ func chained(links []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 		}
 		return handler(ctx, req)
 	}
-}
-
-// gate answers Admit: whoever reaches it has been admitted.
-type gate struct {
-	affiliatev1.UnimplementedGateServiceServer
-}
-
-func (gate) Admit(context.Context, *affiliatev1.AdmitRequest) (*affiliatev1.AdmitResponse, error) {
-	return &affiliatev1.AdmitResponse{}, nil
 }

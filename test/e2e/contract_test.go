@@ -154,6 +154,13 @@ func TestHTTP(t *testing.T) {
 			}
 		}
 	})
+	t.Run("all faults of a query are named at once", func(t *testing.T) {
+		merchant := sys.merchant(t)
+		merchant.get(t, "/api/v1/commissions?page=0&pageSize=101&status=bogus&dateFrom=x&needsReview=1&colour=red&programId=1").
+			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "status", "needsReview", "colour", "page", "pageSize", "dateFrom", "programId")
+		nobody.as(merchant.secretKey(t)).get(t, "/api/v1/attribution/decisions?limit=0&from=x&attributed=1&reasonCode=NONE").
+			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "attributed", "limit", "from", "reasonCode")
+	})
 	t.Run("a body that is too large", func(t *testing.T) {
 		merchant := sys.merchant(t)
 		body := `{"name":"` + strings.Repeat("a", 64<<10) + `"}`

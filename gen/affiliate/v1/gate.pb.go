@@ -9,6 +9,7 @@ package affiliatev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	anypb "google.golang.org/protobuf/types/known/anypb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -24,7 +25,10 @@ const (
 type AdmitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Full gRPC method, for example /affiliate.v1.ProgramService/CreateProgram.
-	Method        string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// The method's request without the fields that do not decode. Absent: nothing
+	// is validated.
+	Request       *anypb.Any `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -66,8 +70,16 @@ func (x *AdmitRequest) GetMethod() string {
 	return ""
 }
 
+func (x *AdmitRequest) GetRequest() *anypb.Any {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
 type AdmitResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Violations    []*AdmitViolation      `protobuf:"bytes,1,rep,name=violations,proto3" json:"violations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -102,14 +114,82 @@ func (*AdmitResponse) Descriptor() ([]byte, []int) {
 	return file_affiliate_v1_gate_proto_rawDescGZIP(), []int{1}
 }
 
+func (x *AdmitResponse) GetViolations() []*AdmitViolation {
+	if x != nil {
+		return x.Violations
+	}
+	return nil
+}
+
+// AdmitViolation is a fault of a field that decodes.
+type AdmitViolation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Proto path: page_size.
+	Field         string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdmitViolation) Reset() {
+	*x = AdmitViolation{}
+	mi := &file_affiliate_v1_gate_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdmitViolation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdmitViolation) ProtoMessage() {}
+
+func (x *AdmitViolation) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_gate_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdmitViolation.ProtoReflect.Descriptor instead.
+func (*AdmitViolation) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_gate_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AdmitViolation) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *AdmitViolation) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 var File_affiliate_v1_gate_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_gate_proto_rawDesc = "" +
 	"\n" +
-	"\x17affiliate/v1/gate.proto\x12\faffiliate.v1\"&\n" +
+	"\x17affiliate/v1/gate.proto\x12\faffiliate.v1\x1a\x19google/protobuf/any.proto\"V\n" +
 	"\fAdmitRequest\x12\x16\n" +
-	"\x06method\x18\x01 \x01(\tR\x06method\"\x0f\n" +
-	"\rAdmitResponse2O\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12.\n" +
+	"\arequest\x18\x02 \x01(\v2\x14.google.protobuf.AnyR\arequest\"M\n" +
+	"\rAdmitResponse\x12<\n" +
+	"\n" +
+	"violations\x18\x01 \x03(\v2\x1c.affiliate.v1.AdmitViolationR\n" +
+	"violations\"@\n" +
+	"\x0eAdmitViolation\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage2O\n" +
 	"\vGateService\x12@\n" +
 	"\x05Admit\x12\x1a.affiliate.v1.AdmitRequest\x1a\x1b.affiliate.v1.AdmitResponseB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
@@ -125,19 +205,23 @@ func file_affiliate_v1_gate_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_gate_proto_rawDescData
 }
 
-var file_affiliate_v1_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_affiliate_v1_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_affiliate_v1_gate_proto_goTypes = []any{
-	(*AdmitRequest)(nil),  // 0: affiliate.v1.AdmitRequest
-	(*AdmitResponse)(nil), // 1: affiliate.v1.AdmitResponse
+	(*AdmitRequest)(nil),   // 0: affiliate.v1.AdmitRequest
+	(*AdmitResponse)(nil),  // 1: affiliate.v1.AdmitResponse
+	(*AdmitViolation)(nil), // 2: affiliate.v1.AdmitViolation
+	(*anypb.Any)(nil),      // 3: google.protobuf.Any
 }
 var file_affiliate_v1_gate_proto_depIdxs = []int32{
-	0, // 0: affiliate.v1.GateService.Admit:input_type -> affiliate.v1.AdmitRequest
-	1, // 1: affiliate.v1.GateService.Admit:output_type -> affiliate.v1.AdmitResponse
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	3, // 0: affiliate.v1.AdmitRequest.request:type_name -> google.protobuf.Any
+	2, // 1: affiliate.v1.AdmitResponse.violations:type_name -> affiliate.v1.AdmitViolation
+	0, // 2: affiliate.v1.GateService.Admit:input_type -> affiliate.v1.AdmitRequest
+	1, // 3: affiliate.v1.GateService.Admit:output_type -> affiliate.v1.AdmitResponse
+	3, // [3:4] is the sub-list for method output_type
+	2, // [2:3] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_gate_proto_init() }
@@ -151,7 +235,7 @@ func file_affiliate_v1_gate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_gate_proto_rawDesc), len(file_affiliate_v1_gate_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

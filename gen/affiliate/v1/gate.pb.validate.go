@@ -59,6 +59,35 @@ func (m *AdmitRequest) validate(all bool) error {
 
 	// no validation rules for Method
 
+	if all {
+		switch v := interface{}(m.GetRequest()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, AdmitRequestValidationError{
+					field:  "Request",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, AdmitRequestValidationError{
+					field:  "Request",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetRequest()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return AdmitRequestValidationError{
+				field:  "Request",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
 	if len(errors) > 0 {
 		return AdmitRequestMultiError(errors)
 	}
@@ -158,6 +187,40 @@ func (m *AdmitResponse) validate(all bool) error {
 
 	var errors []error
 
+	for idx, item := range m.GetViolations() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, AdmitResponseValidationError{
+						field:  fmt.Sprintf("Violations[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, AdmitResponseValidationError{
+						field:  fmt.Sprintf("Violations[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return AdmitResponseValidationError{
+					field:  fmt.Sprintf("Violations[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return AdmitResponseMultiError(errors)
 	}
@@ -235,3 +298,107 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = AdmitResponseValidationError{}
+
+// Validate checks the field values on AdmitViolation with the rules defined in
+// the proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *AdmitViolation) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on AdmitViolation with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in AdmitViolationMultiError,
+// or nil if none found.
+func (m *AdmitViolation) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *AdmitViolation) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Field
+
+	// no validation rules for Message
+
+	if len(errors) > 0 {
+		return AdmitViolationMultiError(errors)
+	}
+
+	return nil
+}
+
+// AdmitViolationMultiError is an error wrapping multiple validation errors
+// returned by AdmitViolation.ValidateAll() if the designated constraints
+// aren't met.
+type AdmitViolationMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m AdmitViolationMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m AdmitViolationMultiError) AllErrors() []error { return m }
+
+// AdmitViolationValidationError is the validation error returned by
+// AdmitViolation.Validate if the designated constraints aren't met.
+type AdmitViolationValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e AdmitViolationValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e AdmitViolationValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e AdmitViolationValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e AdmitViolationValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e AdmitViolationValidationError) ErrorName() string { return "AdmitViolationValidationError" }
+
+// Error satisfies the builtin error interface
+func (e AdmitViolationValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sAdmitViolation.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = AdmitViolationValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = AdmitViolationValidationError{}

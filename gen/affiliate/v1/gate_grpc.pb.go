@@ -26,12 +26,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// GateService lets the gateway ask whether a caller may use a method at all
-// before it tells that caller what is wrong with the body: a refused credential
-// never learns more than its refusal.
+// GateService admits callers whose requests the gateway cannot decode. A caller
+// who is refused learns nothing about the request.
 type GateServiceClient interface {
 	// Admit runs authentication, rate limit and policy of the named method with
-	// the metadata of this call, and counts as one request of that method.
+	// the metadata of this call, and counts as one request of that method. It also
+	// validates the fields that the gateway could decode.
 	Admit(ctx context.Context, in *AdmitRequest, opts ...grpc.CallOption) (*AdmitResponse, error)
 }
 
@@ -57,12 +57,12 @@ func (c *gateServiceClient) Admit(ctx context.Context, in *AdmitRequest, opts ..
 // All implementations must embed UnimplementedGateServiceServer
 // for forward compatibility.
 //
-// GateService lets the gateway ask whether a caller may use a method at all
-// before it tells that caller what is wrong with the body: a refused credential
-// never learns more than its refusal.
+// GateService admits callers whose requests the gateway cannot decode. A caller
+// who is refused learns nothing about the request.
 type GateServiceServer interface {
 	// Admit runs authentication, rate limit and policy of the named method with
-	// the metadata of this call, and counts as one request of that method.
+	// the metadata of this call, and counts as one request of that method. It also
+	// validates the fields that the gateway could decode.
 	Admit(context.Context, *AdmitRequest) (*AdmitResponse, error)
 	mustEmbedUnimplementedGateServiceServer()
 }
