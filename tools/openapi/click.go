@@ -45,8 +45,11 @@ func (b *builder) click() (object, error) {
 func clickRequest() object {
 	text := func(description string) object { return object{{"type", "string"}, {"description", description}} }
 	utm := object{{"type", "object"}, {"nullable", true}, {"properties", object{
-		{"source", object{{"type", "string"}}}, {"medium", object{{"type", "string"}}}, {"campaign", object{{"type", "string"}}},
-		{"term", object{{"type", "string"}}}, {"content", object{{"type", "string"}}},
+		{"source", object{{"type", "string"}}},
+		{"medium", object{{"type", "string"}}},
+		{"campaign", object{{"type", "string"}}},
+		{"term", object{{"type", "string"}}},
+		{"content", object{{"type", "string"}}},
 	}}}
 	return object{
 		{"type", "object"},
@@ -85,7 +88,8 @@ func clickResponse() object {
 			{"cookie_max_age", object{{"type", "integer"}, {"description", "Seconds."}}},
 			{"attribution_model", nullable(object{{"type", "string"}})},
 			{"discount", nullable(object{{"type", "object"}, {"properties", object{
-				{"promo_code", object{{"type", "string"}}}, {"type", object{{"type", "string"}, {"enum", []string{"percentage", "fixed"}}}},
+				{"promo_code", object{{"type", "string"}}},
+				{"type", object{{"type", "string"}, {"enum", []string{"percentage", "fixed"}}}},
 				{"value", object{{"type", "number"}, {"description", "Percent, or minor units of currency."}}},
 				{"currency", object{{"type", "string"}, {"description", "With fixed only."}}},
 			}}})},
