@@ -16,7 +16,7 @@ func TestVariablesOfARunAreKnownSettings(t *testing.T) {
 	for _, v := range append(system{}.variables(nil), ports...) {
 		environ = append(environ, v.name+"=x")
 	}
-	for _, name := range []string{allowHTTPName, trustedProxiesName, farewellName, webhookAllowName, webhookCAName} {
+	for _, name := range []string{allowHTTPName, trustedProxiesName, shutdownDelayName, webhookAllowName, webhookCAName} {
 		environ = append(environ, name+"=x")
 	}
 	var log bytes.Buffer
