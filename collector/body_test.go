@@ -55,7 +55,7 @@ func TestIncompleteBodiesAreTheClientsFault(t *testing.T) {
 					Details []struct{ Field string }
 				}
 				check(t, json.NewDecoder(response.Body).Decode(&got))
-				if response.StatusCode != 400 || got.Code != "VALIDATION_ERROR" || len(got.Details) != 1 || got.Details[0].Field != "body" {
+				if response.StatusCode != http.StatusBadRequest || got.Code != "VALIDATION_ERROR" || len(got.Details) != 1 || got.Details[0].Field != "body" {
 					t.Errorf("%d %+v", response.StatusCode, got)
 				}
 				if !response.Close {

@@ -208,11 +208,13 @@ func (l *logs) String() string {
 func TestWithoutAUsableJournalACollectorLivesOnRedis(t *testing.T) {
 	for name, folder := range map[string]func(*testing.T) string{
 		"the folder is a file": func(t *testing.T) string {
+			t.Helper()
 			path := filepath.Join(t.TempDir(), "journal")
 			check(t, os.WriteFile(path, nil, 0o600))
 			return path
 		},
 		"another collector has the folder": func(t *testing.T) string {
+			t.Helper()
 			dir := t.TempDir()
 			j, err := journal.Open(journal.Config{Dir: dir})
 			check(t, err)
