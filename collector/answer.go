@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// blindCookieAge is the cookie's life while the window is not known.
+	// blindCookieAge is the maximum age of the cookie while the window is not known.
 	blindCookieAge = 30 * 24 * time.Hour
-	// maxCookieAge is what browsers keep at most.
+	// maxCookieAge is the longest age that browsers accept.
 	maxCookieAge = 400 * 24 * time.Hour
 )
 
-// appendAnswer prints the answer; its fields stand in this order for ever.
+// appendAnswer appends the response. The order of its fields never changes.
 func appendAnswer(dst []byte, entry *issued, mode affiliate.Mode, target *edgev1.ReferralCodeEntry, repeated bool, now time.Time) []byte {
 	dst = append(dst, `{"click_id":"`...)
 	dst = appendUUID(dst, entry.id.UUID)
@@ -55,8 +55,8 @@ func appendAnswer(dst []byte, entry *issued, mode affiliate.Mode, target *edgev1
 	return append(dst, "}\n"...)
 }
 
-// appendDiscount prints what a landing page may offer, or null. A promo code
-// ends by itself, whether or not anybody wrote the directory since.
+// appendDiscount appends the discount that a landing page may offer, or null. A promo
+// code ends at its time, whether or not the core has written the directory since.
 func appendDiscount(dst []byte, d *edgev1.Discount, now time.Time) []byte {
 	if d == nil || d.ExpiresAtMs != 0 && now.UnixMilli() > d.ExpiresAtMs {
 		return append(dst, "null"...)
@@ -77,7 +77,7 @@ func appendDiscount(dst []byte, d *edgev1.Discount, now time.Time) []byte {
 	return append(dst, '}')
 }
 
-// appendText prints any text as a JSON string.
+// appendText appends any text as a JSON string.
 func appendText(dst []byte, text string) []byte {
 	quoted, _ := json.Marshal(text) // a string cannot fail
 	return append(dst, quoted...)
@@ -93,15 +93,15 @@ func appendUUID(dst []byte, id uuid.UUID) []byte {
 	return dst
 }
 
-// appendMillis prints 2006-01-02T15:04:05.000Z. The time package has a short way
-// for RFC3339 and takes three times as long for any layout of one's own.
+// appendMillis appends 2006-01-02T15:04:05.000Z. The time package has a fast path for
+// RFC3339; other layouts take three times as long.
 func appendMillis(dst []byte, at time.Time) []byte {
 	dst = at.UTC().AppendFormat(dst, time.RFC3339)
 	ms := at.Nanosecond() / int(time.Millisecond)
 	return append(dst[:len(dst)-len("Z")], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// appendQuoted prints words that need no escaping, or null.
+// appendQuoted appends a string without characters to escape, or null.
 func appendQuoted(dst []byte, word string, there bool) []byte {
 	if !there {
 		return append(dst, "null"...)

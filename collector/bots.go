@@ -2,30 +2,28 @@ package collector
 
 import "strings"
 
-// Why a click is a bot's: bot_reason has one of these words, or is empty. No bot
-// is refused: test clients and servers that call for their visitors have
-// library agents.
+// Values of bot_reason; it is empty for a person. Bots are not refused: test clients and
+// servers that send clicks for their visitors have agents of libraries.
 const (
-	// botNoAgent: browsers always send one.
+	// botNoAgent: there is no user agent. Browsers always send one.
 	botNoAgent = "no_agent"
-	// botMonitor looks whether a site is up, or how fast it is.
+	// botMonitor measures whether a site is up, or its speed.
 	botMonitor = "monitor"
-	// botPreview makes the picture of a link in a message.
+	// botPreview makes the preview of a link in a message.
 	botPreview = "preview"
 	// botHeadless is a browser without a screen.
 	botHeadless = "headless"
-	// botLibrary is an HTTP library or tool, and what calls with one. A merchant's
-	// app is among them as long as its agent begins with its library's (okhttp):
-	// what tells it from a server is that it names itself.
+	// botLibrary is an HTTP library or tool. A merchant's app counts as one if its agent
+	// begins with the library's (okhttp) instead of its own name.
 	botLibrary = "library"
-	// botCrawler reads the web.
+	// botCrawler is a crawler of the web.
 	botCrawler = "crawler"
-	// botPrefetch: a browser fetched the page in case somebody clicks.
+	// botPrefetch: a browser fetched the page in advance.
 	botPrefetch = "prefetch"
 )
 
-// Parts of agents in lower case. What ends in a slash is a product, and the
-// slash keeps it from being found inside other words.
+// Parts of agents in lower case. A part that ends with a slash is a product; the slash
+// prevents matches inside other words.
 var (
 	monitors = []string{
 		"uptime", "pingdom", "statuscake", "site24x7", "datadogsynthetics", "datadog/synthetics", "newrelicpinger", "newrelicsynthetics", "better stack", "checkly",
@@ -41,19 +39,19 @@ var (
 	headless = []string{
 		"headless", "phantomjs", "slimerjs", "puppeteer", "playwright", "selenium", "webdriver", "cypress/", "htmlunit", "jsdom",
 	}
-	// libraryParts are of those that call themselves Mozilla.
+	// libraryParts are parts of library agents that begin with Mozilla.
 	libraryParts = []string{"windowspowershell/", "winhttp", "google-apps-script"}
 	crawlers     = []string{
 		"crawl", "spider", "slurp", "scrapy", "mediapartners-google", "apis-google", "google-inspectiontool", "googleother",
 		"google-extended", "google-read-aloud", "googleprober", "googleproducer", "feedfetcher", "feedburner", "feedly", "ia_archiver", "heritrix", "nutch", "chatgpt-user",
 		"claude-user", "claude-web", "anthropic-ai", "perplexity-user", "meta-external", "cohere-ai", "censysinspect", "zgrab", "masscan",
 		"nuclei", "nikto", "sqlmap", "internetmeasurement", "screaming frog", "sitebulb", "validator",
-		// By convention only robots say where to read about them.
+		// By convention only robots have a URL in their agent.
 		"http://", "https://",
 	}
 )
 
-// libraries are first words of agents, in lower case.
+// libraries are the first words of library agents, in lower case.
 var libraries = wordSet(`
 	curl libcurl pycurl wget aria2 httpie xh hurl lwp-trivial lwp-request libwww-perl libwww
 	python python-requests python-urllib python-urllib3 python-httpx aiohttp httpx urllib
@@ -66,9 +64,9 @@ var libraries = wordSet(`
 	postmanruntime insomnia bruno-runtime thunder paw rapidapi
 	k6 artillery apachebench jmeter gatling vegeta hey azure-logic-apps zapier n8n`)
 
-// botReason says why an agent, in lower case, is no person's; empty when it may
-// be one. The more telling words come first: many a monitor and preview calls
-// itself a bot, too.
+// botReason returns the reason why an agent, in lower case, is a bot's, or "". More
+// specific reasons come first, because many monitors and previews also have "bot" in
+// their agents.
 func botReason(agent string) string {
 	switch {
 	case strings.TrimSpace(agent) == "":
@@ -88,7 +86,7 @@ func botReason(agent string) string {
 	return ""
 }
 
-// namesBot finds words that end in bot. Cubot makes phones.
+// namesBot reports whether a word ends in bot. Cubot is a make of phones.
 func namesBot(agent string) bool {
 	for {
 		before, after, found := strings.Cut(agent, "bot")
@@ -102,7 +100,7 @@ func namesBot(agent string) bool {
 	}
 }
 
-// firstWord is the name of the first product of an agent.
+// firstWord returns the name of the first product of an agent.
 func firstWord(agent string) string {
 	if end := strings.IndexAny(agent, "/ (;,"); end >= 0 {
 		return agent[:end]

@@ -2,10 +2,9 @@ package collector
 
 import "strings"
 
-// paidPlatform names the ad platform whose click id is in a query; empty when
-// there is none, and of several the first. That the id is there is all that is
-// read: its value is neither kept nor logged. fbclid is none: Facebook adds it to
-// every link that somebody shares.
+// paidPlatform returns the ad platform whose click id is in a query, the first of
+// several, or "". It checks only that the id is there; the value is neither stored nor
+// logged. It ignores fbclid, which Facebook adds to every shared link.
 func paidPlatform(query string) string {
 	for query != "" {
 		var param string
@@ -18,14 +17,14 @@ func paidPlatform(query string) string {
 	return ""
 }
 
-// queryOf is what of a URL is between its question mark and its fragment.
+// queryOf returns the query of a URL, without its fragment.
 func queryOf(url string) string {
 	url, _, _ = strings.Cut(url, "#")
 	_, query, _ := strings.Cut(url, "?")
 	return query
 }
 
-// adPlatform is whose click ids come in a query parameter of this name.
+// adPlatform returns the platform whose click ids come in a parameter of this name.
 func adPlatform(name string) string {
 	switch name {
 	case "gclid", "gbraid", "wbraid", "dclid":

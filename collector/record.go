@@ -16,10 +16,10 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// batchClicks is ClickBatch.clicks.
+// batchClicks is the number of ClickBatch.clicks.
 const batchClicks protowire.Number = 1
 
-// The fields of edge.v1.Click, by number.
+// The numbers of the fields of edge.v1.Click.
 const (
 	clickID protowire.Number = 1 + iota
 	clickMode
@@ -57,28 +57,26 @@ const (
 	clickPaidPlatform
 )
 
-// frame appends a marshalled click as one element of ClickBatch.clicks: the
-// concatenation of framed clicks is a marshalled ClickBatch, so a batch needs no
-// marshalling of its own.
+// frame appends a marshalled click as one element of ClickBatch.clicks. Concatenated
+// framed clicks are a marshalled ClickBatch, so a batch is never marshalled as a whole.
 func frame(dst, click []byte) []byte { return appendBytes(dst, batchClicks, click) }
 
-// visitor is what the request itself says about who clicked, and what is kept of
-// the queries that go no further.
+// visitor holds the properties of the visitor that come from the request, not from its
+// body.
 type visitor struct {
 	addr       netip.Addr
 	agent      string
-	foreign    bool // the page is none of the workspace's
+	foreign    bool // the page's origin is not allowed by the workspace
 	prefetched bool
-	// paidPlatform is whose ad brought the visitor, or empty.
+	// paidPlatform is the platform of the ad that led to the click, or empty.
 	paidPlatform string
 }
 
-// record appends the stream's record of a click, a marshalled edge.v1.Click. Of
-// a visitor who denied consent it holds nothing that could tell one visitor from
-// another: nothing that is made of the address, not even its country, and of agent
-// and screen only the kind of device and whether it is a bot's. It is written without
-// the message in between, whose reflection costs more than the record; the order
-// of the fields is proto.Marshal's.
+// record appends the record of a click, a marshalled edge.v1.Click. If the visitor denied
+// consent, it contains nothing that distinguishes one visitor from another: nothing
+// derived from the address, not even the country, and of agent and screen only the kind
+// of device and the bot reason. It is written without proto.Marshal, whose reflection
+// costs more than the rest of the record, in the field order of proto.Marshal.
 func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, who caller, target *edgev1.ReferralCodeEntry, b *body, from visitor) []byte {
 	traced := b.consent != affiliate.ConsentDenied
 	agent, month := c.agents.of(from.agent), c.hashes.of(at)
@@ -146,7 +144,7 @@ func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, who c
 	return appendBytes(dst, clickPaidPlatform, from.paidPlatform)
 }
 
-// appendBytes appends a field of bytes or text; an empty one is not written.
+// appendBytes appends a field of bytes or text. It omits an empty one.
 func appendBytes[T string | []byte](dst []byte, field protowire.Number, value T) []byte {
 	if len(value) == 0 {
 		return dst
@@ -156,7 +154,7 @@ func appendBytes[T string | []byte](dst []byte, field protowire.Number, value T)
 	return append(dst, value...)
 }
 
-// appendNumber appends an integer or an enum; zero is not written.
+// appendNumber appends an integer or an enum. It omits zero.
 func appendNumber(dst []byte, field protowire.Number, value int64) []byte {
 	if value == 0 {
 		return dst
@@ -183,21 +181,21 @@ func edgeConsent(consent affiliate.Consent) edgev1.Consent {
 	return edgev1.Consent_CONSENT_UNKNOWN
 }
 
-// hashes turns addresses and agents into 128 bit values that are equal within a
-// calendar month (UTC) and mean nothing after it: each month has a key of its
-// own, derived from the deployment's.
+// hashes computes 128-bit hashes of addresses and agents. Each calendar month (UTC) has a
+// key of its own, derived from the deployment's key, so hashes of different months cannot
+// be compared.
 type hashes struct {
 	key     []byte
 	current atomic.Pointer[monthly]
 }
 
-// monthly makes the hashes of one month.
+// monthly computes the hashes of one month.
 type monthly struct {
 	month int // since year 0
 	macs  sync.Pool
 }
 
-// mac is an HMAC and the memory that it works in.
+// mac is an HMAC with its buffers.
 type mac struct {
 	hash.Hash
 	text []byte

@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// linkPath and a key are a short link.
+	// linkPath is the path of a short link, before its key.
 	linkPath = "/r/"
 	// linkKey is the length of a key.
 	linkKey = 10
 )
 
-// What becomes of a visitor who follows a link, by the name of its metric. Each
-// of them gets to the link's target.
+// Outcomes of a followed link, as labels of the metric. With each of them the visitor
+// reaches the link's target.
 const (
 	redirectRecorded = "recorded"
-	// redirectUncounted: HEAD and prefetches are nobody's visit.
+	// redirectUncounted: HEAD requests and prefetches are not visits.
 	redirectUncounted = "uncounted"
-	// redirectLimited: too many from this address.
+	// redirectLimited: the address made too many requests.
 	redirectLimited = "limited"
 	// redirectNotDurable: the sink did not acknowledge, or the queue is full.
 	redirectNotDurable = "not_durable"
@@ -51,9 +51,9 @@ const (
 		"<body><h1>Too many links</h1><p>Too many links that do not exist were opened from here. Please try again in a minute.</p></body></html>\n"
 )
 
-// serveLink sends a visitor on and registers the click. A visitor whose link is
-// known is never stopped: when the click cannot be registered here, the target
-// is given without a click id, and the script there registers one.
+// serveLink redirects a visitor and registers the click. A visitor with a known link is
+// always redirected: if the click cannot be registered, the target has no click id, and
+// the script on the target page registers one.
 func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header()["Allow"] = allowLink
@@ -72,7 +72,7 @@ func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 		c.linkPage(w, r, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, blindLinkPage)
 		return
 	case state == directory.Absent || !entry.Active:
-		// Guessing keys is counted like everything of an address without a key.
+		// A guessed key counts under the address, like other requests without a key.
 		if limit := c.charge(r.Context(), caller{}, httpedge.ClientAddr(r, c.trusted)); !limit.Allowed {
 			limit.SetHeaders(w.Header(), zoneTracking)
 			c.linkPage(w, r, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, limitedLinkPage)
@@ -98,10 +98,10 @@ func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusFound)
 }
 
-// follow makes the click of a visitor durable.
+// follow makes the click of a visitor durable and returns its id and outcome.
 func (c *Collector) follow(r *http.Request, link *edgev1.LinkEntry, said linkParams, target string) (affiliate.ClickID, string) {
 	addr := httpedge.ClientAddr(r, c.trusted)
-	// There is no key to count under.
+	// There is no public key, so the request counts under the address.
 	if !c.charge(r.Context(), caller{}, addr).Allowed {
 		return affiliate.ClickID{}, redirectLimited
 	}
@@ -113,8 +113,8 @@ func (c *Collector) follow(r *http.Request, link *edgev1.LinkEntry, said linkPar
 	return id, redirectRecorded
 }
 
-// writeLinkClick writes the record that the script would write on the target,
-// as far as a redirect can know.
+// writeLinkClick writes the record that the script would write on the target page, with
+// the values that a redirect has.
 func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev1.LinkEntry, said linkParams, target string) (affiliate.ClickID, error) {
 	now := c.now()
 	id := affiliate.NewID[affiliate.Click](now)
@@ -139,7 +139,7 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 		b.referrer = referrer
 	}
 	own := linkParams{link.SubId, link.UtmSource, link.UtmMedium, link.UtmCampaign, link.UtmTerm, link.UtmContent}
-	// What the destination says itself, where neither visitor nor link does.
+	// The destination's own parameters count if neither visitor nor link has them.
 	destinationQuery := queryOf(target)
 	destination := readLinkParams(destinationQuery)
 	for n, p := range linkParamNames {
@@ -149,7 +149,7 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 	defer bodies.Put(scratch)
 	click := c.record((*scratch)[:0], id, now, who, code, b, visitor{
 		addr: addr, agent: r.UserAgent(),
-		// Ads of the link have their id here, those of the target have it there.
+		// An ad may lead to the link or to the target.
 		paidPlatform: cmp.Or(paidPlatform(r.URL.RawQuery), paidPlatform(destinationQuery)),
 	})
 	written, err := c.batches.add(clickstream.Shard(id, c.shards), frame(click[len(click):], click))
@@ -159,7 +159,7 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 	return id, written.wait()
 }
 
-// linkPage answers a person whose link leads nowhere.
+// linkPage writes a page for a visitor whose link has no target.
 func (c *Collector) linkPage(w http.ResponseWriter, r *http.Request, status int, reason affiliate.Reason, page string) {
 	c.metrics.reject(reason)
 	h := w.Header()
@@ -186,8 +186,8 @@ func isLinkKey(key string) bool {
 	return true
 }
 
-// prefetch recognises what a browser fetches in case somebody clicks, and what a
-// page says that is shown to nobody yet.
+// prefetch reports whether a browser fetches the page in advance, before the visitor
+// sees it.
 func prefetch(h http.Header) bool {
 	for _, name := range [...]string{"Sec-Purpose", "Purpose"} {
 		for _, line := range h[name] {
@@ -200,8 +200,8 @@ func prefetch(h http.Header) bool {
 	return false
 }
 
-// linkParamNames are the query parameters that a link, its visitor and its
-// destination may set, each with its field of the record.
+// linkParamNames are the query parameters that a link, its visitor and its destination
+// may set, with their fields of the record.
 var linkParamNames = [...]struct {
 	name  string
 	field int
@@ -214,11 +214,11 @@ var linkParamNames = [...]struct {
 	{"utm_content", fieldUTMContent},
 }
 
-// linkParams are the values of linkParamNames; empty ones say nothing.
+// linkParams are the values of linkParamNames. Empty ones are absent.
 type linkParams [len(linkParamNames)]string
 
-// readLinkParams takes of a query what may go into a record; of a parameter that
-// is there more than once, the first. Nothing else of the query is passed on.
+// readLinkParams returns the parameters of a query that a record may hold. Of a repeated
+// parameter it returns the first value. It ignores the rest of the query.
 func readLinkParams(query string) linkParams {
 	var found linkParams
 	for part := range strings.SplitSeq(query, "&") {
@@ -236,7 +236,7 @@ func readLinkParams(query string) linkParams {
 }
 
 func unescapesTo(escaped, name string) bool {
-	// Only percent signs make a name longer than what it means.
+	// Only percent signs make an escaped name longer.
 	if len(escaped) < len(name) || len(escaped) > 3*len(name) {
 		return false
 	}
@@ -254,13 +254,13 @@ func (p linkParams) params() []affiliate.Param {
 	return set
 }
 
-// storable says that text is what a click's record takes.
+// storable reports whether a record can hold text.
 func storable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= maxText
 }
 
-// visibleASCII escapes what a header must not hold, and what clients would read
-// in encodings of their own.
+// visibleASCII escapes all bytes that are not visible ASCII: a header must not contain
+// control characters, and clients read other bytes in different encodings.
 func visibleASCII(target string) string {
 	const hex = "0123456789ABCDEF"
 	plain := true

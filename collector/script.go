@@ -23,9 +23,8 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// Where the browser script is. The name with a hash is for pages that pin it:
-// what is there never changes, and is gone when a collector of another script
-// takes over.
+// Paths of the browser script. The path with a hash is for pages that pin the script: its
+// content never changes, and it does not exist on collectors with another script.
 const (
 	scriptPath       = "/v1/script.js"
 	scriptFolderPath = "/v1/"
@@ -42,7 +41,7 @@ var (
 	afterAQuestion = []string{"no-cache"}
 )
 
-// document is one file that every collector of a release serves.
+// document is a file that every collector of a version serves.
 type document struct {
 	contentType   []string
 	cacheControl  []string
@@ -50,7 +49,7 @@ type document struct {
 	plain, packed []byte   // packed nil: never compressed
 }
 
-// documents are the script and what there is to know about it, by path.
+// documents are the script and its properties, by path.
 var documents = scriptDocuments(snippet.Script)
 
 func scriptDocuments(script []byte) map[string]*document {
@@ -87,7 +86,7 @@ func (c *Collector) serveDocument(w http.ResponseWriter, r *http.Request, d *doc
 		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path answers GET and HEAD.")
 		return
 	}
-	// Caches keep the answer: what one client called its request is nobody else's.
+	// Caches store the response, so it must not contain one client's request id.
 	delete(h, httpedge.RequestIDHeader)
 	h["Cache-Control"] = d.cacheControl
 	h["Etag"] = d.etag
@@ -114,7 +113,7 @@ func (c *Collector) serveDocument(w http.ResponseWriter, r *http.Request, d *doc
 	}
 }
 
-// holds says that the client has what the tag names.
+// holds reports whether the client has the version of the tag.
 func holds(h http.Header, etag string) bool {
 	for _, line := range h.Values("If-None-Match") {
 		for tag := range strings.SplitSeq(line, ",") {
@@ -142,7 +141,7 @@ func acceptsGzip(h http.Header) bool {
 	return false
 }
 
-// cookieAge is how long a browser keeps a click.
+// cookieAge returns how long a browser keeps a click.
 func cookieAge(target *edgev1.ReferralCodeEntry) time.Duration {
 	if target == nil {
 		return blindCookieAge
@@ -150,12 +149,11 @@ func cookieAge(target *edgev1.ReferralCodeEntry) time.Duration {
 	return min(time.Duration(target.AttributionWindowDays)*24*time.Hour, maxCookieAge)
 }
 
-// setCookie keeps the click in the visitor's browser when the page asks through
-// its own origin, behind a first-party proxy: browsers that give a script's
-// cookies seven days (Safari) keep a server's for their whole life. Everywhere
-// else the script sets it. Nothing is set without consent, and where the
-// programme keeps the first click, or a blind edge does not know, the one that is
-// there stays.
+// setCookie stores the click in a cookie if the request comes through the page's own
+// origin, from a first-party proxy. Safari limits cookies of scripts to seven days, but
+// not those of servers. In other cases the script sets the cookie. Without consent no
+// cookie is set. If the programme keeps the first click, or the edge does not know, an
+// existing cookie stays.
 func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, target *edgev1.ReferralCodeEntry, consent affiliate.Consent) {
 	if consent == affiliate.ConsentDenied || r.Header.Get("Sec-Fetch-Site") != "same-origin" {
 		return
@@ -178,14 +176,15 @@ func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, target *edg
 	h["Set-Cookie"] = []string{cookie.String()}
 }
 
-// notInHost finds what no plain host name has: a cookie for it would be refused.
+// notInHost reports characters that a plain host name does not have. Browsers refuse a
+// cookie for such a host.
 func notInHost(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '-'
 }
 
-// registrable is the widest domain of a host that a cookie may be for, or empty
-// where it is for the host alone: addresses, names without a dot, and names
-// under which strangers register.
+// registrable returns the widest domain that a cookie of a host may have, or "" if the
+// cookie must be of the host alone: for addresses, names without a dot and public
+// suffixes.
 func registrable(host string) string {
 	if _, err := netip.ParseAddr(host); err == nil || strings.ContainsFunc(host, notInHost) {
 		return ""

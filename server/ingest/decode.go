@@ -24,46 +24,46 @@ type record struct {
 	source *affiliate.ClickSource
 }
 
-// parcel is one entry taken apart.
-type parcel struct {
+// unpacked is an entry with its decoded records.
+type unpacked struct {
 	entry   clickstream.Entry
 	records []record
-	dead    []letter
+	dead    []deadRecord
 }
 
-// letter is a record that will not be stored.
-type letter struct {
+// deadRecord is a record that cannot be stored as a click.
+type deadRecord struct {
 	id     affiliate.ClickID
 	reason affiliate.ClickDeadReason
 	raw    []byte
-	// why is for people; it goes to the log.
-	why error
+	// cause is for the log.
+	cause error
 }
 
-// batchClicksField is ClickBatch.clicks.
+// batchClicksField is the number of ClickBatch.clicks.
 const batchClicksField = 1
 
-// unpack takes an entry apart record by record, so that one that cannot be read
-// costs no other. What does not decode now never will, so it is dead at once.
-func unpack(entry clickstream.Entry) parcel {
-	p := parcel{entry: entry, records: make([]record, 0, weight(entry))}
-	// One message for all records: what a click keeps of it is never written again.
+// unpack decodes an entry record by record, so that a malformed record does not affect
+// the others. A malformed record is dead at once, because it can never be decoded.
+func unpack(entry clickstream.Entry) unpacked {
+	p := unpacked{entry: entry, records: make([]record, 0, weight(entry))}
+	// All records share one message: a click keeps only values that are not overwritten.
 	var edge edgev1.Click
 	rest := entry.Batch
 	if len(rest) == 0 {
-		p.dead = append(p.dead, letter{reason: affiliate.ClickMalformed, raw: rest, why: errors.New("the entry holds no batch")})
+		p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: rest, cause: errors.New("the entry holds no batch")})
 	}
 	for len(rest) > 0 {
 		number, kind, n := protowire.ConsumeTag(rest)
 		if n < 0 {
-			p.dead = append(p.dead, letter{reason: affiliate.ClickMalformed, raw: rest, why: protowire.ParseError(n)})
+			p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: rest, cause: protowire.ParseError(n)})
 			break
 		}
 		if number != batchClicksField || kind != protowire.BytesType {
-			// A field of a later release.
+			// A field of a later version.
 			skipped := protowire.ConsumeFieldValue(number, kind, rest[n:])
 			if skipped < 0 {
-				p.dead = append(p.dead, letter{reason: affiliate.ClickMalformed, raw: rest, why: protowire.ParseError(skipped)})
+				p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: rest, cause: protowire.ParseError(skipped)})
 				break
 			}
 			rest = rest[n+skipped:]
@@ -71,7 +71,7 @@ func unpack(entry clickstream.Entry) parcel {
 		}
 		raw, used := protowire.ConsumeBytes(rest[n:])
 		if used < 0 {
-			p.dead = append(p.dead, letter{reason: affiliate.ClickMalformed, raw: rest, why: protowire.ParseError(used)})
+			p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: rest, cause: protowire.ParseError(used)})
 			break
 		}
 		rest = rest[n+used:]
@@ -80,9 +80,9 @@ func unpack(entry clickstream.Entry) parcel {
 	return p
 }
 
-func (p *parcel) add(raw []byte, edge *edgev1.Click) {
+func (p *unpacked) add(raw []byte, edge *edgev1.Click) {
 	if err := proto.Unmarshal(raw, edge); err != nil {
-		p.dead = append(p.dead, letter{reason: affiliate.ClickMalformed, raw: raw, why: err})
+		p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: raw, cause: err})
 		return
 	}
 	r, err := fromEdge(edge)
@@ -91,7 +91,7 @@ func (p *parcel) add(raw []byte, edge *edgev1.Click) {
 		if errors.Is(err, errNoKey) {
 			reason = affiliate.ClickKeyUnknown
 		}
-		p.dead = append(p.dead, letter{id: r.click.ID, reason: reason, raw: raw, why: err})
+		p.dead = append(p.dead, deadRecord{id: r.click.ID, reason: reason, raw: raw, cause: err})
 		return
 	}
 	r.raw = raw
@@ -100,8 +100,8 @@ func (p *parcel) add(raw []byte, edge *edgev1.Click) {
 
 var errNoKey = errors.New("the public key is malformed")
 
-// fromEdge reads the stream's record. With an error, the record has at least
-// the click's id if there was one.
+// fromEdge converts a record of the stream. With an error the record still has the
+// click's id, if there was one.
 func fromEdge(edge *edgev1.Click) (record, error) {
 	var r record
 	id, ok := affiliate.IDFromBytes[affiliate.Click](edge.Id)
@@ -189,10 +189,10 @@ func consentOf(consent edgev1.Consent) affiliate.Consent {
 	return affiliate.ConsentUnknown
 }
 
-// The edge finds these out by itself, so an odd one is the edge's fault, and
-// dropped rather than the click.
+// The edge determines the following values itself. An invalid one is a fault of the edge
+// and is dropped; the click is stored.
 
-// country is ISO 3166-1 alpha-2, or nothing.
+// country returns an ISO 3166-1 alpha-2 code or "".
 func country(code string) string {
 	if len(code) != 2 || strings.ContainsFunc(code, func(c rune) bool { return c < 'A' || c > 'Z' }) {
 		return ""
@@ -200,8 +200,8 @@ func country(code string) string {
 	return code
 }
 
-// region is the part of ISO 3166-2 behind the dash, or nothing; it is none
-// without its country.
+// region returns the part of an ISO 3166-2 code after the dash, or "". Without a country
+// there is no region.
 func region(of, code string) string {
 	odd := func(c rune) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') }
 	if country(of) == "" || len(code) > 3 || strings.ContainsFunc(code, odd) {
@@ -218,8 +218,7 @@ func device(kind string) string {
 	return ""
 }
 
-// maxName bounds, in bytes, what the edge calls a browser, a system, an ad
-// platform or a reason.
+// maxName bounds the names of browsers, systems, ad platforms and reasons, in bytes.
 const maxName = 40
 
 func name(text string) string {
@@ -229,15 +228,15 @@ func name(text string) string {
 	return text
 }
 
-// FromEdge reads a resolved click of the stream's tail (clickstream.Tail), for
-// a conversion that cannot wait for its row; false for one that ingestion has
-// yet to resolve or will never store.
+// FromEdge converts a resolved click of the stream's tail (clickstream.Tail), for a
+// conversion that cannot wait for its row. It returns false for a click that ingestion
+// has not resolved yet or cannot store.
 func FromEdge(edge *edgev1.Click) (affiliate.Click, bool) {
 	r, err := fromEdge(edge)
 	return r.click, err == nil && r.source == nil
 }
 
-// resolve puts the target of a source into the click.
+// resolve writes the target of a source into the click.
 func (r *record) resolve(target affiliate.ClickTarget) {
 	r.click.Scope = target.Scope
 	r.click.Program = target.Program

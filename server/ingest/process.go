@@ -9,32 +9,32 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// process brings entries to their end: stored or dead, then acknowledged. When
-// ctx ends first, what is not acknowledged will be read again.
+// process stores the clicks of entries, keeps dead records, and acknowledges the
+// entries. If ctx ends first, entries without an acknowledgement are read again.
 func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
-	parcels := make([]*parcel, len(entries))
+	batch := make([]*unpacked, len(entries))
 	for n, entry := range entries {
 		p := unpack(entry)
-		parcels[n] = &p
+		batch[n] = &p
 	}
-	if i.resolve(ctx, parcels) != nil {
+	if i.resolve(ctx, batch) != nil {
 		return
 	}
-	i.markUnique(ctx, parcels)
-	if i.storeAll(ctx, parcels) != nil || i.bury(ctx, parcels) != nil {
+	i.markUnique(ctx, batch)
+	if i.storeAll(ctx, batch) != nil || i.keepDead(ctx, batch) != nil {
 		return
 	}
-	i.acknowledge(ctx, parcels)
+	i.acknowledge(ctx, batch)
 }
 
-// markUnique finds out which clicks are the first of their visitors, before they
+// markUnique marks the clicks that are the first of their visitors. It runs before they
 // are stored for the first time.
-func (i *Ingester) markUnique(ctx context.Context, parcels []*parcel) {
+func (i *Ingester) markUnique(ctx context.Context, batch []*unpacked) {
 	if i.visitors == nil {
 		return
 	}
 	var clicks []*affiliate.Click
-	for _, p := range parcels {
+	for _, p := range batch {
 		for n := range p.records {
 			clicks = append(clicks, &p.records[n].click)
 		}
@@ -42,17 +42,17 @@ func (i *Ingester) markUnique(ctx context.Context, parcels []*parcel) {
 	i.metrics.uniqueUnknown.Add(float64(i.visitors.MarkUnique(ctx, clicks)))
 }
 
-// storeAll stores every record of the parcels. A batch that the store refuses
-// for its data is stored parcel by parcel, so that one cannot hold up others.
-// The error is the context's.
-func (i *Ingester) storeAll(ctx context.Context, parcels []*parcel) error {
+// storeAll stores all records of the batch. If the store refuses the batch because of
+// its data, each entry is stored by itself, so that a bad entry does not affect the
+// others. The error is the context's.
+func (i *Ingester) storeAll(ctx context.Context, batch []*unpacked) error {
 	total := 0
-	for _, p := range parcels {
+	for _, p := range batch {
 		total += len(p.records)
 	}
 	clicks := make([]affiliate.Click, 0, total)
 	now := i.now()
-	for _, p := range parcels {
+	for _, p := range batch {
 		for n := range p.records {
 			p.records[n].click.CreatedAt = now
 			clicks = append(clicks, p.records[n].click)
@@ -63,18 +63,17 @@ func (i *Ingester) storeAll(ctx context.Context, parcels []*parcel) error {
 		return err
 	}
 	i.metrics.rejections.Inc()
-	for _, p := range parcels {
-		if err := i.storeParcel(ctx, p); err != nil {
+	for _, p := range batch {
+		if err := i.storeEntry(ctx, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// storeParcel stores one entry, which may hold what the store refuses. The
-// attempts are this consumer's own count: the stream's grows with every read
-// and proves nothing.
-func (i *Ingester) storeParcel(ctx context.Context, p *parcel) error {
+// storeEntry stores one entry, whose data the store may refuse. It counts its own
+// attempts: the delivery count of the stream grows with every read and proves nothing.
+func (i *Ingester) storeEntry(ctx context.Context, p *unpacked) error {
 	clicks := make([]affiliate.Click, len(p.records))
 	for n, r := range p.records {
 		clicks[n] = r.click
@@ -86,23 +85,22 @@ func (i *Ingester) storeParcel(ctx context.Context, p *parcel) error {
 		}
 		i.metrics.rejections.Inc()
 		if attempt == dataAttempts {
-			return i.takeApart(ctx, p)
+			return i.storeEach(ctx, p)
 		}
-		// What is missing may be on its way (a partition, a migration).
+		// A missing partition or migration may be there soon.
 		if !pause(ctx, i.cfg.FirstDelay<<attempt) {
 			return ctx.Err()
 		}
 	}
 }
 
-// takeApart stores the good records of an entry one by one and leaves the
-// others dead.
-func (i *Ingester) takeApart(ctx context.Context, p *parcel) error {
+// storeEach stores the records of an entry one by one. Refused records are dead.
+func (i *Ingester) storeEach(ctx context.Context, p *unpacked) error {
 	for _, r := range p.records {
 		err := i.reach(ctx, func(ctx context.Context) error { return i.put(ctx, []affiliate.Click{r.click}) })
 		switch {
 		case rejectsData(err):
-			p.dead = append(p.dead, letter{id: r.click.ID, reason: affiliate.ClickRejected, raw: r.raw, why: err})
+			p.dead = append(p.dead, deadRecord{id: r.click.ID, reason: affiliate.ClickRejected, raw: r.raw, cause: err})
 		case err != nil:
 			return err
 		}
@@ -122,11 +120,12 @@ func (i *Ingester) put(ctx context.Context, clicks []affiliate.Click) error {
 	return nil
 }
 
-// resolve looks up what a blind edge could not. Records that lead nowhere die.
-func (i *Ingester) resolve(ctx context.Context, parcels []*parcel) error {
+// resolve looks up the targets of records that the edge could not resolve. Records
+// without a target are dead.
+func (i *Ingester) resolve(ctx context.Context, batch []*unpacked) error {
 	var sources []affiliate.ClickSource
 	seen := make(map[affiliate.ClickSource]bool)
-	for _, p := range parcels {
+	for _, p := range batch {
 		for _, r := range p.records {
 			if r.source != nil && !seen[*r.source] {
 				seen[*r.source] = true
@@ -141,14 +140,14 @@ func (i *Ingester) resolve(ctx context.Context, parcels []*parcel) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range parcels {
+	for _, p := range batch {
 		p.records = slices.DeleteFunc(p.records, func(r record) bool {
 			if r.source == nil {
 				return false
 			}
 			reason := found[*r.source].Dead
 			if reason != "" {
-				p.dead = append(p.dead, letter{id: r.click.ID, reason: reason, raw: r.raw})
+				p.dead = append(p.dead, deadRecord{id: r.click.ID, reason: reason, raw: r.raw})
 			}
 			return reason != ""
 		})
@@ -191,17 +190,17 @@ func (i *Ingester) lookUp(ctx context.Context, sources []affiliate.ClickSource) 
 	return found, nil
 }
 
-// bury keeps what cannot be stored: poison on its stream, and everything in the
-// table with its reason.
-func (i *Ingester) bury(ctx context.Context, parcels []*parcel) error {
+// keepDead writes dead records: those that are malformed or refused to the stream of dead
+// letters, and all of them to the table with their reasons.
+func (i *Ingester) keepDead(ctx context.Context, batch []*unpacked) error {
 	var poison []clickstream.DeadLetter
 	var letters []affiliate.ClickDeadLetter
 	now := i.now()
-	for _, p := range parcels {
+	for _, p := range batch {
 		for _, l := range p.dead {
 			if l.reason == affiliate.ClickMalformed || l.reason == affiliate.ClickRejected {
 				poison = append(poison, clickstream.DeadLetter{Entry: p.entry.ID, Reason: string(l.reason), Record: l.raw})
-				i.log.Error("a click cannot be stored", "click", l.id.String(), "entry", p.entry.ID, "shard", p.entry.Shard, "reason", l.reason, "error", l.why)
+				i.log.Error("a click cannot be stored", "click", l.id.String(), "entry", p.entry.ID, "shard", p.entry.Shard, "reason", l.reason, "error", l.cause)
 			}
 			if l.id.IsZero() {
 				l.id = affiliate.NewID[affiliate.Click](now)
@@ -217,8 +216,8 @@ func (i *Ingester) bury(ctx context.Context, parcels []*parcel) error {
 	}
 	err := i.reach(ctx, func(ctx context.Context) error { return i.store.DeadLetterClicks(ctx, letters) })
 	if rejectsData(err) {
-		// The stream has the poison; a table that refuses bytes must not stop
-		// all others.
+		// The stream has the malformed records. A table that refuses them must not stop
+		// the other clicks.
 		i.log.Error("dead letters are refused by their table", "letters", len(letters), "error", err)
 		err = nil
 	}
@@ -231,11 +230,11 @@ func (i *Ingester) bury(ctx context.Context, parcels []*parcel) error {
 	return nil
 }
 
-// acknowledge follows the commit. When it fails the entries come again and
-// change nothing.
-func (i *Ingester) acknowledge(ctx context.Context, parcels []*parcel) {
+// acknowledge runs after the commit. If it fails, the entries are read again, which
+// changes nothing.
+func (i *Ingester) acknowledge(ctx context.Context, batch []*unpacked) {
 	shards := make(map[int][]string)
-	for _, p := range parcels {
+	for _, p := range batch {
 		shards[p.entry.Shard] = append(shards[p.entry.Shard], p.entry.ID)
 	}
 	for shard, ids := range shards {
@@ -247,8 +246,8 @@ func (i *Ingester) acknowledge(ctx context.Context, parcels []*parcel) {
 	}
 }
 
-// reach repeats call until it succeeds, its error names the data, or ctx ends:
-// a batch that the store cannot take now is kept and tried in place.
+// reach repeats call until it succeeds, until its error names the data, or until ctx
+// ends. A batch that the store cannot take now is kept and tried again.
 func (i *Ingester) reach(ctx context.Context, call func(context.Context) error) error {
 	delay := i.cfg.FirstDelay
 	var warned time.Time
@@ -265,7 +264,7 @@ func (i *Ingester) reach(ctx context.Context, call func(context.Context) error) 
 		i.metrics.unreachable.Inc()
 		if now := i.now(); now.Sub(warned) >= time.Minute {
 			warned = now
-			i.log.Warn("clicks wait: the store does not answer", "error", err)
+			i.log.Warn("clicks wait because the store does not answer", "error", err)
 		}
 		if !pause(ctx, delay) {
 			return ctx.Err()

@@ -6,10 +6,10 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// queue holds entries between fetchers and workers, bounded by their clicks. It
-// knows which entries are in this process, so that one that is delivered again
-// meanwhile (an own entry read anew, or claimed for its age while the database
-// is away) is not stored twice at the same time.
+// queue holds entries between fetchers and workers and is bounded by their clicks. It
+// knows which entries this process has, so that an entry that is delivered again (read
+// once more as its own, or claimed while the database is away) is not stored twice at
+// the same time.
 type queue struct {
 	limit int
 
@@ -18,8 +18,8 @@ type queue struct {
 	entries []clickstream.Entry
 	clicks  int
 	here    map[entryKey]struct{}
-	// ended are, of a shard that is being read, the entries dealt with meanwhile:
-	// what is read may still show them as pending.
+	// ended holds the entries of a shard that were finished since its current read
+	// began: the read may still return them as pending.
 	ended  map[int]map[string]struct{}
 	closed bool
 }
@@ -35,16 +35,16 @@ func newQueue(limit int) *queue {
 	return q
 }
 
-// reading says that a shard's entries are read from now on and pushed then. Each
-// shard has one reader.
+// reading marks the start of a read of a shard, whose entries are pushed after it. Each
+// shard has one fetcher.
 func (q *queue) reading(shard int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ended[shard] = make(map[string]struct{})
 }
 
-// push adds an entry, waiting while the queue is full. It drops an entry that
-// is here already or was dealt with since its shard is read, and any after close.
+// push adds an entry and waits while the queue is full. It drops an entry that is in this
+// process or was finished since the read began, and any entry after close.
 func (q *queue) push(entry clickstream.Entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,8 +63,8 @@ func (q *queue) push(entry clickstream.Entry) {
 	q.changed.Broadcast()
 }
 
-// pop waits for entries and takes as many as make about rows clicks; none after
-// close when nothing is left.
+// pop waits for entries and takes entries of about rows clicks. It returns none if the
+// queue is closed and empty.
 func (q *queue) pop(rows int) []clickstream.Entry {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -83,7 +83,7 @@ func (q *queue) pop(rows int) []clickstream.Entry {
 	return popped
 }
 
-// done forgets entries that were dealt with.
+// done removes finished entries.
 func (q *queue) done(entries []clickstream.Entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,7 +95,7 @@ func (q *queue) done(entries []clickstream.Entry) {
 	}
 }
 
-// close lets nothing in any more; what is in can still be taken out.
+// close refuses further entries. Entries in the queue can still be taken.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -103,8 +103,8 @@ func (q *queue) close() {
 	q.changed.Broadcast()
 }
 
-// weight trusts the stated count only as far as the bytes allow: it comes from
-// outside.
+// weight returns the number of clicks of an entry. The writer's count is bounded by the
+// bytes of the entry, because it may be wrong.
 func weight(entry clickstream.Entry) int {
 	return max(1, min(entry.Clicks, len(entry.Batch)/16))
 }
