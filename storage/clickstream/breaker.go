@@ -13,26 +13,26 @@ import (
 
 const (
 	breakerFailures = 5
-	// breakerProbe is how long Redis is left alone after the last probe's end.
+	// breakerProbe is the pause after the end of a probe.
 	breakerProbe = 500 * time.Millisecond
 )
 
-// errBreakerOpen says that Redis was not even asked.
+// errBreakerOpen means that the command was not sent.
 var errBreakerOpen = fmt.Errorf("redis has failed %d times in a row", breakerFailures)
 
-// breaker is a redis.Hook that stops asking a Redis that does not answer, but for one
-// call at a time: a Redis that hangs does not hold a second one.
+// breaker is a redis.Hook that sends no commands to a Redis that does not respond, except
+// one probe at a time. A Redis that hangs holds only the probe.
 type breaker struct {
 	now func() time.Time
 
 	mu        sync.Mutex
 	failures  int
 	nextProbe time.Time
-	probing   bool // a probe is out
+	probing   bool // a probe is running
 }
 
-// admitted marks a call that was let through, whose connection may have to
-// greet the server first: the greeting passes here too.
+// admitted marks the context of an admitted call. A new connection sends HELLO through
+// the same hook, which must pass.
 type admitted struct{}
 
 func (b *breaker) DialHook(next redis.DialHook) redis.DialHook {
@@ -77,7 +77,8 @@ func (b *breaker) guard(ctx context.Context, call func(context.Context) error) e
 	return err
 }
 
-// admit says whether a call may go out, and whether as the probe: then probed follows.
+// admit reports whether a call may be sent and whether it is the probe. After the probe
+// the caller calls probed.
 func (b *breaker) admit() (ok, probe bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,9 +100,9 @@ func (b *breaker) probed() {
 }
 
 func (b *breaker) report(err error) {
-	// A refusal by the server is an answer: Redis is there. OOM and MISCONF are
-	// refusals too and are the caller's to handle. A caller that gave up says
-	// nothing about Redis; a deadline does.
+	// An error response shows that Redis is there; OOM and MISCONF are error responses
+	// that the caller handles. A canceled context says nothing about Redis, but a deadline
+	// does.
 	var answer redis.Error
 	healthy := err == nil || errors.As(err, &answer)
 	b.mu.Lock()

@@ -7,57 +7,55 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// Every error of a client reaches its caller. The library's own lines on stderr
-// would only repeat it, unstructured and once for each connection of a pool. It
-// is switched off before anybody has a client, because it is one switch for the
-// process.
+// The library would log each error to stderr, unstructured and once per connection of a
+// pool, although the caller gets it too. The switch is global, so it is set before the
+// first client exists.
 func init() { logging.Disable() }
 
-// Kind is how the Redis behind a URL is run.
+// Kind is the kind of Redis deployment that a URL names.
 type Kind string
 
-// The kinds. The stream's own promises are the same on each; what a failover may
-// lose is not (docs/operations.md).
+// The kinds. They differ in what a failover can lose (docs/operations.md).
 const (
 	// Single is one server: redis://user:password@host:port/db.
 	Single Kind = "single"
-	// Sentinel is a master that sentinels know:
+	// Sentinel is a master that sentinels watch:
 	// redis://sentinel:port/db?master_name=name&addr=sentinel:port&username=user&password=password.
-	// A user and password before the host are the sentinels' own.
+	// A user and password before the host are those of the sentinels.
 	Sentinel Kind = "sentinel"
-	// Cluster is any of its nodes: redis://user:password@node:port?addr=node:port.
+	// Cluster is a Redis Cluster with any of its nodes:
+	// redis://user:password@node:port?addr=node:port.
 	Cluster Kind = "cluster"
 )
 
-// Endpoint says where a Redis is. An empty Kind is Single.
+// Endpoint is the address of a Redis. An empty Kind is Single.
 type Endpoint struct {
 	URL  string
 	Kind Kind
 }
 
-// Connect makes a client for one use on a request's path. What may have happened is
-// never tried again inside it, because a second XADD is a second entry; it only
-// follows what a Cluster says of where a key is. Deadlines of the context reach the
-// socket; and a server that has failed five times in a row is left alone, but for one
-// call at a time, half a second after the last, that sees whether it is back. On a
-// Cluster that holds for each node by itself, so the shards of the others go on. Give
-// the stream, the directory and the limits a client each, so that one of them being
-// slow does not blind the others.
+// Connect makes a client for the path of a request. It never repeats a command that may
+// have been executed, because a second XADD is a second entry; it only follows the
+// redirections of a Cluster. Deadlines of the context apply to the socket. After five
+// failures in a row a server gets one call at a time, half a second apart, until one
+// succeeds. On a Cluster each node has its own breaker, so other shards go on. The
+// stream, the directory and the limits need a client each, so that a slow one does not
+// delay the others.
 func Connect(at Endpoint) (redis.UniversalClient, error) {
 	return at.connect(0, func(server *redis.Client) { server.AddHook(&breaker{now: time.Now}) })
 }
 
-// ConnectBlocking makes the client that a Reader blocks on, apart from all others and
-// without the breaker. Each shard may hold one of its connections. Nothing depends on
-// how long its reads block: the library lets the socket outwait each of them by ten
-// seconds, because Redis may come back late (redis#12998).
+// ConnectBlocking makes the client for the blocking reads of a Reader. It has no breaker
+// and room for one connection per shard. The library makes the socket timeout of each
+// read ten seconds longer than its block time, because Redis may respond late
+// (redis#12998).
 func ConnectBlocking(at Endpoint) (redis.UniversalClient, error) {
 	return at.connect(MaxShards, func(*redis.Client) {})
 }
 
-// connect makes the client that the kind asks for, with room for so many connections
-// to each server (0: the library's ten, or on a Cluster five, for each processor),
-// and prepares whatever speaks to one server.
+// connect makes the client of the kind. room is the number of connections to each server
+// (0: ten per processor, or five on a Cluster). prepare is called with the client of each
+// server.
 func (at Endpoint) connect(room int, prepare func(server *redis.Client)) (redis.UniversalClient, error) {
 	switch at.Kind {
 	case Single, "":
@@ -93,8 +91,8 @@ func (at Endpoint) connect(room int, prepare func(server *redis.Client)) (redis.
 	return nil, errKind
 }
 
-// Check says what is wrong with an endpoint, without asking anybody and without
-// quoting the URL, which may hold a password.
+// Check returns the fault of an endpoint, without connecting. The error does not quote the
+// URL, which may contain a password.
 func (at Endpoint) Check() error {
 	var err error
 	switch at.Kind {

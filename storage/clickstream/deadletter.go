@@ -9,18 +9,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// DeadLetter is one record that can never be stored as it is.
+// DeadLetter is a record that cannot be stored.
 type DeadLetter struct {
-	// Entry is the stream entry that it came from.
+	// Entry is the stream entry of the record.
 	Entry  string
 	Reason string
-	// Record is the marshalled edge.v1.Click, or the raw bytes that are none.
+	// Record is a marshalled edge.v1.Click, or other bytes.
 	Record []byte
 }
 
-// DeadLetter keeps poison records on their own stream, beside the table, so
-// that they survive whatever the table has against them. A record may be there
-// twice when its entry was processed twice.
+// DeadLetter writes records to a stream of their own, beside the table, so that they are
+// kept even if the table refuses them. A record is there twice if its entry was processed
+// twice.
 func (r *Reader) DeadLetter(ctx context.Context, letters []DeadLetter) error {
 	if len(letters) == 0 {
 		return nil
@@ -45,11 +45,10 @@ func (r *Reader) DeadLetter(ctx context.Context, letters []DeadLetter) error {
 	return nil
 }
 
-// TrimDeadLetters deletes dead letters of before an instant, all of them and no
-// other, and returns how many. They hold what clicks hold.
+// TrimDeadLetters deletes the dead letters of before a time, exactly these, and returns
+// their number. They contain the same personal data as clicks.
 func (r *Reader) TrimDeadLetters(ctx context.Context, before time.Time) (int64, error) {
-	// Not approximately: that keeps up to a hundred old ones, for as long as no new
-	// ones come.
+	// An approximate trim would keep up to a hundred old ones until new ones come.
 	trimmed, err := r.client.XTrimMinID(ctx, DeadLetterStream, strconv.FormatInt(before.UnixMilli(), 10)).Result()
 	if err != nil {
 		return 0, fmt.Errorf("trim %s: %w", DeadLetterStream, err)

@@ -8,14 +8,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// once is a hook of a Cluster client. That client sends a command again after a
-// timeout or a lost connection, however few retries it is given, because it counts
-// them together with the redirections that it has to follow. Under this hook it only
-// follows what a node answered: MOVED and ASK, and READONLY of one that is a master
-// no more.
+// once is a hook of a Cluster client. That client repeats a command after a timeout or a
+// lost connection whatever its number of retries is, because it counts them together with
+// redirections. With this hook it only follows the responses of nodes: MOVED, ASK, and
+// READONLY of a former master.
 type once struct{}
 
-// unrepeatable is a command that is not sent again once it may have been done.
+// unrepeatable is a command that is not repeated once it may have been executed.
 type unrepeatable struct{ redis.Cmder }
 
 // NoRetry implements redis.Cmder.
@@ -37,8 +36,8 @@ func (once) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 	}
 }
 
-// lookup is a hook of a client that asks sentinels for its master. What they answer
-// is not what Redis answers: "no such master" would pass for "nothing there".
+// lookup is a hook of a Sentinel client. It wraps error responses of sentinels, which
+// would otherwise look like responses of Redis: "no such master" like a missing key.
 type lookup struct{}
 
 func (lookup) DialHook(next redis.DialHook) redis.DialHook {

@@ -13,26 +13,26 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Socket bounds of every client (RELIABILITY.md 2): the library's own are too long
-// for an edge that has to answer.
+// Socket timeouts of every client (RELIABILITY.md 2). The library's defaults are too long
+// for an edge.
 const (
 	dialTimeout = 500 * time.Millisecond
 	ioTimeout   = time.Second
 	poolTimeout = 250 * time.Millisecond
 
-	// masterTimeout bounds the way to a master by way of its sentinels. The one that
-	// was last asked is asked twice before the others are, so one that hangs costs
-	// two seconds; with less the client would ask no other.
+	// masterTimeout bounds finding a master through its sentinels. The client tries the
+	// last used sentinel twice before the others, so a sentinel that hangs costs two
+	// seconds. With a shorter timeout the client would never try another one.
 	masterTimeout = 2*ioTimeout + 2*dialTimeout
 
-	// maxRedirects bounds how often a Cluster may send a command elsewhere.
+	// maxRedirects bounds the redirections of a command in a Cluster.
 	maxRedirects = 3
-	// clusterReload is how old the picture of who has which slot may be: so late a
-	// replica that took over is found, when its master answers nothing any more.
+	// clusterReload is the longest age of the map of slots, and so the delay until a
+	// promoted replica is found when its former master does not respond.
 	clusterReload = time.Second
 )
 
-// The library's errors may quote the URL, so these say all that there is to say.
+// The library's errors may quote the URL, so these errors replace them.
 var (
 	errKind     = errors.New("the kind of a Redis is single, sentinel or cluster")
 	errSingle   = errors.New("the Redis URL must look like redis://user:password@host:port/db")
@@ -76,7 +76,7 @@ func sentinelOptions(at string) (*redis.FailoverOptions, error) {
 	return options, nil
 }
 
-// dialer connects to one sentinel or to the master that they named.
+// dialer connects to one sentinel or to the master that the sentinels named.
 func dialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: dialTimeout}
 	if config == nil {
@@ -102,15 +102,15 @@ func clusterOptions(at string) (*redis.ClusterOptions, error) {
 	options.WriteTimeout = ioTimeout
 	options.PoolTimeout = poolTimeout
 	options.ClusterStateReloadInterval = clusterReload
-	// Every command here belongs to one slot. The library's other way would first
-	// ask a node for its whole table of commands.
+	// Every command here belongs to one slot. With routing policies the library would
+	// first load a node's table of commands.
 	options.DisableRoutingPolicies = true
 	options.MaintNotificationsConfig = noMaintenance()
 	return options, nil
 }
 
-// clusterPath says whether a URL names no database but the only one of a Cluster. The
-// library reads over it.
+// clusterPath reports whether a URL names no database or database 0, the only one of a
+// Cluster. The library ignores the path.
 func clusterPath(at string) bool {
 	u, err := url.Parse(at)
 	return err == nil && (strings.Trim(u.Path, "/") == "" || u.Path == "/0")

@@ -16,14 +16,14 @@ import (
 
 const (
 	tailPage = 16
-	// tailBytes bounds what one look-up may pull out of Redis.
+	// tailBytes bounds the bytes that one look-up reads from Redis.
 	tailBytes = 16 << 20
-	// A click's id may carry a proposed time up to five minutes off, so its entry
-	// is at most that much older than the id says; beyond it, clocks differ.
+	// The time in a proposed click id may be up to five minutes ahead, so its entry can
+	// be that much older than the id. The rest allows for differing clocks.
 	tailSkew = 6 * time.Minute
 )
 
-// Tail looks for clicks in what has not been trimmed yet.
+// Tail looks for clicks in entries that are not trimmed yet.
 type Tail struct {
 	client redis.UniversalClient
 	shards int
@@ -34,10 +34,9 @@ func NewTail(client redis.UniversalClient, shards int) *Tail {
 	return &Tail{client: client, shards: max(1, shards)}
 }
 
-// Find looks for a click among the newest limit entries of its shard, newest
-// first, and gives nil when it is not among them (or in more than 16 MiB): a
-// bound on the work that a made-up id can cause, not proof that the click does
-// not exist.
+// Find looks for a click among the newest limit entries of its shard, newest first, and
+// in at most 16 MiB. It returns nil if the click is not there. The bound limits the work
+// that a made-up id causes, so nil does not prove that the click does not exist.
 func (t *Tail) Find(ctx context.Context, id affiliate.ClickID, limit int) (*edgev1.Click, error) {
 	minted, ok := id.Time()
 	if !ok {
@@ -54,7 +53,7 @@ func (t *Tail) Find(ctx context.Context, id affiliate.ClickID, limit int) (*edge
 			entry := entryOf(0, message)
 			size += len(entry.Batch)
 			newest = "(" + message.ID
-			// Sixteen bytes that occur by chance are rare enough to decode for.
+			// These sixteen bytes rarely occur by chance, so decoding is rare.
 			if !bytes.Contains(entry.Batch, id.UUID[:]) {
 				continue
 			}

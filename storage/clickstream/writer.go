@@ -18,12 +18,12 @@ func NewWriter(client redis.UniversalClient, shards int) *Writer {
 	return &Writer{client: client, keys: keys(shards)}
 }
 
-// Shards is the number of streams.
+// Shards returns the number of streams.
 func (w *Writer) Shards() int { return len(w.keys) }
 
-// Append stores one batch: a marshalled edge.v1.ClickBatch of n clicks that all
-// belong to shard. nil means that Redis has acknowledged it; an error means
-// that it may or may not be there. batch may be reused afterwards.
+// Append stores one batch: a marshalled edge.v1.ClickBatch of n clicks of the shard. nil
+// means that Redis has acknowledged it; after an error the batch may be there or not. The
+// caller may reuse batch.
 func (w *Writer) Append(ctx context.Context, shard int, batch []byte, n int) error {
 	err := w.client.Do(ctx, "xadd", w.keys[shard], "*", fieldBatch, batch, fieldCount, n).Err()
 	if err != nil {
@@ -32,9 +32,9 @@ func (w *Writer) Append(ctx context.Context, shard int, batch []byte, n int) err
 	return nil
 }
 
-// Ping is nil when whoever has a stream answers: on a Cluster each master that owns
-// one of them, asked at the same time. An error tells of the first that does not, not
-// which shards the others still take.
+// Ping returns nil if all servers with a stream respond: on a Cluster each master that
+// owns one of them, all at the same time. The error is that of the first one; it does not
+// say which shards still work.
 func (w *Writer) Ping(ctx context.Context) error {
 	cluster, ok := w.client.(*redis.ClusterClient)
 	if !ok {
