@@ -60,7 +60,7 @@ func newAgents() *agents { return &agents{newCache[string, *agent](rememberAgent
 // of parses a User-Agent header. It ignores everything after maxAgent bytes.
 func (a *agents) of(text string) *agent {
 	text = text[:min(len(text), maxAgent)]
-	if known, ok := a.known.Get(text); ok {
+	if known, ok := a.known.Peek(text); ok {
 		return known
 	}
 	// text may be part of a larger string, which the cache would keep: store a copy.

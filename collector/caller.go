@@ -71,7 +71,9 @@ func (i identities) add(text string) {
 	}
 }
 
-// newCache returns a cache that evicts the least recently used entry.
+// newCache returns a cache for values that are costly to compute. It is read with Peek,
+// which needs no exclusive lock and does not change the order, so a full cache evicts the
+// oldest entry.
 func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
 	cache, _ := lru.New[K, V](size) // fails only without a size
 	return cache
@@ -94,7 +96,7 @@ func headerCredential(h http.Header) (text string, there bool) {
 func (c *Collector) identify(ctx context.Context, text string) caller {
 	var who caller
 	var remembered bool
-	if who.identity, remembered = c.known.Get(text); !remembered {
+	if who.identity, remembered = c.known.Peek(text); !remembered {
 		key, ok := affiliate.ParseKey(text)
 		switch {
 		case !ok:

@@ -20,7 +20,7 @@ func TestRememberedKeysAreBounded(t *testing.T) {
 	if n := known.Len(); n != rememberKeys {
 		t.Errorf("%d keys are remembered", n)
 	}
-	if got, ok := known.Get(last.Reveal()); !ok || got != identityOf(last) {
+	if got, ok := known.Peek(last.Reveal()); !ok || got != identityOf(last) {
 		t.Error("the last key is remembered as another")
 	}
 }
@@ -35,7 +35,7 @@ func TestARememberedKeyIsStillTheDirectorysToJudge(t *testing.T) {
 		t.Fatalf("%d %s", got.status, got.text)
 	}
 	text := e.key.Reveal()
-	if _, ok := e.collector.known.Get(text); !ok || e.collector.known.Len() != 1 {
+	if _, ok := e.collector.known.Peek(text); !ok || e.collector.known.Len() != 1 {
 		t.Errorf("%d keys are remembered", e.collector.known.Len())
 	}
 

@@ -151,7 +151,7 @@ func (c *countries) of(addr netip.Addr) place {
 	if !found.Found() {
 		return place{}
 	}
-	known, ok := file.known.Get(found.Offset())
+	known, ok := file.known.Peek(found.Offset())
 	if !ok {
 		known = placeOf(found)
 		file.known.Add(found.Offset(), known)

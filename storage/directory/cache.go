@@ -14,12 +14,13 @@ const (
 	cacheEntries = 50_000
 )
 
-// cache holds entries that were found and can be used, for at most cacheFor. The
-// least recently used entry is evicted first.
+// cache holds entries that were found and can be used, for at most cacheFor. If it is
+// full, it evicts the oldest entry, which expires first. Reads use Peek, which leaves that
+// order alone and needs no exclusive lock.
 type cache struct {
 	now func() time.Time
 
-	mu      sync.Mutex
+	mu      sync.RWMutex
 	entries *simplelru.LRU[string, cacheEntry]
 	// drops counts calls of drop and dropAll: an entry that was read before a drop
 	// may be older than the change that caused it.
@@ -37,9 +38,9 @@ func newCache(now func() time.Time) *cache {
 }
 
 func (c *cache) get(key string) (value any, ok bool) {
-	c.mu.Lock()
-	entry, ok := c.entries.Get(key)
-	c.mu.Unlock()
+	c.mu.RLock()
+	entry, ok := c.entries.Peek(key)
+	c.mu.RUnlock()
 	if !ok || !c.now().Before(entry.expires) {
 		return nil, false
 	}
@@ -48,8 +49,8 @@ func (c *cache) get(key string) (value any, ok bool) {
 
 // generation returns the number of drops so far, for put.
 func (c *cache) generation() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	return c.drops
 }
 
