@@ -7,21 +7,23 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Words for what went wrong (DECISIONS.md section 9). With http_<code> they are all
-// that is ever told.
+// Error codes of a failed attempt (DECISIONS.md sections 9 and 17.12). Together with
+// http_<code> they are all that the API shows of it.
 const (
 	// DNSError: the host did not resolve.
 	DNSError = "dns_error"
-	// ConnectionRefused: no connection, or one that broke off before an answer that
-	// HTTP allows.
+	// ConnectionRefused: no connection, or a connection that ended before the response.
 	ConnectionRefused = "connection_refused"
-	// Timeout: no answer in time.
+	// Timeout: no connection or no response in time.
 	Timeout = "timeout"
 	// TLSError: no TLS, or a certificate that is not accepted.
 	TLSError = "tls_error"
-	// BlockedAddress: the host leads to an address that may not be called.
+	// ProtocolError: the response was not complete HTTP, its header was too long, or too
+	// many 1xx responses came before it.
+	ProtocolError = "protocol_error"
+	// BlockedAddress: the host resolves to an address that may not be called.
 	BlockedAddress = "blocked_address"
-	// Redirect: the answer was 3xx; redirects are not followed.
+	// Redirect: the response was 3xx. Redirects are not followed.
 	Redirect = "redirect"
 )
 
@@ -34,26 +36,26 @@ const (
 	gatewayTimeout     = 504
 )
 
-// Outcome is what came of one attempt.
+// Outcome is the result of one attempt.
 type Outcome struct {
-	// StatusCode is that of the answer; 0: there was none.
+	// StatusCode is the status of the response; 0 if there was none.
 	StatusCode int
-	// Word says what went wrong; empty: it succeeded.
-	Word string
-	// RetryAfter is how long the receiver asks to be left alone; 0: it does not.
+	// ErrorCode names the error; empty if the attempt succeeded.
+	ErrorCode string
+	// RetryAfter is the delay that the receiver asked for; 0 if it did not.
 	RetryAfter time.Duration
 }
 
-// Answered is the outcome of an answer. retryAfter is what its header says.
+// Answered returns the outcome of a response. retryAfter is the value of its header.
 func Answered(statusCode int, retryAfter time.Duration) Outcome {
 	o := Outcome{StatusCode: statusCode}
 	switch {
 	case statusCode >= 200 && statusCode < 300:
 		return o
 	case statusCode >= 300 && statusCode < 400:
-		o.Word = Redirect
+		o.ErrorCode = Redirect
 	default:
-		o.Word = "http_" + strconv.Itoa(statusCode)
+		o.ErrorCode = "http_" + strconv.Itoa(statusCode)
 	}
 	if statusCode == tooManyRequests || statusCode == serviceUnavailable {
 		o.RetryAfter = max(0, retryAfter)
@@ -61,66 +63,72 @@ func Answered(statusCode int, retryAfter time.Duration) Outcome {
 	return o
 }
 
-// Failed is the outcome of an attempt without an answer.
-func Failed(word string) Outcome { return Outcome{Word: word} }
+// Failed returns the outcome of an attempt without a response.
+func Failed(errorCode string) Outcome { return Outcome{ErrorCode: errorCode} }
 
-// Succeeded reports whether the receiver has the event: it answered 2xx.
-func (o Outcome) Succeeded() bool { return o.StatusCode != 0 && o.Word == "" }
+// Succeeded reports whether the receiver accepted the event: it responded 2xx.
+func (o Outcome) Succeeded() bool { return o.StatusCode != 0 && o.ErrorCode == "" }
 
-// Gone reports whether the receiver wants nothing more (410).
+// Gone reports whether the receiver wants no more events (410).
 func (o Outcome) Gone() bool { return o.StatusCode == gone }
 
-// strained reports whether the receiver, or what stands before it, may have too
-// much to do.
-func (o Outcome) strained() bool {
+// TimedOut reports whether the attempt ended without a response in time.
+func (o Outcome) TimedOut() bool { return o.ErrorCode == Timeout }
+
+// overloaded reports whether the receiver, or a proxy in front of it, may have too
+// much load.
+func (o Outcome) overloaded() bool {
 	switch o.StatusCode {
 	case tooManyRequests, badGateway, serviceUnavailable, gatewayTimeout:
 		return true
 	default:
-		return o.Word == Timeout
+		return o.TimedOut()
 	}
 }
 
 const (
-	// MaxAttempts are those of one schedule.
+	// MaxAttempts is the number of attempts of one schedule.
 	MaxAttempts = 10
-	// maxRetryAfter bounds what a receiver may ask for, strainedDelay is the least
-	// delay after an answer that tells of strain.
+	// maxRetryAfter bounds the delay that a receiver may ask for.
 	maxRetryAfter = 24 * time.Hour
-	strainedDelay = time.Minute
-	// jitter moves a delay by up to a fifth, either way.
+	// overloadDelay is the least delay after an outcome that indicates overload.
+	overloadDelay = time.Minute
+	// jitter moves a delay of the schedule by up to a fifth, either way. It lengthens a
+	// least delay by up to a fifth.
 	jitter = 0.2
 )
 
-// delays are those of Standard Webhooks, behind attempt 1, 2, …: 75 hours and 35
+// delays are those of Standard Webhooks, after attempt 1, 2, …: 75 hours and 35
 // minutes in all.
 var delays = [MaxAttempts - 1]time.Duration{
 	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// delay is how long to wait behind the attempt of a tier that failed. random is in
-// [0, 1) and spreads attempts that failed together.
+// delay returns the delay after the failed attempt of a tier. random in [0, 1) spreads
+// attempts that failed at the same time.
 func delay(tier int, o Outcome, random float64) time.Duration {
-	d := time.Duration(float64(delays[tier-1]) * (1 - jitter + 2*jitter*random))
-	if o.strained() {
-		d = max(d, strainedDelay)
+	least := min(o.RetryAfter, maxRetryAfter)
+	if o.overloaded() {
+		least = max(least, overloadDelay)
 	}
-	return max(d, min(o.RetryAfter, maxRetryAfter))
+	return max(scale(delays[tier-1], 1-jitter+2*jitter*random), scale(least, 1+jitter*random))
 }
 
-// Standing is where a delivery stands.
-type Standing struct {
+func scale(d time.Duration, by float64) time.Duration { return time.Duration(float64(d) * by) }
+
+// State is the position of a delivery in its schedule.
+type State struct {
 	Status affiliate.DeliveryStatus
-	// Tier counts the attempts of its schedule.
+	// Tier counts the attempts of the current schedule.
 	Tier int
-	// Extra counts attempts that were asked for and are still to be made.
+	// Extra counts requested attempts that are still to be made.
 	Extra int
 }
 
-// Next is where a delivery stands behind an attempt, and when the next is due; nil:
+// Next returns the state after an attempt and the time of the next attempt; nil if
 // there is none. random is in [0, 1).
-func (s Standing) Next(o Outcome, now time.Time, random float64) (Standing, *time.Time) {
+func (s State) Next(o Outcome, now time.Time, random float64) (State, *time.Time) {
 	waiting := s.Status == affiliate.DeliveryPending || s.Status == affiliate.DeliveryFailed
 	if waiting {
 		s.Tier++
@@ -130,8 +138,8 @@ func (s Standing) Next(o Outcome, now time.Time, random float64) (Standing, *tim
 	case o.Succeeded():
 		s.Status = affiliate.DeliveryDelivered
 	case !waiting:
-		// It had ended before; that stands.
-	case o.Gone(), o.Word == BlockedAddress, s.Tier >= MaxAttempts:
+		// The delivery had ended before the attempt: its status stays.
+	case o.Gone(), o.ErrorCode == BlockedAddress, s.Tier >= MaxAttempts:
 		s.Status = affiliate.DeliveryDeadLettered
 	default:
 		s.Status = affiliate.DeliveryFailed
@@ -151,16 +159,18 @@ func (s Standing) Next(o Outcome, now time.Time, random float64) (Standing, *tim
 }
 
 const (
-	// BreakerFailures in a row open an endpoint's breaker.
+	// BreakerFailures consecutive failures open the breaker of an endpoint.
 	BreakerFailures = 10
-	// BreakerPause is how long nothing is sent to it then; behind it goes one attempt
-	// at a time until one succeeds.
+	// BreakerPause is how long an open breaker stops all attempts. After it one attempt
+	// at a time is made until one succeeds.
 	BreakerPause = time.Minute
-	// DisableAfter is how long nothing may have succeeded before an endpoint is turned
-	// off, if DisableDeadLetters or more were given up in that time.
-	DisableAfter = 5 * 24 * time.Hour
-	// DisableDeadLetters are the deliveries that DisableAfter speaks of.
-	DisableDeadLetters = 20
-	// InFlight bounds the attempts of one endpoint that are made at the same time.
+	// InFlight bounds the attempts of one endpoint in flight, over all processes.
 	InFlight = 10
+)
+
+const (
+	// DisableAfter is how long an endpoint may fail without any success before it is
+	// disabled, if at least DisableDeadLetters deliveries were given up meanwhile.
+	DisableAfter       = 5 * 24 * time.Hour
+	DisableDeadLetters = 20
 )

@@ -32,11 +32,11 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestFailuresWithoutAnswer(t *testing.T) {
-	for word, constant := range map[string]string{
-		"dns_error": DNSError, "connection_refused": ConnectionRefused, "timeout": Timeout, "tls_error": TLSError, "blocked_address": BlockedAddress,
+	for code, constant := range map[string]string{
+		"dns_error": DNSError, "connection_refused": ConnectionRefused, "timeout": Timeout, "tls_error": TLSError, "protocol_error": ProtocolError, "blocked_address": BlockedAddress,
 	} {
-		if o := Failed(constant); o != (Outcome{Word: word}) || o.Succeeded() || o.Gone() {
-			t.Errorf("%s: %+v", word, o)
+		if o := Failed(constant); o != (Outcome{ErrorCode: code}) || o.Succeeded() || o.Gone() {
+			t.Errorf("%s: %+v", code, o)
 		}
 	}
 }
@@ -51,12 +51,12 @@ func TestScheduleIsTenAttemptsInThreeDays(t *testing.T) {
 		0:   60*time.Hour + 28*time.Minute + 4*time.Second, // a fifth less
 		0.5: 75*time.Hour + 35*time.Minute + 5*time.Second,
 	} {
-		s, now, attempts := Standing{Status: affiliate.DeliveryPending}, noon, 0
+		s, now, attempts := State{Status: affiliate.DeliveryPending}, noon, 0
 		for due := &now; due != nil; attempts++ {
 			now = *due
 			s, due = s.Next(Answered(500, 0), now, random)
 		}
-		if took := now.Sub(noon); attempts != 10 || took.Round(time.Second) != want || s != (Standing{Status: affiliate.DeliveryDeadLettered, Tier: 10}) {
+		if took := now.Sub(noon); attempts != 10 || took.Round(time.Second) != want || s != (State{Status: affiliate.DeliveryDeadLettered, Tier: 10}) {
 			t.Errorf("%d attempts in %s, then %+v", attempts, took, s)
 		}
 	}
@@ -65,7 +65,7 @@ func TestScheduleIsTenAttemptsInThreeDays(t *testing.T) {
 func TestDelays(t *testing.T) {
 	outcomes := failures()
 	rapid.Check(t, func(t *rapid.T) {
-		s, now := Standing{Status: affiliate.DeliveryPending}, noon
+		s, now := State{Status: affiliate.DeliveryPending}, noon
 		for tier := 1; ; tier++ {
 			o := outcomes.Filter(func(o Outcome) bool { return !final(o) }).Draw(t, "outcome")
 			random := rapid.Float64Range(0, 0.9999999999).Draw(t, "random")
@@ -76,7 +76,7 @@ func TestDelays(t *testing.T) {
 				}
 				return
 			}
-			if due == nil || next != (Standing{Status: affiliate.DeliveryFailed, Tier: tier}) {
+			if due == nil || next != (State{Status: affiliate.DeliveryFailed, Tier: tier}) {
 				t.Fatalf("behind attempt %d: %+v, due %v", tier, next, due)
 			}
 			delay, base := due.Sub(now), standard[tier-1]
@@ -84,9 +84,9 @@ func TestDelays(t *testing.T) {
 			switch {
 			case o.StatusCode == http.StatusTooManyRequests, o.StatusCode == http.StatusServiceUnavailable:
 				asked := min(o.RetryAfter, 24*time.Hour)
-				low, high = max(low, time.Minute, asked), max(high, time.Minute, asked)
-			case o.StatusCode == http.StatusBadGateway, o.StatusCode == http.StatusGatewayTimeout, o.Word == Timeout:
-				low, high = max(low, time.Minute), max(high, time.Minute)
+				low, high = max(low, time.Minute, asked), max(high, max(time.Minute, asked)*12/10)
+			case o.StatusCode == http.StatusBadGateway, o.StatusCode == http.StatusGatewayTimeout, o.ErrorCode == Timeout:
+				low, high = max(low, time.Minute), max(high, time.Minute*12/10)
 			}
 			// A float may be one nanosecond off.
 			if delay < low-1 || delay > high+1 {
@@ -99,34 +99,43 @@ func TestDelays(t *testing.T) {
 
 func TestDelayIsSpread(t *testing.T) {
 	for random, want := range map[float64]time.Duration{0: 8 * time.Hour, 0.25: 9 * time.Hour, 0.5: 10 * time.Hour, 0.75: 11 * time.Hour} {
-		_, due := Standing{Status: affiliate.DeliveryFailed, Tier: 5}.Next(Failed(TLSError), noon, random)
+		_, due := State{Status: affiliate.DeliveryFailed, Tier: 5}.Next(Failed(TLSError), noon, random)
 		if due == nil || due.Sub(noon).Round(time.Millisecond) != want {
 			t.Errorf("%v: due %v, want %s", random, due, want)
 		}
 	}
 }
 
-func TestReceiverMayAskForTime(t *testing.T) {
+func TestLeastDelays(t *testing.T) {
 	for _, tc := range []struct {
-		code  int
-		after time.Duration
-		want  time.Duration
+		name    string
+		outcome Outcome
+		want    time.Duration // 0: the schedule's own delay of 5 s
 	}{
-		{500, time.Hour, 5 * time.Second}, // nobody's word but that of 429 and 503 counts
-		{429, 0, time.Minute},
-		{429, 30 * time.Second, time.Minute},
-		{429, time.Hour, time.Hour},
-		{503, time.Hour, time.Hour},
-		{502, time.Hour, time.Minute},
-		{504, time.Hour, time.Minute},
-		{503, 24 * time.Hour, 24 * time.Hour},
-		{503, 24*time.Hour + 1, 24 * time.Hour},
-		{429, 1<<63 - 1, 24 * time.Hour},
+		{"500 ignores Retry-After", Answered(500, time.Hour), 0},
+		{"429", Answered(429, 0), time.Minute},
+		{"429 with a shorter Retry-After", Answered(429, 30*time.Second), time.Minute},
+		{"429 with a longer Retry-After", Answered(429, time.Hour), time.Hour},
+		{"503 with a longer Retry-After", Answered(503, time.Hour), time.Hour},
+		{"502 ignores Retry-After", Answered(502, time.Hour), time.Minute},
+		{"504 ignores Retry-After", Answered(504, time.Hour), time.Minute},
+		{"timeout", Failed(Timeout), time.Minute},
+		{"protocol error", Failed(ProtocolError), 0},
+		{"Retry-After of a day", Answered(503, 24*time.Hour), 24 * time.Hour},
+		{"Retry-After of more than a day", Answered(503, 24*time.Hour+1), 24 * time.Hour},
+		{"Retry-After without bounds", Answered(429, 1<<63-1), 24 * time.Hour},
 	} {
-		_, due := Standing{Status: affiliate.DeliveryPending}.Next(Answered(tc.code, tc.after), noon, 0.5)
-		if due == nil || due.Sub(noon) != tc.want {
-			t.Errorf("%d, retry after %s: due %v, want %s", tc.code, tc.after, due, tc.want)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			for random, want := range map[float64]time.Duration{0: tc.want, 0.5: tc.want * 11 / 10, 0.75: tc.want * 115 / 100} {
+				if tc.want == 0 {
+					want = 4*time.Second + time.Duration(random*float64(2*time.Second))
+				}
+				_, due := State{Status: affiliate.DeliveryPending}.Next(tc.outcome, noon, random)
+				if due == nil || due.Sub(noon).Round(time.Millisecond) != want {
+					t.Errorf("random %v: due %v, want %s later", random, due, want)
+				}
+			}
+		})
 	}
 }
 
@@ -138,34 +147,34 @@ func TestNext(t *testing.T) {
 	ok, no, gone, blocked := Answered(200, 0), Answered(404, 0), Answered(410, 0), Failed(BlockedAddress)
 	never, at, later := "never", "now", "later"
 	for name, tc := range map[string]struct {
-		before Standing
+		before State
 		o      Outcome
-		after  Standing
+		after  State
 		due    string
 	}{
-		"the first succeeds":               {Standing{pending, 0, 0}, ok, Standing{delivered, 1, 0}, never},
-		"the first fails":                  {Standing{pending, 0, 0}, no, Standing{failed, 1, 0}, later},
-		"the ninth fails":                  {Standing{failed, 8, 0}, no, Standing{failed, 9, 0}, later},
-		"the tenth fails":                  {Standing{failed, 9, 0}, no, Standing{dead, 10, 0}, never},
-		"the tenth succeeds":               {Standing{failed, 9, 0}, ok, Standing{delivered, 10, 0}, never},
-		"gone":                             {Standing{pending, 0, 0}, gone, Standing{dead, 1, 0}, never},
-		"blocked":                          {Standing{failed, 4, 0}, blocked, Standing{dead, 5, 0}, never},
-		"asked for, counts":                {Standing{failed, 2, 1}, no, Standing{failed, 3, 0}, later},
-		"asked for twice, one to come":     {Standing{failed, 2, 2}, no, Standing{failed, 3, 1}, at},
-		"asked for twice, one succeeds":    {Standing{failed, 2, 2}, ok, Standing{delivered, 3, 1}, at},
-		"asked for twice, the tenth":       {Standing{failed, 9, 2}, no, Standing{dead, 10, 1}, at},
-		"asked for twice, blocked":         {Standing{failed, 2, 2}, blocked, Standing{dead, 3, 1}, at},
-		"asked for twice, gone":            {Standing{failed, 2, 2}, gone, Standing{dead, 3, 0}, never},
-		"a dead letter fails again":        {Standing{dead, 10, 1}, no, Standing{dead, 10, 0}, never},
-		"a dead letter succeeds":           {Standing{dead, 10, 1}, ok, Standing{delivered, 10, 0}, never},
-		"a dead letter is asked for":       {Standing{dead, 3, 3}, no, Standing{dead, 3, 2}, at},
-		"delivered again, and succeeds":    {Standing{delivered, 1, 1}, ok, Standing{delivered, 1, 0}, never},
-		"delivered again, and fails":       {Standing{delivered, 1, 1}, no, Standing{delivered, 1, 0}, never},
-		"delivered again, and gone":        {Standing{delivered, 1, 3}, gone, Standing{delivered, 1, 0}, never},
-		"delivered again, and blocked":     {Standing{delivered, 1, 1}, blocked, Standing{delivered, 1, 0}, never},
-		"canceled meanwhile, and fails":    {Standing{canceled, 2, 0}, no, Standing{canceled, 2, 0}, never},
-		"canceled meanwhile, but is there": {Standing{canceled, 2, 0}, ok, Standing{delivered, 2, 0}, never},
-		"canceled and asked for":           {Standing{canceled, 2, 2}, no, Standing{canceled, 2, 1}, at},
+		"the first succeeds":               {State{pending, 0, 0}, ok, State{delivered, 1, 0}, never},
+		"the first fails":                  {State{pending, 0, 0}, no, State{failed, 1, 0}, later},
+		"the ninth fails":                  {State{failed, 8, 0}, no, State{failed, 9, 0}, later},
+		"the tenth fails":                  {State{failed, 9, 0}, no, State{dead, 10, 0}, never},
+		"the tenth succeeds":               {State{failed, 9, 0}, ok, State{delivered, 10, 0}, never},
+		"gone":                             {State{pending, 0, 0}, gone, State{dead, 1, 0}, never},
+		"blocked":                          {State{failed, 4, 0}, blocked, State{dead, 5, 0}, never},
+		"asked for, counts":                {State{failed, 2, 1}, no, State{failed, 3, 0}, later},
+		"asked for twice, one to come":     {State{failed, 2, 2}, no, State{failed, 3, 1}, at},
+		"asked for twice, one succeeds":    {State{failed, 2, 2}, ok, State{delivered, 3, 1}, at},
+		"asked for twice, the tenth":       {State{failed, 9, 2}, no, State{dead, 10, 1}, at},
+		"asked for twice, blocked":         {State{failed, 2, 2}, blocked, State{dead, 3, 1}, at},
+		"asked for twice, gone":            {State{failed, 2, 2}, gone, State{dead, 3, 0}, never},
+		"a dead letter fails again":        {State{dead, 10, 1}, no, State{dead, 10, 0}, never},
+		"a dead letter succeeds":           {State{dead, 10, 1}, ok, State{delivered, 10, 0}, never},
+		"a dead letter is asked for":       {State{dead, 3, 3}, no, State{dead, 3, 2}, at},
+		"delivered again, and succeeds":    {State{delivered, 1, 1}, ok, State{delivered, 1, 0}, never},
+		"delivered again, and fails":       {State{delivered, 1, 1}, no, State{delivered, 1, 0}, never},
+		"delivered again, and gone":        {State{delivered, 1, 3}, gone, State{delivered, 1, 0}, never},
+		"delivered again, and blocked":     {State{delivered, 1, 1}, blocked, State{delivered, 1, 0}, never},
+		"canceled meanwhile, and fails":    {State{canceled, 2, 0}, no, State{canceled, 2, 0}, never},
+		"canceled meanwhile, but is there": {State{canceled, 2, 0}, ok, State{delivered, 2, 0}, never},
+		"canceled and asked for":           {State{canceled, 2, 2}, no, State{canceled, 2, 1}, at},
 	} {
 		after, due := tc.before.Next(tc.o, noon, 0.5)
 		when := later
@@ -189,7 +198,7 @@ func TestLifeOfADelivery(t *testing.T) {
 	outcomes := rapid.OneOf(failures(), rapid.Just(Answered(204, 0)))
 	rapid.Check(t, func(t *rapid.T) {
 		var (
-			s         = Standing{Status: affiliate.DeliveryPending}
+			s         = State{Status: affiliate.DeliveryPending}
 			now       = noon
 			due       = &now
 			schedules = 1  // begun
@@ -247,7 +256,7 @@ func TestLifeOfADelivery(t *testing.T) {
 				if waits() {
 					return
 				}
-				s, asked, budget, schedules = Standing{Status: affiliate.DeliveryPending}, 0, 10, schedules+1
+				s, asked, budget, schedules = State{Status: affiliate.DeliveryPending}, 0, 10, schedules+1
 				at := now
 				due = &at
 			},
@@ -270,7 +279,9 @@ func TestLifeOfADelivery(t *testing.T) {
 }
 
 // final reports whether an outcome ends a schedule.
-func final(o Outcome) bool { return o.StatusCode == http.StatusGone || o.Word == "blocked_address" }
+func final(o Outcome) bool {
+	return o.StatusCode == http.StatusGone || o.ErrorCode == "blocked_address"
+}
 
 // failures are all outcomes but success.
 func failures() *rapid.Generator[Outcome] {
@@ -282,6 +293,6 @@ func failures() *rapid.Generator[Outcome] {
 			).Draw(t, "code")
 			return Answered(code, time.Duration(rapid.Int64Range(0, int64(48*time.Hour)).Draw(t, "after")))
 		}
-		return Failed(rapid.SampledFrom([]string{DNSError, ConnectionRefused, Timeout, TLSError, BlockedAddress}).Draw(t, "word"))
+		return Failed(rapid.SampledFrom([]string{DNSError, ConnectionRefused, Timeout, TLSError, ProtocolError, BlockedAddress}).Draw(t, "error code"))
 	})
 }

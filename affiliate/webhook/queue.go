@@ -6,70 +6,70 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Target is an endpoint as its sender sees it.
+// Target is an endpoint as the sender sees it.
 type Target struct {
 	Key affiliate.EndpointKey
 	URL string
-	// Secret and Previous are sealed; Previous also signs until PreviousUntil.
+	// Secret and Previous are sealed. Previous also signs until PreviousUntil.
 	Secret        []byte
 	Previous      []byte
 	PreviousUntil *time.Time
-	// ConsecutiveFailures and LastDeliveryAt tell whether the breaker is open.
+	// ConsecutiveFailures and LastDeliveryAt are the stored state of the breaker.
 	ConsecutiveFailures int
 	LastDeliveryAt      *time.Time
-	// NextDue is when the first of its deliveries is due that is not due yet; nil:
-	// none is.
+	// NextDue is the earliest due time in the future of any of its deliveries; nil if
+	// there is none.
 	NextDue *time.Time
 }
 
-// Wanted asks for deliveries of one endpoint that are due.
-type Wanted struct {
+// Read asks for due deliveries of one endpoint.
+type Read struct {
 	Key affiliate.EndpointKey
-	// From leaves out what was due before: its sender knows that nothing is left there.
+	// From is the earliest due time to read: the sender knows every delivery that was
+	// due before.
 	From  time.Time
 	Limit int
 }
 
-// Due is a delivery that is to be attempted now.
-type Due struct {
+// DueDelivery is a delivery whose next attempt is due.
+type DueDelivery struct {
 	Endpoint affiliate.EndpointID
 	ID       affiliate.DeliveryID
 	Event    affiliate.EventID
 	Body     []byte
-	// Standing and Attempts are as they were when it was read: how often it was
-	// attempted before.
-	Standing Standing
+	// State and Attempts (the number of attempts so far) are as stored at the read.
+	State    State
 	Attempts int
 	DueAt    time.Time
 }
 
-// Attempted is what came of an attempt.
-type Attempted struct {
+// AttemptResult is the outcome of one attempt with everything that is stored of it.
+type AttemptResult struct {
 	Key     affiliate.EndpointKey
-	Due     Due
+	Due     DueDelivery
 	Outcome Outcome
 	Started time.Time
 	Ended   time.Time
-	// Random spreads the next attempt; in [0, 1).
+	// Random in [0, 1) spreads the next attempt.
 	Random float64
 }
 
-// Record is the attempt as it is kept.
-func (a Attempted) Record() affiliate.Attempt {
+// Record returns the attempt as it is stored with the delivery.
+func (r AttemptResult) Record() affiliate.Attempt {
 	record := affiliate.Attempt{
-		Number: a.Due.Attempts + 1, StartedAt: a.Started.UTC(), DurationMS: a.Ended.Sub(a.Started).Milliseconds(),
+		Number: r.Due.Attempts + 1, StartedAt: r.Started.UTC(), DurationMS: r.Ended.Sub(r.Started).Milliseconds(),
 	}
-	if a.Outcome.StatusCode != 0 {
-		record.HTTPStatusCode = &a.Outcome.StatusCode
+	if r.Outcome.StatusCode != 0 {
+		record.HTTPStatusCode = &r.Outcome.StatusCode
 	}
-	if !a.Outcome.Succeeded() {
-		record.ErrorMessage = &a.Outcome.Word
+	if !r.Outcome.Succeeded() {
+		record.ErrorMessage = &r.Outcome.ErrorCode
 	}
 	return record
 }
 
-// TurnedOff is an endpoint that was turned off by attempts.
-type TurnedOff struct {
+// DisabledEndpoint is an endpoint that the outcome of its attempts has disabled.
+type DisabledEndpoint struct {
 	Key    affiliate.EndpointKey
 	Reason affiliate.DisabledReason
 }

@@ -108,12 +108,12 @@ func (c *Client) Send(ctx context.Context, r Request) webhook.Outcome {
 	// The transport and not a http.Client: no redirects, no cookies.
 	answer, err := c.transport.RoundTrip(req)
 	if err != nil {
-		return webhook.Failed(sendWord(ctx, err))
+		return webhook.Failed(sendErrorCode(ctx, err))
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode < http.StatusContinue {
-		// Three digits, and no status that HTTP knows.
-		return webhook.Failed(webhook.ConnectionRefused)
+		// Three digits that are no HTTP status.
+		return webhook.Failed(webhook.ProtocolError)
 	}
 	// The body of a switched protocol is the connection, on which cancel has no hold.
 	if answer.StatusCode != http.StatusSwitchingProtocols {
@@ -142,20 +142,24 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 	return req, nil
 }
 
-// sendWord is the word for an attempt without an answer.
-func sendWord(ctx context.Context, err error) string {
+// sendErrorCode returns the error code of an attempt without a response. The
+// transport has no types for most of its errors: an error that is neither a timeout nor
+// the end of the connection is a response that breaks HTTP or exceeds its bounds.
+func sendErrorCode(ctx context.Context, err error) string {
 	var failed *dialError
 	var op *net.OpError
 	switch {
 	case errors.As(err, &failed):
-		return failed.word
+		return failed.code
 	case ctx.Err() != nil, timedOut(err):
 		return webhook.Timeout
 	case errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error"):
-		// So crypto/tls names alerts. One may come behind the handshake, for example
-		// when a certificate of the client is demanded.
+		// crypto/tls names alerts so. One may come after the handshake, for example
+		// when the receiver requires a client certificate.
 		return webhook.TLSError
-	default:
+	case op != nil, connectionEnded(err):
 		return webhook.ConnectionRefused
+	default:
+		return webhook.ProtocolError
 	}
 }

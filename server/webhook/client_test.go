@@ -86,25 +86,25 @@ func TestOutcomeIsTheStatus(t *testing.T) {
 		{201, "", webhook.Outcome{}},
 		{204, "", webhook.Outcome{}},
 		{299, "120", webhook.Outcome{}},
-		{304, "", webhook.Outcome{Word: "redirect"}},
-		{400, "", webhook.Outcome{Word: "http_400"}},
-		{408, "120", webhook.Outcome{Word: "http_408"}},
-		{410, "", webhook.Outcome{Word: "http_410"}},
-		{429, "", webhook.Outcome{Word: "http_429"}},
-		{429, "0", webhook.Outcome{Word: "http_429"}},
-		{429, "120", webhook.Outcome{Word: "http_429", RetryAfter: 2 * time.Minute}},
-		{429, " 120 ", webhook.Outcome{Word: "http_429", RetryAfter: 2 * time.Minute}},
-		{429, "+120", webhook.Outcome{Word: "http_429"}},
-		{429, "-120", webhook.Outcome{Word: "http_429"}},
-		{429, "1.5", webhook.Outcome{Word: "http_429"}},
-		{429, "2 minutes", webhook.Outcome{Word: "http_429"}},
-		{429, "99999999999999999999999", webhook.Outcome{Word: "http_429", RetryAfter: 1 << 32 * time.Second}},
-		{503, "Sun, 01 Mar 2026 12:10:00 GMT", webhook.Outcome{Word: "http_503", RetryAfter: 10 * time.Minute}},
-		{503, "Sunday, 01-Mar-26 12:10:00 GMT", webhook.Outcome{Word: "http_503", RetryAfter: 10 * time.Minute}},
-		{503, "Sun Mar  1 12:10:00 2026", webhook.Outcome{Word: "http_503", RetryAfter: 10 * time.Minute}},
-		{503, "Sun, 01 Mar 2026 11:00:00 GMT", webhook.Outcome{Word: "http_503"}},
-		{500, "120", webhook.Outcome{Word: "http_500"}},
-		{999, "", webhook.Outcome{Word: "http_999"}},
+		{304, "", webhook.Outcome{ErrorCode: "redirect"}},
+		{400, "", webhook.Outcome{ErrorCode: "http_400"}},
+		{408, "120", webhook.Outcome{ErrorCode: "http_408"}},
+		{410, "", webhook.Outcome{ErrorCode: "http_410"}},
+		{429, "", webhook.Outcome{ErrorCode: "http_429"}},
+		{429, "0", webhook.Outcome{ErrorCode: "http_429"}},
+		{429, "120", webhook.Outcome{ErrorCode: "http_429", RetryAfter: 2 * time.Minute}},
+		{429, " 120 ", webhook.Outcome{ErrorCode: "http_429", RetryAfter: 2 * time.Minute}},
+		{429, "+120", webhook.Outcome{ErrorCode: "http_429"}},
+		{429, "-120", webhook.Outcome{ErrorCode: "http_429"}},
+		{429, "1.5", webhook.Outcome{ErrorCode: "http_429"}},
+		{429, "2 minutes", webhook.Outcome{ErrorCode: "http_429"}},
+		{429, "99999999999999999999999", webhook.Outcome{ErrorCode: "http_429", RetryAfter: 1 << 32 * time.Second}},
+		{503, "Sun, 01 Mar 2026 12:10:00 GMT", webhook.Outcome{ErrorCode: "http_503", RetryAfter: 10 * time.Minute}},
+		{503, "Sunday, 01-Mar-26 12:10:00 GMT", webhook.Outcome{ErrorCode: "http_503", RetryAfter: 10 * time.Minute}},
+		{503, "Sun Mar  1 12:10:00 2026", webhook.Outcome{ErrorCode: "http_503", RetryAfter: 10 * time.Minute}},
+		{503, "Sun, 01 Mar 2026 11:00:00 GMT", webhook.Outcome{ErrorCode: "http_503"}},
+		{500, "120", webhook.Outcome{ErrorCode: "http_500"}},
+		{999, "", webhook.Outcome{ErrorCode: "http_999"}},
 	}
 	var at atomic.Int64
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -136,7 +136,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, elsewhere.url(host), status)
 			})
-			want := webhook.Outcome{StatusCode: status, Word: webhook.Redirect}
+			want := webhook.Outcome{StatusCode: status, ErrorCode: webhook.Redirect}
 			if o := client.Send(t.Context(), attempt(url)); o != want {
 				t.Errorf("outcome %+v, want %+v", o, want)
 			}

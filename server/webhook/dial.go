@@ -92,13 +92,13 @@ func newDialer(cfg ClientConfig) *dialer {
 	}
 }
 
-// dialError is a connection that was not made, with the word for it.
+// dialError is a connection that was not made, with its error code.
 type dialError struct {
-	word string
+	code string
 	err  error
 }
 
-func (e *dialError) Error() string { return e.word + ": " + e.err.Error() }
+func (e *dialError) Error() string { return e.code + ": " + e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
 var errBlocked = errors.New("an address that may not be called")
@@ -122,7 +122,7 @@ func (d *dialer) dialTLS(ctx context.Context, _, hostPort string) (net.Conn, err
 	defer cancel()
 	if err := secured.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
-		return nil, &dialError{handshakeWord(err), err}
+		return nil, &dialError{handshakeErrorCode(err), err}
 	}
 	return secured, nil
 }
@@ -213,8 +213,8 @@ func (d *dialer) connect(ctx context.Context, rules webhook.Addresses, to []neti
 		}
 		// Of a host that swallows packets at one address and refuses at another, the
 		// swallowing is told.
-		if timedOut(err) || failed.word != webhook.Timeout {
-			failed = &dialError{connectWord(err), err}
+		if timedOut(err) || failed.code != webhook.Timeout {
+			failed = &dialError{connectErrorCode(err), err}
 		}
 	}
 	return nil, failed
@@ -245,25 +245,31 @@ func splitHostPort(hostPort string) (string, uint16, error) {
 	return host, uint16(port), err
 }
 
-func connectWord(err error) string {
+func connectErrorCode(err error) string {
 	if timedOut(err) {
 		return webhook.Timeout
 	}
 	return webhook.ConnectionRefused
 }
 
-// handshakeWord tells a peer that went away from one that does not speak TLS as it
-// must.
-func handshakeWord(err error) string {
-	var system syscall.Errno
+// handshakeErrorCode separates a connection that ended from a receiver that does not
+// speak TLS correctly.
+func handshakeErrorCode(err error) string {
 	switch {
 	case timedOut(err):
 		return webhook.Timeout
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &system):
+	case connectionEnded(err):
 		return webhook.ConnectionRefused
 	default:
 		return webhook.TLSError
 	}
+}
+
+// connectionEnded reports whether an error says that the connection is closed or
+// broken.
+func connectionEnded(err error) bool {
+	var system syscall.Errno
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &system)
 }
 
 func timedOut(err error) bool {

@@ -73,7 +73,7 @@ func TestEndlessHeaderIsCutOff(t *testing.T) {
 				repeat(c, []byte(part), 0)
 				return false
 			})
-			if o := send(t, r); o != webhook.Failed(webhook.ConnectionRefused) {
+			if o := send(t, r); o != webhook.Failed(webhook.ProtocolError) {
 				t.Errorf("outcome %+v", o)
 			}
 		})
@@ -124,7 +124,7 @@ func TestBodyDoesNotChangeTheOutcome(t *testing.T) {
 			_, _ = io.WriteString(c, "HTTP/1.1 503 Busy\r\nRetry-After: 60\r\nContent-Length: 9\r\n\r\nhalf")
 			return false
 		})
-		want := webhook.Outcome{StatusCode: 503, Word: "http_503", RetryAfter: time.Minute}
+		want := webhook.Outcome{StatusCode: 503, ErrorCode: "http_503", RetryAfter: time.Minute}
 		if o := send(t, r); o != want {
 			t.Errorf("outcome %+v", o)
 		}
@@ -186,23 +186,23 @@ func TestHugeBodyIsNeitherReadNorUnpacked(t *testing.T) {
 }
 
 func TestAnswerThatIsNotHTTP(t *testing.T) {
-	for name, text := range map[string]string{
-		"nothing":                "",
-		"another protocol":       "SSH-2.0-OpenSSH_9.6\r\n",
-		"a status of letters":    "HTTP/1.1 abc OK\r\n\r\n",
-		"a status of two digits": "HTTP/1.1 20 OK\r\n\r\n",
-		"a negative status":      "HTTP/1.1 -20 OK\r\n\r\n",
-		"a status below 100":     "HTTP/1.1 042 OK\r\nContent-Length: 0\r\n\r\n",
-		"a status of zero":       "HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n",
-		"half a status line":     "HTTP/1.1 20",
-		"half a header":          "HTTP/1.1 200 OK\r\nContent-Le",
-		"a header without colon": "HTTP/1.1 200 OK\r\nno header\r\n\r\n",
-		"a negative length":      "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
-		"two lengths":            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok",
-		"HTTP/2":                 "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+	for name, tc := range map[string]struct{ text, want string }{
+		"nothing":                {"", webhook.ConnectionRefused},
+		"another protocol":       {"SSH-2.0-OpenSSH_9.6\r\n", webhook.ProtocolError},
+		"a status of letters":    {"HTTP/1.1 abc OK\r\n\r\n", webhook.ProtocolError},
+		"a status of two digits": {"HTTP/1.1 20 OK\r\n\r\n", webhook.ProtocolError},
+		"a negative status":      {"HTTP/1.1 -20 OK\r\n\r\n", webhook.ProtocolError},
+		"a status below 100":     {"HTTP/1.1 042 OK\r\nContent-Length: 0\r\n\r\n", webhook.ProtocolError},
+		"a status of zero":       {"HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n", webhook.ProtocolError},
+		"half a status line":     {"HTTP/1.1 20", webhook.ProtocolError},
+		"half a header":          {"HTTP/1.1 200 OK\r\nContent-Le", webhook.ProtocolError},
+		"a header without colon": {"HTTP/1.1 200 OK\r\nno header\r\n\r\n", webhook.ProtocolError},
+		"a negative length":      {"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", webhook.ProtocolError},
+		"two lengths":            {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok", webhook.ProtocolError},
+		"HTTP/2":                 {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", webhook.ProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := send(t, say(t, text)); o != webhook.Failed(webhook.ConnectionRefused) {
+			if o := send(t, say(t, tc.text)); o != webhook.Failed(tc.want) {
 				t.Errorf("outcome %+v", o)
 			}
 		})
@@ -215,7 +215,7 @@ func TestSwitchOfProtocolIsRefused(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c)
 		return false
 	})
-	want := webhook.Outcome{StatusCode: 101, Word: "http_101"}
+	want := webhook.Outcome{StatusCode: 101, ErrorCode: "http_101"}
 	if o := send(t, r); o != want {
 		t.Errorf("outcome %+v", o)
 	}
@@ -223,27 +223,30 @@ func TestSwitchOfProtocolIsRefused(t *testing.T) {
 
 func TestBrokenConnection(t *testing.T) {
 	reset := func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }
-	for name, handle := range map[string]func(net.Conn){
-		"closed before TLS": func(net.Conn) {},
-		"reset before TLS":  reset,
-		"closed within TLS": func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) },
-		"reset within TLS": func(c net.Conn) {
+	for name, tc := range map[string]struct {
+		handle func(net.Conn)
+		want   string
+	}{
+		"closed before TLS": {func(net.Conn) {}, webhook.ConnectionRefused},
+		"reset before TLS":  {reset, webhook.ConnectionRefused},
+		"closed within TLS": {func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }, webhook.ConnectionRefused},
+		"reset within TLS": {func(c net.Conn) {
 			_, _ = c.Read(make([]byte, 1))
 			reset(c)
-		},
-		"reset behind the request": func(c net.Conn) {
+		}, webhook.ConnectionRefused},
+		"reset after the request": {func(c net.Conn) {
 			_, _ = tls.Server(c, receiverTLS()).Read(make([]byte, 4096))
 			reset(c)
-		},
-		"reset within the header": func(c net.Conn) {
+		}, webhook.ConnectionRefused},
+		"reset within the header": {func(c net.Conn) {
 			secured := tls.Server(c, receiverTLS())
 			_, _ = secured.Read(make([]byte, 4096))
 			_, _ = io.WriteString(secured, "HTTP/1.1 200 OK\r\nContent-")
 			reset(c)
-		},
+		}, webhook.ProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := send(t, listen(t, handle)); o != webhook.Failed(webhook.ConnectionRefused) {
+			if o := send(t, listen(t, tc.handle)); o != webhook.Failed(tc.want) {
 				t.Errorf("outcome %+v", o)
 			}
 		})

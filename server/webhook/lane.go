@@ -34,7 +34,7 @@ type lane struct {
 
 	// ready was read at readAt and waits for its attempt; busy is being attempted, or
 	// what came of it is not stored yet: it is still due for the database.
-	ready  []webhook.Due
+	ready  []webhook.DueDelivery
 	readAt time.Time
 	busy   map[affiliate.DeliveryID]bool
 	flying int
@@ -93,17 +93,17 @@ func (l *lane) wants(now time.Time) bool {
 }
 
 // want asks for enough to find something new behind what is known already.
-func (l *lane) want(now time.Time) webhook.Wanted {
+func (l *lane) want(now time.Time) webhook.Read {
 	if l.anew {
 		l.from, l.anew = time.Time{}, false
 	}
 	l.more, l.reading, l.begunAt, l.asked = false, true, now, fetchTogether+len(l.busy)
-	return webhook.Wanted{Key: l.key, From: l.from, Limit: l.asked}
+	return webhook.Read{Key: l.key, From: l.from, Limit: l.asked}
 }
 
 // take takes what was read, when it has come. What was ready is in it again, as it
 // is now.
-func (l *lane) take(t webhook.Target, secrets []webhook.Secret, due []webhook.Due, at time.Time) {
+func (l *lane) take(t webhook.Target, secrets []webhook.Secret, due []webhook.DueDelivery, at time.Time) {
 	l.reading = false
 	l.target, l.secrets, l.nextDue, l.readAt = t, secrets, t.NextDue, at
 	if len(l.busy) == 0 && t.ConsecutiveFailures != l.failures {
@@ -118,7 +118,7 @@ func (l *lane) take(t webhook.Target, secrets []webhook.Secret, due []webhook.Du
 		}
 	}
 	clear(l.stale)
-	slices.SortStableFunc(l.ready, func(a, b webhook.Due) int { return a.DueAt.Compare(b.DueAt) })
+	slices.SortStableFunc(l.ready, func(a, b webhook.DueDelivery) int { return a.DueAt.Compare(b.DueAt) })
 	l.from = l.begunAt.Add(-lateCommit)
 	if len(l.ready) > 0 && l.ready[0].DueAt.Before(l.from) {
 		l.from = l.ready[0].DueAt // it may have to be read again
@@ -129,13 +129,13 @@ func (l *lane) take(t webhook.Target, secrets []webhook.Secret, due []webhook.Du
 }
 
 // next is the delivery to attempt now.
-func (l *lane) next(now time.Time) (webhook.Due, bool) {
+func (l *lane) next(now time.Time) (webhook.DueDelivery, bool) {
 	if len(l.ready) == 0 || !l.open(now) || l.flying >= l.room() {
-		return webhook.Due{}, false
+		return webhook.DueDelivery{}, false
 	}
 	if now.Sub(l.readAt) > readAhead {
 		l.ready, l.more = l.ready[:0], true
-		return webhook.Due{}, false
+		return webhook.DueDelivery{}, false
 	}
 	due := l.ready[0]
 	l.ready = l.ready[1:]
@@ -146,7 +146,7 @@ func (l *lane) next(now time.Time) (webhook.Due, bool) {
 }
 
 // ended is behind an attempt: the breaker hears of it at once.
-func (l *lane) ended(a webhook.Attempted) {
+func (l *lane) ended(a webhook.AttemptResult) {
 	l.flying--
 	l.lastBusy = a.Ended
 	if a.Outcome.Succeeded() {
@@ -170,12 +170,12 @@ func (l *lane) trip(last *time.Time) {
 
 // stored is behind the outcome's commit. When it failed there is a next attempt,
 // whose time the next reading tells.
-func (l *lane) stored(a webhook.Attempted) {
+func (l *lane) stored(a webhook.AttemptResult) {
 	delete(l.busy, a.Due.ID)
 	if l.reading {
 		l.stale[a.Due.ID] = true
 	}
-	l.more = l.more || !a.Outcome.Succeeded() || a.Due.Standing.Extra > 0
+	l.more = l.more || !a.Outcome.Succeeded() || a.Due.State.Extra > 0
 }
 
 // idle tells whether nothing is to be done for a while, by a reading of just now.

@@ -19,9 +19,9 @@ func TestNothingThatIsDueIsOverlooked(t *testing.T) {
 		now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 		l := newLane(affiliate.EndpointKey{}, now)
 		l.until = now.Add(24 * time.Hour)
-		var queue, flying, storing []webhook.Due // queue: due, the longest first, those that are busy included
-		readings := func(w webhook.Wanted) []webhook.Due {
-			var due []webhook.Due
+		var queue, flying, storing []webhook.DueDelivery // queue: due, the longest first, those that are busy included
+		readings := func(w webhook.Read) []webhook.DueDelivery {
+			var due []webhook.DueDelivery
 			for _, d := range queue {
 				if !d.DueAt.Before(w.From) && !d.DueAt.After(now) && len(due) < w.Limit {
 					due = append(due, d)
@@ -29,8 +29,8 @@ func TestNothingThatIsDueIsOverlooked(t *testing.T) {
 			}
 			return due
 		}
-		remove := func(from []webhook.Due, id affiliate.DeliveryID) []webhook.Due {
-			var left []webhook.Due
+		remove := func(from []webhook.DueDelivery, id affiliate.DeliveryID) []webhook.DueDelivery {
+			var left []webhook.DueDelivery
 			for _, d := range from {
 				if d.ID != id {
 					left = append(left, d)
@@ -38,7 +38,7 @@ func TestNothingThatIsDueIsOverlooked(t *testing.T) {
 			}
 			return left
 		}
-		var reading []webhook.Due // under way: what it has seen
+		var reading []webhook.DueDelivery // under way: what it has seen
 		t.Repeat(map[string]func(*rapid.T){
 			"time passes": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond)
@@ -47,12 +47,12 @@ func TestNothingThatIsDueIsOverlooked(t *testing.T) {
 				for range rapid.IntRange(1, 100).Draw(t, "n") {
 					// A transaction commits up to a second after what it writes is due.
 					late := time.Duration(rapid.IntRange(0, 1000).Draw(t, "late")) * time.Millisecond
-					d := webhook.Due{ID: affiliate.NewID[affiliate.Delivery](now), DueAt: now.Add(-late)}
+					d := webhook.DueDelivery{ID: affiliate.NewID[affiliate.Delivery](now), DueAt: now.Add(-late)}
 					at := len(queue)
 					for at > 0 && queue[at-1].DueAt.After(d.DueAt) {
 						at--
 					}
-					queue = append(queue[:at], append([]webhook.Due{d}, queue[at:]...)...)
+					queue = append(queue[:at], append([]webhook.DueDelivery{d}, queue[at:]...)...)
 				}
 				l.more = true
 			},
@@ -84,7 +84,7 @@ func TestNothingThatIsDueIsOverlooked(t *testing.T) {
 				if len(flying) == 0 {
 					return
 				}
-				l.ended(webhook.Attempted{Due: flying[0], Outcome: webhook.Answered(http.StatusOK, 0), Ended: now})
+				l.ended(webhook.AttemptResult{Due: flying[0], Outcome: webhook.Answered(http.StatusOK, 0), Ended: now})
 				flying, storing = flying[1:], append(storing, flying[0])
 			},
 			"an outcome is stored": func(t *rapid.T) {
@@ -92,7 +92,7 @@ func TestNothingThatIsDueIsOverlooked(t *testing.T) {
 					return
 				}
 				queue = remove(queue, storing[0].ID)
-				l.stored(webhook.Attempted{Due: storing[0], Outcome: webhook.Answered(http.StatusOK, 0)})
+				l.stored(webhook.AttemptResult{Due: storing[0], Outcome: webhook.Answered(http.StatusOK, 0)})
 				storing = storing[1:]
 			},
 			"": func(t *rapid.T) {

@@ -40,8 +40,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) attempted(a webhook.Attempted) {
-	outcome := a.Outcome.Word
+func (m *Metrics) attempted(a webhook.AttemptResult) {
+	outcome := a.Outcome.ErrorCode
 	switch code := a.Outcome.StatusCode; {
 	case a.Outcome.Succeeded():
 		outcome = "delivered"

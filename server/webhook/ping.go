@@ -37,7 +37,7 @@ func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookR
 	outcome := s.client.Send(ctx, Request{
 		URL: endpoint.URL, ID: event.WireID(), Attempt: 1, Body: body, Secrets: secrets, At: at, Timeout: pingTimeout,
 	})
-	answer := &affiliatev1.TestWebhookResponse{Success: outcome.Succeeded(), ErrorMessage: server.Present(outcome.Word)}
+	answer := &affiliatev1.TestWebhookResponse{Success: outcome.Succeeded(), ErrorMessage: server.Present(outcome.ErrorCode)}
 	if outcome.StatusCode != 0 {
 		answer.HttpStatusCode = optionalSmall(&outcome.StatusCode)
 	}

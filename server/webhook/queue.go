@@ -22,9 +22,9 @@ type Queue interface {
 	// Due reads deliveries that are due, the longest due first, and the endpoints that
 	// they are of: of those that are wanted, the ones that are on and served by the
 	// sender.
-	Due(ctx context.Context, sender affiliate.SenderID, wanted []webhook.Wanted, now time.Time) ([]webhook.Target, []webhook.Due, error)
+	Due(ctx context.Context, sender affiliate.SenderID, wanted []webhook.Read, now time.Time) ([]webhook.Target, []webhook.DueDelivery, error)
 	// Finish stores what came of attempts, in the order in which they ended, and tells
 	// which endpoints were turned off by it. An attempt that was stored before changes
 	// nothing.
-	Finish(ctx context.Context, done []webhook.Attempted) ([]webhook.TurnedOff, error)
+	Finish(ctx context.Context, done []webhook.AttemptResult) ([]webhook.DisabledEndpoint, error)
 }

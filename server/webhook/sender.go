@@ -90,7 +90,7 @@ type Sender struct {
 
 // ended is an attempt that has ended.
 type ended struct {
-	webhook.Attempted
+	webhook.AttemptResult
 	of      *lane
 	aborted bool // by the end of the process: it counts for nothing
 }
@@ -258,7 +258,7 @@ func (s *Sender) fetch(ctx context.Context, now time.Time) {
 	if s.flying == s.room {
 		return // what is read now would be too old when it can begin
 	}
-	var wanted []webhook.Wanted
+	var wanted []webhook.Read
 	for range s.turn {
 		l := s.turn[s.read%len(s.turn)]
 		s.read++
@@ -279,7 +279,7 @@ func (s *Sender) fetch(ctx context.Context, now time.Time) {
 	})
 }
 
-func (s *Sender) fetched(wanted []webhook.Wanted, targets []webhook.Target, due []webhook.Due, err error) {
+func (s *Sender) fetched(wanted []webhook.Read, targets []webhook.Target, due []webhook.DueDelivery, err error) {
 	if err != nil {
 		for _, w := range wanted {
 			if l := s.lanes[w.Key]; l != nil {
@@ -289,7 +289,7 @@ func (s *Sender) fetched(wanted []webhook.Wanted, targets []webhook.Target, due 
 		return
 	}
 	now := s.Now()
-	byEndpoint := map[affiliate.EndpointID][]webhook.Due{}
+	byEndpoint := map[affiliate.EndpointID][]webhook.DueDelivery{}
 	for _, d := range due {
 		byEndpoint[d.Endpoint] = append(byEndpoint[d.Endpoint], d)
 	}
@@ -368,14 +368,14 @@ func (s *Sender) share() int {
 	return max(1, s.room/(len(workspaces)+1))
 }
 
-func (s *Sender) attempt(ctx context.Context, l *lane, due webhook.Due) {
+func (s *Sender) attempt(ctx context.Context, l *lane, due webhook.DueDelivery) {
 	s.flying++
 	s.places[l.key.Workspace]++
 	request := Request{
 		URL: l.target.URL, ID: affiliate.WireID(due.Event), Attempt: due.Attempts + 1, Body: due.Body, Secrets: l.secrets, Timeout: s.timeout,
 	}
 	go func() {
-		a := webhook.Attempted{Key: l.key, Due: due, Started: s.Now(), Random: rand.Float64()}
+		a := webhook.AttemptResult{Key: l.key, Due: due, Started: s.Now(), Random: rand.Float64()}
 		request.At = a.Started
 		a.Outcome = s.Client.Send(ctx, request)
 		a.Ended = s.Now()
@@ -392,8 +392,8 @@ func (s *Sender) ended(a ended) {
 	if a.aborted {
 		return
 	}
-	a.of.ended(a.Attempted)
-	s.Metrics.attempted(a.Attempted)
+	a.of.ended(a.AttemptResult)
+	s.Metrics.attempted(a.AttemptResult)
 	s.outcomes = append(s.outcomes, a)
 }
 
@@ -417,10 +417,10 @@ func (s *Sender) takeOutcomes() []ended {
 	return done
 }
 
-func attempted(done []ended) []webhook.Attempted {
-	attempts := make([]webhook.Attempted, len(done))
+func attempted(done []ended) []webhook.AttemptResult {
+	attempts := make([]webhook.AttemptResult, len(done))
 	for i, a := range done {
-		attempts[i] = a.Attempted
+		attempts[i] = a.AttemptResult
 	}
 	return attempts
 }
@@ -438,14 +438,14 @@ func (s *Sender) finish(ctx context.Context) {
 
 // finished is behind Finish. What could not be stored waits behind the others, and
 // from then on no endpoint's outcomes hold up another's.
-func (s *Sender) finished(done []ended, off []webhook.TurnedOff, err error) {
+func (s *Sender) finished(done []ended, off []webhook.DisabledEndpoint, err error) {
 	if err != nil {
 		s.outcomes = slices.Concat(s.outcomes, done)
 		s.apart = true
 		return
 	}
 	for _, a := range done {
-		a.of.stored(a.Attempted)
+		a.of.stored(a.AttemptResult)
 		if a.Outcome.Gone() && s.lanes[a.Key] == a.of {
 			s.drop(a.Key)
 		}

@@ -20,13 +20,13 @@ type slowQueue struct {
 	refuse  atomic.Int64 // outcomes that are stored, with an answer that is lost
 }
 
-func (q *slowQueue) Due(ctx context.Context, sender affiliate.SenderID, wanted []rules.Wanted, now time.Time) ([]rules.Target, []rules.Due, error) {
+func (q *slowQueue) Due(ctx context.Context, sender affiliate.SenderID, wanted []rules.Read, now time.Time) ([]rules.Target, []rules.DueDelivery, error) {
 	targets, due, err := q.Queue.Due(ctx, sender, wanted, now)
 	time.Sleep(q.reading)
 	return targets, due, err
 }
 
-func (q *slowQueue) Finish(ctx context.Context, done []rules.Attempted) ([]rules.TurnedOff, error) {
+func (q *slowQueue) Finish(ctx context.Context, done []rules.AttemptResult) ([]rules.DisabledEndpoint, error) {
 	off, err := q.Queue.Finish(ctx, done)
 	if err == nil && q.refuse.Add(-1) >= 0 {
 		return nil, context.DeadlineExceeded
@@ -103,7 +103,7 @@ type heldQueue struct {
 	released chan struct{} // by an endpoint that is asked for
 }
 
-func (q *heldQueue) Due(ctx context.Context, sender affiliate.SenderID, wanted []rules.Wanted, now time.Time) ([]rules.Target, []rules.Due, error) {
+func (q *heldQueue) Due(ctx context.Context, sender affiliate.SenderID, wanted []rules.Read, now time.Time) ([]rules.Target, []rules.DueDelivery, error) {
 	hold := q.hold.CompareAndSwap(true, false)
 	targets, due, err := q.Queue.Due(ctx, sender, wanted, now)
 	if hold {

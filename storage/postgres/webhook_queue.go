@@ -99,8 +99,8 @@ const (
 // they are of: of those that are wanted, the ones that are on and served by the
 // sender.
 func (s *Store) Due(
-	ctx context.Context, sender affiliate.SenderID, wanted []webhook.Wanted, now time.Time,
-) (found []webhook.Target, due []webhook.Due, err error) {
+	ctx context.Context, sender affiliate.SenderID, wanted []webhook.Read, now time.Time,
+) (found []webhook.Target, due []webhook.DueDelivery, err error) {
 	keys := make([]affiliate.EndpointKey, len(wanted))
 	from, most := make([]time.Time, len(wanted)), make([]int, len(wanted))
 	for i, w := range wanted {
@@ -128,8 +128,8 @@ func scanTarget(row pgx.CollectableRow) (t webhook.Target, err error) {
 	return t, err
 }
 
-func scanDue(row pgx.CollectableRow) (d webhook.Due, err error) {
-	err = row.Scan(&d.Endpoint, &d.ID, &d.Event, &d.Body, &d.Standing.Status, &d.Standing.Tier, &d.Standing.Extra, &d.Attempts, &d.DueAt)
+func scanDue(row pgx.CollectableRow) (d webhook.DueDelivery, err error) {
+	err = row.Scan(&d.Endpoint, &d.ID, &d.Event, &d.Body, &d.State.Status, &d.State.Tier, &d.State.Extra, &d.Attempts, &d.DueAt)
 	return d, err
 }
 
@@ -200,7 +200,7 @@ const (
 // which endpoints were turned off by it. An attempt that was stored before changes
 // nothing. Who is turned off gets a job that cancels what waits, and a line in the
 // audit log.
-func (s *Store) Finish(ctx context.Context, done []webhook.Attempted) (off []webhook.TurnedOff, err error) {
+func (s *Store) Finish(ctx context.Context, done []webhook.AttemptResult) (off []webhook.DisabledEndpoint, err error) {
 	err = s.inTx(ctx, s.sending, func(tx *Tx) error {
 		off = nil
 		stored, err := finishAttempts(ctx, tx, done)
@@ -215,7 +215,7 @@ func (s *Store) Finish(ctx context.Context, done []webhook.Attempted) (off []web
 			if e.off == nil {
 				continue
 			}
-			off = append(off, webhook.TurnedOff{Key: e.key, Reason: *e.off})
+			off = append(off, webhook.DisabledEndpoint{Key: e.key, Reason: *e.off})
 			if err := s.tellTurnedOff(ctx, tx, e, done[len(done)-1].Ended); err != nil {
 				return err
 			}
@@ -227,15 +227,15 @@ func (s *Store) Finish(ctx context.Context, done []webhook.Attempted) (off []web
 
 // finished is an attempt that was stored.
 type finished struct {
-	webhook.Attempted
+	webhook.AttemptResult
 	givenUp bool // by it
 }
 
 // finishAttempts stores attempts and returns those that were not stored before.
-func finishAttempts(ctx context.Context, tx *Tx, done []webhook.Attempted) ([]finished, error) {
-	was := make([]webhook.Standing, len(done))
+func finishAttempts(ctx context.Context, tx *Tx, done []webhook.AttemptResult) ([]finished, error) {
+	was := make([]webhook.State, len(done))
 	for i, a := range done {
-		was[i] = a.Due.Standing
+		was[i] = a.Due.State
 	}
 	args, err := finishRows(done, was)
 	if err != nil {
@@ -286,7 +286,7 @@ func countHealth(ctx context.Context, tx *Tx, stored []finished) ([]judged, erro
 
 // finishRows are the rows of finish for attempts of deliveries that stand as was
 // says.
-func finishRows(done []webhook.Attempted, was []webhook.Standing) ([]any, error) {
+func finishRows(done []webhook.AttemptResult, was []webhook.State) ([]any, error) {
 	n := len(done)
 	var (
 		workspaces, endpoints   = make([]affiliate.WorkspaceID, n), make([]affiliate.EndpointID, n)
@@ -300,7 +300,7 @@ func finishRows(done []webhook.Attempted, was []webhook.Standing) ([]any, error)
 	)
 	for i, a := range done {
 		stands := was[i]
-		if a.Due.Standing.Extra == 0 {
+		if a.Due.State.Extra == 0 {
 			stands.Extra++ // the attempt is none that was asked for: those are still to come
 		}
 		next, dueAt := stands.Next(a.Outcome, a.Ended, a.Random)
@@ -327,8 +327,8 @@ func finishRows(done []webhook.Attempted, was []webhook.Standing) ([]any, error)
 // while it was made: by somebody who wants it again, or whose endpoint was turned
 // off. It returns its state before and behind that. One that has counted this attempt
 // is left alone, as is one that is not there any more: false.
-func finishChanged(ctx context.Context, tx *Tx, a webhook.Attempted) (before, status affiliate.DeliveryStatus, ok bool, err error) {
-	var stands webhook.Standing
+func finishChanged(ctx context.Context, tx *Tx, a webhook.AttemptResult) (before, status affiliate.DeliveryStatus, ok bool, err error) {
+	var stands webhook.State
 	var attempts int
 	err = tx.QueryRow(ctx, standing, a.Key.Workspace, a.Key.ID, a.Due.ID, dayOf(a.Due.ID)).
 		Scan(&stands.Status, &stands.Tier, &stands.Extra, &attempts)
@@ -338,7 +338,7 @@ func finishChanged(ctx context.Context, tx *Tx, a webhook.Attempted) (before, st
 	if err != nil {
 		return "", "", false, fmt.Errorf("changed delivery: %w", err)
 	}
-	args, err := finishRows([]webhook.Attempted{a}, []webhook.Standing{stands})
+	args, err := finishRows([]webhook.AttemptResult{a}, []webhook.State{stands})
 	if err != nil {
 		return "", "", false, err
 	}

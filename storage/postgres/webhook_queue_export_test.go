@@ -17,10 +17,10 @@ const (
 )
 
 // FinishArgs are those of FinishSQL.
-func FinishArgs(done ...webhook.Attempted) ([]any, error) {
-	was := make([]webhook.Standing, len(done))
+func FinishArgs(done ...webhook.AttemptResult) ([]any, error) {
+	was := make([]webhook.State, len(done))
 	for i, a := range done {
-		was[i] = a.Due.Standing
+		was[i] = a.Due.State
 	}
 	return finishRows(done, was)
 }

@@ -68,11 +68,11 @@ func (q *queue) serve(now time.Time, keys ...affiliate.EndpointKey) []affiliate.
 	return got
 }
 
-func (q *queue) due(now time.Time, limit int, keys ...affiliate.EndpointKey) ([]webhook.Target, []webhook.Due) {
+func (q *queue) due(now time.Time, limit int, keys ...affiliate.EndpointKey) ([]webhook.Target, []webhook.DueDelivery) {
 	q.t.Helper()
-	wanted := make([]webhook.Wanted, len(keys))
+	wanted := make([]webhook.Read, len(keys))
 	for i, key := range keys {
-		wanted[i] = webhook.Wanted{Key: key, Limit: limit}
+		wanted[i] = webhook.Read{Key: key, Limit: limit}
 	}
 	targets, due, err := q.Store.Due(q.t.Context(), q.sender, wanted, now)
 	if err != nil {
@@ -160,9 +160,9 @@ func TestAnOutcomeCountsOnce(t *testing.T) {
 	key := q.endpoint(1)
 	q.serve(q.now, key)
 	_, due := q.due(q.now, 1, key)
-	failed := webhook.Attempted{Key: key, Due: due[0], Outcome: webhook.Answered(http.StatusBadGateway, 0), Started: q.now, Ended: q.now.Add(time.Second)}
+	failed := webhook.AttemptResult{Key: key, Due: due[0], Outcome: webhook.Answered(http.StatusBadGateway, 0), Started: q.now, Ended: q.now.Add(time.Second)}
 	for range 2 {
-		if _, err := q.Store.Finish(t.Context(), []webhook.Attempted{failed}); err != nil {
+		if _, err := q.Store.Finish(t.Context(), []webhook.AttemptResult{failed}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -251,9 +251,9 @@ func TestQueueIsReadOffItsHead(t *testing.T) {
 	}
 	args := postgres.DueDeliveriesArgs(keys, q.sender, q.now)
 	_, due := q.due(q.now, 64, keys[0])
-	var done []webhook.Attempted
+	var done []webhook.AttemptResult
 	for _, d := range due {
-		done = append(done, webhook.Attempted{Key: keys[0], Due: d, Outcome: webhook.Answered(200, 0), Started: q.now, Ended: q.now})
+		done = append(done, webhook.AttemptResult{Key: keys[0], Due: d, Outcome: webhook.Answered(200, 0), Started: q.now, Ended: q.now})
 	}
 	finish, err := postgres.FinishArgs(done...)
 	if err != nil {

@@ -995,8 +995,8 @@ type TestWebhookResponse struct {
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
 	// Null without an answer.
 	HttpStatusCode *int32 `protobuf:"varint,2,opt,name=http_status_code,json=httpStatusCode,proto3,oneof" json:"http_status_code,omitempty"`
-	// dns_error, connection_refused, timeout, tls_error, blocked_address, redirect or
-	// http_<code>; null when it succeeded.
+	// dns_error, connection_refused, timeout, tls_error, protocol_error,
+	// blocked_address, redirect or http_<code>; null when it succeeded.
 	ErrorMessage  *string `protobuf:"bytes,3,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1064,7 +1064,8 @@ type Delivery struct {
 	// Of the last attempt; null without an answer.
 	HttpStatusCode *int32 `protobuf:"varint,6,opt,name=http_status_code,json=httpStatusCode,proto3,oneof" json:"http_status_code,omitempty"`
 	// Of the last attempt: dns_error, connection_refused, timeout, tls_error,
-	// blocked_address, redirect or http_<code>; null when it succeeded.
+	// protocol_error, blocked_address, redirect or http_<code>; null when it
+	// succeeded.
 	ErrorMessage *string `protobuf:"bytes,7,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
 	// Null when no attempt is to come.
 	NextAttemptAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=next_attempt_at,json=nextAttemptAt,proto3" json:"next_attempt_at,omitempty"`
@@ -1321,8 +1322,8 @@ type DeliveryAttempt struct {
 	DurationMs int64                  `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	// Null without an answer.
 	HttpStatusCode *int32 `protobuf:"varint,4,opt,name=http_status_code,json=httpStatusCode,proto3,oneof" json:"http_status_code,omitempty"`
-	// dns_error, connection_refused, timeout, tls_error, blocked_address, redirect or
-	// http_<code>; null when it succeeded.
+	// dns_error, connection_refused, timeout, tls_error, protocol_error,
+	// blocked_address, redirect or http_<code>; null when it succeeded.
 	ErrorMessage  *string `protobuf:"bytes,5,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
