@@ -1,17 +1,38 @@
-// Package webhook lets merchants register endpoints and sends them the events of
-// their workspace, as Standard Webhooks has it.
+// Package webhook lets merchants register endpoints (Service) and sends them the
+// events of their workspace (Sender), following Standard Webhooks.
 //
-//	cause ─┬─ one transaction ─▶ event row + a delivery row per endpoint
-//	       └─ behind COMMIT ───▶ Sender ── serves the endpoint, alone ──▶ client ─▶ receiver
-//	                               ▲                                        │
-//	                               └── outcomes, written in blocks ◀────────┘
+// The life of a delivery:
 //
-// It guarantees that a committed event reaches each endpoint that followed it and
-// that answers 2xx within the schedule, at least once and always under the same
-// webhook-id; that nothing is sent to an address that may not be called, looked at
-// when the connection is made; and that an endpoint that hangs, fails or is flooded
-// keeps no other one waiting. Of an answer nothing is kept but its status.
+//	transaction of the cause     inserts the event and a delivery per endpoint
+//	        │ after COMMIT
+//	        ▼
+//	Sender.Wake ──▶ leases       claims the endpoint for 30 s and renews the lease
+//	   ▲               │
+//	   │ search        ▼ one goroutine per claimed endpoint
+//	   │            servedEndpoint
+//	   │               │ ▲
+//	   │               │ └─ reader     reads due deliveries, those of 32 endpoints at a time
+//	   │               ▼
+//	   │            webhook.Limit      at most 10 attempts in flight, 1 if the endpoint hangs
+//	   │            places             at most 1,000 in this process, shared fairly
+//	   │               ▼
+//	   │            Client.Send ─────▶ receiver
+//	   │               ▼
+//	   │            recorder           stores outcomes, up to 512 in one transaction
+//	   │               ▼
+//	   └── next attempt is due, or delivered, dead_lettered, canceled
 //
-// It promises no order, and that a delivery comes only once: whoever dies between a
-// receiver's answer and its row sends it again.
+// At any time at most one process has the lease of an endpoint, so a delivery needs
+// no claim of its own, and limits of an endpoint are variables of one goroutine. A
+// process that dies keeps its endpoints until their leases end. Then the search of
+// another process, every 10 s, finds those with due deliveries.
+//
+// The package guarantees: a committed event reaches each endpoint that subscribed to
+// it and that responds 2xx within the schedule, at least once, always under the same
+// webhook-id. Addresses are checked when the connection is made. An endpoint that
+// hangs, fails or is flooded does not delay other endpoints. Of a response only the
+// status is kept.
+//
+// It does not promise an order, nor exactly one delivery: if a process dies between a
+// receiver's response and the stored outcome, the attempt is repeated.
 package webhook

@@ -31,4 +31,4 @@ func (c *Client) Connect(ctx context.Context, to netip.AddrPort) error {
 func (s *Sender) Wait(timeout time.Duration) { s.timeout = timeout }
 
 // Room sets how many attempts may be under way, before the first.
-func (s *Sender) Room(attempts int) { s.room = attempts }
+func (s *Sender) Room(attempts int) { s.places.total = attempts }

@@ -6,8 +6,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// Metrics are those of the sender. Their labels have few values: no endpoint, no
-// workspace.
+// Metrics are the metrics of the sender. Their labels have few values: no endpoint,
+// no workspace.
 type Metrics struct {
 	attempts         *prometheus.CounterVec
 	took, delay      prometheus.Histogram
@@ -19,27 +19,28 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_webhook_attempts_total",
-			Help: "Attempts to deliver an event, by outcome: delivered, or the word for what went wrong (http_4xx, http_5xx for answers).",
+			Help: "Attempts to deliver an event, by outcome: delivered, or the error code (http_4xx and http_5xx for responses).",
 		}, []string{"outcome"}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "tributary_webhook_attempt_seconds", Help: "Duration of an attempt.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 13),
 		}),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "tributary_webhook_delay_seconds", Help: "From an event to the begin of its first attempt. Growing: senders do not keep up.",
+			Name: "tributary_webhook_delay_seconds", Help: "From an event to the start of its first attempt. It grows while senders do not keep up.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 4, 10),
 		}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tributary_webhook_attempts_in_flight", Help: "Attempts under way; at 1,000 a process begins no more.",
+			Name: "tributary_webhook_attempts_in_flight", Help: "Attempts in flight, at most 1,000 per process.",
 		}),
 		served: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tributary_webhook_endpoints_served", Help: "Endpoints that this process sends to at the moment.",
+			Name: "tributary_webhook_endpoints_served", Help: "Endpoints that this process serves.",
 		}),
 	}
 	registry.MustRegister(m.attempts, m.took, m.delay, m.inFlight, m.served)
 	return m
 }
 
+// attempted counts an attempt.
 func (m *Metrics) attempted(a webhook.AttemptResult) {
 	outcome := a.Outcome.ErrorCode
 	switch code := a.Outcome.StatusCode; {
@@ -61,7 +62,8 @@ func (m *Metrics) attempted(a webhook.AttemptResult) {
 	}
 }
 
-func (m *Metrics) standing(flying, lanes int) {
-	m.inFlight.Set(float64(flying))
-	m.served.Set(float64(lanes))
+// observe sets the gauges.
+func (m *Metrics) observe(inFlight, served int) {
+	m.inFlight.Set(float64(inFlight))
+	m.served.Set(float64(served))
 }

@@ -2,7 +2,9 @@ package webhook_test
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,8 +28,8 @@ func (q *slowQueue) Due(ctx context.Context, sender affiliate.SenderID, wanted [
 	return targets, due, err
 }
 
-func (q *slowQueue) Finish(ctx context.Context, done []rules.AttemptResult) ([]rules.DisabledEndpoint, error) {
-	off, err := q.Queue.Finish(ctx, done)
+func (q *slowQueue) Record(ctx context.Context, done []rules.AttemptResult) ([]rules.DisabledEndpoint, error) {
+	off, err := q.Queue.Record(ctx, done)
 	if err == nil && q.refuse.Add(-1) >= 0 {
 		return nil, context.DeadlineExceeded
 	}
@@ -116,17 +118,17 @@ func (q *heldQueue) Due(ctx context.Context, sender affiliate.SenderID, wanted [
 	return targets, due, err
 }
 
-func (q *heldQueue) Serve(
+func (q *heldQueue) Claim(
 	ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, until time.Time,
 ) ([]affiliate.EndpointKey, error) {
 	select {
 	case q.released <- struct{}{}:
 	default:
 	}
-	return q.Queue.Serve(ctx, sender, endpoints, now, until)
+	return q.Queue.Claim(ctx, sender, endpoints, now, until)
 }
 
-func (*heldQueue) Neglected(context.Context, time.Time, int) ([]affiliate.EndpointKey, error) {
+func (*heldQueue) Unclaimed(context.Context, time.Time, int) ([]affiliate.EndpointKey, error) {
 	return nil, nil
 }
 
@@ -147,44 +149,48 @@ func TestEndpointThatIsWokenWhileItIsFoundOffIsServed(t *testing.T) {
 	w.eventually("the second", func() bool { return w.in(r, affiliate.DeliveryDelivered) == 2 })
 }
 
-func TestEndpointThatIsTurnedOnAgainAfterGoneIsServed(t *testing.T) {
+func TestEndpointThatIsEnabledAgainAfterGoneIsServed(t *testing.T) {
 	w := newQueueWorld(t)
-	begun, hold := make(chan struct{}, 100), make(chan struct{})
 	var code atomic.Int64
 	code.Store(http.StatusGone)
-	r := w.newSubscriber(func(*http.Request) int { begun <- struct{}{}; <-hold; return int(code.Load()) })
+	r := w.newHolder(func() int { return int(code.Load()) })
 	sender, _ := w.send(w.Store)
+	w.known(sender, r.subscriber)
+	r.hold.Store(true)
 	w.events(50)
-	sender.Wake(w.keys(r))
+	sender.Wake(w.keys(r.subscriber))
 	for range rules.InFlight {
-		<-begun
+		<-r.begun
 	}
-	// Somebody turns it off before the receiver says that it is gone, and on again.
+	// A user disables it before the receiver answers 410, and enables it again.
 	w.Exec(`update webhook_endpoints set active = false, epoch = epoch + 1`)
-	close(hold)
-	w.eventually("their outcomes", func() bool { return w.in(r, affiliate.DeliveryDeadLettered) == rules.InFlight })
+	r.free()
+	w.eventually("their outcomes", func() bool { return w.in(r.subscriber, affiliate.DeliveryDeadLettered) == rules.InFlight })
 	code.Store(http.StatusOK)
 	w.Exec(`update webhook_endpoints set active = true, consecutive_failures = 0`)
 	w.events(1)
-	sender.Wake(w.keys(r))
-	w.eventually("what came later", func() bool { return w.in(r, affiliate.DeliveryDelivered) == 1 })
+	sender.Wake(w.keys(r.subscriber))
+	w.eventually("what came later", func() bool { return w.in(r.subscriber, affiliate.DeliveryDelivered) == 2 })
 }
 
 func TestSlowWorkspaceLeavesPlacesToOthers(t *testing.T) {
 	w := newQueueWorld(t)
-	hold := make(chan struct{})
-	free := sync.OnceFunc(func() { close(hold) })
 	var slow []*subscriber
+	var holders []*holder
 	for range 4 {
-		slow = append(slow, w.newSubscriber(func(*http.Request) int { <-hold; return http.StatusOK }))
+		h := w.newHolder(ok)
+		holders, slow = append(holders, h), append(slow, h.subscriber)
 	}
-	t.Cleanup(free)
 	sender, _ := w.sendWith(w.Store, 4*rules.InFlight)
+	w.known(sender, slow...)
+	for _, h := range holders {
+		h.hold.Store(true)
+	}
 	w.events(40)
 	sender.Wake(w.keys(slow...))
 	taken := func() (n int) {
-		for _, r := range slow {
-			n += len(r.ids())
+		for _, h := range holders {
+			n += len(h.begun)
 		}
 		return n
 	}
@@ -199,10 +205,64 @@ func TestSlowWorkspaceLeavesPlacesToOthers(t *testing.T) {
 		t.Errorf("%d of %d places are one workspace's", n, 4*rules.InFlight)
 	}
 	w.scope = first
-	free()
+	for _, h := range holders {
+		h.free()
+	}
 	w.eventually("the rest", func() bool {
 		return w.Count(`select count(*) from webhook_deliveries where status <> 'delivered'`) == 0
 	})
+}
+
+// TestHangingEndpointsLeavePlacesToAHealthyOne: one hundred endpoints in eleven
+// workspaces hang, first without and then with a known timeout. The first attempt to a
+// healthy endpoint of another workspace begins while all of them still hang.
+func TestHangingEndpointsLeavePlacesToAHealthyOne(t *testing.T) {
+	for name, test := range map[string]struct {
+		failures int
+		each     int // the attempts of one that hangs
+	}{
+		"not known to hang": {0, 2},
+		"known to hang":     {1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newQueueWorld(t)
+			const endpoints, workspaces, waiting = 100, 11, 12
+			var hanging []*holder
+			keys := map[affiliate.EndpointKey]bool{}
+			for i := range endpoints {
+				if i*workspaces/endpoints != (i-1)*workspaces/endpoints || i == 0 {
+					w.scope.Workspace = w.NewWorkspace()
+				}
+				h := w.newHolder(ok)
+				h.hold.Store(true)
+				hanging = append(hanging, h)
+				keys[w.keys(h.subscriber)[0]] = true
+			}
+			for _, row := range w.Texts(`select distinct workspace_id::text from webhook_endpoints`) {
+				w.scope.Workspace, _ = affiliate.ParseID[affiliate.Workspace](row)
+				w.events(waiting)
+			}
+			w.Exec(`update webhook_endpoints set consecutive_failures = $1`, test.failures)
+			// As many places as the hanging endpoints would take with ten attempts each.
+			sender, _ := w.sendWith(w.Store, endpoints*rules.InFlight)
+			sender.Wake(slices.Collect(maps.Keys(keys)))
+			for _, h := range hanging {
+				for range test.each {
+					<-h.begun
+				}
+			}
+			w.scope.Workspace = w.NewWorkspace()
+			healthy := w.newSubscriber(saying(http.StatusOK))
+			w.events(1)
+			sender.Wake(w.keys(healthy))
+			w.eventually("the healthy one", func() bool { return w.in(healthy, affiliate.DeliveryDelivered) == 1 })
+			for _, h := range hanging {
+				if n := len(h.ids()); n != test.each {
+					t.Fatalf("%d attempts at a time to an endpoint that hangs, want %d", n, test.each)
+				}
+			}
+		})
+	}
 }
 
 func TestEndpointWithoutItsKeyHoldsUpNoOther(t *testing.T) {

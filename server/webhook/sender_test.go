@@ -100,6 +100,8 @@ func (w *queueWorld) newRefuser() (*subscriber, *atomic.Bool) {
 	}), refuse
 }
 
+func ok() int { return http.StatusOK }
+
 func saying(code int) func(*http.Request) int { return func(*http.Request) int { return code } }
 
 func (r *subscriber) ServeHTTP(out http.ResponseWriter, in *http.Request) {
@@ -114,6 +116,42 @@ func (r *subscriber) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	r.now--
 	r.mu.Unlock()
 	out.WriteHeader(code)
+}
+
+// holder is a subscriber that can hold its requests.
+type holder struct {
+	*subscriber
+	hold  atomic.Bool
+	begun chan struct{} // a value for each request that is held
+	free  func()        // lets them, and all that follow, be answered
+}
+
+// newHolder starts one that answers code.
+func (w *queueWorld) newHolder(code func() int) *holder {
+	w.t.Helper()
+	freed := make(chan struct{})
+	h := &holder{begun: make(chan struct{}, 1000), free: sync.OnceFunc(func() { close(freed) })}
+	h.subscriber = w.newSubscriber(func(*http.Request) int {
+		if h.hold.Load() {
+			h.begun <- struct{}{}
+			<-freed
+			return code()
+		}
+		return http.StatusOK
+	})
+	w.t.Cleanup(h.free)
+	return h
+}
+
+// known lets a first event succeed at each of the subscribers, which then get as many
+// attempts at a time as an endpoint may have.
+func (w *queueWorld) known(sender *webhook.Sender, of ...*subscriber) {
+	w.t.Helper()
+	w.events(1)
+	sender.Wake(w.keys(of...))
+	for _, r := range of {
+		w.eventually("the first", func() bool { return w.in(r, affiliate.DeliveryDelivered) == 1 })
+	}
 }
 
 // ids are the webhook-ids that came, repetitions included.
@@ -375,30 +413,36 @@ func TestBreakerLeavesADeadEndpointAlone(t *testing.T) {
 
 func TestDeadEndpointsDoNotDelayAHealthyOne(t *testing.T) {
 	w := newQueueWorld(t)
-	hold := make(chan struct{})
-	var release sync.Once
-	free := func() { release.Do(func() { close(hold) }) }
 	var dead []*subscriber
+	var holders []*holder
 	for range 10 {
-		dead = append(dead, w.newSubscriber(func(*http.Request) int { <-hold; return http.StatusOK }))
+		h := w.newHolder(ok)
+		holders, dead = append(holders, h), append(dead, h.subscriber)
 	}
 	healthy := w.newSubscriber(saying(http.StatusOK))
-	t.Cleanup(free)
 	sender, _ := w.send(w.Store)
+	w.known(sender, append(dead, healthy)...)
+	for _, h := range holders {
+		h.hold.Store(true)
+	}
 	w.events(60)
 	sender.Wake(w.keys(dead...))
-	w.eventually("all that the dead ones take at once", func() bool {
-		return !slices.ContainsFunc(dead, func(r *subscriber) bool { return len(r.ids()) < rules.InFlight })
-	})
+	for _, h := range holders {
+		for range rules.InFlight {
+			<-h.begun
+		}
+	}
 	w.events(60)
 	sender.Wake(w.keys(append(dead, healthy)...))
-	w.eventually("everything of the healthy one", func() bool { return w.in(healthy, affiliate.DeliveryDelivered) == 120 })
+	w.eventually("everything of the healthy one", func() bool { return w.in(healthy, affiliate.DeliveryDelivered) == 121 })
 	for _, r := range dead {
-		if n := len(r.ids()); n != rules.InFlight {
+		if n := len(r.ids()); n != 1+rules.InFlight {
 			t.Errorf("%d requests to one that does not answer", n)
 		}
 	}
-	free()
+	for _, h := range holders {
+		h.free()
+	}
 	w.eventually("the rest", func() bool {
 		return w.Count(`select count(*) from webhook_deliveries where status <> 'delivered'`) == 0
 	})
@@ -466,7 +510,7 @@ func TestStoppingStoresWhatWasSent(t *testing.T) {
 	sender, stop := w.send(w.Store)
 	w.events(40)
 	sender.Wake(w.keys(r))
-	for range rules.InFlight {
+	for range 2 + rules.InFlight {
 		<-begun
 	}
 	stop()
@@ -547,25 +591,27 @@ func TestRetryDuringAnAttemptIsOneMore(t *testing.T) {
 	})
 }
 
-func TestTurnedOffEndpointGetsNothingMore(t *testing.T) {
+func TestDisabledEndpointGetsNothingMore(t *testing.T) {
 	w := newQueueWorld(t)
-	begun, hold := make(chan struct{}, 100), make(chan struct{})
-	r := w.newSubscriber(func(*http.Request) int { begun <- struct{}{}; <-hold; return http.StatusOK })
+	r := w.newHolder(ok)
 	sender, _ := w.send(w.Store)
+	w.known(sender, r.subscriber)
+	r.hold.Store(true)
 	w.events(50)
-	sender.Wake(w.keys(r))
+	sender.Wake(w.keys(r.subscriber))
 	for range rules.InFlight {
-		<-begun
+		<-r.begun
 	}
 	w.Exec(`update webhook_endpoints set active = false, epoch = epoch + 1, disabled_reason = 'manual'`)
-	time.Sleep(1500 * time.Millisecond) // what was read ahead is forgotten by now
-	close(hold)
-	w.eventually("what was under way", func() bool { return w.in(r, affiliate.DeliveryDelivered) == rules.InFlight })
+	// What was read before is too old now, and what is read from now on is not active.
+	w.forward(2 * time.Second)
+	r.free()
+	w.eventually("what was in flight", func() bool { return w.in(r.subscriber, affiliate.DeliveryDelivered) == 1+rules.InFlight })
 	w.Exec(`update webhook_endpoints set active = true, disabled_reason = null`)
 	w.events(1)
-	sender.Wake(w.keys(r))
-	w.eventually("what came later", func() bool { return w.in(r, affiliate.DeliveryDelivered) == rules.InFlight+1 })
-	if n := len(r.ids()); n != rules.InFlight+1 {
+	sender.Wake(w.keys(r.subscriber))
+	w.eventually("what came later", func() bool { return w.in(r.subscriber, affiliate.DeliveryDelivered) == 2+rules.InFlight })
+	if n := len(r.ids()); n != 2+rules.InFlight {
 		t.Errorf("%d requests", n)
 	}
 }

@@ -33,10 +33,10 @@ const serve = `
 	where e.workspace_id = w.workspace_id and e.id = w.id
 	returning e.workspace_id as workspace, e.id`
 
-// Serve makes a process the sender of endpoints, or keeps it so, until an instant.
+// Claim makes a process the sender of endpoints, or keeps it so, until an instant.
 // It returns those that it serves: neither those that another process serves, nor
 // those that are off or deleted.
-func (s *Store) Serve(
+func (s *Store) Claim(
 	ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, until time.Time,
 ) ([]affiliate.EndpointKey, error) {
 	workspaces, ids := columnsOf(endpoints)
@@ -65,8 +65,8 @@ const neglected = `
 			where d.workspace_id = e.workspace_id and d.endpoint_id = e.id and d.epoch = e.epoch and d.due_at <= $1)
 	limit $2`
 
-// Neglected finds endpoints, up to limit, that have something due and no sender.
-func (s *Store) Neglected(ctx context.Context, now time.Time, limit int) ([]affiliate.EndpointKey, error) {
+// Unclaimed finds endpoints, up to limit, that have something due and no sender.
+func (s *Store) Unclaimed(ctx context.Context, now time.Time, limit int) ([]affiliate.EndpointKey, error) {
 	rows, _ := s.sending.Query(ctx, neglected, now, limit)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.EndpointKey])
 }
@@ -196,11 +196,11 @@ const (
 		returning e.workspace_id, e.id, e.mode, s.off`
 )
 
-// Finish stores what came of attempts, in the order in which they ended, and tells
+// Record stores what came of attempts, in the order in which they ended, and tells
 // which endpoints were turned off by it. An attempt that was stored before changes
 // nothing. Who is turned off gets a job that cancels what waits, and a line in the
 // audit log.
-func (s *Store) Finish(ctx context.Context, done []webhook.AttemptResult) (off []webhook.DisabledEndpoint, err error) {
+func (s *Store) Record(ctx context.Context, done []webhook.AttemptResult) (off []webhook.DisabledEndpoint, err error) {
 	err = s.inTx(ctx, s.sending, func(tx *Tx) error {
 		off = nil
 		stored, err := finishAttempts(ctx, tx, done)

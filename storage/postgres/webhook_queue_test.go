@@ -61,7 +61,7 @@ func (q *queue) endpoint(waiting int) affiliate.EndpointKey {
 
 func (q *queue) serve(now time.Time, keys ...affiliate.EndpointKey) []affiliate.EndpointKey {
 	q.t.Helper()
-	got, err := q.Store.Serve(q.t.Context(), q.sender, keys, now, now.Add(30*time.Second))
+	got, err := q.Store.Claim(q.t.Context(), q.sender, keys, now, now.Add(30*time.Second))
 	if err != nil {
 		q.t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestAnEndpointHasOneSender(t *testing.T) {
 	other := affiliate.SenderID{UUID: uuid.New()}
 	ask := func(now time.Time) []affiliate.EndpointKey {
 		t.Helper()
-		got, err := q.Store.Serve(t.Context(), other, keys, now, now.Add(30*time.Second))
+		got, err := q.Store.Claim(t.Context(), other, keys, now, now.Add(30*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestOnlyActiveEndpointsAreServed(t *testing.T) {
 		if got := q.serve(q.now, key); len(got) != 0 {
 			t.Errorf("%s: it is served", change)
 		}
-		if found, err := q.Store.Neglected(t.Context(), q.now.Add(time.Hour), 10); err != nil || len(found) != 0 {
+		if found, err := q.Store.Unclaimed(t.Context(), q.now.Add(time.Hour), 10); err != nil || len(found) != 0 {
 			t.Errorf("%s: neglected: %v, %v", change, found, err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestAnOutcomeCountsOnce(t *testing.T) {
 	_, due := q.due(q.now, 1, key)
 	failed := webhook.AttemptResult{Key: key, Due: due[0], Outcome: webhook.Answered(http.StatusBadGateway, 0), Started: q.now, Ended: q.now.Add(time.Second)}
 	for range 2 {
-		if _, err := q.Store.Finish(t.Context(), []webhook.AttemptResult{failed}); err != nil {
+		if _, err := q.Store.Record(t.Context(), []webhook.AttemptResult{failed}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -185,7 +185,7 @@ func TestNeglectedAreThoseWithoutASender(t *testing.T) {
 	q.serve(q.now, served, idle)
 	check := func(now time.Time, want ...affiliate.EndpointKey) {
 		t.Helper()
-		got, err := q.Store.Neglected(t.Context(), now, 10)
+		got, err := q.Store.Unclaimed(t.Context(), now, 10)
 		if err != nil || len(got) != len(want) || slices.ContainsFunc(want, func(k affiliate.EndpointKey) bool { return !slices.Contains(got, k) }) {
 			t.Errorf("neglected: %v, %v, want %v", got, err, want)
 		}

@@ -1,0 +1,112 @@
+package webhook
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// TestBacklog_MissesNothingDue works a backlog off in random steps against a model of
+// the queue: every delivery that is due and not being attempted is either ready or
+// within the next read.
+func TestBacklog_MissesNothingDue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+		b := NewBacklog()
+		// queue has what is due in the database, the longest due first.
+		var queue, inFlight, ended []DueDelivery
+		readings := func(from time.Time, limit int) []DueDelivery {
+			var due []DueDelivery
+			for _, d := range queue {
+				if !d.DueAt.Before(from) && !d.DueAt.After(now) && len(due) < limit {
+					due = append(due, d)
+				}
+			}
+			return due
+		}
+		remove := func(from []DueDelivery, id affiliate.DeliveryID) []DueDelivery {
+			var left []DueDelivery
+			for _, d := range from {
+				if d.ID != id {
+					left = append(left, d)
+				}
+			}
+			return left
+		}
+		var reading []DueDelivery // under way: what it has seen
+		t.Repeat(map[string]func(*rapid.T){
+			"time passes": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond)
+			},
+			"deliveries come": func(t *rapid.T) {
+				for range rapid.IntRange(1, 100).Draw(t, "n") {
+					// A transaction commits up to a second after what it writes is due.
+					late := time.Duration(rapid.IntRange(0, 1000).Draw(t, "late")) * time.Millisecond
+					d := DueDelivery{ID: affiliate.NewID[affiliate.Delivery](now), DueAt: now.Add(-late)}
+					at := len(queue)
+					for at > 0 && queue[at-1].DueAt.After(d.DueAt) {
+						at--
+					}
+					queue = append(queue[:at], append([]DueDelivery{d}, queue[at:]...)...)
+				}
+				b.More()
+			},
+			"a reading begins": func(t *rapid.T) {
+				if b.WantsRead() {
+					reading = readings(b.BeginRead(now))
+				}
+			},
+			"a reading ends": func(t *rapid.T) {
+				if !b.Reading() {
+					return
+				}
+				b.EndRead(reading, now)
+				for _, d := range b.ready {
+					for _, other := range slices.Concat(inFlight, ended) {
+						if d.ID == other.ID {
+							t.Fatal("a delivery that is being attempted is ready once more")
+						}
+					}
+				}
+			},
+			"an attempt begins": func(t *rapid.T) {
+				if b.Ready(now) {
+					inFlight = append(inFlight, b.Next())
+				}
+			},
+			"an attempt ends": func(*rapid.T) {
+				if len(inFlight) > 0 {
+					inFlight, ended = inFlight[1:], append(ended, inFlight[0])
+				}
+			},
+			"an outcome is stored": func(*rapid.T) {
+				if len(ended) == 0 {
+					return
+				}
+				queue = remove(queue, ended[0].ID)
+				b.Stored(AttemptResult{Due: ended[0], Outcome: Answered(http.StatusOK, 0)})
+				ended = ended[1:]
+			},
+			"": func(t *rapid.T) {
+				known := maps.Clone(b.unstored)
+				for _, d := range b.ready {
+					known[d.ID] = true
+				}
+				for _, d := range queue {
+					if !known[d.ID] && d.DueAt.Before(b.from) {
+						t.Fatalf("%s is due at %v and the next read begins at %v", d.ID, d.DueAt, b.from)
+					}
+				}
+				if b.Unstored() != len(inFlight)+len(ended) {
+					t.Fatalf("%d unstored, want %d and %d", b.Unstored(), len(inFlight), len(ended))
+				}
+			},
+		})
+	})
+}

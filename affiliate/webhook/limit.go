@@ -1,0 +1,86 @@
+package webhook
+
+import "time"
+
+// Limit says how many attempts of one endpoint may be in flight, depending on its
+// latest outcomes:
+//
+//	no outcome known yet                         2
+//	the last attempt did not time out           10 (InFlight)
+//	the last attempt timed out                   1
+//	10 consecutive failures (the breaker opens)  0 for a minute, then 1
+//
+// An endpoint that hangs therefore occupies one or two places, not ten.
+type Limit struct {
+	failures    int // consecutive
+	lastOutcome outcomeClass
+	pausedUntil time.Time
+}
+
+type outcomeClass int
+
+const (
+	unknown outcomeClass = iota
+	inTime
+	timedOut
+)
+
+// unknownInFlight is the limit of an endpoint without a known outcome.
+const unknownInFlight = 2
+
+// Load takes over the stored state of an endpoint. An endpoint that failed last is
+// limited like one that timed out, because the cause is not stored.
+func (l *Limit) Load(t Target) {
+	if t.ConsecutiveFailures == l.failures {
+		return
+	}
+	l.failures, l.pausedUntil, l.lastOutcome = t.ConsecutiveFailures, time.Time{}, unknown
+	if l.failures > 0 {
+		l.lastOutcome = timedOut
+	}
+	if t.LastDeliveryAt != nil {
+		l.openBreaker(*t.LastDeliveryAt)
+	}
+}
+
+// Count takes the outcome of an attempt that ended at an instant.
+func (l *Limit) Count(o Outcome, at time.Time) {
+	l.lastOutcome = inTime
+	if o.TimedOut() {
+		l.lastOutcome = timedOut
+	}
+	if o.Succeeded() {
+		l.failures, l.pausedUntil = 0, time.Time{}
+		return
+	}
+	l.failures++
+	l.openBreaker(at)
+}
+
+func (l *Limit) openBreaker(lastFailure time.Time) {
+	if l.failures >= BreakerFailures {
+		l.pausedUntil = lastFailure.Add(BreakerPause)
+	}
+}
+
+// Paused reports whether the breaker is open.
+func (l *Limit) Paused(now time.Time) bool { return now.Before(l.pausedUntil) }
+
+// PausedUntil returns the end of the last pause of the breaker; zero without one.
+func (l *Limit) PausedUntil() time.Time { return l.pausedUntil }
+
+// InFlight returns the greatest number of attempts in flight while the breaker is not
+// open.
+func (l *Limit) InFlight() int {
+	switch {
+	case l.failures >= BreakerFailures, l.Hanging():
+		return 1
+	case l.lastOutcome == unknown:
+		return unknownInFlight
+	default:
+		return InFlight
+	}
+}
+
+// Hanging reports whether the last attempt timed out.
+func (l *Limit) Hanging() bool { return l.lastOutcome == timedOut }

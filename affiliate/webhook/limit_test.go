@@ -1,0 +1,72 @@
+package webhook
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestLimit_FollowsOutcomes(t *testing.T) {
+	ok, failure, timeout := Answered(http.StatusOK, 0), Answered(http.StatusInternalServerError, 0), Failed(Timeout)
+	times := func(n int, o Outcome) (all []Outcome) {
+		for range n {
+			all = append(all, o)
+		}
+		return all
+	}
+	for _, tc := range []struct {
+		name     string
+		outcomes []Outcome
+		inFlight int
+		hanging  bool
+		paused   bool
+	}{
+		{"nothing known", nil, 2, false, false},
+		{"success", []Outcome{ok}, 10, false, false},
+		{"failure in time", []Outcome{failure}, 10, false, false},
+		{"timeout", []Outcome{ok, timeout}, 1, true, false},
+		{"success after a timeout", []Outcome{timeout, ok}, 10, false, false},
+		{"nine failures", times(9, failure), 10, false, false},
+		{"ten failures", times(10, failure), 1, false, true},
+		{"success after ten failures", append(times(10, failure), ok), 10, false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var l Limit
+			for _, o := range tc.outcomes {
+				l.Count(o, noon)
+			}
+			if l.InFlight() != tc.inFlight || l.Hanging() != tc.hanging || l.Paused(noon) != tc.paused {
+				t.Errorf("%d in flight, hanging %v, paused %v", l.InFlight(), l.Hanging(), l.Paused(noon))
+			}
+			if l.Paused(noon.Add(BreakerPause)) {
+				t.Error("paused for longer than BreakerPause")
+			}
+		})
+	}
+}
+
+func TestLimit_LoadsStoredState(t *testing.T) {
+	last := noon.Add(-30 * time.Second)
+	for _, tc := range []struct {
+		name     string
+		failures int
+		inFlight int
+		paused   bool
+	}{
+		{"healthy", 0, 2, false},
+		{"failed once, perhaps by a timeout", 1, 1, false},
+		{"open breaker", 10, 1, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var l Limit
+			l.Load(Target{ConsecutiveFailures: tc.failures, LastDeliveryAt: &last})
+			if l.InFlight() != tc.inFlight || l.Paused(noon) != tc.paused || l.Paused(noon.Add(30*time.Second)) {
+				t.Errorf("%d in flight, paused %v", l.InFlight(), l.Paused(noon))
+			}
+			l.Load(Target{}) // the endpoint was enabled again
+			if l.Paused(noon) || l.Hanging() {
+				t.Error("the failures are not forgotten")
+			}
+		})
+	}
+}
