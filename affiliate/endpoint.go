@@ -10,7 +10,7 @@ const MaxEndpoints = 10
 // (DECISIONS.md section 9).
 const RotatedSecretKept = 24 * time.Hour
 
-// EndpointKey names an endpoint for those who look after everybody's.
+// EndpointKey names an endpoint of any workspace.
 type EndpointKey struct {
 	Workspace WorkspaceID
 	ID        EndpointID
@@ -20,24 +20,34 @@ type EndpointKey struct {
 type Endpoint struct {
 	ID    EndpointID
 	Scope Scope
-	// URL is https, in the form that webhook.ParseURL gives it. It never changes.
+	// URL is https, in the form that webhook.ParseURL returns. It never changes.
 	URL         string
 	Description *string
-	// Subscriptions are event names, noun.* for all of a noun, or *.
+	// Subscriptions are event names, noun.* for all events of a noun, or *.
 	Subscriptions []string
 	Active        bool
-	// DisabledReason is set while it is off.
+	// DisabledReason is set while the endpoint is not active.
 	DisabledReason *DisabledReason
-	// ConsecutiveFailures are the attempts that failed since the last that did not.
-	ConsecutiveFailures int
-	// LastDeliveryAt is when its last attempt ended; nil: there was none.
-	LastDeliveryAt *time.Time
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
-	Version        int // one more with every change that a person makes
+	// Epoch grows when the endpoint is disabled or deleted. Deliveries of an earlier
+	// epoch are never sent.
+	Epoch     int
+	Health    EndpointHealth
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	Version   int // grows with every change of the fields above but Health
 }
 
-// EndpointStatus says how an endpoint does.
+// EndpointHealth counts outcomes of an endpoint since its last success.
+type EndpointHealth struct {
+	ConsecutiveFailures int
+	FailingSince        *time.Time // nil if the last attempt succeeded
+	DeadLetters         int
+	// LastDeliveryAt is the end of the last attempt, successful or not; nil if there was
+	// none.
+	LastDeliveryAt *time.Time
+}
+
+// EndpointStatus summarizes an endpoint.
 type EndpointStatus string
 
 // The states of an endpoint.
@@ -46,30 +56,30 @@ const (
 	EndpointHealthy EndpointStatus = "healthy"
 	// EndpointFailing: its last attempt failed.
 	EndpointFailing EndpointStatus = "failing"
-	// EndpointDisabled: it is off.
+	// EndpointDisabled: it is not active.
 	EndpointDisabled EndpointStatus = "disabled"
 )
 
-// Status is how e does.
+// Status returns the summary of e.
 func (e Endpoint) Status() EndpointStatus {
 	switch {
 	case !e.Active:
 		return EndpointDisabled
-	case e.ConsecutiveFailures > 0:
+	case e.Health.ConsecutiveFailures > 0:
 		return EndpointFailing
 	default:
 		return EndpointHealthy
 	}
 }
 
-// DisabledReason is why an endpoint is off.
+// DisabledReason says why an endpoint is not active.
 type DisabledReason string
 
-// Why endpoints are off.
+// The reasons for which endpoints are disabled.
 const (
-	// DisabledByMerchant: somebody turned it off.
+	// DisabledByMerchant: a user has disabled it.
 	DisabledByMerchant DisabledReason = "manual"
-	// DisabledGone: it answered 410.
+	// DisabledGone: it responded 410.
 	DisabledGone DisabledReason = "gone"
 	// DisabledFailing: nothing succeeded for five days, and twenty deliveries or
 	// more were given up.
@@ -96,15 +106,15 @@ type Delivery struct {
 	CompletedAt *time.Time
 }
 
-// Attempt is one request that was made, and what came of it. Nothing of the
-// answer is kept but its status.
+// Attempt is one request and its outcome. Of the response only the status is kept.
 type Attempt struct {
 	Number     int       `json:"number"` // from 1
 	StartedAt  time.Time `json:"startedAt"`
 	DurationMS int64     `json:"durationMs"`
-	// HTTPStatusCode is nil without an answer.
+	// HTTPStatusCode is nil without a response.
 	HTTPStatusCode *int `json:"httpStatusCode"`
-	// ErrorMessage is one of the words of DECISIONS.md section 9; nil: it succeeded.
+	// ErrorMessage is one of the error codes of DECISIONS.md section 9; nil if it
+	// succeeded.
 	ErrorMessage *string `json:"errorMessage"`
 }
 
@@ -122,7 +132,7 @@ const (
 	// DeliveryDeadLettered is given up: its attempts are used up, the endpoint is
 	// gone, or its address may not be called.
 	DeliveryDeadLettered DeliveryStatus = "dead_lettered"
-	// DeliveryCanceled waited when its endpoint was turned off or deleted.
+	// DeliveryCanceled was waiting when its endpoint was disabled or deleted.
 	DeliveryCanceled DeliveryStatus = "canceled"
 )
 
@@ -132,10 +142,10 @@ type DeliveryFilter struct {
 	Event  *EventID
 }
 
-// Sender is a process that sends webhooks.
+// Sender names the ids of processes that send webhooks.
 type Sender struct{}
 
-// EndpointChange is what a person changes of an endpoint.
+// EndpointChange is an update of an endpoint by a user.
 type EndpointChange struct {
 	Subscriptions Change[[]string]
 	Active        Change[bool]

@@ -167,10 +167,3 @@ const (
 	// InFlight bounds the attempts of one endpoint in flight, over all processes.
 	InFlight = 10
 )
-
-const (
-	// DisableAfter is how long an endpoint may fail without any success before it is
-	// disabled, if at least DisableDeadLetters deliveries were given up meanwhile.
-	DisableAfter       = 5 * 24 * time.Hour
-	DisableDeadLetters = 20
-)

@@ -19,6 +19,7 @@ const (
 	// later delivery was read. Rewind finds those that commit even later.
 	lateCommit = 2 * time.Second
 	// maxUnstored bounds the attempts that are in flight or whose outcome is not stored.
+	// A process that dies repeats them.
 	maxUnstored = 1000
 )
 
@@ -29,9 +30,9 @@ const (
 type Backlog struct {
 	ready  []DueDelivery // in the order of their due times
 	readAt time.Time
-	// unstored are the deliveries that are being attempted, or whose outcome is not
-	// stored yet.
-	unstored map[affiliate.DeliveryID]bool
+	// unstored has the due times of the deliveries that are being attempted, or whose
+	// outcome is not stored yet.
+	unstored map[affiliate.DeliveryID]time.Time
 	// from is where the next read begins. Every delivery due before it is in unstored.
 	from time.Time
 	more bool // there may be due deliveries that were not read
@@ -46,7 +47,7 @@ type Backlog struct {
 
 // NewBacklog returns the backlog of an endpoint of which nothing has been read.
 func NewBacklog() Backlog {
-	return Backlog{more: true, unstored: map[affiliate.DeliveryID]bool{}, storedDuringRead: map[affiliate.DeliveryID]bool{}}
+	return Backlog{more: true, unstored: map[affiliate.DeliveryID]time.Time{}, storedDuringRead: map[affiliate.DeliveryID]bool{}}
 }
 
 // More notes that there may be new due deliveries.
@@ -66,7 +67,12 @@ func (b *Backlog) Reading() bool { return b.reading }
 
 // BeginRead returns the start and the limit of the read that begins now.
 func (b *Backlog) BeginRead(now time.Time) (from time.Time, limit int) {
-	b.more, b.reading, b.readBegan, b.readLimit = false, true, now, readBlock+len(b.unstored)
+	b.more, b.reading, b.readBegan, b.readLimit = false, true, now, readBlock
+	for _, dueAt := range b.unstored {
+		if !dueAt.Before(b.from) {
+			b.readLimit++ // the read returns this delivery too
+		}
+	}
 	return b.from, b.readLimit
 }
 
@@ -77,7 +83,7 @@ func (b *Backlog) EndRead(due []DueDelivery, now time.Time) {
 	b.more = b.more || len(due) >= b.readLimit
 	b.ready = b.ready[:0]
 	for _, d := range due {
-		if !b.unstored[d.ID] && !b.storedDuringRead[d.ID] {
+		if _, unstored := b.unstored[d.ID]; !unstored && !b.storedDuringRead[d.ID] {
 			b.ready = append(b.ready, d)
 		}
 	}
@@ -105,7 +111,7 @@ func (b *Backlog) Drop() { b.ready, b.more = b.ready[:0], true }
 func (b *Backlog) Next() DueDelivery {
 	due := b.ready[0]
 	b.ready = b.ready[1:]
-	b.unstored[due.ID] = true
+	b.unstored[due.ID] = due.DueAt
 	return due
 }
 

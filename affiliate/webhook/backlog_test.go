@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"maps"
 	"net/http"
 	"slices"
 	"testing"
@@ -94,7 +93,10 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 				ended = ended[1:]
 			},
 			"": func(t *rapid.T) {
-				known := maps.Clone(b.unstored)
+				known := map[affiliate.DeliveryID]bool{}
+				for id := range b.unstored {
+					known[id] = true
+				}
 				for _, d := range b.ready {
 					known[d.ID] = true
 				}

@@ -67,9 +67,3 @@ func (r AttemptResult) Record() affiliate.Attempt {
 	}
 	return record
 }
-
-// DisabledEndpoint is an endpoint that the outcome of its attempts has disabled.
-type DisabledEndpoint struct {
-	Key    affiliate.EndpointKey
-	Reason affiliate.DisabledReason
-}

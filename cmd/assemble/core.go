@@ -55,6 +55,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	edge "github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	webhookstore "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 const (
@@ -86,6 +87,7 @@ type Core struct {
 
 	registry *prometheus.Registry
 	store    *postgres.Store
+	webhooks *webhookstore.Store
 	stream   redis.UniversalClient
 	blocking redis.UniversalClient
 	cache    redis.UniversalClient
@@ -126,6 +128,7 @@ func (c *Core) connect(ctx context.Context) error {
 	if c.store, err = postgres.Open(ctx, postgres.Config{URL: c.cfg.DatabaseURL, MaxConns: connections}); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
+	c.webhooks = webhookstore.New(c.store.DB)
 	if c.stream, err = clickstream.Connect(c.cfg.Stream()); err != nil {
 		return fmt.Errorf("TRIBUTARY_REDIS_URL: %w", err)
 	}
@@ -193,14 +196,14 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.PayoutService_ServiceDesc, Impl: payout.New(payout.Config{Store: c.store, Seal: sealer, Now: c.now})},
 		server.Service{Desc: &affiliatev1.FraudService_ServiceDesc, Impl: fraud.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.WebhookService_ServiceDesc, Impl: webhook.New(webhook.Config{
-			Store: c.store, Seal: sealer, Client: c.calls, Now: c.now,
+			Store: stores.Webhook(c.webhooks), Seal: sealer, Client: c.calls, Now: c.now,
 		})},
 	)
 	if err != nil {
 		return err
 	}
 	c.sender = webhook.NewSender(webhook.SenderConfig{
-		Queue: c.store, Client: c.calls, Seal: sealer, Log: c.log, Now: c.now, Metrics: webhook.NewMetrics(c.registry),
+		Queue: stores.WebhookQueue(c.webhooks), Client: c.calls, Seal: sealer, Log: c.log, Now: c.now, Metrics: webhook.NewMetrics(c.registry),
 	})
 	c.store.OnDeliveries(c.sender.Wake)
 	return c.buildWork(conversions, tokens)
@@ -231,7 +234,7 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 		SigningKeys: signingKeys(tokens), Now: c.now, Log: c.log,
 	})
 	c.store.OnDirectoryChange(c.keeper.SyncNow)
-	c.upkeep = upkeep.NewWorker(c.store, c.log, c.now)
+	c.upkeep = upkeep.NewWorker(stores.Upkeep(c.store, c.webhooks), c.log, c.now)
 
 	registered := river.NewWorkers()
 	river.AddWorker(registered, c.upkeep)
@@ -242,7 +245,7 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	river.AddWorker(registered, stats.New(c.store, c.log, c.now))
 	river.AddWorker(registered, fx.New(c.store, c.cfg.FXFile, c.log, c.now))
 	river.AddWorker(registered, check.New(c.store, c.log, c.now))
-	webhook.AddWorkers(registered, c.store, c.now)
+	webhook.AddWorkers(registered, stores.Webhook(c.webhooks), c.now)
 
 	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob()}
 	periodic = append(periodic, conversions.PeriodicJobs()...)

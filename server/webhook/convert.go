@@ -19,8 +19,8 @@ func toProto(e affiliate.Endpoint) *affiliatev1.Webhook {
 		Active:              e.Active,
 		Mode:                server.FromWord[affiliatev1.Mode](e.Scope.Mode),
 		Status:              server.FromWord[affiliatev1.WebhookStatus](e.Status()),
-		ConsecutiveFailures: small(e.ConsecutiveFailures),
-		LastDeliveryAt:      server.OptionalTimestamp(e.LastDeliveryAt),
+		ConsecutiveFailures: small(e.Health.ConsecutiveFailures),
+		LastDeliveryAt:      server.OptionalTimestamp(e.Health.LastDeliveryAt),
 		CreatedAt:           server.Timestamp(e.CreatedAt),
 		UpdatedAt:           server.Timestamp(e.UpdatedAt),
 	}
@@ -30,20 +30,21 @@ func toProto(e affiliate.Endpoint) *affiliatev1.Webhook {
 	return out
 }
 
-// withSecret is the only answer that has a secret.
+// withSecret is the only response that contains a secret.
 func withSecret(e affiliate.Endpoint, secret webhook.Secret) *affiliatev1.CreatedWebhook {
 	out := &affiliatev1.CreatedWebhook{SigningSecret: secret.Text()}
 	server.CopyShared(out.ProtoReflect(), toProto(e).ProtoReflect())
 	return out
 }
 
-// newEndpoint is what the request says of an endpoint; it has been checked.
-func newEndpoint(req *affiliatev1.CreateWebhookRequest) affiliate.Endpoint {
+// newEndpoint makes the endpoint of a checked request.
+func newEndpoint(req *affiliatev1.CreateWebhookRequest, scope affiliate.Scope, url webhook.URL, at time.Time) affiliate.Endpoint {
 	e := affiliate.Endpoint{
+		ID: affiliate.NewID[affiliate.Endpoint](at), Scope: scope, URL: url.Text,
 		Description:   server.Present(req.GetDescription()),
 		Subscriptions: folded(slices.Concat(req.GetSubscriptions(), req.GetEvents())),
 		Active:        req.Active == nil || req.GetActive(),
-		Version:       1,
+		Epoch:         1, CreatedAt: at, UpdatedAt: at, Version: 1,
 	}
 	if !e.Active {
 		reason := affiliate.DisabledByMerchant
@@ -52,7 +53,7 @@ func newEndpoint(req *affiliatev1.CreateWebhookRequest) affiliate.Endpoint {
 	return e
 }
 
-// changeOf is the update as its mask words it; the mask has been checked.
+// changeOf returns the update of a request whose mask has been checked.
 func changeOf(req *affiliatev1.UpdateWebhookRequest) affiliate.EndpointChange {
 	var change affiliate.EndpointChange
 	for _, path := range req.GetUpdateMask().GetPaths() {
@@ -68,7 +69,7 @@ func changeOf(req *affiliatev1.UpdateWebhookRequest) affiliate.EndpointChange {
 	return change
 }
 
-// folded leaves each word where it comes first.
+// folded removes repeated words.
 func folded(words []string) []string {
 	once := make([]string, 0, len(words))
 	for _, word := range words {
@@ -87,14 +88,14 @@ func eventType(kind affiliate.EventKind) *affiliatev1.EventTypeInfo {
 	return info
 }
 
-// filterOf is what narrows a list; the annotations have checked the form.
+// filterOf returns the filter of a checked request.
 func filterOf(req *affiliatev1.ListDeliveriesRequest) affiliate.DeliveryFilter {
 	var filter affiliate.DeliveryFilter
 	if status := affiliate.DeliveryStatus(server.Word(req.GetStatus())); status != "" {
 		filter.Status = &status
 	}
 	if req.EventId != nil {
-		// What is no id becomes the zero one, which nothing has.
+		// A text that is not an id becomes the zero id, which no event has.
 		event, _ := affiliate.ParseWireID(req.GetEventId())
 		filter.Event = &event
 	}
@@ -132,7 +133,7 @@ func attempt(a affiliate.Attempt) *affiliatev1.DeliveryAttempt {
 	}
 }
 
-// recoveryOf is what a checked request asks for, of no endpoint yet.
+// recoveryOf returns the job of a checked request, without its endpoint.
 func recoveryOf(req *affiliatev1.RecoverDeliveriesRequest, now time.Time) affiliate.RecoverDeliveries {
 	job := affiliate.RecoverDeliveries{
 		Since: req.GetSince().AsTime(), Until: now, AskedAt: now,
@@ -163,8 +164,8 @@ func each[From, To any](list []From, convert func(From) To) []To {
 	return out
 }
 
-// small is a number of the contract's int32: a page, a count of attempts, a status.
-func small(n int) int32 { return int32(n) } // #nosec G115 -- none of them comes near it
+// small converts a page, a count of attempts or a status to the contract's int32.
+func small(n int) int32 { return int32(n) } // #nosec G115 -- none of them is nearly as large
 
 func optionalSmall(n *int) *int32 {
 	if n == nil {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"net/netip"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
 // Bound sets the bounds of a client's attempts, before its first.
@@ -25,6 +28,21 @@ func (c *Client) Connect(ctx context.Context, to netip.AddrPort) error {
 		_ = conn.Close()
 	}
 	return err
+}
+
+// CancelBlock runs one block of a cancellation.
+func CancelBlock(ctx context.Context, store Store, now func() time.Time, job affiliate.CancelDeliveries, limit int) (int, error) {
+	return (&cancelWorker{store: store, now: now}).cancelBlock(ctx, job, limit)
+}
+
+// RecoverBlock runs one block of a recovery.
+func RecoverBlock(ctx context.Context, store Store, now func() time.Time, job affiliate.RecoverDeliveries, limit int) (int, error) {
+	return (&recoverWorker{store: store, now: now}).recoverBlock(ctx, job, limit)
+}
+
+// Record stores the outcomes of attempts.
+func Record(ctx context.Context, queue Queue, results []webhook.AttemptResult) ([]affiliate.Endpoint, error) {
+	return record(ctx, queue, results)
 }
 
 // Wait sets how long an attempt may take, before the first.

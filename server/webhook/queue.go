@@ -22,8 +22,23 @@ type Queue interface {
 	// Due reads due deliveries, the longest due first, and their endpoints. Endpoints that
 	// are not active or not leased to the sender are left out.
 	Due(ctx context.Context, sender affiliate.SenderID, reads []webhook.Read, now time.Time) ([]webhook.Target, []webhook.DueDelivery, error)
-	// Record stores the outcomes of attempts in the order in which they ended, and
-	// returns the endpoints that they have disabled. An outcome that is stored already
-	// changes nothing.
-	Record(ctx context.Context, results []webhook.AttemptResult) ([]webhook.DisabledEndpoint, error)
+	// InTx runs fn in a transaction that commits if fn returns nil. The commit does not
+	// wait for the disk: if a crash of the database loses it, the attempts are repeated.
+	InTx(ctx context.Context, fn func(tx QueueTx) error) error
+}
+
+// QueueTx is a transaction of the queue.
+type QueueTx interface {
+	// ApplyOutcomes writes the effects of attempts on deliveries that are still in the
+	// state before, and returns the ids of these.
+	ApplyOutcomes(ctx context.Context, changes []webhook.DeliveryChange) ([]affiliate.DeliveryID, error)
+	// LockDeliveryOf locks a delivery. Errors: WEBHOOK_NOT_FOUND.
+	LockDeliveryOf(ctx context.Context, key affiliate.EndpointKey, id affiliate.DeliveryID) (webhook.LockedDelivery, error)
+	// LockEndpoints locks endpoints, deleted ones included. UpdateHealth writes the
+	// health of locked endpoints, UpdateEndpoint all that may change of one.
+	LockEndpoints(ctx context.Context, keys []affiliate.EndpointKey) ([]affiliate.Endpoint, error)
+	UpdateHealth(ctx context.Context, endpoints []affiliate.Endpoint) error
+	UpdateEndpoint(ctx context.Context, e affiliate.Endpoint) error
+	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
+	Audit(ctx context.Context, line affiliate.AuditLine) error
 }

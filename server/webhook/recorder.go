@@ -100,15 +100,15 @@ func (r *recorder) storeTogether(ctx context.Context, batch []finishedAttempt) e
 	for i, a := range batch {
 		results[i] = a.AttemptResult
 	}
-	disabled, err := r.queue.Record(ctx, results)
+	disabled, err := record(ctx, r.queue, results)
 	if err != nil {
 		return err
 	}
 	isDisabled := map[affiliate.EndpointKey]bool{}
 	for _, e := range disabled {
-		isDisabled[e.Key] = true
+		isDisabled[e.Key()] = true
 		r.log.LogAttrs(ctx, slog.LevelInfo, "a webhook endpoint was disabled",
-			slog.String("endpoint", e.Key.ID.String()), slog.String("reason", string(e.Reason)))
+			slog.String("endpoint", e.ID.String()), slog.String("reason", string(*e.DisabledReason)))
 	}
 	for _, part := range byEndpoint(batch) {
 		part[0].endpoint.recorded(part, isDisabled[part[0].Key])

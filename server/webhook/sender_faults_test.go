@@ -28,18 +28,18 @@ func (q *slowQueue) Due(ctx context.Context, sender affiliate.SenderID, wanted [
 	return targets, due, err
 }
 
-func (q *slowQueue) Record(ctx context.Context, done []rules.AttemptResult) ([]rules.DisabledEndpoint, error) {
-	off, err := q.Queue.Record(ctx, done)
+func (q *slowQueue) InTx(ctx context.Context, fn func(tx webhook.QueueTx) error) error {
+	err := q.Queue.InTx(ctx, fn)
 	if err == nil && q.refuse.Add(-1) >= 0 {
-		return nil, context.DeadlineExceeded
+		return context.DeadlineExceeded
 	}
-	return off, err
+	return err
 }
 
 func TestSlowReadingsStopNothing(t *testing.T) {
 	w := newQueueWorld(t)
 	r := w.newSubscriber(saying(http.StatusOK))
-	sender, _ := w.send(&slowQueue{Queue: w.Store, reading: 1200 * time.Millisecond})
+	sender, _ := w.send(&slowQueue{Queue: w.queue, reading: 1200 * time.Millisecond})
 	w.events(20)
 	sender.Wake(w.keys(r))
 	w.eventually("all delivered", func() bool { return w.in(r, affiliate.DeliveryDelivered) == 20 })
@@ -51,7 +51,7 @@ func TestSlowReadingsStopNothing(t *testing.T) {
 func TestOutcomeWhoseAnswerIsLostCountsOnce(t *testing.T) {
 	w := newQueueWorld(t)
 	r := w.newSubscriber(saying(http.StatusForbidden))
-	queue := &slowQueue{Queue: w.Store}
+	queue := &slowQueue{Queue: w.queue}
 	queue.refuse.Store(2)
 	sender, _ := w.send(queue)
 	w.events(4)
@@ -70,7 +70,7 @@ func TestOutcomeWhoseAnswerIsLostCountsOnce(t *testing.T) {
 func TestLockedEndpointHoldsUpNoOther(t *testing.T) {
 	w := newQueueWorld(t)
 	locked, free := w.newSubscriber(saying(http.StatusOK)), w.newSubscriber(saying(http.StatusOK))
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	w.events(1)
 	sender.Wake(w.keys(locked, free))
 	w.eventually("both are served", func() bool {
@@ -135,7 +135,7 @@ func (*heldQueue) Unclaimed(context.Context, time.Time, int) ([]affiliate.Endpoi
 func TestEndpointThatIsWokenWhileItIsFoundOffIsServed(t *testing.T) {
 	w := newQueueWorld(t)
 	r, other := w.newSubscriber(saying(http.StatusOK)), w.newSubscriber(saying(http.StatusOK))
-	queue := &heldQueue{Queue: w.Store, held: make(chan struct{}), released: make(chan struct{})}
+	queue := &heldQueue{Queue: w.queue, held: make(chan struct{}), released: make(chan struct{})}
 	sender, _ := w.send(queue)
 	w.events(1)
 	sender.Wake(w.keys(r))
@@ -154,7 +154,7 @@ func TestEndpointThatIsEnabledAgainAfterGoneIsServed(t *testing.T) {
 	var code atomic.Int64
 	code.Store(http.StatusGone)
 	r := w.newHolder(func() int { return int(code.Load()) })
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	w.known(sender, r.subscriber)
 	r.hold.Store(true)
 	w.events(50)
@@ -181,7 +181,7 @@ func TestSlowWorkspaceLeavesPlacesToOthers(t *testing.T) {
 		h := w.newHolder(ok)
 		holders, slow = append(holders, h), append(slow, h.subscriber)
 	}
-	sender, _ := w.sendWith(w.Store, 4*rules.InFlight)
+	sender, _ := w.sendWith(w.queue, 4*rules.InFlight)
 	w.known(sender, slow...)
 	for _, h := range holders {
 		h.hold.Store(true)
@@ -244,7 +244,7 @@ func TestHangingEndpointsLeavePlacesToAHealthyOne(t *testing.T) {
 			}
 			w.Exec(`update webhook_endpoints set consecutive_failures = $1`, test.failures)
 			// As many places as the hanging endpoints would take with ten attempts each.
-			sender, _ := w.sendWith(w.Store, endpoints*rules.InFlight)
+			sender, _ := w.sendWith(w.queue, endpoints*rules.InFlight)
 			sender.Wake(slices.Collect(maps.Keys(keys)))
 			for _, h := range hanging {
 				for range test.each {
@@ -270,7 +270,7 @@ func TestEndpointWithoutItsKeyHoldsUpNoOther(t *testing.T) {
 	sealed, open := w.newSubscriber(saying(http.StatusOK)), w.newSubscriber(saying(http.StatusOK))
 	secret := w.seal.Seal(sealed.secret, sealed.id.UUID[:])
 	w.Exec(`update webhook_endpoints set secret = 'b:another key' where id = $1`, sealed.id)
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	w.events(5)
 	sender.Wake(w.keys(sealed, open))
 	w.eventually("all of the other", func() bool { return w.in(open, affiliate.DeliveryDelivered) == 5 })

@@ -23,10 +23,12 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	rules "github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	webhookstore "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // queueWorld is a database with endpoints, whose receivers are real ones, and
@@ -35,6 +37,7 @@ type queueWorld struct {
 	*pgtest.Fixture
 	t     *testing.T
 	scope affiliate.Scope
+	queue webhook.Queue
 	seal  *seal.Keys
 	ahead atomic.Int64 // of the clock, in nanoseconds
 	roots *x509.CertPool
@@ -45,6 +48,7 @@ func newQueueWorld(t *testing.T) *queueWorld {
 	t.Helper()
 	w := &queueWorld{t: t, roots: x509.NewCertPool()}
 	w.Fixture = pgtest.Open(t, w.now)
+	w.queue = stores.WebhookQueue(webhookstore.New(w.Store.DB))
 	w.scope = affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest}
 	var err error
 	if w.seal, err = seal.New("a:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="); err != nil {
@@ -243,7 +247,7 @@ func (w *queueWorld) in(r *subscriber, status affiliate.DeliveryStatus) int {
 func TestSendsWhatIsCommittedOnceAndSigned(t *testing.T) {
 	w := newQueueWorld(t)
 	r := w.newSubscriber(saying(http.StatusNoContent))
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	want := w.events(300)
 	sender.Wake(w.keys(r))
 	w.eventually("all delivered", func() bool { return w.in(r, affiliate.DeliveryDelivered) == len(want) })
@@ -274,7 +278,7 @@ func TestSendsWhatIsCommittedOnceAndSigned(t *testing.T) {
 func TestFailsAreRepeatedBySchedule(t *testing.T) {
 	w := newQueueWorld(t)
 	r, refuse := w.newRefuser()
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	id := w.events(1)[0]
 	sender.Wake(w.keys(r))
 	w.eventually("a failure", func() bool { return w.in(r, affiliate.DeliveryFailed) == 1 })
@@ -305,7 +309,7 @@ func TestFailsAreRepeatedBySchedule(t *testing.T) {
 func TestTenthFailureIsADeadLetter(t *testing.T) {
 	w := newQueueWorld(t)
 	r := w.newSubscriber(saying(http.StatusBadRequest))
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	w.events(1)
 	sender.Wake(w.keys(r))
 	for n := 1; n <= rules.MaxAttempts; n++ {
@@ -326,7 +330,7 @@ func TestTenthFailureIsADeadLetter(t *testing.T) {
 func TestGoneTurnsTheEndpointOff(t *testing.T) {
 	w := newQueueWorld(t)
 	r := w.newSubscriber(saying(http.StatusGone))
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	w.events(30)
 	sender.Wake(w.keys(r))
 	w.eventually("off", func() bool {
@@ -364,7 +368,7 @@ func TestFailingForFiveDaysTurnsTheEndpointOff(t *testing.T) {
 			w.events(1)
 			w.Exec(`update webhook_deliveries set tier = 9, status = 'failed'`)
 			w.Exec(`update webhook_endpoints set failing_since = $1, dead_letters = $2`, w.now().Add(-test.since), test.before)
-			sender, _ := w.send(w.Store)
+			sender, _ := w.send(w.queue)
 			sender.Wake(w.keys(r))
 			w.eventually("given up", func() bool { return w.in(r, affiliate.DeliveryDeadLettered) == 1 })
 			if off := w.Count(`select count(*) from webhook_endpoints where not active and disabled_reason = 'failing'`) == 1; off != test.off {
@@ -383,7 +387,7 @@ func TestFailingForFiveDaysTurnsTheEndpointOff(t *testing.T) {
 func TestBreakerLeavesADeadEndpointAlone(t *testing.T) {
 	w := newQueueWorld(t)
 	r, refuse := w.newRefuser()
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	w.events(100)
 	sender.Wake(w.keys(r))
 	w.eventually("ten failures", func() bool {
@@ -420,7 +424,7 @@ func TestDeadEndpointsDoNotDelayAHealthyOne(t *testing.T) {
 		holders, dead = append(holders, h), append(dead, h.subscriber)
 	}
 	healthy := w.newSubscriber(saying(http.StatusOK))
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	w.known(sender, append(dead, healthy)...)
 	for _, h := range holders {
 		h.hold.Store(true)
@@ -459,8 +463,8 @@ func TestTwoProcessesSendEachDeliveryOnce(t *testing.T) {
 	for range 4 {
 		receivers = append(receivers, w.newSubscriber(func(*http.Request) int { time.Sleep(time.Millisecond); return http.StatusOK }))
 	}
-	first, stopFirst := w.send(w.Store)
-	second, _ := w.send(other)
+	first, stopFirst := w.send(w.queue)
+	second, _ := w.send(stores.WebhookQueue(webhookstore.New(other.DB)))
 	want := 0
 	for range 20 {
 		want += len(w.events(20))
@@ -489,7 +493,7 @@ func TestEndpointOfADeadProcessIsTakenOver(t *testing.T) {
 	w.events(5)
 	// A process that died has it for another while.
 	w.Exec(`update webhook_endpoints set sender = gen_random_uuid(), sender_until = $1`, w.now().Add(30*time.Second))
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	sender.Wake(w.keys(r))
 	time.Sleep(300 * time.Millisecond)
 	if n := len(r.ids()); n != 0 {
@@ -507,7 +511,7 @@ func TestStoppingStoresWhatWasSent(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		return http.StatusOK
 	})
-	sender, stop := w.send(w.Store)
+	sender, stop := w.send(w.queue)
 	w.events(40)
 	sender.Wake(w.keys(r))
 	for range 2 + rules.InFlight {
@@ -521,7 +525,7 @@ func TestStoppingStoresWhatWasSent(t *testing.T) {
 	if n := w.Count(`select count(*) from webhook_endpoints where sender is not null`); n != 0 {
 		t.Error("the endpoint was not given back")
 	}
-	again, _ := w.send(w.Store)
+	again, _ := w.send(w.queue)
 	again.Wake(w.keys(r))
 	w.eventually("the rest", func() bool { return w.in(r, affiliate.DeliveryDelivered) == 40 })
 	if n := len(r.ids()); n != 40 {
@@ -532,7 +536,7 @@ func TestStoppingStoresWhatWasSent(t *testing.T) {
 func TestLateCommitIsFound(t *testing.T) {
 	w := newQueueWorld(t)
 	r := w.newSubscriber(saying(http.StatusOK))
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	w.events(10)
 	sender.Wake(w.keys(r))
 	w.eventually("the first", func() bool { return w.in(r, affiliate.DeliveryDelivered) == 10 })
@@ -546,7 +550,7 @@ func TestLateCommitIsFound(t *testing.T) {
 func TestRotatedSecretsBothSignForADay(t *testing.T) {
 	w := newQueueWorld(t)
 	r := w.newSubscriber(saying(http.StatusOK))
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	fresh := rules.NewSecret()
 	w.Exec(`update webhook_endpoints set previous_secret = secret, previous_until = $1, secret = $2`,
 		w.now().Add(24*time.Hour), w.seal.Seal(fresh, r.id.UUID[:]))
@@ -578,7 +582,7 @@ func TestRetryDuringAnAttemptIsOneMore(t *testing.T) {
 	begun, hold := make(chan struct{}, 10), make(chan struct{})
 	r := w.newSubscriber(func(*http.Request) int { begun <- struct{}{}; <-hold; return http.StatusOK })
 	t.Cleanup(sync.OnceFunc(func() { close(hold) }))
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	w.events(1)
 	sender.Wake(w.keys(r))
 	<-begun
@@ -594,7 +598,7 @@ func TestRetryDuringAnAttemptIsOneMore(t *testing.T) {
 func TestDisabledEndpointGetsNothingMore(t *testing.T) {
 	w := newQueueWorld(t)
 	r := w.newHolder(ok)
-	sender, _ := w.send(w.Store)
+	sender, _ := w.send(w.queue)
 	w.known(sender, r.subscriber)
 	r.hold.Store(true)
 	w.events(50)

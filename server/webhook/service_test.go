@@ -17,21 +17,26 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	domain "github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	webhookstore "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // world is a workspace whose endpoints may be on this machine.
 type world struct {
 	*pgtest.Fixture
-	t       *testing.T
-	keys    *seal.Keys
-	service *webhook.Service
-	scope   affiliate.Scope
-	now     time.Time
+	t    *testing.T
+	keys *seal.Keys
+	// webhooks reads the tables, store is what the service gets.
+	webhooks *webhookstore.Store
+	store    webhook.Store
+	service  *webhook.Service
+	scope    affiliate.Scope
+	now      time.Time
 }
 
 func newWorld(t *testing.T) *world {
@@ -42,9 +47,11 @@ func newWorld(t *testing.T) *world {
 	if w.keys, err = seal.New("k:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32))); err != nil {
 		t.Fatal(err)
 	}
+	w.webhooks = webhookstore.New(w.Store.DB)
+	w.store = stores.Webhook(w.webhooks)
 	client := webhook.NewClient(webhook.ClientConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(client.Close)
-	w.service = webhook.New(webhook.Config{Store: w.Store, Seal: w.keys, Client: client, Now: w.Now})
+	w.service = webhook.New(webhook.Config{Store: w.store, Seal: w.keys, Client: client, Now: w.Now})
 	w.scope = affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeLive}
 	return w
 }
@@ -92,7 +99,7 @@ func TestOnlyTheAnswerHasASecret(t *testing.T) {
 		},
 	} {
 		text := secret()
-		_, sealed, err := w.Store.EndpointSecrets(t.Context(), w.scope, id, w.now)
+		_, sealed, err := w.webhooks.EndpointSecrets(t.Context(), w.scope, id, w.now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +273,7 @@ func TestTheQueueCancelsAndRecovers(t *testing.T) {
 		w.deliver(made, w.now, affiliate.DeliveryPending)
 	}
 	workers := river.NewWorkers()
-	webhook.AddWorkers(workers, w.Store, w.Now)
+	webhook.AddWorkers(workers, w.store, w.Now)
 	w.Work(&river.Config{
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
 		Workers: workers,

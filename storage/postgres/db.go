@@ -175,6 +175,10 @@ func (db *DB) Ping(ctx context.Context) error { return db.pool.Ping(ctx) }
 // transaction.
 func (db *DB) Pool() *pgxpool.Pool { return db.pool }
 
+// SendingPool returns the pool of the webhook sender, for statements outside a
+// transaction.
+func (db *DB) SendingPool() *pgxpool.Pool { return db.sending }
+
 // OnDeliveries registers a callback that runs after each commit with the endpoints
 // that received new deliveries. The callback must not block. It does not run for
 // commits of other processes, so the webhook sender also searches periodically. It

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,8 +13,8 @@ import (
 	"testing"
 )
 
-// statement is an SQL text of this package: a constant, or a literal in an
-// expression, with the constants that it is put together from.
+// statement is a constant with an SQL text, including the constants that it
+// concatenates. Its name says where it is: [package/]function.constant.
 type statement struct {
 	name, text string
 }
@@ -64,20 +65,41 @@ func TestEveryStatementNamesItsWorkspaceAndMode(t *testing.T) {
 	}
 }
 
-// statements reads the package's source.
+// statements reads the source of this package and of its sub-packages.
 func statements(t *testing.T) []statement {
 	t.Helper()
-	names, err := os.ReadDir(".")
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := statementsIn(t, ".", "")
+	for _, entry := range entries {
+		if entry.IsDir() {
+			all = append(all, statementsIn(t, entry.Name(), entry.Name()+"/")...)
+		}
+	}
+	slices.SortFunc(all, func(a, b statement) int { return strings.Compare(a.name, b.name) })
+	if len(all) < 100 {
+		t.Fatalf("only %d statements were found", len(all))
+	}
+	return all
+}
+
+// statementsIn reads the source of the package in a folder. Their names begin with
+// prefix.
+func statementsIn(t *testing.T, folder, prefix string) []statement {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
 	constants := map[string]ast.Expr{}
 	var files []*ast.File
-	for _, entry := range names {
+	for _, entry := range entries {
 		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), entry.Name(), nil, 0)
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(folder, entry.Name()), nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,14 +117,10 @@ func statements(t *testing.T) []statement {
 			}
 			eachConstant(decl, func(name string, value ast.Expr) {
 				if text := evaluate(value, local, constants); verb.MatchString(text) {
-					all = append(all, statement{owner + "." + name, text})
+					all = append(all, statement{prefix + owner + "." + name, text})
 				}
 			})
 		}
-	}
-	slices.SortFunc(all, func(a, b statement) int { return strings.Compare(a.name, b.name) })
-	if len(all) < 100 {
-		t.Fatalf("only %d statements were found", len(all))
 	}
 	return all
 }
@@ -145,30 +163,31 @@ func evaluate(e ast.Expr, local, all map[string]ast.Expr) string {
 
 // unscoped are the statements that may go without, and why.
 var unscoped = map[string]string{
-	"package.dropExpiredRefunds":    "upkeep, of all workspaces",
-	"package.purgeDay":              "upkeep, of all workspaces",
-	"package.purgeStray":            "upkeep, of all workspaces",
-	"package.cancelLeft":            "upkeep, of all workspaces",
-	"StrayClicks.query":             "upkeep, of all workspaces",
-	"ArrivedClicks.page":            "the sweep looks after everybody's",
-	"DropExpiredAwaited.drop":       "the sweep looks after everybody's",
-	"clicksStored.anyAwaited":       "asks whether anybody waits at all",
-	"package.storedAwaited":         "the sweep's clicks of everybody, joined by workspace and id",
-	"wakeAwaiting.awaited":          "the stored clicks of everybody, joined by workspace and id",
-	"LiveKey.touch":                 "the key was found by its digest, which tells workspace and mode",
-	"MemberInviteOpen.query":        "the token tells the workspace",
-	"RotateRefreshToken.spend":      "the token tells the session",
-	"hasWorkspace.query":            "a merchant's address belongs to one workspace, whichever",
-	"UpdatePartnerProfile.rename":   "a partner has one name in all workspaces",
-	"package.countInGroup":          "the group is of a programme that was found in the mode",
-	"package.countInGroupAndStatus": "the group is of a programme that was found in the mode",
-	"package.countInGroups":         "the groups are of a programme that was found in the mode",
-	"replaceCode.find":              "the participant was found in the mode",
-	"package.serve":                 "the sender looks after everybody's endpoints, named by workspace and id",
-	"Release.update":                "the sender looks after everybody's endpoints, named by workspace and id",
-	"package.neglected":             "the sender looks after everybody's endpoints",
-	"package.targets":               "the sender looks after everybody's endpoints, named by workspace and id",
-	"package.dueDeliveries":         "the sender's endpoints of everybody, joined by workspace and id",
-	"package.finish":                "the sender's deliveries of everybody, named by workspace and id",
-	"package.standing":              "the sender has read the delivery of an endpoint that it serves",
+	"webhook/package.claim":             "the sender serves endpoints of all workspaces, named by workspace and id",
+	"webhook/Release.release":           "the sender serves endpoints of all workspaces, named by workspace and id",
+	"webhook/package.unclaimed":         "the sender serves endpoints of all workspaces",
+	"webhook/package.targets":           "the sender serves endpoints of all workspaces, named by workspace and id",
+	"webhook/package.dueDeliveries":     "the sender serves endpoints of all workspaces, named by workspace and id",
+	"webhook/package.applyOutcomes":     "deliveries that the sender has read, named by workspace and id",
+	"webhook/package.lockDeliveryOfKey": "a delivery that the sender has read, named by workspace and id",
+	"webhook/package.updateHealth":      "endpoints that the transaction has locked, named by workspace and id",
+	"webhook/package.cancelLeft":        "upkeep, of all workspaces",
+	"package.dropExpiredRefunds":        "upkeep, of all workspaces",
+	"package.purgeDay":                  "upkeep, of all workspaces",
+	"package.purgeStray":                "upkeep, of all workspaces",
+	"StrayClicks.query":                 "upkeep, of all workspaces",
+	"ArrivedClicks.page":                "the sweep looks after everybody's",
+	"DropExpiredAwaited.drop":           "the sweep looks after everybody's",
+	"clicksStored.anyAwaited":           "asks whether anybody waits at all",
+	"package.storedAwaited":             "the sweep's clicks of everybody, joined by workspace and id",
+	"wakeAwaiting.awaited":              "the stored clicks of everybody, joined by workspace and id",
+	"LiveKey.touch":                     "the key was found by its digest, which tells workspace and mode",
+	"MemberInviteOpen.query":            "the token tells the workspace",
+	"RotateRefreshToken.spend":          "the token tells the session",
+	"hasWorkspace.query":                "a merchant's address belongs to one workspace, whichever",
+	"UpdatePartnerProfile.rename":       "a partner has one name in all workspaces",
+	"package.countInGroup":              "the group is of a programme that was found in the mode",
+	"package.countInGroupAndStatus":     "the group is of a programme that was found in the mode",
+	"package.countInGroups":             "the groups are of a programme that was found in the mode",
+	"replaceCode.find":                  "the participant was found in the mode",
 }

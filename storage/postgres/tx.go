@@ -39,6 +39,12 @@ func (db *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return db.inTx(ctx, db.pool, fn)
 }
 
+// InSendingTx is InTx on a connection of the webhook sender, whose commits do not wait
+// for the disk.
+func (db *DB) InSendingTx(ctx context.Context, fn func(tx *Tx) error) error {
+	return db.inTx(ctx, db.sending, fn)
+}
+
 // inTx is InTx on a connection of the given pool.
 func (db *DB) inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx *Tx) error) error {
 	for attempt := 1; ; attempt++ {

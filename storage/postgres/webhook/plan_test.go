@@ -1,4 +1,4 @@
-package postgres_test
+package webhook_test
 
 import (
 	"slices"
@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // plan is the plan of a statement in a transaction of these settings.
-func (w *webhookWorld) plan(settings, sql string, args ...any) string {
+func (w *queue) plan(settings, sql string, args ...any) string {
 	w.t.Helper()
 	tx, err := w.SQL.Begin(w.t.Context())
 	if err != nil {
@@ -35,15 +35,15 @@ func (w *webhookWorld) plan(settings, sql string, args ...any) string {
 // it.
 func TestDeliveryStatementsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
-	w := newWebhookWorld(t)
-	if _, err := w.Store.EnsureEventPartitions(t.Context(), w.now.AddDate(0, 0, -14), w.now); err != nil {
+	w := newQueueAt(t, time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC))
+	if _, err := w.Fixture.Store.EnsureEventPartitions(t.Context(), w.now.AddDate(0, 0, -14), w.now); err != nil {
 		t.Fatal(err)
 	}
-	e := w.create(w.scope)
+	e := w.bare(w.scope)
 	// Twenty days, a few of them in the default partition.
 	w.fillDeliveries(e, 14_400, w.now, 2*time.Minute)
-	w.fillDeliveries(w.create(w.scope), 20_000, w.now, 86*time.Second)
-	w.fillDeliveries(w.create(affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}), 20_000, w.now, 86*time.Second)
+	w.fillDeliveries(w.bare(w.scope), 20_000, w.now, 86*time.Second)
+	w.fillDeliveries(w.bare(affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}), 20_000, w.now, 86*time.Second)
 	w.VacuumAnalyze()
 
 	month, week := w.now.AddDate(0, 0, -30), w.now.Truncate(24*time.Hour).AddDate(0, 0, -2)
@@ -79,8 +79,9 @@ func TestDeliveryStatementsUseTheirIndexes(t *testing.T) {
 		}
 	}
 	list := func(since time.Time, filter affiliate.DeliveryFilter) (page, count string) {
-		pageSQL, countSQL, args := postgres.DeliveryListSQL(w.scope, e.ID, since, filter)
-		return w.plan("", pageSQL, append(args, 20, 0)...), w.plan("", countSQL, args...)
+		pageSQL, countSQL, args := webhook.DeliveryListSQL(w.scope, e.ID, since, filter)
+		args["limit"], args["offset"] = 20, 0
+		return w.plan("", pageSQL, args), w.plan("", countSQL, args)
 	}
 	ordered := []string{"Limit -> Merge Append", "Index Scan Backward"}
 	page, count := list(month, affiliate.DeliveryFilter{})
@@ -95,23 +96,50 @@ func TestDeliveryStatementsUseTheirIndexes(t *testing.T) {
 	page, _ = list(month, affiliate.DeliveryFilter{Event: &event})
 	check("an event's", page, []string{"Index Scan"}, weeks[:1], pkey)
 
-	one := postgres.DeliveryArgs(w.scope, e.ID, affiliate.NewID[affiliate.Delivery](w.now))
-	check("one", w.plan("", postgres.SelectDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
-	one["epoch"], one["most"], one["at"], one["ended"] = 1, postgres.MaxExtra, w.now, w.now
-	check("a retry", w.plan("", postgres.RetryDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	one := webhook.DeliveryArgs(w.scope, e.ID, affiliate.NewID[affiliate.Delivery](w.now))
+	check("one", w.plan("", webhook.SelectDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	check("one, locked", w.plan("", webhook.LockDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	one["status"], one["tier"], one["extra"], one["epoch"], one["due_at"], one["completed_at"] = "failed", 1, 1, 1, w.now, nil
+	check("one, updated", w.plan("", webhook.UpdateDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
 
 	job := affiliate.RecoverDeliveries{
 		Workspace: w.scope.Workspace, Mode: w.scope.Mode, Endpoint: e.ID, Since: month, Until: w.now, AskedAt: w.now,
 		Statuses: []affiliate.DeliveryStatus{affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled},
 	}
-	check("what is to be recovered", w.plan("", postgres.CountRecoverableSQL, postgres.RecoverableArgs(job, 1)), nil, weeks, byStatus)
-	args := postgres.RecoverableArgs(job, 1)
+	check("what is to be recovered", w.plan("", webhook.CountRecoverableSQL, webhook.RecoverableArgs(job, 1)), nil, weeks, byStatus)
+	args := webhook.RecoverableArgs(job, 1)
 	args["at"], args["limit"] = w.now, 5000
-	check("recovering", w.plan(postgres.BlockPlan, postgres.RecoverSomeSQL, args), []string{"Nested Loop"}, weeks, byStatus)
-	check("recovering", w.plan(postgres.BlockPlan, postgres.RecoverSomeSQL, args), nil, weeks, pkey)
+	check("recovering", w.plan(webhook.BlockPlan, webhook.RecoverBlockSQL, args), []string{"Nested Loop"}, weeks, byStatus)
+	check("recovering", w.plan(webhook.BlockPlan, webhook.RecoverBlockSQL, args), nil, weeks, pkey)
 
-	canceled := postgres.DeliveryArgs(w.scope, e.ID, affiliate.DeliveryID{})
+	canceled := webhook.DeliveryArgs(w.scope, e.ID, affiliate.DeliveryID{})
 	canceled["epoch"], canceled["limit"], canceled["ended"] = 2, 5000, w.now
-	check("canceling", w.plan(postgres.BlockPlan, postgres.CancelSomeSQL, canceled), []string{"Nested Loop"}, weeks, due)
-	check("canceling", w.plan(postgres.BlockPlan, postgres.CancelSomeSQL, canceled), nil, weeks, pkey)
+	check("canceling", w.plan(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), []string{"Nested Loop"}, weeks, due)
+	check("canceling", w.plan(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), nil, weeks, pkey)
+}
+
+// bare makes an endpoint without deliveries.
+func (q *queue) bare(scope affiliate.Scope) affiliate.Endpoint {
+	q.t.Helper()
+	e := affiliate.Endpoint{ID: affiliate.NewID[affiliate.Endpoint](q.now), Scope: scope}
+	q.Exec(`insert into webhook_endpoints (workspace_id, id, mode, url, subscriptions, active, created_at, updated_at, version)
+		values ($1, $2, $3, 'https://example.com/', '{*}', true, $4, $4, 1)`, scope.Workspace, e.ID, scope.Mode, q.now)
+	return e
+}
+
+// fillDeliveries stores deliveries of events, one each step back from now: of a
+// hundred, one was given up, one is pending, one has failed, and the rest is
+// delivered.
+func (w *queue) fillDeliveries(e affiliate.Endpoint, n int, now time.Time, step time.Duration) {
+	w.t.Helper()
+	w.Exec(`
+		insert into webhook_deliveries (workspace_id, endpoint_id, id, day, mode, event_id, event_type, epoch, status, due_at, created_at, completed_at)
+		select $1, $2, u.id, (a.at at time zone 'UTC')::date, $3, u.id, 'payout.paid', 1,
+			case n % 100 when 0 then 'dead_lettered' when 1 then 'pending' when 2 then 'failed' else 'delivered' end,
+			case when n % 100 in (1, 2) then a.at end, a.at, case when n % 100 not in (1, 2) then a.at end
+		from generate_series(0, $4::integer - 1) n
+		cross join lateral (select $5::timestamptz - n * $6::interval as at) a
+		cross join lateral (
+			select (lpad(to_hex((extract(epoch from a.at) * 1000)::bigint), 12, '0') || '7' || substr(md5($2::uuid::text || n), 1, 3) || '8' || substr(md5($2::uuid::text || n), 4, 15))::uuid as id
+		) u`, e.Scope.Workspace, e.ID, e.Scope.Mode, n, now, step)
 }

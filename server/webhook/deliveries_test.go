@@ -1,4 +1,4 @@
-package postgres_test
+package webhook_test
 
 import (
 	"fmt"
@@ -8,14 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // deliver stores a delivery of an event of that time as it is made; changes say what
 // became of it.
-func (w *webhookWorld) deliver(e affiliate.Endpoint, at time.Time, changes ...pgtest.Row) affiliate.DeliveryID {
+func (w *useCases) insert(e affiliate.Endpoint, at time.Time, changes ...pgtest.Row) affiliate.DeliveryID {
 	w.t.Helper()
 	event := affiliate.NewID[affiliate.Event](at)
 	var id affiliate.DeliveryID
@@ -44,17 +46,17 @@ func become(status affiliate.DeliveryStatus, at time.Time) pgtest.Row {
 	return row
 }
 
-func (w *webhookWorld) delivery(e affiliate.Endpoint, id affiliate.DeliveryID) affiliate.Delivery {
+func (w *useCases) delivery(e affiliate.Endpoint, id affiliate.DeliveryID) affiliate.Delivery {
 	w.t.Helper()
-	d, url, err := w.Store.Delivery(w.t.Context(), e.Scope, e.ID, id, time.Time{})
-	if err != nil || url != e.URL {
-		w.t.Fatalf("%q, %v", url, err)
+	d, err := w.webhooks.Delivery(w.t.Context(), w.endpoint(e.Scope, e.ID), id)
+	if err != nil {
+		w.t.Fatal(err)
 	}
 	return d
 }
 
 // stored is a delivery as the table has it.
-func (w *webhookWorld) stored(id affiliate.DeliveryID) string {
+func (w *useCases) stored(id affiliate.DeliveryID) string {
 	w.t.Helper()
 	return w.text(`
 		select concat_ws(' ', status, 'tier', tier, 'extra', extra, 'epoch', epoch, 'due', coalesce(to_char(due_at, 'DD HH24:MI'), '-'),
@@ -63,10 +65,10 @@ func (w *webhookWorld) stored(id affiliate.DeliveryID) string {
 }
 
 func TestADeliveryIsShownWithItsAttempts(t *testing.T) {
-	w := newWebhookWorld(t)
+	w := newUseCases(t)
 	e := w.create(w.scope)
 	at := w.now.Add(-time.Hour)
-	id := w.deliver(e, at, become(affiliate.DeliveryFailed, at.Add(time.Minute)))
+	id := w.insert(e, at, become(affiliate.DeliveryFailed, at.Add(time.Minute)))
 	code, word := 500, "http_500"
 	due := at.Add(time.Minute + 10*time.Hour)
 	want := affiliate.Delivery{
@@ -77,9 +79,9 @@ func TestADeliveryIsShownWithItsAttempts(t *testing.T) {
 	got := w.delivery(e, id)
 	want.Event, want.CreatedAt = got.Event, got.CreatedAt
 	if !reflect.DeepEqual(got, want) || !got.CreatedAt.Equal(at) {
-		t.Errorf("%s, want %s", asJSON(t, got), asJSON(t, want))
+		t.Errorf("%s, want %s", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
 	}
-	list, total, err := w.Store.ListDeliveries(t.Context(), w.scope, e.ID, at, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
+	list, total, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, at, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
 	want.Attempts = nil
 	if err != nil || total != 1 || !reflect.DeepEqual(list, []affiliate.Delivery{want}) {
 		t.Errorf("%+v of %d, %v", list, total, err)
@@ -87,45 +89,46 @@ func TestADeliveryIsShownWithItsAttempts(t *testing.T) {
 }
 
 func TestDeliveriesAreFoundByTheirIDs(t *testing.T) {
-	w := newWebhookWorld(t)
+	w := newUseCases(t)
 	e, twin := w.create(w.scope), w.create(w.scope)
-	at := w.now.Add(-time.Hour)
-	id := w.deliver(e, at)
+	month := w.now.AddDate(0, 0, -30)
+	id, old := w.insert(e, month), w.insert(e, month.Add(-time.Millisecond))
 	foreign := id
 	foreign.UUID[6] = foreign.UUID[6]&0x0f | 0x40
+	get := func(scope affiliate.Scope, endpoint affiliate.EndpointID, id affiliate.DeliveryID) error {
+		_, err := w.service.GetDelivery(w.as(scope), &affiliatev1.GetDeliveryRequest{WebhookId: endpoint.String(), DeliveryId: id.String()})
+		return err
+	}
+	retry := func(scope affiliate.Scope, endpoint affiliate.EndpointID, id affiliate.DeliveryID) error {
+		_, err := w.service.RetryDelivery(w.as(scope), &affiliatev1.RetryDeliveryRequest{WebhookId: endpoint.String(), DeliveryId: id.String()})
+		return err
+	}
+	if err := get(w.scope, e.ID, id); err != nil {
+		t.Error(err)
+	}
 	for _, tc := range []struct {
 		name     string
 		endpoint affiliate.EndpointID
 		id       affiliate.DeliveryID
-		since    time.Time
-		reason   affiliate.Reason
 	}{
-		{"its own", e.ID, id, at, ""},
-		{"of the same millisecond", e.ID, id, at.Add(time.Microsecond), ""},
-		{"of before", e.ID, id, at.Add(time.Millisecond), affiliate.ReasonWebhookNotFound},
-		{"another endpoint", twin.ID, id, at, affiliate.ReasonWebhookNotFound},
-		{"of no event", e.ID, affiliate.NewID[affiliate.Delivery](at), at, affiliate.ReasonWebhookNotFound},
-		{"no UUIDv7", e.ID, foreign, time.Time{}, affiliate.ReasonWebhookNotFound},
-		{"zero", e.ID, affiliate.DeliveryID{}, time.Time{}, affiliate.ReasonWebhookNotFound},
+		{"older than 30 days", e.ID, old},
+		{"another endpoint", twin.ID, id},
+		{"of no event", e.ID, affiliate.NewID[affiliate.Delivery](w.now)},
+		{"no UUIDv7", e.ID, foreign},
+		{"zero", e.ID, affiliate.DeliveryID{}},
 	} {
-		d, _, err := w.Store.Delivery(t.Context(), w.scope, tc.endpoint, tc.id, tc.since)
-		if reason := pgtest.ReasonOf(t, err); reason != tc.reason || reason == "" && d.ID != id {
-			t.Errorf("%s: %q", tc.name, reason)
-		}
-		if tc.reason == "" {
-			continue
-		}
-		_, _, err = w.Store.RetryDelivery(t.Context(), w.scope, tc.endpoint, tc.id, tc.since, w.by, w.now)
-		if reason := pgtest.ReasonOf(t, err); reason != tc.reason {
-			t.Errorf("retry %s: %q", tc.name, reason)
+		for what, err := range map[string]error{"get": get(w.scope, tc.endpoint, tc.id), "retry": retry(w.scope, tc.endpoint, tc.id)} {
+			if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonWebhookNotFound {
+				t.Errorf("%s %s: %q", what, tc.name, reason)
+			}
 		}
 	}
 	if got := w.stored(id); !strings.Contains(got, "extra 0") {
 		t.Error(got)
 	}
 	for what, scope := range w.others() {
-		_, _, err := w.Store.Delivery(t.Context(), scope, e.ID, id, at)
-		if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonWebhookNotFound {
+		pgtest.Refused(t, get(scope, e.ID, id), affiliate.ReasonWebhookNotFound)
+		if reason := pgtest.ReasonOf(t, retry(scope, e.ID, id)); reason != affiliate.ReasonWebhookNotFound {
 			t.Errorf("%s: %q", what, reason)
 		}
 	}
@@ -134,7 +137,7 @@ func TestDeliveriesAreFoundByTheirIDs(t *testing.T) {
 // What an ended epoch has left waiting is canceled from that moment on, whatever the
 // table still says.
 func TestDeliveriesOfEndedEpochsAreShownAsCanceled(t *testing.T) {
-	w := newWebhookWorld(t)
+	w := newUseCases(t)
 	e := w.create(w.scope)
 	at := w.now.Add(-time.Hour)
 	all := []affiliate.DeliveryStatus{
@@ -142,11 +145,11 @@ func TestDeliveriesOfEndedEpochsAreShownAsCanceled(t *testing.T) {
 	}
 	ids := map[affiliate.DeliveryStatus]affiliate.DeliveryID{}
 	for _, status := range all {
-		ids[status] = w.deliver(e, at, become(status, at))
+		ids[status] = w.insert(e, at, become(status, at))
 	}
 	check := func(when string, want map[affiliate.DeliveryStatus]affiliate.DeliveryStatus) {
 		t.Helper()
-		list, _, err := w.Store.ListDeliveries(t.Context(), w.scope, e.ID, at, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
+		list, _, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, at, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
 		if err != nil || len(list) != len(all) {
 			t.Fatal(len(list), err)
 		}
@@ -177,7 +180,7 @@ func TestDeliveriesOfEndedEpochsAreShownAsCanceled(t *testing.T) {
 }
 
 func TestDeliveriesAreListedNewestFirst(t *testing.T) {
-	w := newWebhookWorld(t)
+	w := newUseCases(t)
 	e, twin := w.create(w.scope), w.create(w.scope)
 	if _, err := w.Store.EnsureEventPartitions(t.Context(), w.now.AddDate(0, 0, -7), w.now); err != nil {
 		t.Fatal(err)
@@ -185,11 +188,11 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 	// Over three partitions: the default one, and two weeks.
 	var ids []affiliate.DeliveryID
 	for day := 16; day >= 0; day -= 4 {
-		ids = append(ids, w.deliver(e, w.now.AddDate(0, 0, -day), become(affiliate.DeliveryDeadLettered, w.now)))
-		w.deliver(twin, w.now.AddDate(0, 0, -day))
+		ids = append(ids, w.insert(e, w.now.AddDate(0, 0, -day), become(affiliate.DeliveryDeadLettered, w.now)))
+		w.insert(twin, w.now.AddDate(0, 0, -day))
 	}
 	slices.Reverse(ids) // the newest first
-	delivered := w.deliver(e, w.now.Add(-time.Minute), become(affiliate.DeliveryDelivered, w.now))
+	delivered := w.insert(e, w.now.Add(-time.Minute), become(affiliate.DeliveryDelivered, w.now))
 	ids = slices.Insert(ids, 1, delivered)
 	var event, elsewhere affiliate.EventID
 	if err := w.SQL.QueryRow(t.Context(), `select event_id from webhook_deliveries where id = $1`, ids[2]).Scan(&event); err != nil {
@@ -222,7 +225,7 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 		{"another event", month, affiliate.DeliveryFilter{Event: &elsewhere}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 		{"no event", month, affiliate.DeliveryFilter{Event: &foreign}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 	} {
-		list, total, err := w.Store.ListDeliveries(t.Context(), w.scope, e.ID, tc.since, tc.filter, tc.page)
+		list, total, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, tc.since, tc.filter, tc.page)
 		var got []affiliate.DeliveryID
 		for _, d := range list {
 			got = append(got, d.ID)
@@ -235,11 +238,10 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 
 // A retry is one attempt more, now; what has ended, or was canceled, stays so.
 func TestRetriedDeliveries(t *testing.T) {
-	w := newWebhookWorld(t)
-	w.now = time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC)
+	w := newUseCases(t)
 	at := w.now.Add(-time.Hour)
-	var told []affiliate.EndpointKey
-	w.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { told = append(told, endpoints...) })
+	var woken []affiliate.EndpointKey
+	w.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { woken = append(woken, endpoints...) })
 	for _, tc := range []struct {
 		name    string
 		status  affiliate.DeliveryStatus
@@ -252,13 +254,13 @@ func TestRetriedDeliveries(t *testing.T) {
 		{"failed", affiliate.DeliveryFailed, false, false, 2, "failed tier 1 extra 2 epoch 1 due 18 12:30 completed -"},
 		{"delivered", affiliate.DeliveryDelivered, false, false, 1, "delivered tier 1 extra 1 epoch 1 due 18 12:30 completed 18 11:00"},
 		{"dead-lettered", affiliate.DeliveryDeadLettered, false, false, 3, "dead_lettered tier 1 extra 3 epoch 1 due 18 12:30 completed 18 11:00"},
-		{"too often", affiliate.DeliveryDelivered, false, false, postgres.MaxExtra + 1, "delivered tier 1 extra 100 epoch 1 due 18 12:30 completed 18 11:00"},
+		{"too often", affiliate.DeliveryDelivered, false, false, 101, "delivered tier 1 extra 100 epoch 1 due 18 12:30 completed 18 11:00"},
 		{"canceled a moment ago", affiliate.DeliveryFailed, true, false, 2, "canceled tier 1 extra 2 epoch 2 due 18 12:30 completed 18 12:00"},
 		{"canceled", affiliate.DeliveryPending, true, true, 1, "canceled tier 0 extra 1 epoch 2 due 18 12:30 completed 18 12:00"},
 		{"delivered to one that was off", affiliate.DeliveryDelivered, true, true, 1, "delivered tier 1 extra 1 epoch 2 due 18 12:30 completed 18 11:00"},
 	} {
 		e := w.create(w.scope)
-		id := w.deliver(e, at, become(tc.status, at))
+		id := w.insert(e, at, become(tc.status, at))
 		if tc.off {
 			w.turn(e, false)
 			w.turn(e, true)
@@ -266,38 +268,40 @@ func TestRetriedDeliveries(t *testing.T) {
 		if tc.cancel {
 			w.cancelAll(e)
 		}
-		told = nil
-		now := w.now.Add(30 * time.Minute)
+		woken = nil
+		began, now := w.now, w.now.Add(30*time.Minute)
 		for range tc.retries {
-			d, url, err := w.Store.RetryDelivery(t.Context(), w.scope, e.ID, id, at, w.by, now)
-			if err != nil || url != e.URL || !reflect.DeepEqual(d, w.delivery(e, id)) || d.NextAttemptAt == nil || !d.NextAttemptAt.Equal(now) {
-				t.Fatalf("%s: %+v, %q, %v", tc.name, d, url, err)
+			w.now = now
+			d, err := w.service.RetryDelivery(w.as(w.scope), &affiliatev1.RetryDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
+			if err != nil || d.GetRequestUrl() != e.URL || word(d.GetStatus()) != w.delivery(e, id).Status || !d.GetNextAttemptAt().AsTime().Equal(now) {
+				t.Fatalf("%s: %+v, %v", tc.name, d, err)
 			}
 		}
 		if got := w.stored(id); got != tc.stored {
 			t.Errorf("%s: %s", tc.name, got)
 		}
 		key := affiliate.EndpointKey{Workspace: w.scope.Workspace, ID: e.ID}
-		if len(told) != tc.retries || told[0] != key {
-			t.Errorf("%s: told %v", tc.name, told)
+		if len(woken) != tc.retries || woken[0] != key {
+			t.Errorf("%s: woken %v", tc.name, woken)
 		}
 		if line := w.audited(e); !strings.HasPrefix(line, "webhook.retry_delivery - ") || !strings.Contains(line, id.String()) {
 			t.Errorf("%s: %s", tc.name, line)
 		}
 		w.remove(e)
+		w.now = began
 	}
 }
 
 func TestNothingIsRetriedWhileTheEndpointIsOff(t *testing.T) {
-	w := newWebhookWorld(t)
+	w := newUseCases(t)
 	e := w.create(w.scope)
-	id := w.deliver(e, w.now)
+	id := w.insert(e, w.now)
 	w.turn(e, false)
-	_, _, err := w.Store.RetryDelivery(t.Context(), w.scope, e.ID, id, w.now, w.by, w.now)
+	_, err := w.service.RetryDelivery(w.as(w.scope), &affiliatev1.RetryDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
 	pgtest.Refused(t, err, affiliate.ReasonWebhookDisabled)
-	_, err = w.Store.RecoverDeliveries(t.Context(), affiliate.RecoverDeliveries{
-		Workspace: w.scope.Workspace, Mode: w.scope.Mode, Endpoint: e.ID, AskedAt: w.now,
-	}, w.by)
+	_, err = w.service.RecoverDeliveries(w.as(w.scope), &affiliatev1.RecoverDeliveriesRequest{
+		WebhookId: e.ID.String(), Since: timestamppb.New(w.now.Add(-time.Hour)),
+	})
 	pgtest.Refused(t, err, affiliate.ReasonWebhookDisabled)
 	if got := w.stored(id); !strings.Contains(got, "extra 0") || w.Jobs("recover_deliveries") != 0 {
 		t.Error(got)
@@ -305,7 +309,7 @@ func TestNothingIsRetriedWhileTheEndpointIsOff(t *testing.T) {
 }
 
 func TestDeliveryTotalStopsCounting(t *testing.T) {
-	w := newWebhookWorld(t)
+	w := newUseCases(t)
 	e := w.create(w.scope)
 	w.fillDeliveries(e, affiliate.MaxSearchTotal+150, w.now, time.Second)
 	month, dead := w.now.AddDate(0, 0, -30), affiliate.DeliveryDeadLettered
@@ -320,7 +324,7 @@ func TestDeliveryTotalStopsCounting(t *testing.T) {
 		{affiliate.DeliveryFilter{}, 200, 0, affiliate.MaxSearchTotal},
 		{affiliate.DeliveryFilter{Status: &dead}, 1, 100, 102},
 	} {
-		list, total, err := w.Store.ListDeliveries(t.Context(), w.scope, e.ID, month, tc.filter, affiliate.Page{Number: tc.number, Size: 100})
+		list, total, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, month, tc.filter, affiliate.Page{Number: tc.number, Size: 100})
 		if err != nil || len(list) != tc.rows || total != tc.total {
 			t.Errorf("page %d: %d of %d, %v", tc.number, len(list), total, err)
 		}

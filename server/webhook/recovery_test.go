@@ -1,4 +1,4 @@
-package postgres_test
+package webhook_test
 
 import (
 	"fmt"
@@ -6,31 +6,19 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
-
-// cancel does one block of the job, which is to cancel so many.
-func (w *webhookWorld) cancel(e affiliate.Endpoint, limit, want int) {
-	w.t.Helper()
-	job := affiliate.CancelDeliveries{Workspace: e.Scope.Workspace, Mode: e.Scope.Mode, Endpoint: e.ID}
-	if n, err := w.Store.CancelSome(w.t.Context(), job, w.now.Add(time.Hour), limit); err != nil || n != want {
-		w.t.Fatalf("%d canceled, %v, want %d", n, err, want)
-	}
-}
-
-func (w *webhookWorld) cancelAll(e affiliate.Endpoint) {
-	w.t.Helper()
-	job := affiliate.CancelDeliveries{Workspace: e.Scope.Workspace, Mode: e.Scope.Mode, Endpoint: e.ID}
-	if _, err := w.Store.CancelSome(w.t.Context(), job, w.now.Add(time.Hour), 1000); err != nil {
-		w.t.Fatal(err)
-	}
-}
 
 // fillDeliveries stores deliveries of events, one each step back from now: of a
 // hundred, one was given up, one is pending, one has failed, and the rest is
 // delivered.
-func (w *webhookWorld) fillDeliveries(e affiliate.Endpoint, n int, now time.Time, step time.Duration) {
+func (w *useCases) fillDeliveries(e affiliate.Endpoint, n int, now time.Time, step time.Duration) {
 	w.t.Helper()
 	w.Exec(`
 		insert into webhook_deliveries (workspace_id, endpoint_id, id, day, mode, event_id, event_type, epoch, status, due_at, created_at, completed_at)
@@ -45,16 +33,16 @@ func (w *webhookWorld) fillDeliveries(e affiliate.Endpoint, n int, now time.Time
 }
 
 func TestCancelingWritesDownWhatHasEnded(t *testing.T) {
-	w := newWebhookWorld(t)
+	w := newUseCases(t)
 	e, twin := w.create(w.scope), w.create(w.scope)
 	at := w.now.Add(-time.Hour)
 	retried := become(affiliate.DeliveryDelivered, at)
 	retried["due_at"], retried["extra"] = w.now, 2
 	ids := []affiliate.DeliveryID{
-		w.deliver(e, at), w.deliver(e, at, become(affiliate.DeliveryFailed, at)), w.deliver(e, at, retried),
-		w.deliver(e, at, become(affiliate.DeliveryDeadLettered, at)), w.deliver(e, at, become(affiliate.DeliveryCanceled, at)),
+		w.insert(e, at), w.insert(e, at, become(affiliate.DeliveryFailed, at)), w.insert(e, at, retried),
+		w.insert(e, at, become(affiliate.DeliveryDeadLettered, at)), w.insert(e, at, become(affiliate.DeliveryCanceled, at)),
 	}
-	others := w.deliver(twin, at)
+	others := w.insert(twin, at)
 	w.cancel(e, 10, 0)
 	w.turn(e, false)
 	for what, scope := range w.others() {
@@ -62,7 +50,7 @@ func TestCancelingWritesDownWhatHasEnded(t *testing.T) {
 		_ = what
 	}
 	w.turn(e, true)
-	current := w.deliver(e, at, pgtest.Row{"epoch": 2})
+	current := w.insert(e, at, pgtest.Row{"epoch": 2})
 	w.cancel(e, 2, 2)
 	w.cancel(e, 2, 1)
 	w.cancel(e, 2, 0)
@@ -90,7 +78,7 @@ func TestCancelingWritesDownWhatHasEnded(t *testing.T) {
 }
 
 // recovery is a job about an endpoint's deliveries of the last hours, asked for now.
-func (w *webhookWorld) recovery(e affiliate.Endpoint, statuses ...affiliate.DeliveryStatus) affiliate.RecoverDeliveries {
+func (w *useCases) recovery(e affiliate.Endpoint, statuses ...affiliate.DeliveryStatus) affiliate.RecoverDeliveries {
 	return affiliate.RecoverDeliveries{
 		Workspace: e.Scope.Workspace, Mode: e.Scope.Mode, Endpoint: e.ID,
 		Since: w.now.Add(-3 * time.Hour), Until: w.now.Add(-time.Hour), AskedAt: w.now, Statuses: statuses,
@@ -98,17 +86,24 @@ func (w *webhookWorld) recovery(e affiliate.Endpoint, statuses ...affiliate.Deli
 }
 
 // recover does one block of a job an hour later, which is to recover so many.
-func (w *webhookWorld) recover(job affiliate.RecoverDeliveries, limit, want int) {
+func (w *useCases) recover(job affiliate.RecoverDeliveries, limit, want int) {
 	w.t.Helper()
-	if n, err := w.Store.RecoverSome(w.t.Context(), job, w.now.Add(time.Hour), limit); err != nil || n != want {
+	if n, err := webhook.RecoverBlock(w.t.Context(), w.store, w.inAnHour, job, limit); err != nil || n != want {
 		w.t.Fatalf("%d recovered, %v, want %d", n, err, want)
 	}
 }
 
-func (w *webhookWorld) queue(job affiliate.RecoverDeliveries, want int64) {
+func (w *useCases) queue(job affiliate.RecoverDeliveries, want int64) {
 	w.t.Helper()
-	if n, err := w.Store.RecoverDeliveries(w.t.Context(), job, w.by); err != nil || n != want {
-		w.t.Fatalf("%d queued, %v, want %d", n, err, want)
+	req := &affiliatev1.RecoverDeliveriesRequest{
+		WebhookId: job.Endpoint.String(), Since: timestamppb.New(job.Since), Until: timestamppb.New(job.Until),
+	}
+	for _, status := range job.Statuses {
+		req.Statuses = append(req.Statuses, server.FromWord[affiliatev1.DeliveryStatus](status))
+	}
+	scope := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}
+	if res, err := w.service.RecoverDeliveries(w.as(scope), req); err != nil || res.GetQueued() != want {
+		w.t.Fatalf("%v queued, %v, want %d", res, err, want)
 	}
 }
 
@@ -119,9 +114,9 @@ func TestRecoveringStartsDeliveriesOver(t *testing.T) {
 	all := []affiliate.DeliveryStatus{
 		affiliate.DeliveryPending, affiliate.DeliveryFailed, affiliate.DeliveryDelivered, affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled,
 	}
-	w := newWebhookWorld(t)
-	var told []affiliate.EndpointKey
-	w.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { told = append(told, endpoints...) })
+	w := newUseCases(t)
+	var woken []affiliate.EndpointKey
+	w.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { woken = append(woken, endpoints...) })
 	for _, tc := range []struct {
 		name    string
 		asked   []affiliate.DeliveryStatus
@@ -143,10 +138,10 @@ func TestRecoveringStartsDeliveriesOver(t *testing.T) {
 		at := w.now.Add(-2 * time.Hour)
 		ids := map[affiliate.DeliveryStatus]affiliate.DeliveryID{}
 		for _, status := range all {
-			ids[status] = w.deliver(e, at, become(status, at))
+			ids[status] = w.insert(e, at, become(status, at))
 		}
-		tooOld := w.deliver(e, w.now.Add(-3*time.Hour-time.Millisecond), become(affiliate.DeliveryDeadLettered, at))
-		tooNew := w.deliver(e, w.now.Add(-time.Hour), become(affiliate.DeliveryDeadLettered, at))
+		tooOld := w.insert(e, w.now.Add(-3*time.Hour-time.Millisecond), become(affiliate.DeliveryDeadLettered, at))
+		tooNew := w.insert(e, w.now.Add(-time.Hour), become(affiliate.DeliveryDeadLettered, at))
 		epoch := 1
 		if tc.off {
 			w.turn(e, false)
@@ -163,7 +158,7 @@ func TestRecoveringStartsDeliveriesOver(t *testing.T) {
 		for _, status := range tc.want {
 			before[ids[status]] = fmt.Sprintf(startedOver, epoch)
 		}
-		told = nil
+		woken = nil
 		job := w.recovery(e, tc.asked...)
 		w.queue(job, int64(len(tc.want)))
 		if line := w.audited(e); !strings.HasPrefix(line, "webhook.recover - ") || !strings.Contains(line, `"2026-03-18T09:00:00.000Z"`) {
@@ -175,7 +170,7 @@ func TestRecoveringStartsDeliveriesOver(t *testing.T) {
 		} {
 			foreign := job
 			foreign.Workspace, foreign.Mode = scope.Workspace, scope.Mode
-			if n, err := w.Store.RecoverSome(t.Context(), foreign, w.now, 10); err != nil || n != 0 {
+			if n, err := webhook.RecoverBlock(t.Context(), w.store, w.Now, foreign, 10); err != nil || n != 0 {
 				t.Errorf("%s: %d, %v", what, n, err)
 			}
 		}
@@ -190,8 +185,8 @@ func TestRecoveringStartsDeliveriesOver(t *testing.T) {
 				t.Errorf("%s: %s, want %s", tc.name, got, want)
 			}
 		}
-		if len(told) != min(len(tc.want), 1) {
-			t.Errorf("%s: told %v", tc.name, told)
+		if len(woken) != min(len(tc.want), 1) {
+			t.Errorf("%s: woken %v", tc.name, woken)
 		}
 		w.remove(e)
 	}
@@ -203,14 +198,14 @@ func TestRecoveringStartsDeliveriesOver(t *testing.T) {
 // A job that runs again leaves alone what it has started over, whatever became of it
 // since.
 func TestARecoveryRunsTwice(t *testing.T) {
-	w := newWebhookWorld(t)
+	w := newUseCases(t)
 	at, later := w.now.Add(-2*time.Hour), w.now.Add(90*time.Minute)
 	asked := []affiliate.DeliveryStatus{
 		affiliate.DeliveryFailed, affiliate.DeliveryDelivered, affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled,
 	}
 	for _, since := range append(asked, affiliate.DeliveryPending) {
 		e := w.create(w.scope)
-		id := w.deliver(e, at, become(affiliate.DeliveryDeadLettered, at))
+		id := w.insert(e, at, become(affiliate.DeliveryDeadLettered, at))
 		job := w.recovery(e, asked...)
 		w.recover(job, 10, 1)
 		switch row := become(since, later); since {
@@ -247,14 +242,14 @@ func TestARecoveryRunsTwice(t *testing.T) {
 // One that is turned off after it was asked for is left as it is: what waits for it
 // is canceled, and so is the recovery.
 func TestNothingIsRecoveredForAnEndpointThatIsOff(t *testing.T) {
-	w := newWebhookWorld(t)
+	w := newUseCases(t)
 	for name, end := range map[string]func(affiliate.Endpoint){
 		"off":     func(e affiliate.Endpoint) { w.turn(e, false) },
 		"deleted": w.remove,
 	} {
 		e := w.create(w.scope)
 		at := w.now.Add(-2 * time.Hour)
-		id := w.deliver(e, at, become(affiliate.DeliveryDeadLettered, at))
+		id := w.insert(e, at, become(affiliate.DeliveryDeadLettered, at))
 		job := w.recovery(e, affiliate.DeliveryDeadLettered)
 		w.queue(job, 1)
 		end(e)
@@ -266,7 +261,7 @@ func TestNothingIsRecoveredForAnEndpointThatIsOff(t *testing.T) {
 }
 
 func TestManyDeliveriesAreRecoveredInBlocks(t *testing.T) {
-	w := newWebhookWorld(t)
+	w := newUseCases(t)
 	e := w.create(w.scope)
 	w.fillDeliveries(e, 5000, w.now, time.Minute)
 	job := w.recovery(e, affiliate.DeliveryDeadLettered)

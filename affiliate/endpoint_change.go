@@ -1,0 +1,156 @@
+package affiliate
+
+import (
+	"net/url"
+	"time"
+)
+
+// RequireRoomForEndpoint refuses one more endpoint in a mode that has count of them.
+// Errors: WEBHOOK_ENDPOINT_LIMIT_EXCEEDED.
+func RequireRoomForEndpoint(count int) error {
+	if count >= MaxEndpoints {
+		return Refuse(ReasonWebhookLimitExceeded)
+	}
+	return nil
+}
+
+// RequireActive refuses what an endpoint that is not active cannot do. Errors:
+// WEBHOOK_DISABLED.
+func (e Endpoint) RequireActive() error {
+	if !e.Active {
+		return Refuse(ReasonWebhookDisabled)
+	}
+	return nil
+}
+
+// Update returns the endpoint after a change by a user, and whether anything has
+// changed. An endpoint that is disabled already keeps its reason.
+func (e Endpoint) Update(change EndpointChange, at time.Time) (after Endpoint, changed bool, err error) {
+	after = e
+	if change.Subscriptions.Given && change.Subscriptions.Value != nil {
+		after.Subscriptions = *change.Subscriptions.Value
+	}
+	if change.Description.Given {
+		after.Description = change.Description.Value
+	}
+	if active := change.Active.Value; change.Active.Given && active != nil {
+		switch {
+		case *active && !e.Active:
+			after = after.enable()
+		case !*active && e.Active:
+			after = after.disable(DisabledByMerchant)
+		}
+	}
+	differs, _, err := Changed(e.auditFields(), after.auditFields())
+	if err != nil || differs == nil {
+		return e, false, err
+	}
+	return after.touch(at), true, nil
+}
+
+// Disable returns the endpoint after the service has disabled it.
+func (e Endpoint) Disable(reason DisabledReason, at time.Time) Endpoint {
+	return e.disable(reason).touch(at)
+}
+
+// Delete returns the endpoint after its deletion.
+func (e Endpoint) Delete(at time.Time) Endpoint {
+	if e.Active {
+		e = e.disable(DisabledByMerchant)
+	} else {
+		e.Epoch++
+	}
+	return e.touch(at)
+}
+
+// RotateSecret returns the endpoint after its secret was replaced.
+func (e Endpoint) RotateSecret(at time.Time) Endpoint { return e.touch(at) }
+
+// disable ends the epoch, so that no waiting delivery is sent from now on.
+func (e Endpoint) disable(reason DisabledReason) Endpoint {
+	e.Active, e.DisabledReason = false, &reason
+	e.Epoch++
+	return e
+}
+
+// enable forgets the failures of before.
+func (e Endpoint) enable() Endpoint {
+	e.Active, e.DisabledReason = true, nil
+	e.Health = EndpointHealth{LastDeliveryAt: e.Health.LastDeliveryAt}
+	return e
+}
+
+func (e Endpoint) touch(at time.Time) Endpoint {
+	e.UpdatedAt = at.UTC()
+	e.Version++
+	return e
+}
+
+// CancelDeliveries returns the job that marks the deliveries of earlier epochs as
+// canceled.
+func (e Endpoint) CancelDeliveries() CancelDeliveries {
+	return CancelDeliveries{Workspace: e.Scope.Workspace, Mode: e.Scope.Mode, Endpoint: e.ID}
+}
+
+// Key returns the endpoint's key.
+func (e Endpoint) Key() EndpointKey { return EndpointKey{Workspace: e.Scope.Workspace, ID: e.ID} }
+
+// endpointAuditFields are the fields of an endpoint in the audit log. Of the URL it has
+// the host only, because the rest often contains tokens.
+type endpointAuditFields struct {
+	Host           string          `json:"host"`
+	Description    *string         `json:"description"`
+	Subscriptions  []string        `json:"subscriptions"`
+	Active         bool            `json:"active"`
+	DisabledReason *DisabledReason `json:"disabled_reason"`
+}
+
+func (e Endpoint) auditFields() endpointAuditFields {
+	fields := endpointAuditFields{
+		Description: e.Description, Subscriptions: e.Subscriptions, Active: e.Active, DisabledReason: e.DisabledReason,
+	}
+	if u, err := url.Parse(e.URL); err == nil {
+		fields.Host = u.Host
+	}
+	return fields
+}
+
+// AuditCreated returns the audit line of the endpoint's creation.
+func (e Endpoint) AuditCreated(by Actor) AuditLine {
+	return e.Audit("webhook.create", by, e.CreatedAt, nil, e.auditFields())
+}
+
+// AuditUpdated returns the audit line of an update: the fields that differ from before.
+func (e Endpoint) AuditUpdated(before Endpoint, by Actor) (AuditLine, error) {
+	was, is, err := Changed(before.auditFields(), e.auditFields())
+	return e.Audit("webhook.update", by, e.UpdatedAt, was, is), err
+}
+
+// AuditDisabled returns the audit line of an endpoint that the service has disabled.
+func (e Endpoint) AuditDisabled() AuditLine {
+	is := map[string]any{"active": e.Active, "disabled_reason": e.DisabledReason}
+	return e.Audit("webhook.disable", System, e.UpdatedAt, nil, is)
+}
+
+// AuditDeleted returns the audit line of a deletion. before is the endpoint as it was.
+func (e Endpoint) AuditDeleted(before Endpoint, by Actor) AuditLine {
+	return e.Audit("webhook.delete", by, e.UpdatedAt, before.auditFields(), nil)
+}
+
+// AuditRotated returns the audit line of a rotation. keptUntil is when the secret
+// before expires; nil if it expired at once.
+func (e Endpoint) AuditRotated(keptUntil *time.Time, by Actor) AuditLine {
+	is := map[string]any{"previous_until": nil}
+	if keptUntil != nil {
+		is["previous_until"] = FormatTime(*keptUntil)
+	}
+	return e.Audit("webhook.rotate_secret", by, e.UpdatedAt, nil, is)
+}
+
+// Audit returns a line of the audit log about the endpoint.
+func (e Endpoint) Audit(action string, by Actor, at time.Time, before, after any) AuditLine {
+	return AuditLine{
+		Workspace: e.Scope.Workspace, Mode: &e.Scope.Mode, Actor: by, At: at,
+		Action: action, ResourceType: "webhook", ResourceID: e.ID, Before: before, After: after,
+	}
+}

@@ -1,0 +1,137 @@
+package webhook
+
+import (
+	"context"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// ListDeliveries reads a page of an endpoint's deliveries.
+func (s *Service) ListDeliveries(ctx context.Context, req *affiliatev1.ListDeliveriesRequest) (*affiliatev1.ListDeliveriesResponse, error) {
+	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
+	if err != nil {
+		return nil, err
+	}
+	page := server.PageOf(req)
+	deliveries, total, err := s.store.Deliveries(ctx, server.PrincipalFrom(ctx).Scope(), id, s.at().Add(-shown), filterOf(req), page)
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.ListDeliveriesResponse{
+		Data: each(deliveries, listItem), Total: total, Page: small(page.Number), Limit: small(page.Size),
+	}, nil
+}
+
+// GetDelivery reads one delivery.
+func (s *Service) GetDelivery(ctx context.Context, req *affiliatev1.GetDeliveryRequest) (*affiliatev1.DeliveryDetail, error) {
+	id, deliveryID, err := deliveryIDs(req, s.at())
+	if err != nil {
+		return nil, err
+	}
+	endpoint, err := s.store.Endpoint(ctx, server.PrincipalFrom(ctx).Scope(), id)
+	if err != nil {
+		return nil, err
+	}
+	delivery, err := s.store.Delivery(ctx, endpoint, deliveryID)
+	if err != nil {
+		return nil, err
+	}
+	return detail(delivery, endpoint.URL), nil
+}
+
+// RetryDelivery requests one more attempt now, in place of the next scheduled one.
+func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliveryRequest) (*affiliatev1.DeliveryDetail, error) {
+	at := s.at()
+	id, deliveryID, err := deliveryIDs(req, at)
+	if err != nil {
+		return nil, err
+	}
+	scope, by := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx)
+	var out *affiliatev1.DeliveryDetail
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		// The endpoint is not locked: if it is disabled meanwhile, its epoch ends and the
+		// attempt is not made.
+		endpoint, err := tx.Endpoint(ctx, scope, id)
+		if err != nil {
+			return err
+		}
+		if err := endpoint.RequireActive(); err != nil {
+			return err
+		}
+		delivery, err := tx.LockDelivery(ctx, scope, id, deliveryID)
+		if err != nil {
+			return err
+		}
+		if err := tx.UpdateDelivery(ctx, scope, id, delivery.Retry(endpoint, at)); err != nil {
+			return err
+		}
+		is := map[string]any{"delivery_id": deliveryID, "event_type": delivery.Type}
+		if err := tx.Audit(ctx, endpoint.Audit("webhook.retry_delivery", by, at, nil, is)); err != nil {
+			return err
+		}
+		retried, err := tx.Delivery(ctx, endpoint, deliveryID)
+		out = detail(retried, endpoint.URL)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// RecoverDeliveries sends deliveries of a time range again, in a job.
+func (s *Service) RecoverDeliveries(ctx context.Context, req *affiliatev1.RecoverDeliveriesRequest) (*affiliatev1.RecoverDeliveriesResponse, error) {
+	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
+	if err != nil {
+		return nil, err
+	}
+	scope, by := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx)
+	job := recoveryOf(req, s.at())
+	job.Workspace, job.Mode, job.Endpoint = scope.Workspace, scope.Mode, id
+	var queued int64
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		endpoint, err := tx.Endpoint(ctx, scope, id)
+		if err != nil {
+			return err
+		}
+		if err := endpoint.RequireActive(); err != nil {
+			return err
+		}
+		if queued, err = tx.CountRecoverable(ctx, job, endpoint.Epoch); err != nil {
+			return err
+		}
+		if err := tx.Enqueue(ctx, job); err != nil {
+			return err
+		}
+		is := map[string]any{
+			"since": affiliate.FormatTime(job.Since), "until": affiliate.FormatTime(job.Until), "statuses": job.Statuses, "queued": queued,
+		}
+		return tx.Audit(ctx, endpoint.Audit("webhook.recover", by, job.AskedAt, nil, is))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.RecoverDeliveriesResponse{Queued: queued}, nil
+}
+
+// deliveryIDs reads the ids of a delivery's path. A delivery whose event is too old is
+// WEBHOOK_NOT_FOUND.
+func deliveryIDs(req interface {
+	GetWebhookId() string
+	GetDeliveryId() string
+}, now time.Time,
+) (endpoint affiliate.EndpointID, id affiliate.DeliveryID, err error) {
+	if endpoint, err = pathID[affiliate.Endpoint](req.GetWebhookId()); err != nil {
+		return endpoint, id, err
+	}
+	if id, err = pathID[affiliate.Delivery](req.GetDeliveryId()); err != nil {
+		return endpoint, id, err
+	}
+	if at, ok := id.Time(); !ok || at.Before(now.Add(-shown)) {
+		return endpoint, id, affiliate.Refuse(affiliate.ReasonWebhookNotFound)
+	}
+	return endpoint, id, nil
+}

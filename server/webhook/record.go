@@ -1,0 +1,97 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
+)
+
+// record stores the outcomes of attempts, in the order in which they ended, and returns
+// the endpoints that they have disabled. An outcome that is stored already changes
+// nothing.
+func record(ctx context.Context, queue Queue, results []webhook.AttemptResult) (disabled []affiliate.Endpoint, err error) {
+	err = queue.InTx(ctx, func(tx QueueTx) error {
+		disabled = nil
+		applied, err := applyOutcomes(ctx, tx, results)
+		if err != nil || len(applied) == 0 {
+			return err
+		}
+		keys := make([]affiliate.EndpointKey, 0, len(applied))
+		for key := range applied {
+			keys = append(keys, key)
+		}
+		endpoints, err := tx.LockEndpoints(ctx, keys)
+		if err != nil {
+			return err
+		}
+		for i, before := range endpoints {
+			after := webhook.CountOutcomes(before, applied[before.Key()])
+			endpoints[i] = after
+			if before.Active && !after.Active {
+				disabled = append(disabled, after)
+			}
+		}
+		if err := tx.UpdateHealth(ctx, endpoints); err != nil {
+			return err
+		}
+		for _, e := range disabled {
+			err := errors.Join(tx.UpdateEndpoint(ctx, e), tx.Enqueue(ctx, e.CancelDeliveries()), tx.Audit(ctx, e.AuditDisabled()))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return disabled, err
+}
+
+// applyOutcomes writes the effects of attempts on their deliveries and returns those
+// that were not stored before.
+func applyOutcomes(ctx context.Context, tx QueueTx, results []webhook.AttemptResult) (map[affiliate.EndpointKey][]webhook.DeliveryChange, error) {
+	changes := make([]webhook.DeliveryChange, len(results))
+	for i, r := range results {
+		changes[i] = r.Apply(r.Due.State)
+	}
+	ids, err := tx.ApplyOutcomes(ctx, changes)
+	if err != nil {
+		return nil, err
+	}
+	unchanged := make(map[affiliate.DeliveryID]bool, len(ids))
+	for _, id := range ids {
+		unchanged[id] = true
+	}
+	applied := map[affiliate.EndpointKey][]webhook.DeliveryChange{}
+	for _, c := range changes {
+		if !unchanged[c.Result.Due.ID] {
+			changed, ok, err := applyToChanged(ctx, tx, c.Result)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				continue
+			}
+			c = changed
+		}
+		applied[c.Result.Key] = append(applied[c.Result.Key], c)
+	}
+	return applied, nil
+}
+
+// applyToChanged writes the effect of an attempt on a delivery that was changed while
+// the attempt was made: a user has requested a retry, or the endpoint was disabled. It
+// returns false if the attempt is stored already or the delivery does not exist.
+func applyToChanged(ctx context.Context, tx QueueTx, r webhook.AttemptResult) (webhook.DeliveryChange, bool, error) {
+	delivery, err := tx.LockDeliveryOf(ctx, r.Key, r.Due.ID)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonWebhookNotFound)) || err == nil && delivery.Attempts != r.Due.Attempts {
+		return webhook.DeliveryChange{}, false, nil
+	}
+	if err != nil {
+		return webhook.DeliveryChange{}, false, err
+	}
+	change := r.Apply(delivery.State)
+	applied, err := tx.ApplyOutcomes(ctx, []webhook.DeliveryChange{change})
+	return change, slices.Contains(applied, r.Due.ID), err
+}

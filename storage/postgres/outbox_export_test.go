@@ -1,0 +1,17 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Publish publishes events in a transaction that before may end with an error.
+func (s *Store) Publish(ctx context.Context, before func() error, events ...affiliate.Event) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		if err := tx.Publish(ctx, events...); err != nil {
+			return err
+		}
+		return before()
+	})
+}

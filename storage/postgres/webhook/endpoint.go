@@ -1,0 +1,212 @@
+package webhook
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+const endpointColumns = `
+	e.id, e.workspace_id, e.mode, e.url, e.description, e.subscriptions, e.active, e.disabled_reason, e.epoch,
+	e.consecutive_failures, e.failing_since, e.dead_letters, e.last_delivery_at, e.created_at, e.updated_at, e.version`
+
+type endpointRow struct {
+	ID             affiliate.EndpointID      `db:"id"`
+	WorkspaceID    affiliate.WorkspaceID     `db:"workspace_id"`
+	Mode           affiliate.Mode            `db:"mode"`
+	URL            string                    `db:"url"`
+	Description    *string                   `db:"description"`
+	Subscriptions  []string                  `db:"subscriptions"`
+	Active         bool                      `db:"active"`
+	DisabledReason *affiliate.DisabledReason `db:"disabled_reason"`
+	Epoch          int                       `db:"epoch"`
+	CreatedAt      time.Time                 `db:"created_at"`
+	UpdatedAt      time.Time                 `db:"updated_at"`
+	Version        int                       `db:"version"`
+	healthRow
+}
+
+type healthRow struct {
+	ConsecutiveFailures int        `db:"consecutive_failures"`
+	FailingSince        *time.Time `db:"failing_since"`
+	DeadLetters         int        `db:"dead_letters"`
+	LastDeliveryAt      *time.Time `db:"last_delivery_at"`
+}
+
+func (r endpointRow) endpoint() affiliate.Endpoint {
+	health := affiliate.EndpointHealth(r.healthRow)
+	health.FailingSince, health.LastDeliveryAt = postgres.UTC(health.FailingSince), postgres.UTC(health.LastDeliveryAt)
+	return affiliate.Endpoint{
+		ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, URL: r.URL, Description: r.Description,
+		Subscriptions: r.Subscriptions, Active: r.Active, DisabledReason: r.DisabledReason, Epoch: r.Epoch,
+		Health: health, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), Version: r.Version,
+	}
+}
+
+const (
+	selectEndpoint = `
+		select ` + endpointColumns + `
+		from webhook_endpoints e
+		where e.workspace_id = @workspace and e.mode = @mode and e.id = @endpoint and e.deleted_at is null`
+	selectDeletedEndpoint = `
+		select ` + endpointColumns + `
+		from webhook_endpoints e
+		where e.workspace_id = @workspace and e.mode = @mode and e.id = @endpoint`
+)
+
+func endpointArgs(scope affiliate.Scope, id affiliate.EndpointID) pgx.NamedArgs {
+	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "endpoint": id}
+}
+
+func readEndpoint(ctx context.Context, db postgres.Queryer, sql string, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
+	row, err := oneRow[endpointRow](db.Query(ctx, sql, endpointArgs(scope, id)))
+	return row.endpoint(), err
+}
+
+// Endpoint reads one endpoint. Errors: WEBHOOK_NOT_FOUND.
+func (s *Store) Endpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
+	return readEndpoint(ctx, s.db.Pool(), selectEndpoint, scope, id)
+}
+
+// Endpoints reads one page of a mode's endpoints, newest first, and counts all pages.
+func (s *Store) Endpoints(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]affiliate.Endpoint, int64, error) {
+	const list = `
+		select ` + endpointColumns + `
+		from webhook_endpoints e
+		where e.workspace_id = @workspace and e.mode = @mode and e.deleted_at is null
+		order by e.created_at desc, e.id desc
+		limit @limit offset @offset`
+	total, err := countEndpoints(ctx, s.db.Pool(), scope)
+	if err != nil {
+		return nil, 0, err
+	}
+	rows, err := s.db.Pool().Query(ctx, list, pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "limit": page.Size, "offset": page.Offset(),
+	})
+	endpoints, err := postgres.AllRows(rows, err, endpointRow.endpoint)
+	return endpoints, int64(total), err
+}
+
+func countEndpoints(ctx context.Context, db postgres.Queryer, scope affiliate.Scope) (int, error) {
+	const count = `select count(*) from webhook_endpoints where workspace_id = $1 and mode = $2 and deleted_at is null`
+	rows, err := db.Query(ctx, count, scope.Workspace, scope.Mode)
+	if err != nil {
+		return 0, err
+	}
+	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
+}
+
+// secretsRow is an endpoint with its sealed secrets.
+type secretsRow struct {
+	endpointRow
+	Secret         []byte     `db:"secret"`
+	PreviousSecret []byte     `db:"previous_secret"`
+	PreviousUntil  *time.Time `db:"previous_until"`
+}
+
+// EndpointSecrets reads an endpoint with the sealed secrets that sign at an instant, the
+// newest first. Errors: WEBHOOK_NOT_FOUND.
+func (s *Store) EndpointSecrets(
+	ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID, at time.Time,
+) (affiliate.Endpoint, [][]byte, error) {
+	const query = `
+		select ` + endpointColumns + `, e.secret, e.previous_secret, e.previous_until
+		from webhook_endpoints e
+		where e.workspace_id = @workspace and e.mode = @mode and e.id = @endpoint and e.deleted_at is null`
+	row, err := oneRow[secretsRow](s.db.Pool().Query(ctx, query, endpointArgs(scope, id)))
+	if err != nil {
+		return affiliate.Endpoint{}, nil, err
+	}
+	secrets := [][]byte{row.Secret}
+	if row.PreviousSecret != nil && row.PreviousUntil != nil && row.PreviousUntil.After(at) {
+		secrets = append(secrets, row.PreviousSecret)
+	}
+	return row.endpoint(), secrets, nil
+}
+
+// CountEndpoints counts a mode's endpoints. Hold LockWorkspace to keep the count.
+func (tx *Tx) CountEndpoints(ctx context.Context, scope affiliate.Scope) (int, error) {
+	return countEndpoints(ctx, tx, scope)
+}
+
+// InsertEndpoint stores a new endpoint with its sealed secret.
+func (tx *Tx) InsertEndpoint(ctx context.Context, e affiliate.Endpoint, sealed []byte) error {
+	const insert = `
+		insert into webhook_endpoints (workspace_id, id, mode, url, description, subscriptions, active, disabled_reason,
+			epoch, secret, created_at, updated_at, version)
+		values (@workspace, @endpoint, @mode, @url, @description, @subscriptions, @active, @disabled_reason,
+			@epoch, @secret, @created_at, @updated_at, @version)`
+	args := changeArgs(e)
+	args["url"], args["secret"], args["created_at"] = e.URL, sealed, e.CreatedAt
+	_, err := tx.Exec(ctx, insert, args)
+	return err
+}
+
+// changeArgs are the columns of an endpoint that a change of it writes.
+func changeArgs(e affiliate.Endpoint) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"workspace": e.Scope.Workspace, "mode": e.Scope.Mode, "endpoint": e.ID,
+		"description": e.Description, "subscriptions": e.Subscriptions, "active": e.Active, "disabled_reason": e.DisabledReason,
+		"epoch": e.Epoch, "updated_at": e.UpdatedAt, "version": e.Version,
+		"consecutive_failures": e.Health.ConsecutiveFailures, "failing_since": e.Health.FailingSince,
+		"dead_letters": e.Health.DeadLetters, "last_delivery_at": e.Health.LastDeliveryAt,
+	}
+}
+
+// Endpoint reads one endpoint without a lock. Errors: WEBHOOK_NOT_FOUND.
+func (tx *Tx) Endpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
+	return readEndpoint(ctx, tx, selectEndpoint, scope, id)
+}
+
+// EndpointOrDeleted is Endpoint, and also reads deleted endpoints.
+func (tx *Tx) EndpointOrDeleted(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
+	return readEndpoint(ctx, tx, selectDeletedEndpoint, scope, id)
+}
+
+// LockEndpoint locks an endpoint. Errors: WEBHOOK_NOT_FOUND.
+func (tx *Tx) LockEndpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
+	return readEndpoint(ctx, tx, selectEndpoint+` for no key update`, scope, id)
+}
+
+// UpdateEndpoint writes a locked endpoint.
+func (tx *Tx) UpdateEndpoint(ctx context.Context, e affiliate.Endpoint) error {
+	const update = `
+		update webhook_endpoints
+		set description = @description, subscriptions = @subscriptions, active = @active, disabled_reason = @disabled_reason,
+			epoch = @epoch, version = @version, updated_at = @updated_at, consecutive_failures = @consecutive_failures,
+			failing_since = @failing_since, dead_letters = @dead_letters, last_delivery_at = @last_delivery_at
+		where workspace_id = @workspace and mode = @mode and id = @endpoint`
+	_, err := tx.Exec(ctx, update, changeArgs(e))
+	return err
+}
+
+// DeleteEndpoint writes a locked endpoint as deleted at e.UpdatedAt, and deletes its
+// secrets. The row stays for its deliveries.
+func (tx *Tx) DeleteEndpoint(ctx context.Context, e affiliate.Endpoint) error {
+	const remove = `
+		update webhook_endpoints
+		set deleted_at = @updated_at, updated_at = @updated_at, version = @version, active = @active,
+			disabled_reason = @disabled_reason, epoch = @epoch,
+			secret = null, previous_secret = null, previous_until = null, sender = null, sender_until = null
+		where workspace_id = @workspace and mode = @mode and id = @endpoint`
+	_, err := tx.Exec(ctx, remove, changeArgs(e))
+	return err
+}
+
+// ReplaceSecret writes a new sealed secret of a locked endpoint. The secret before also
+// signs until keptUntil; nil: it is deleted.
+func (tx *Tx) ReplaceSecret(ctx context.Context, e affiliate.Endpoint, sealed []byte, keptUntil *time.Time) error {
+	const replace = `
+		update webhook_endpoints
+		set previous_secret = case when @until::timestamptz is null then null else secret end, previous_until = @until,
+			secret = @secret, version = @version, updated_at = @updated_at
+		where workspace_id = @workspace and mode = @mode and id = @endpoint`
+	args := changeArgs(e)
+	args["until"], args["secret"] = keptUntil, sealed
+	_, err := tx.Exec(ctx, replace, args)
+	return err
+}

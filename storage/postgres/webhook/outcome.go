@@ -1,0 +1,148 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// keptAttempts bounds the attempts that are stored with a delivery.
+const keptAttempts = 50
+
+// applyOutcomes changes the deliveries that are still in the state before.
+const applyOutcomes = `
+	update webhook_deliveries w set
+		status = d.status, due_at = d.due_at, tier = d.tier, extra = d.extra, attempt_count = w.attempt_count + 1,
+		http_status_code = d.http_status_code, error_message = d.error_message,
+		attempts = case when w.attempt_count >= @kept then w.attempts - 0 else w.attempts end || d.attempt,
+		completed_at = case when d.due_at is null or d.status not in ('pending', 'failed') then coalesce(d.completed_at, w.completed_at) end
+	from unnest(
+			@workspaces::uuid[], @endpoints::uuid[], @ids::uuid[], @days::date[],
+			@attempts::int[], @statuses_before::text[], @tiers_before::int[], @extras_before::int[],
+			@statuses::text[], @tiers::int[], @extras::int[], @due_at::timestamptz[], @completed_at::timestamptz[],
+			@status_codes::int[], @error_codes::text[], @records::jsonb[])
+		as d (workspace_id, endpoint_id, id, day, attempt_count, status_before, tier_before, extra_before,
+			status, tier, extra, due_at, completed_at, http_status_code, error_message, attempt)
+	where w.workspace_id = d.workspace_id and w.endpoint_id = d.endpoint_id and w.id = d.id and w.day = d.day
+		and w.attempt_count = d.attempt_count and w.status = d.status_before and w.tier = d.tier_before and w.extra = d.extra_before
+	returning w.id`
+
+// ApplyOutcomes writes the effects of attempts on deliveries that are still in the state
+// before, and returns the ids of these.
+func (tx *Tx) ApplyOutcomes(ctx context.Context, changes []webhook.DeliveryChange) ([]affiliate.DeliveryID, error) {
+	args, err := outcomeArgs(changes)
+	if err != nil {
+		return nil, err
+	}
+	rows, _ := tx.Query(ctx, applyOutcomes, args)
+	applied, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.DeliveryID])
+	if err != nil {
+		return nil, fmt.Errorf("outcomes of deliveries: %w", err)
+	}
+	return applied, nil
+}
+
+// column returns one column of the rows of unnest.
+func column[From, To any](rows []From, value func(From) To) []To {
+	values := make([]To, len(rows))
+	for i, row := range rows {
+		values[i] = value(row)
+	}
+	return values
+}
+
+func outcomeArgs(changes []webhook.DeliveryChange) (pgx.NamedArgs, error) {
+	type change = webhook.DeliveryChange
+	records := make([]affiliate.Attempt, len(changes))
+	encoded := make([][]byte, len(changes))
+	for i, c := range changes {
+		var err error
+		records[i] = c.Result.Record()
+		if encoded[i], err = json.Marshal(records[i]); err != nil {
+			return nil, err
+		}
+	}
+	return pgx.NamedArgs{
+		"workspaces":      column(changes, func(c change) affiliate.WorkspaceID { return c.Result.Key.Workspace }),
+		"endpoints":       column(changes, func(c change) affiliate.EndpointID { return c.Result.Key.ID }),
+		"ids":             column(changes, func(c change) affiliate.DeliveryID { return c.Result.Due.ID }),
+		"days":            column(changes, func(c change) time.Time { return dayOf(c.Result.Due.ID) }),
+		"attempts":        column(changes, func(c change) int { return c.Result.Due.Attempts }),
+		"statuses_before": column(changes, func(c change) affiliate.DeliveryStatus { return c.Before.Status }),
+		"tiers_before":    column(changes, func(c change) int { return c.Before.Tier }),
+		"extras_before":   column(changes, func(c change) int { return c.Before.Extra }),
+		"statuses":        column(changes, func(c change) affiliate.DeliveryStatus { return c.After.Status }),
+		"tiers":           column(changes, func(c change) int { return c.After.Tier }),
+		"extras":          column(changes, func(c change) int { return c.After.Extra }),
+		"due_at":          column(changes, func(c change) *time.Time { return c.DueAt }),
+		"completed_at":    column(changes, func(c change) *time.Time { return c.CompletedAt }),
+		"status_codes":    column(records, func(a affiliate.Attempt) *int { return a.HTTPStatusCode }),
+		"error_codes":     column(records, func(a affiliate.Attempt) *string { return a.ErrorMessage }),
+		"records":         encoded,
+		"kept":            keptAttempts,
+	}, nil
+}
+
+const (
+	lockDeliveryOfKey = `
+		select d.id, d.event_type, d.status, d.tier, d.extra, d.epoch, d.attempt_count, d.due_at, d.completed_at
+		from webhook_deliveries d
+		where d.workspace_id = $1 and d.endpoint_id = $2 and d.id = $3 and d.day = $4
+		for no key update`
+	lockEndpoints = `
+		select ` + endpointColumns + `
+		from unnest($1::uuid[], $2::uuid[]) as w (workspace_id, id)
+		join webhook_endpoints e on e.workspace_id = w.workspace_id and e.id = w.id
+		order by e.workspace_id, e.id
+		for no key update of e`
+	updateHealth = `
+		update webhook_endpoints e set
+			consecutive_failures = h.consecutive_failures, failing_since = h.failing_since,
+			dead_letters = h.dead_letters, last_delivery_at = h.last_delivery_at
+		from unnest(@workspaces::uuid[], @endpoints::uuid[], @failures::int[], @failing_since::timestamptz[], @dead_letters::int[],
+				@last_delivery_at::timestamptz[])
+			as h (workspace_id, id, consecutive_failures, failing_since, dead_letters, last_delivery_at)
+		where e.workspace_id = h.workspace_id and e.id = h.id`
+)
+
+// LockDeliveryOf locks the delivery of an endpoint of any workspace. Errors:
+// WEBHOOK_NOT_FOUND.
+func (tx *Tx) LockDeliveryOf(ctx context.Context, key affiliate.EndpointKey, id affiliate.DeliveryID) (webhook.LockedDelivery, error) {
+	row, err := oneRow[lockedRow](tx.Query(ctx, lockDeliveryOfKey, key.Workspace, key.ID, id, dayOf(id)))
+	return row.locked(), err
+}
+
+// LockEndpoints locks endpoints of any workspace, deleted ones included.
+func (tx *Tx) LockEndpoints(ctx context.Context, keys []affiliate.EndpointKey) ([]affiliate.Endpoint, error) {
+	workspaces, ids := keyColumns(keys)
+	rows, err := tx.Query(ctx, lockEndpoints, workspaces, ids)
+	endpoints, err := postgres.AllRows(rows, err, endpointRow.endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("health of endpoints: %w", err)
+	}
+	return endpoints, nil
+}
+
+// UpdateHealth writes the health of locked endpoints.
+func (tx *Tx) UpdateHealth(ctx context.Context, endpoints []affiliate.Endpoint) error {
+	workspaces, ids := keyColumns(column(endpoints, affiliate.Endpoint.Key))
+	type endpoint = affiliate.Endpoint
+	_, err := tx.Exec(ctx, updateHealth, pgx.NamedArgs{
+		"workspaces": workspaces, "endpoints": ids,
+		"failures":         column(endpoints, func(e endpoint) int { return e.Health.ConsecutiveFailures }),
+		"failing_since":    column(endpoints, func(e endpoint) *time.Time { return e.Health.FailingSince }),
+		"dead_letters":     column(endpoints, func(e endpoint) int { return e.Health.DeadLetters }),
+		"last_delivery_at": column(endpoints, func(e endpoint) *time.Time { return e.Health.LastDeliveryAt }),
+	})
+	if err != nil {
+		return fmt.Errorf("health of endpoints: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
+)
+
+// claim skips rows that are locked at the moment: the sender asks for them again.
+const claim = `
+	with wanted as (
+		select e.workspace_id, e.id
+		from unnest(@workspaces::uuid[], @endpoints::uuid[]) as w (workspace_id, id)
+		join webhook_endpoints e on e.workspace_id = w.workspace_id and e.id = w.id
+		where e.active and e.deleted_at is null and (e.sender is null or e.sender = @sender or e.sender_until <= @now)
+		for no key update of e skip locked
+	)
+	update webhook_endpoints e set sender = @sender, sender_until = @until
+	from wanted w
+	where e.workspace_id = w.workspace_id and e.id = w.id
+	returning e.workspace_id as workspace, e.id`
+
+// Claim takes or renews the leases of endpoints until an instant and returns those that
+// were granted. The others are leased to another sender, not active, deleted, or locked.
+func (s *Store) Claim(
+	ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, until time.Time,
+) ([]affiliate.EndpointKey, error) {
+	args := senderArgs(sender, endpoints, now)
+	args["until"] = until
+	rows, _ := s.db.SendingPool().Query(ctx, claim, args)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.EndpointKey])
+}
+
+func senderArgs(sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now time.Time) pgx.NamedArgs {
+	workspaces, ids := keyColumns(endpoints)
+	return pgx.NamedArgs{"workspaces": workspaces, "endpoints": ids, "sender": sender, "now": now}
+}
+
+// Release ends leases of a sender.
+func (s *Store) Release(ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey) error {
+	const release = `
+		update webhook_endpoints e set sender = null, sender_until = null
+		from unnest($1::uuid[], $2::uuid[]) as w (workspace_id, id)
+		where e.workspace_id = w.workspace_id and e.id = w.id and e.sender = $3`
+	workspaces, ids := keyColumns(endpoints)
+	_, err := s.db.SendingPool().Exec(ctx, release, workspaces, ids, sender)
+	return err
+}
+
+// unclaimed reads one index entry per endpoint without a lease.
+const unclaimed = `
+	select e.workspace_id as workspace, e.id
+	from webhook_endpoints e
+	where e.active and e.deleted_at is null and (e.sender is null or e.sender_until <= $1)
+		and exists (
+			select from webhook_deliveries d
+			where d.workspace_id = e.workspace_id and d.endpoint_id = e.id and d.epoch = e.epoch and d.due_at <= $1)
+	limit $2`
+
+// Unclaimed returns endpoints, at most limit, that have due deliveries and no lease.
+func (s *Store) Unclaimed(ctx context.Context, now time.Time, limit int) ([]affiliate.EndpointKey, error) {
+	rows, _ := s.db.SendingPool().Query(ctx, unclaimed, now, limit)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.EndpointKey])
+}
+
+// targets and dueDeliveries read from the head of the index webhook_deliveries_due, so
+// the cost does not depend on the number of waiting deliveries, and deliveries of
+// earlier epochs cost nothing.
+const (
+	targets = `
+		select e.workspace_id, e.id, e.url, e.secret, e.previous_secret, e.previous_until, e.consecutive_failures, e.last_delivery_at,
+			(select d.due_at from webhook_deliveries d
+			 where d.workspace_id = e.workspace_id and d.endpoint_id = e.id and d.epoch = e.epoch and d.due_at > @now
+			 order by d.due_at limit 1) as next_due
+		from unnest(@workspaces::uuid[], @endpoints::uuid[]) as w (workspace_id, id)
+		join webhook_endpoints e on e.workspace_id = w.workspace_id and e.id = w.id
+		where e.active and e.deleted_at is null and e.sender = @sender and e.sender_until > @now`
+	dueDeliveries = `
+		select d.endpoint_id, d.id, d.event_id, v.body, d.status, d.tier, d.extra, d.attempt_count, d.due_at
+		from unnest(@workspaces::uuid[], @endpoints::uuid[], @due_from::timestamptz[], @limits::int[]) as w (workspace_id, id, due_from, most)
+		join webhook_endpoints e on e.workspace_id = w.workspace_id and e.id = w.id
+		cross join lateral (
+			select * from webhook_deliveries d
+			where d.workspace_id = e.workspace_id and d.endpoint_id = e.id and d.epoch = e.epoch
+				and d.due_at >= w.due_from and d.due_at <= @now
+			order by d.due_at
+			limit w.most
+		) as d
+		join events v on v.workspace_id = d.workspace_id and v.id = d.event_id and v.day = d.day
+		where e.active and e.deleted_at is null and e.sender = @sender and e.sender_until > @now`
+)
+
+type targetRow struct {
+	WorkspaceID         affiliate.WorkspaceID `db:"workspace_id"`
+	ID                  affiliate.EndpointID  `db:"id"`
+	URL                 string                `db:"url"`
+	Secret              []byte                `db:"secret"`
+	PreviousSecret      []byte                `db:"previous_secret"`
+	PreviousUntil       *time.Time            `db:"previous_until"`
+	ConsecutiveFailures int                   `db:"consecutive_failures"`
+	LastDeliveryAt      *time.Time            `db:"last_delivery_at"`
+	NextDue             *time.Time            `db:"next_due"`
+}
+
+func (r targetRow) target() webhook.Target {
+	return webhook.Target{
+		Key: affiliate.EndpointKey{Workspace: r.WorkspaceID, ID: r.ID}, URL: r.URL,
+		Secret: r.Secret, Previous: r.PreviousSecret, PreviousUntil: r.PreviousUntil,
+		ConsecutiveFailures: r.ConsecutiveFailures, LastDeliveryAt: r.LastDeliveryAt, NextDue: r.NextDue,
+	}
+}
+
+// Due reads due deliveries, the longest due first, and their endpoints. Endpoints that
+// are not active or not leased to the sender are left out.
+func (s *Store) Due(
+	ctx context.Context, sender affiliate.SenderID, reads []webhook.Read, now time.Time,
+) (found []webhook.Target, due []webhook.DueDelivery, err error) {
+	batch := &pgx.Batch{}
+	args := dueArgs(sender, reads, now)
+	batch.Queue(targets, args).Query(func(rows pgx.Rows) error {
+		read, err := pgx.CollectRows(rows, pgx.RowToStructByName[targetRow])
+		for _, r := range read {
+			found = append(found, r.target())
+		}
+		return err
+	})
+	batch.Queue(dueDeliveries, args).Query(func(rows pgx.Rows) error {
+		due, err = pgx.CollectRows(rows, scanDue)
+		return err
+	})
+	if err := s.db.SendingPool().SendBatch(ctx, batch).Close(); err != nil {
+		return nil, nil, fmt.Errorf("due deliveries: %w", err)
+	}
+	return found, due, nil
+}
+
+func dueArgs(sender affiliate.SenderID, reads []webhook.Read, now time.Time) pgx.NamedArgs {
+	keys := make([]affiliate.EndpointKey, len(reads))
+	from, limits := make([]time.Time, len(reads)), make([]int, len(reads))
+	for i, r := range reads {
+		keys[i], from[i], limits[i] = r.Key, r.From, r.Limit
+	}
+	args := senderArgs(sender, keys, now)
+	args["due_from"], args["limits"] = from, limits
+	return args
+}
+
+// scanDue scans by position: reading by name costs more than the rest of the mapping,
+// once per delivery.
+func scanDue(row pgx.CollectableRow) (d webhook.DueDelivery, err error) {
+	err = row.Scan(&d.Endpoint, &d.ID, &d.Event, &d.Body, &d.State.Status, &d.State.Tier, &d.State.Extra, &d.Attempts, &d.DueAt)
+	return d, err
+}

@@ -1,0 +1,163 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// Recovery and cancellation go through an endpoint's deliveries in blocks. A block that
+// is done is not found again, so every block may be repeated. The endpoint is not
+// locked: what is written for an epoch that ends meanwhile is never sent.
+
+// recoverable selects the deliveries of a recovery. Their status is the one that is
+// shown (deliveryRow.delivery), and they have it since before the recovery was
+// requested: waiting ones were due or had their last attempt by then, the others had
+// ended. A delivery that the job has restarted is later than that. The list of stored
+// states lets the index by status be used.
+const recoverable = `
+	d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint
+	and d.id >= @first and d.id < @until and d.day >= @first_day and d.day <= @until_day
+	and d.status = any(@stored)
+	and case when d.epoch < @epoch and d.status in ('pending', 'failed') then 'canceled' else d.status end = any(@shown)
+	and case d.status
+		when 'pending' then d.due_at
+		when 'failed' then (d.attempts -> -1 ->> 'startedAt')::timestamptz
+		else d.completed_at
+	end <= @asked`
+
+// blockPlan makes Postgres update the rows of a block by their keys. It estimates the
+// size of a block badly, and every other join reads all deliveries of the endpoint.
+const blockPlan = `set local enable_hashjoin = off; set local enable_mergejoin = off`
+
+const (
+	countRecoverable = `select count(*) from webhook_deliveries d where ` + recoverable
+	// recoverBlock starts new schedules.
+	recoverBlock = `
+		with block as (
+			select d.id, d.day
+			from webhook_deliveries d
+			where ` + recoverable + `
+			limit @limit
+			for no key update of d skip locked
+		)
+		update webhook_deliveries d
+		set status = 'pending', tier = 0, extra = 0, due_at = @at, completed_at = null, epoch = @epoch
+		from block
+		where d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint and d.id = block.id and d.day = block.day
+			and d.day >= @first_day and d.day <= @until_day`
+)
+
+func recoverableArgs(job affiliate.RecoverDeliveries, epoch int) pgx.NamedArgs {
+	first, until := firstDelivery(job.Since), firstDelivery(job.Until)
+	stored := job.Statuses
+	if slices.Contains(stored, affiliate.DeliveryCanceled) {
+		stored = slices.Concat(stored, []affiliate.DeliveryStatus{affiliate.DeliveryPending, affiliate.DeliveryFailed})
+	}
+	text := func(s affiliate.DeliveryStatus) string { return string(s) }
+	args := endpointArgs(affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, job.Endpoint)
+	args["first"], args["first_day"], args["until"], args["until_day"] = first, dayOf(first), until, dayOf(until)
+	args["stored"], args["shown"], args["asked"], args["epoch"] = column(stored, text), column(job.Statuses, text), job.AskedAt, epoch
+	return args
+}
+
+// CountRecoverable counts the deliveries of a recovery in an epoch of their endpoint.
+func (tx *Tx) CountRecoverable(ctx context.Context, job affiliate.RecoverDeliveries, epoch int) (count int64, err error) {
+	if err := tx.QueryRow(ctx, countRecoverable, planned, recoverableArgs(job, epoch)).Scan(&count); err != nil {
+		return 0, fmt.Errorf("count deliveries to recover: %w", err)
+	}
+	return count, nil
+}
+
+// RecoverBlock restarts up to limit deliveries of a recovery, due at an instant, and
+// returns their number; fewer than limit: none is left. The sender is woken after the
+// commit.
+func (tx *Tx) RecoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, epoch int, at time.Time, limit int) (int, error) {
+	if _, err := tx.Exec(ctx, blockPlan); err != nil {
+		return 0, err
+	}
+	args := recoverableArgs(job, epoch)
+	args["at"], args["limit"] = at, limit
+	tag, err := tx.Exec(ctx, recoverBlock, planned, args)
+	if err != nil {
+		return 0, fmt.Errorf("recover deliveries: %w", err)
+	}
+	if tag.RowsAffected() > 0 {
+		tx.DeliveriesAdded(affiliate.EndpointKey{Workspace: job.Workspace, ID: job.Endpoint})
+	}
+	return int(tag.RowsAffected()), nil
+}
+
+const (
+	// setCanceled keeps the status of deliveries that had ended before. They only lose
+	// the attempts that were requested.
+	setCanceled = `
+		set due_at = null, extra = 0,
+			status = case when d.status in ('pending', 'failed') then 'canceled' else d.status end,
+			completed_at = case when d.status in ('pending', 'failed') then block.ended else d.completed_at end
+		from block`
+	cancelBlock = `
+		with block as (
+			select d.id, d.day, @ended::timestamptz as ended
+			from webhook_deliveries d
+			where d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint
+				and d.epoch < @epoch and d.due_at is not null
+			limit @limit
+			for no key update of d skip locked
+		)
+		update webhook_deliveries d` + setCanceled + `
+		where d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint and d.id = block.id and d.day = block.day`
+	// cancelLeft finds deliveries that were made or attempted while their endpoint was
+	// being disabled, after its job had run.
+	cancelLeft = `
+		with block as (
+			select d.workspace_id, d.endpoint_id, d.id, d.day, least(e.updated_at, $2) as ended
+			from webhook_endpoints e
+			cross join lateral (
+				select d.workspace_id, d.endpoint_id, d.id, d.day from webhook_deliveries d
+				where d.workspace_id = e.workspace_id and d.endpoint_id = e.id and d.epoch < e.epoch and d.due_at is not null
+				limit $1
+				for no key update skip locked
+			) as d
+			limit $1
+		)
+		update webhook_deliveries d` + setCanceled + `
+		where d.workspace_id = block.workspace_id and d.endpoint_id = block.endpoint_id and d.id = block.id and d.day = block.day`
+)
+
+// CancelBlock cancels up to limit deliveries that wait in an epoch before the given one,
+// as of an instant, and returns their number; fewer than limit: none is left.
+func (tx *Tx) CancelBlock(
+	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, epoch int, endedAt time.Time, limit int,
+) (int, error) {
+	if _, err := tx.Exec(ctx, blockPlan); err != nil {
+		return 0, err
+	}
+	args := endpointArgs(scope, endpoint)
+	args["epoch"], args["limit"], args["ended"] = epoch, limit, endedAt
+	tag, err := tx.Exec(ctx, cancelBlock, planned, args)
+	if err != nil {
+		return 0, fmt.Errorf("cancel deliveries: %w", err)
+	}
+	return int(tag.RowsAffected()), nil
+}
+
+// CancelLeft cancels up to limit deliveries that wait in ended epochs of any endpoint.
+// It reads one index entry per endpoint.
+func (s *Store) CancelLeft(ctx context.Context, now time.Time, limit int) (canceled int64, err error) {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		if _, err := tx.Exec(ctx, blockPlan); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, cancelLeft, limit, now)
+		canceled = tag.RowsAffected()
+		return err
+	})
+	return canceled, err
+}
