@@ -1,0 +1,58 @@
+package webhook
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+func TestCountOutcomes(t *testing.T) {
+	ago := func(d time.Duration) *time.Time { at := noon.Add(-d); return &at }
+	const days = 24 * time.Hour
+	change := func(o Outcome, before, after affiliate.DeliveryStatus) DeliveryChange {
+		return DeliveryChange{Result: AttemptResult{Outcome: o, Ended: noon}, Before: State{Status: before}, After: State{Status: after}}
+	}
+	success := change(Answered(http.StatusOK, 0), affiliate.DeliveryPending, affiliate.DeliveryDelivered)
+	failure := change(Failed(Timeout), affiliate.DeliveryPending, affiliate.DeliveryFailed)
+	deadLetter := change(Failed(Timeout), affiliate.DeliveryFailed, affiliate.DeliveryDeadLettered)
+	gone := change(Answered(http.StatusGone, 0), affiliate.DeliveryPending, affiliate.DeliveryDeadLettered)
+	for _, tc := range []struct {
+		name     string
+		active   bool
+		health   affiliate.EndpointHealth
+		changes  []DeliveryChange
+		failures int
+		dead     int
+		since    *time.Time
+		disabled affiliate.DisabledReason
+	}{
+		{"a success forgets failures", true, affiliate.EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days), DeadLetters: 7}, []DeliveryChange{success}, 0, 0, nil, ""},
+		{"failures after a success", true, affiliate.EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days)}, []DeliveryChange{success, failure, deadLetter}, 2, 1, ago(0), ""},
+		{"failures go on", true, affiliate.EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days)}, []DeliveryChange{failure}, 4, 0, ago(days), ""},
+		{"410 disables", true, affiliate.EndpointHealth{}, []DeliveryChange{gone}, 1, 1, ago(0), affiliate.DisabledGone},
+		{"five days and twenty dead letters disable", true, affiliate.EndpointHealth{FailingSince: ago(5 * days), DeadLetters: 19}, []DeliveryChange{deadLetter}, 1, 20, ago(5 * days), affiliate.DisabledFailing},
+		{"nineteen do not", true, affiliate.EndpointHealth{FailingSince: ago(5 * days), DeadLetters: 18}, []DeliveryChange{deadLetter}, 1, 19, ago(5 * days), ""},
+		{"less than five days do not", true, affiliate.EndpointHealth{FailingSince: ago(5*days - 1), DeadLetters: 40}, []DeliveryChange{deadLetter}, 1, 41, ago(5*days - 1), ""},
+		{"nothing disables twice", false, affiliate.EndpointHealth{}, []DeliveryChange{gone}, 1, 1, ago(0), ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before := affiliate.Endpoint{Active: tc.active, Epoch: 1, Version: 1, Health: tc.health}
+			after := CountOutcomes(before, tc.changes)
+			h := after.Health
+			if h.ConsecutiveFailures != tc.failures || h.DeadLetters != tc.dead || !h.LastDeliveryAt.Equal(noon) {
+				t.Errorf("%+v", h)
+			}
+			if (h.FailingSince == nil) != (tc.since == nil) || tc.since != nil && !h.FailingSince.Equal(*tc.since) {
+				t.Errorf("failing since %v, want %v", h.FailingSince, tc.since)
+			}
+			switch {
+			case tc.disabled == "" && (after.Active != tc.active || after.Epoch != 1 || after.Version != 1):
+				t.Errorf("%+v", after)
+			case tc.disabled != "" && (after.Active || *after.DisabledReason != tc.disabled || after.Epoch != 2 || after.Version != 2):
+				t.Errorf("%+v", after)
+			}
+		})
+	}
+}
