@@ -9,7 +9,7 @@ import (
 
 const (
 	// readBlock is the number of deliveries of an endpoint that one read adds to those
-	// that are known; a read is asked for when fewer than readBelow are ready.
+	// that are known. A read begins when fewer than readBelow are ready.
 	readBlock = 64
 	readBelow = 32
 	// maxReadAge bounds how long a delivery that was read may wait for its attempt. A
@@ -28,21 +28,27 @@ const (
 // the database until its outcome is stored, so the backlog knows which of the due
 // deliveries are being attempted.
 type Backlog struct {
-	ready  []DueDelivery // in the order of their due times
-	readAt time.Time
+	ready []readyDelivery // in the order of their due times
 	// unstored has the due times of the deliveries that are being attempted, or whose
 	// outcome is not stored yet.
 	unstored map[affiliate.DeliveryID]time.Time
-	// from is where the next read begins. Every delivery due before it is in unstored.
+	// from is where the next read begins. Every delivery due before it is ready or
+	// unstored.
 	from time.Time
 	more bool // there may be due deliveries that were not read
 
 	reading   bool
 	readBegan time.Time
+	readFrom  time.Time
 	readLimit int
 	// storedDuringRead are deliveries that the current read may return although their
 	// outcome is stored meanwhile.
 	storedDuringRead map[affiliate.DeliveryID]bool
+}
+
+type readyDelivery struct {
+	DueDelivery
+	readAt time.Time
 }
 
 // NewBacklog returns the backlog of an endpoint of which nothing has been read.
@@ -65,51 +71,73 @@ func (b *Backlog) WantsRead() bool { return b.more && !b.reading && len(b.ready)
 // Reading reports whether a read has begun and not ended.
 func (b *Backlog) Reading() bool { return b.reading }
 
-// BeginRead returns the start and the limit of the read that begins now.
+// BeginRead returns the start and the limit of the read that begins now. The limit
+// includes the known deliveries that the read returns once more.
 func (b *Backlog) BeginRead(now time.Time) (from time.Time, limit int) {
-	b.more, b.reading, b.readBegan, b.readLimit = false, true, now, readBlock
+	b.more, b.reading, b.readBegan, b.readFrom, b.readLimit = false, true, now, b.from, readBlock
+	for _, d := range b.ready {
+		b.countKnown(d.DueAt)
+	}
 	for _, dueAt := range b.unstored {
-		if !dueAt.Before(b.from) {
-			b.readLimit++ // the read returns this delivery too
-		}
+		b.countKnown(dueAt)
 	}
 	return b.from, b.readLimit
 }
 
-// EndRead takes the result of the read. It contains the deliveries that were ready
-// before, as they are now, and unstored ones.
-func (b *Backlog) EndRead(due []DueDelivery, now time.Time) {
-	b.reading, b.readAt = false, now
-	b.more = b.more || len(due) >= b.readLimit
-	b.ready = b.ready[:0]
-	for _, d := range due {
-		if _, unstored := b.unstored[d.ID]; !unstored && !b.storedDuringRead[d.ID] {
-			b.ready = append(b.ready, d)
-		}
-	}
-	clear(b.storedDuringRead)
-	slices.SortStableFunc(b.ready, func(a, b DueDelivery) int { return a.DueAt.Compare(b.DueAt) })
-	b.from = b.readBegan.Add(-lateCommit)
-	if len(b.ready) > 0 && b.ready[0].DueAt.Before(b.from) {
-		b.from = b.ready[0].DueAt // it may have to be read again
+func (b *Backlog) countKnown(dueAt time.Time) {
+	if !dueAt.Before(b.from) {
+		b.readLimit++
 	}
 }
 
-// Ready reports whether a delivery can be attempted now. Deliveries that were read too
-// long ago are dropped and read again.
+// EndRead adds the result of the read: the deliveries due from its start on, the
+// longest due first, up to its limit.
+func (b *Backlog) EndRead(due []DueDelivery, now time.Time) {
+	known := make(map[affiliate.DeliveryID]bool, len(b.ready))
+	for _, d := range b.ready {
+		known[d.ID] = true
+	}
+	isFull := len(due) >= b.readLimit
+	next, last := b.readBegan.Add(-lateCommit), time.Time{}
+	for _, d := range due {
+		if last.Before(d.DueAt) {
+			last = d.DueAt
+		}
+		if _, unstored := b.unstored[d.ID]; !unstored && !known[d.ID] && !b.storedDuringRead[d.ID] {
+			b.ready = append(b.ready, readyDelivery{d, now})
+		}
+	}
+	if isFull && last.Before(next) {
+		next = last
+	}
+	if !b.from.Before(b.readFrom) { // neither Drop nor Rewind has gone back meanwhile
+		b.from = next
+	}
+	b.reading, b.more = false, b.more || isFull
+	clear(b.storedDuringRead)
+	slices.SortStableFunc(b.ready, func(a, b readyDelivery) int { return a.DueAt.Compare(b.DueAt) })
+}
+
+// Ready reports whether a delivery can be attempted now. If it was read too long ago,
+// all are dropped and read again.
 func (b *Backlog) Ready(now time.Time) bool {
-	if len(b.ready) > 0 && now.Sub(b.readAt) > maxReadAge {
+	if len(b.ready) > 0 && now.Sub(b.ready[0].readAt) > maxReadAge {
 		b.Drop()
 	}
 	return len(b.ready) > 0 && len(b.unstored) < maxUnstored
 }
 
 // Drop forgets what is ready. It is read again.
-func (b *Backlog) Drop() { b.ready, b.more = b.ready[:0], true }
+func (b *Backlog) Drop() {
+	if len(b.ready) > 0 && b.ready[0].DueAt.Before(b.from) {
+		b.from = b.ready[0].DueAt
+	}
+	b.ready, b.more = nil, true
+}
 
 // Next removes the delivery to attempt now. Ready must have returned true.
 func (b *Backlog) Next() DueDelivery {
-	due := b.ready[0]
+	due := b.ready[0].DueDelivery
 	b.ready = b.ready[1:]
 	b.unstored[due.ID] = due.DueAt
 	return due

@@ -12,7 +12,7 @@
 //	   │        ▼        next is due      │
 //	recover  failed ◀──────────────────▶ attempt ────▶ dead_lettered: the tenth, 410, a
 //	   │        │                                      blocked address
-//	   │        ▼ endpoint turned off or deleted
+//	   │        ▼ endpoint disabled or deleted
 //	   └───── canceled
 //
 // A retry that a person asks for is one more attempt in any state; of a delivery

@@ -38,7 +38,7 @@ func ParseSecret(text string) (Secret, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || len(key) == 0 {
-		return nil, errors.New("a signing secret is base64 behind " + secretPrefix)
+		return nil, errors.New("a signing secret is base64 after " + secretPrefix)
 	}
 	return key, nil
 }

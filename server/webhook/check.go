@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// skew is how far a caller's clock may be off: whoever asks for the last 30 days, or
-// until now, is taken at the word.
+// skew is how far a caller's clock may differ: a request for the last 30 days, or until
+// now, is accepted by either clock.
 const skew = 5 * time.Minute
 
 // Check reports what is wrong with a request by itself and by the clock.

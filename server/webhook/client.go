@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// maxAnswerHeader bounds the header of an answer, 1xx answers before it included;
-	// maxAnswerBody what is read of its body, which only serves to keep the connection.
-	maxAnswerHeader = 16 << 10
-	maxAnswerBody   = 16 << 10
-	// discardTime bounds the reading of that body: the attempt is decided and holds a
-	// place.
+	// maxResponseHeader bounds the header of a response, with the 1xx responses before
+	// it. maxResponseBody bounds what is read of the body, only to reuse the connection.
+	maxResponseHeader = 16 << 10
+	maxResponseBody   = 16 << 10
+	// discardTime bounds the time of reading that body: the outcome is known, and the
+	// attempt still occupies a place.
 	discardTime = time.Second
 	// maxIdle bounds the connections that are kept for later attempts, maxIdlePerHost
 	// those to one host, where many endpoints may be.
@@ -44,9 +44,9 @@ type ClientConfig struct {
 
 // Client makes single attempts. Its methods are safe for concurrent use.
 //
-// Connections are kept, under scheme, name and port. Every one of them was made by
-// the dialer and so leads to an address that was judged when it was made: to use it
-// again is to call that address, whatever the name has come to mean.
+// Connections are kept per scheme, name and port. The dialer has checked the address of
+// each one when it made the connection. A reused connection calls that same address,
+// even if the name resolves to another one meanwhile.
 type Client struct {
 	dialer      *dialer
 	transport   *http.Transport
@@ -67,7 +67,7 @@ func NewClient(cfg ClientConfig) *Client {
 			DialTLSContext:         d.dialTLS,
 			Protocols:              &protocols,
 			DisableCompression:     true,
-			MaxResponseHeaderBytes: maxAnswerHeader,
+			MaxResponseHeaderBytes: maxResponseHeader,
 			MaxIdleConns:           maxIdle,
 			MaxIdleConnsPerHost:    maxIdlePerHost,
 			IdleConnTimeout:        maxIdleTime,
@@ -95,9 +95,9 @@ type Request struct {
 	Timeout time.Duration
 }
 
-// Send makes one attempt. The status of the answer is the outcome, whatever becomes
-// of its body. A URL that is not https is a blocked address: it can never be called.
-// When ctx itself ends, the outcome is a timeout that tells nothing of the receiver.
+// Send makes one attempt. The status of the response is the outcome, even if its body
+// cannot be read. A URL that is not https is a blocked address. If ctx itself ends, the
+// outcome is a timeout that says nothing about the receiver.
 func (c *Client) Send(ctx context.Context, r Request) webhook.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -106,22 +106,22 @@ func (c *Client) Send(ctx context.Context, r Request) webhook.Outcome {
 		return webhook.Failed(webhook.BlockedAddress)
 	}
 	// The transport and not a http.Client: no redirects, no cookies.
-	answer, err := c.transport.RoundTrip(req)
+	response, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return webhook.Failed(sendErrorCode(ctx, err))
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode < http.StatusContinue {
+	defer response.Body.Close()
+	if response.StatusCode < http.StatusContinue {
 		// Three digits that are no HTTP status.
 		return webhook.Failed(webhook.ProtocolError)
 	}
 	// The body of a switched protocol is the connection, on which cancel has no hold.
-	if answer.StatusCode != http.StatusSwitchingProtocols {
+	if response.StatusCode != http.StatusSwitchingProtocols {
 		enough := time.AfterFunc(c.discardTime, cancel)
 		defer enough.Stop()
-		_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswerBody))
+		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxResponseBody))
 	}
-	return webhook.Answered(answer.StatusCode, retryAfter(answer.Header.Get("Retry-After"), r.At))
+	return webhook.Answered(response.StatusCode, retryAfter(response.Header.Get("Retry-After"), r.At))
 }
 
 func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) {
@@ -135,9 +135,9 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(r.At.Unix(), 10))
 	req.Header.Set("Webhook-Signature", webhook.Sign(r.Secrets, r.ID, r.At, r.Body))
 	req.Header.Set("Webhook-Attempt", strconv.Itoa(r.Attempt))
-	// Not sent. It tells the transport that the webhook-id makes a second delivery
-	// harmless: a kept connection that the receiver has closed meanwhile is replaced by
-	// another and costs no attempt. On a connection of its own a request is made once.
+	// Not sent. The transport takes the request as idempotent, which it is by its
+	// webhook-id: if a kept connection turns out to be closed, the request is repeated on
+	// a new one. On a new connection a request is made once.
 	req.Header["X-Idempotency-Key"] = []string{}
 	return req, nil
 }

@@ -19,7 +19,7 @@ import (
 
 const (
 	// dialTime bounds finding a host's addresses and connecting to one of them,
-	// handshakeTime the TLS handshake behind that.
+	// handshakeTime the TLS handshake after it.
 	dialTime      = 3 * time.Second
 	handshakeTime = 5 * time.Second
 	// maxDialled bounds the addresses of one host that are tried.
@@ -68,7 +68,7 @@ func (c *Client) Check(ctx context.Context, u webhook.URL) error {
 }
 
 // dialer makes the connections of a Client. It resolves a name itself, judges every
-// address and dials addresses only, so that a name cannot be judged as one address
+// address and dials addresses only, so that a name cannot be checked as one address
 // and dialled as another.
 type dialer struct {
 	resolver *net.Resolver

@@ -14,7 +14,7 @@ import (
 // pingTimeout bounds a ping (SPEC.md section 8). A call has twice as long.
 const pingTimeout = 10 * time.Second
 
-// TestWebhook sends a ping and tells its outcome, of which nothing is kept.
+// TestWebhook sends a ping and returns its outcome. Nothing of it is stored.
 func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookRequest) (*affiliatev1.TestWebhookResponse, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {
@@ -37,11 +37,11 @@ func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookR
 	outcome := s.client.Send(ctx, Request{
 		URL: endpoint.URL, ID: event.WireID(), Attempt: 1, Body: body, Secrets: secrets, At: at, Timeout: pingTimeout,
 	})
-	answer := &affiliatev1.TestWebhookResponse{Success: outcome.Succeeded(), ErrorMessage: server.Present(outcome.ErrorCode)}
+	response := &affiliatev1.TestWebhookResponse{Success: outcome.Succeeded(), ErrorMessage: server.Present(outcome.ErrorCode)}
 	if outcome.StatusCode != 0 {
-		answer.HttpStatusCode = optionalSmall(&outcome.StatusCode)
+		response.HttpStatusCode = optionalSmall(&outcome.StatusCode)
 	}
-	return answer, nil
+	return response, nil
 }
 
 // openSecrets opens what newSecret sealed.
