@@ -22,5 +22,5 @@ func WebhookQueue(store *storage.Store) webhook.Queue { return webhookQueue{stor
 type webhookQueue struct{ *storage.Store }
 
 func (q webhookQueue) InTx(ctx context.Context, fn func(tx webhook.QueueTx) error) error {
-	return q.Store.InSendingTx(ctx, func(tx *storage.Tx) error { return fn(tx) })
+	return q.InSendingTx(ctx, func(tx *storage.Tx) error { return fn(tx) })
 }

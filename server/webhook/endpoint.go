@@ -189,7 +189,8 @@ func (e *servedEndpoint) begin(ctx context.Context, now time.Time) {
 		}
 		e.attempt(ctx, e.backlog.Next())
 	}
-	if !e.backlog.Reading() && !(e.backlog.HasMore() && e.mayAttempt(now)) {
+	readsSoon := e.backlog.Reading() || e.backlog.HasMore() && e.mayAttempt(now)
+	if !readsSoon {
 		e.returnPlace()
 	}
 }

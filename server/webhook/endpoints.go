@@ -88,8 +88,9 @@ func (s *Service) UpdateWebhook(ctx context.Context, req *affiliatev1.UpdateWebh
 		if err != nil {
 			return err
 		}
-		changed := false
-		if after, changed, err = before.Update(changeOf(req), at); err != nil || !changed {
+		var changed bool
+		after, changed, err = before.Update(changeOf(req), at)
+		if err != nil || !changed {
 			return err
 		}
 		if err := tx.UpdateEndpoint(ctx, after); err != nil {

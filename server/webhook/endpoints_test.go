@@ -120,12 +120,14 @@ func TestUpdateWebhook(t *testing.T) {
 		line  string // empty: none is added
 	}{
 		{
-			"subscriptions", &affiliatev1.UpdateWebhookRequest{Subscriptions: []string{"payout.*"}}, []string{"subscriptions"},
+			"subscriptions", &affiliatev1.UpdateWebhookRequest{Subscriptions: []string{"payout.*"}},
+			[]string{"subscriptions"},
 			"t - 1 3 t 7 2", 0,
 			`webhook.update {"subscriptions": ["*"]} {"subscriptions": ["payout.*"]}`,
 		},
 		{
-			"a description", &affiliatev1.UpdateWebhookRequest{Description: proto.String("D")}, []string{"description"},
+			"a description", &affiliatev1.UpdateWebhookRequest{Description: proto.String("D")},
+			[]string{"description"},
 			"t - 1 3 t 7 3", 0,
 			`webhook.update {"description": null} {"description": "D"}`,
 		},
@@ -133,16 +135,19 @@ func TestUpdateWebhook(t *testing.T) {
 		{
 			"the values that it has",
 			&affiliatev1.UpdateWebhookRequest{Subscriptions: []string{"payout.*"}, Description: proto.String("D"), Active: proto.Bool(true)},
-			[]string{"subscriptions", "description", "active"}, "t - 1 3 t 7 3", 0, "",
+			[]string{"subscriptions", "description", "active"},
+			"t - 1 3 t 7 3", 0, "",
 		},
 		{
-			"disabled", &affiliatev1.UpdateWebhookRequest{Active: proto.Bool(false)}, []string{"active", "description"},
+			"disabled", &affiliatev1.UpdateWebhookRequest{Active: proto.Bool(false)},
+			[]string{"active", "description"},
 			"f manual 2 3 t 7 4", 1,
 			`webhook.update {"active": true, "description": "D", "disabled_reason": null} {"active": false, "description": null, "disabled_reason": "manual"}`,
 		},
 		{"disabled again", &affiliatev1.UpdateWebhookRequest{Active: proto.Bool(false)}, []string{"active"}, "f manual 2 3 t 7 4", 1, ""},
 		{
-			"enabled", &affiliatev1.UpdateWebhookRequest{Active: proto.Bool(true)}, []string{"active"},
+			"enabled", &affiliatev1.UpdateWebhookRequest{Active: proto.Bool(true)},
+			[]string{"active"},
 			"t - 2 0 f 0 5", 1,
 			`webhook.update {"active": false, "disabled_reason": "manual"} {"active": true, "disabled_reason": null}`,
 		},

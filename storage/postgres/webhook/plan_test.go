@@ -13,20 +13,20 @@ import (
 )
 
 // plan is the plan of a statement in a transaction of these settings.
-func (w *queue) plan(settings, sql string, args ...any) string {
-	w.t.Helper()
-	tx, err := w.SQL.Begin(w.t.Context())
+func (q *queue) plan(settings, sql string, args ...any) string {
+	q.t.Helper()
+	tx, err := q.SQL.Begin(q.t.Context())
 	if err != nil {
-		w.t.Fatal(err)
+		q.t.Fatal(err)
 	}
-	defer func() { _ = tx.Rollback(w.t.Context()) }()
-	if _, err := tx.Exec(w.t.Context(), settings); err != nil {
-		w.t.Fatal(err)
+	defer func() { _ = tx.Rollback(q.t.Context()) }()
+	if _, err := tx.Exec(q.t.Context(), settings); err != nil {
+		q.t.Fatal(err)
 	}
-	rows, _ := tx.Query(w.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+	rows, _ := tx.Query(q.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		w.t.Fatalf("explain %s: %v", sql, err)
+		q.t.Fatalf("explain %s: %v", sql, err)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -36,7 +36,7 @@ func (w *queue) plan(settings, sql string, args ...any) string {
 func TestDeliveryStatementsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	w := newQueueAt(t, time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC))
-	if _, err := w.Fixture.Store.EnsureEventPartitions(t.Context(), w.now.AddDate(0, 0, -14), w.now); err != nil {
+	if _, err := w.Store.EnsureEventPartitions(t.Context(), w.now.AddDate(0, 0, -14), w.now); err != nil {
 		t.Fatal(err)
 	}
 	e := w.bare(w.scope)
@@ -130,9 +130,9 @@ func (q *queue) bare(scope affiliate.Scope) affiliate.Endpoint {
 // fillDeliveries stores deliveries of events, one each step back from now: of a
 // hundred, one was given up, one is pending, one has failed, and the rest is
 // delivered.
-func (w *queue) fillDeliveries(e affiliate.Endpoint, n int, now time.Time, step time.Duration) {
-	w.t.Helper()
-	w.Exec(`
+func (q *queue) fillDeliveries(e affiliate.Endpoint, n int, now time.Time, step time.Duration) {
+	q.t.Helper()
+	q.Exec(`
 		insert into webhook_deliveries (workspace_id, endpoint_id, id, day, mode, event_id, event_type, epoch, status, due_at, created_at, completed_at)
 		select $1, $2, u.id, (a.at at time zone 'UTC')::date, $3, u.id, 'payout.paid', 1,
 			case n % 100 when 0 then 'dead_lettered' when 1 then 'pending' when 2 then 'failed' else 'delivered' end,
