@@ -1,8 +1,8 @@
 package affiliate
 
 import (
-	"crypto/sha256"
 	"net/mail"
+	"slices"
 	"time"
 )
 
@@ -36,15 +36,46 @@ const (
 	RoleViewer    Role = "viewer"
 )
 
-// Roles are all of them, those who may do most first.
+// Roles returns all roles, from the one with the most permissions to the one with
+// the fewest.
 func Roles() []Role {
 	return []Role{RoleOwner, RoleAdmin, RoleManager, RoleFinance, RoleDeveloper, RoleViewer}
 }
 
 // MayManage reports whether a member of role r may invite, change and remove
-// members of another role, and give it: an admin everybody but owners.
+// members of another role, and give it. Owners manage all roles, admins all but
+// owners.
 func (r Role) MayManage(other Role) bool {
 	return r == RoleOwner || r == RoleAdmin && other != RoleOwner
+}
+
+// Unmanageable returns the roles that a member of role r may not manage.
+func (r Role) Unmanageable() []Role { return slices.DeleteFunc(Roles(), r.MayManage) }
+
+// CheckRoleChange decides whether a caller of role r may change the role of a
+// member. owners is the number of owners in the workspace. Errors: FORBIDDEN,
+// LAST_OWNER.
+func (r Role) CheckRoleChange(from, to Role, owners int) error {
+	if !r.MayManage(from) || !r.MayManage(to) {
+		return Refuse(ReasonForbidden)
+	}
+	if from != to && from == RoleOwner && owners < 2 {
+		return Refuse(ReasonLastOwner)
+	}
+	return nil
+}
+
+// CheckRemoval decides whether a caller of role r may remove a member of another
+// role. owners is the number of owners in the workspace. Errors: FORBIDDEN,
+// LAST_OWNER.
+func (r Role) CheckRemoval(member Role, owners int) error {
+	if !r.MayManage(member) {
+		return Refuse(ReasonForbidden)
+	}
+	if member == RoleOwner && owners < 2 {
+		return Refuse(ReasonLastOwner)
+	}
+	return nil
 }
 
 // MayManageKeys reports whether a member of role r may create, roll and revoke
@@ -64,107 +95,6 @@ type User struct {
 	CreatedAt time.Time
 }
 
-// Workspace is a merchant's tenancy.
-type Workspace struct {
-	ID       WorkspaceID
-	Name     string
-	Currency string // ISO 4217
-	Timezone string // IANA
-	// AllowedOrigins are normal forms (ParseOrigin), each once; none: no origin
-	// is foreign.
-	AllowedOrigins []string
-	OriginPolicy   OriginPolicy
-	// TestMailRedirect is where mail of test mode goes, in lower case; nil:
-	// nowhere.
-	TestMailRedirect *string
-	Version          int // one more with every change of the settings
-	CreatedAt        time.Time
-	UpdatedAt        time.Time
-}
-
-// OriginPolicy is what happens to a click from a page whose origin is foreign.
-type OriginPolicy string
-
-// A foreign click is recorded and marked, or refused.
-const (
-	ObserveOrigins OriginPolicy = "observe"
-	EnforceOrigins OriginPolicy = "enforce"
-)
-
-// SeenBy is w as a member of the role may see it: a viewer sees addresses masked.
-func (w Workspace) SeenBy(role Role) Workspace {
-	if role == RoleViewer && w.TestMailRedirect != nil {
-		masked := MaskEmail(*w.TestMailRedirect)
-		w.TestMailRedirect = &masked
-	}
-	return w
-}
-
-// WorkspacePatch changes some settings. Name, currency and timezone cannot be
-// cleared; the policy goes back to ObserveOrigins.
-type WorkspacePatch struct {
-	Name             Change[string]
-	Currency         Change[string]
-	Timezone         Change[string]
-	AllowedOrigins   Change[[]string]
-	OriginPolicy     Change[OriginPolicy]
-	TestMailRedirect Change[string]
-}
-
-// Patch is w changed by patch; Version and UpdatedAt are the caller's.
-func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
-	var found Violations
-	for _, field := range []struct {
-		name   string
-		value  *string
-		change Change[string]
-	}{
-		{"name", &w.Name, patch.Name},
-		{"currency", &w.Currency, patch.Currency},
-		{"timezone", &w.Timezone, patch.Timezone},
-	} {
-		if *field.value = field.change.or(*field.value, ""); *field.value == "" {
-			found.Add(field.name, "is required")
-		}
-	}
-	w.AllowedOrigins = patch.AllowedOrigins.or(w.AllowedOrigins, []string{})
-	w.OriginPolicy = patch.OriginPolicy.or(w.OriginPolicy, ObserveOrigins)
-	w.TestMailRedirect = patch.TestMailRedirect.orNil(w.TestMailRedirect)
-	if w.OriginPolicy == EnforceOrigins && len(w.AllowedOrigins) == 0 {
-		found.Add("origin_policy", "enforce needs at least one allowed origin")
-	}
-	return w, found.Err()
-}
-
-// WorkspaceObject is what an update compares of a workspace. The audit log keeps
-// the address masked.
-type WorkspaceObject struct {
-	Name             string       `json:"name"`
-	Currency         string       `json:"currency"`
-	Timezone         string       `json:"timezone"`
-	AllowedOrigins   []string     `json:"allowed_origins"`
-	OriginPolicy     OriginPolicy `json:"origin_policy"`
-	TestMailRedirect *string      `json:"test_mail_redirect"`
-}
-
-// Object is w as an update compares it.
-func (w Workspace) Object() WorkspaceObject {
-	origins := w.AllowedOrigins
-	if origins == nil {
-		origins = []string{}
-	}
-	return WorkspaceObject{
-		Name: w.Name, Currency: w.Currency, Timezone: w.Timezone,
-		AllowedOrigins: origins, OriginPolicy: w.OriginPolicy, TestMailRedirect: w.TestMailRedirect,
-	}
-}
-
-// ValidTimezone reports whether name is an IANA time zone.
-func ValidTimezone(name string) bool {
-	_, ok := loadZone(name)
-	return ok && name != ""
-}
-
 // Member is a user's place in a workspace, which is as the user may see it
 // (Workspace.SeenBy).
 type Member struct {
@@ -172,7 +102,7 @@ type Member struct {
 	Role      Role
 }
 
-// TeamMember is a member as the others see it.
+// TeamMember is a member with its name and address, as lists of members show it.
 type TeamMember struct {
 	ID        UserID
 	Name      string
@@ -181,68 +111,17 @@ type TeamMember struct {
 	CreatedAt time.Time // when the user became a member
 }
 
-// Account is what a login looks at.
+// Account is a user with its credentials and its place in a workspace.
 type Account struct {
 	User         User
 	PasswordHash string
-	// Member is nil for partners, and for a merchant who was removed.
+	// Member is nil for partners and for merchants who were removed.
 	Member *Member
 }
 
-// LoginTry is one try to log in.
-type LoginTry struct{ ID LoginTryID }
-
-// Session is a family of refresh tokens: all that came out of one login.
-type Session struct {
-	ID            SessionID
-	User          UserID
-	CreatedAt     time.Time
-	IdleExpiresAt time.Time // 30 days after the last refresh
-	ExpiresAt     time.Time // 90 days after CreatedAt
-}
-
-// Lifetimes of credentials (DECISIONS.md section 11).
-const (
-	AccessTokenLife      = 15 * time.Minute
-	RefreshTokenIdle     = 30 * 24 * time.Hour
-	RefreshTokenAbsolute = 90 * 24 * time.Hour
-)
-
-// APIKey is a stored key: of a secret key only its digest, first and last
-// characters.
-type APIKey struct {
-	ID         APIKeyID
-	Scope      Scope
-	Kind       KeyKind
-	Name       string
-	PublicText string // whole, for public keys only
-	Prefix     string
-	Last4      string
-	CreatedAt  time.Time
-	LastUsedAt *time.Time // to the minute
-	ExpiresAt  *time.Time
-	RevokedAt  *time.Time
-	RolledAt   *time.Time // when a successor was made, which it is once
-}
-
-// NewAPIKey is a key on its way into the database, with the digest under which
-// it is found again.
-type NewAPIKey struct {
-	APIKey
-	Digest [sha256.Size]byte
-}
-
-// MaxSecretKeys bounds the active secret keys of a mode, those in their grace
-// included.
-const MaxSecretKeys = 10
-
-// DefaultRollGrace is how long a key that was rolled goes on working.
-const DefaultRollGrace = 24 * time.Hour
-
-// Live reports whether the key opens anything at now.
-func (k APIKey) Live(now time.Time) bool {
-	return k.RevokedAt == nil && (k.ExpiresAt == nil || now.Before(*k.ExpiresAt))
-}
+// MayLogIn reports whether the account may have sessions. A merchant who was
+// removed from its workspace may not.
+func (a Account) MayLogIn() bool { return a.User.Kind == Partner || a.Member != nil }
 
 // Actor is who caused a change, as history and audit log keep it.
 type Actor struct {

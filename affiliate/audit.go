@@ -33,18 +33,18 @@ type AuditEntry struct {
 	RequestID *string
 }
 
-// AuditFilter narrows the audit log. The zero value of each field narrows
-// nothing; what is given has to hold all at once.
+// AuditFilter selects entries of the audit log that match all fields that are set.
 type AuditFilter struct {
 	Actor string
-	// Action is a whole one, or a noun followed by .* for all of the noun's.
+	// Action is a whole action, ActionNoun the part before its dot.
 	Action       string
+	ActionNoun   string
 	ResourceType string
 	ResourceID   *uuid.UUID
 	At           Period
 }
 
-// MaxAuditTotal is how far the total of the audit log is counted.
+// MaxAuditTotal is the number at which counting the audit log stops.
 const MaxAuditTotal = 10_000
 
 // AuditLine is an entry to be written in the transaction of the change that it
@@ -59,5 +59,17 @@ type AuditLine struct {
 	ResourceID   fmt.Stringer
 	// Before and After are the changed parts of the resource. They are encoded as
 	// JSON; nil where there is none.
+	Before, After any
+}
+
+// AccountAuditLine is an entry in the audit log of an account that belongs to no
+// workspace, written in the transaction of the change that it records.
+type AccountAuditLine struct {
+	User   UserID
+	Actor  Actor
+	At     time.Time
+	Action string // noun.verb
+	// Before and After are the changed parts. They are encoded as JSON; nil where
+	// there is none.
 	Before, After any
 }

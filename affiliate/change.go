@@ -1,6 +1,9 @@
 package affiliate
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // Change is what a patch does to one field: nothing, clear it, or set it.
 type Change[T any] struct {
@@ -67,4 +70,26 @@ func jsonFields(object any) (map[string]json.RawMessage, error) {
 	}
 	var fields map[string]json.RawMessage
 	return fields, json.Unmarshal(text, &fields)
+}
+
+// RedactChange replaces the text of one field on both sides of a change, which
+// Changed returned, by shown(text). The audit log is append-only, so it must not
+// hold text that an erasure has to remove. A null stays null, and a field that did
+// not change stays absent.
+func RedactChange(was, is map[string]json.RawMessage, field string, shown func(text string) string) error {
+	for _, side := range []map[string]json.RawMessage{was, is} {
+		value, changed := side[field]
+		if !changed {
+			continue
+		}
+		var text *string
+		err := json.Unmarshal(value, &text)
+		if err == nil && text != nil {
+			side[field], err = json.Marshal(shown(*text))
+		}
+		if err != nil {
+			return fmt.Errorf("redact %s: %w", field, err)
+		}
+	}
+	return nil
 }

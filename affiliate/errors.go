@@ -1,6 +1,10 @@
 package affiliate
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+	"time"
+)
 
 // Reason is a stable machine-readable error code (SPEC.md section 7 and
 // DECISIONS.md). Its HTTP status, its gRPC code and when it happens stand in
@@ -88,6 +92,16 @@ func Refuse(reason Reason) *Error { return &Error{Reason: reason} }
 // Invalid makes a VALIDATION_ERROR of one violation.
 func Invalid(field, message string) *Error {
 	return &Error{Reason: ReasonValidation, Violations: []Violation{{field, message}}}
+}
+
+// TooManyExports makes the refusal of an export while as many run as may run at a
+// time.
+func TooManyExports(retryAfter time.Duration) *Error {
+	return &Error{
+		Reason:   ReasonServiceUnavailable,
+		Message:  "Too many exports are running.",
+		Metadata: map[string]string{"retry_after": strconv.Itoa(int(retryAfter / time.Second))},
+	}
 }
 
 // Violations collects what is wrong with a request, so that all of it is

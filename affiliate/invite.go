@@ -11,15 +11,18 @@ import (
 const InviteLife = 7 * 24 * time.Hour
 
 // Invite is an invitation by e-mail address: of a member into a workspace, or of
-// a partner into a programme. Its token is known to whoever it was given to and
-// stored as a digest.
+// a partner into a programme. Its token is shown once and stored as a digest.
 type Invite struct {
 	ID        InviteID
 	Email     string // lower case
 	InvitedBy UserID
 	CreatedAt time.Time
 	ExpiresAt time.Time
+	EndedAt   *time.Time // when it was accepted, revoked or replaced
 }
+
+// Open reports whether the invitation can be accepted at now.
+func (i Invite) Open(now time.Time) bool { return i.EndedAt == nil && now.Before(i.ExpiresAt) }
 
 // MemberInvite invites a member.
 type MemberInvite struct {

@@ -1,0 +1,100 @@
+package affiliate
+
+import (
+	"crypto/sha256"
+	"time"
+)
+
+// APIKey is a stored key. A secret key is stored as its digest, prefix and last
+// characters only.
+type APIKey struct {
+	ID         APIKeyID
+	Scope      Scope
+	Kind       KeyKind
+	Name       string
+	PublicText string // the whole key, for public keys only
+	Prefix     string
+	Last4      string
+	CreatedAt  time.Time
+	LastUsedAt *time.Time // to the minute
+	ExpiresAt  *time.Time
+	RevokedAt  *time.Time
+	RolledAt   *time.Time // when a successor was made; a key has at most one
+}
+
+// NewAPIKey is a key before it is stored, with the digest that finds it.
+type NewAPIKey struct {
+	APIKey
+	Digest [sha256.Size]byte
+}
+
+// MaxSecretKeys bounds the live secret keys of a mode, including rolled keys in
+// their grace period.
+const MaxSecretKeys = 10
+
+// DefaultRollGrace is how long a rolled key goes on working.
+const DefaultRollGrace = 24 * time.Hour
+
+// GenerateAPIKey makes a random key. It returns the clear text and the record to
+// store.
+func GenerateAPIKey(kind KeyKind, scope Scope, name string, at time.Time) (Key, NewAPIKey) {
+	text := NewKey(kind, scope.Mode)
+	key := NewAPIKey{
+		Digest: text.Digest(),
+		APIKey: APIKey{
+			ID:        NewID[APIKey](at),
+			Scope:     scope,
+			Kind:      kind,
+			Name:      name,
+			Prefix:    text.Prefix(),
+			Last4:     text.Last4(),
+			CreatedAt: at,
+		},
+	}
+	if kind == PublicKey {
+		key.PublicText = text.Reveal()
+	}
+	return text, key
+}
+
+// Live reports whether the key authenticates at now.
+func (k APIKey) Live(now time.Time) bool {
+	return k.RevokedAt == nil && (k.ExpiresAt == nil || now.Before(*k.ExpiresAt))
+}
+
+// Roll returns k as it is once it has a successor. It works until the grace period
+// is over, or stops at once without one; an earlier expiry stays. Errors: NOT_FOUND
+// if k is not live or has a successor.
+func (k APIKey) Roll(grace time.Duration, at time.Time) (APIKey, error) {
+	if !k.Live(at) || k.RolledAt != nil {
+		return APIKey{}, Refuse(ReasonNotFound)
+	}
+	k.RolledAt = &at
+	until := at.Add(grace)
+	switch {
+	case grace <= 0:
+		k.RevokedAt = &at
+	case k.ExpiresAt == nil || until.Before(*k.ExpiresAt):
+		k.ExpiresAt = &until
+	}
+	return k, nil
+}
+
+// Revoke returns k as it is once it is revoked. Errors: NOT_FOUND if k is not live
+// or is a public key, which can only be rolled.
+func (k APIKey) Revoke(at time.Time) (APIKey, error) {
+	if !k.Live(at) || k.Kind != SecretKey {
+		return APIKey{}, Refuse(ReasonNotFound)
+	}
+	k.RevokedAt = &at
+	return k, nil
+}
+
+// CheckSecretKeys decides whether a mode with that many live secret keys may get
+// another. Errors: API_KEY_LIMIT_EXCEEDED.
+func CheckSecretKeys(live int) error {
+	if live >= MaxSecretKeys {
+		return Refuse(ReasonAPIKeyLimitExceeded)
+	}
+	return nil
+}

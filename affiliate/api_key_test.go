@@ -1,0 +1,86 @@
+package affiliate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+func TestRollAPIKey(t *testing.T) {
+	at := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
+	soon, late, past := at.Add(time.Hour), at.Add(100*time.Hour), at
+	for _, tc := range []struct {
+		name    string
+		key     affiliate.APIKey
+		grace   time.Duration
+		expires *time.Time
+		revoked bool
+		refused affiliate.Reason
+	}{
+		{name: "without expiry", grace: 2 * time.Hour, expires: pointer(at.Add(2 * time.Hour))},
+		{name: "an earlier expiry stays", key: affiliate.APIKey{ExpiresAt: &soon}, grace: 2 * time.Hour, expires: &soon},
+		{name: "a later expiry moves", key: affiliate.APIKey{ExpiresAt: &late}, grace: 2 * time.Hour, expires: pointer(at.Add(2 * time.Hour))},
+		{name: "without grace", key: affiliate.APIKey{ExpiresAt: &late}, expires: &late, revoked: true},
+		{name: "expired", key: affiliate.APIKey{ExpiresAt: &past}, refused: affiliate.ReasonNotFound},
+		{name: "revoked", key: affiliate.APIKey{RevokedAt: &at}, refused: affiliate.ReasonNotFound},
+		{name: "rolled before", key: affiliate.APIKey{RolledAt: &at, ExpiresAt: &late}, refused: affiliate.ReasonNotFound},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := tc.key.Roll(tc.grace, at)
+			wantReason(t, err, tc.refused)
+			if err != nil {
+				return
+			}
+			if (got.ExpiresAt == nil) != (tc.expires == nil) || got.ExpiresAt != nil && !got.ExpiresAt.Equal(*tc.expires) ||
+				(got.RevokedAt != nil) != tc.revoked || got.RolledAt == nil || !got.RolledAt.Equal(at) {
+				t.Errorf("got %+v", got)
+			}
+			if got.Live(at) == tc.revoked {
+				t.Errorf("live: %v", got.Live(at))
+			}
+		})
+	}
+}
+
+func pointer[T any](v T) *T { return &v }
+
+func TestRevokeAPIKey(t *testing.T) {
+	at := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		key     affiliate.APIKey
+		refused affiliate.Reason
+	}{
+		"live":    {key: affiliate.APIKey{Kind: affiliate.SecretKey}},
+		"public":  {key: affiliate.APIKey{Kind: affiliate.PublicKey}, refused: affiliate.ReasonNotFound},
+		"expired": {key: affiliate.APIKey{Kind: affiliate.SecretKey, ExpiresAt: &at}, refused: affiliate.ReasonNotFound},
+		"revoked": {key: affiliate.APIKey{Kind: affiliate.SecretKey, RevokedAt: &at}, refused: affiliate.ReasonNotFound},
+	} {
+		got, err := tc.key.Revoke(at)
+		wantReason(t, err, tc.refused)
+		if err == nil && got.Live(at) {
+			t.Errorf("%s: live after the revocation", name)
+		}
+	}
+}
+
+func TestSecretKeysAreLimited(t *testing.T) {
+	wantReason(t, affiliate.CheckSecretKeys(affiliate.MaxSecretKeys-1), "")
+	wantReason(t, affiliate.CheckSecretKeys(affiliate.MaxSecretKeys), affiliate.ReasonAPIKeyLimitExceeded)
+}
+
+func TestInviteIsOpen(t *testing.T) {
+	at := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		invite affiliate.Invite
+		open   bool
+	}{
+		"before its expiry": {affiliate.Invite{ExpiresAt: at.Add(time.Millisecond)}, true},
+		"at its expiry":     {affiliate.Invite{ExpiresAt: at}, false},
+		"ended":             {affiliate.Invite{ExpiresAt: at.Add(time.Hour), EndedAt: &at}, false},
+	} {
+		if tc.invite.Open(at) != tc.open {
+			t.Errorf("%s: open %v", name, !tc.open)
+		}
+	}
+}

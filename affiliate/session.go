@@ -1,0 +1,82 @@
+package affiliate
+
+import "time"
+
+// Lifetimes of credentials (DECISIONS.md section 11).
+const (
+	AccessTokenLife      = 15 * time.Minute
+	RefreshTokenIdle     = 30 * 24 * time.Hour
+	RefreshTokenAbsolute = 90 * 24 * time.Hour
+)
+
+// Session is a family of refresh tokens: all tokens that descend from one login.
+type Session struct {
+	ID            SessionID
+	User          UserID
+	CreatedAt     time.Time
+	IdleExpiresAt time.Time // 30 days after the last refresh
+	ExpiresAt     time.Time // 90 days after CreatedAt
+	RevokedAt     *time.Time
+}
+
+// NewSession returns a session of the user that begins at now.
+func NewSession(user UserID, now time.Time) Session {
+	return Session{
+		ID:            NewID[Session](now),
+		User:          user,
+		CreatedAt:     now,
+		IdleExpiresAt: now.Add(RefreshTokenIdle),
+		ExpiresAt:     now.Add(RefreshTokenAbsolute),
+	}
+}
+
+// Refresh returns the session of an account with its idle time extended. kind
+// restricts it to accounts of one kind; nil allows both. Errors:
+// REFRESH_TOKEN_INVALID.
+func (s Session) Refresh(account Account, kind *AccountKind, now time.Time) (Session, error) {
+	ended := s.RevokedAt != nil || !now.Before(s.IdleExpiresAt) || !now.Before(s.ExpiresAt)
+	if ended || !account.MayLogIn() || kind != nil && account.User.Kind != *kind {
+		return Session{}, Refuse(ReasonRefreshTokenInvalid)
+	}
+	s.IdleExpiresAt = now.Add(RefreshTokenIdle)
+	if s.ExpiresAt.Before(s.IdleExpiresAt) {
+		s.IdleExpiresAt = s.ExpiresAt
+	}
+	return s, nil
+}
+
+// RefreshToken is a stored refresh token with its session.
+type RefreshToken struct {
+	Session Session
+	UsedAt  *time.Time // a token works once
+}
+
+// LoginTry is an attempt to log in. It counts as failed until a session is opened.
+type LoginTry struct {
+	ID LoginTryID
+	// Subject is a digest of the account's kind and address.
+	Subject []byte
+	At      time.Time
+}
+
+// Failed logins of one subject (DECISIONS.md section 11). After freeLoginFailures
+// within LoginFailureWindow, each further attempt has to wait, twice as long each
+// time up to longestLoginWait.
+const (
+	LoginFailureWindow = 15 * time.Minute
+	freeLoginFailures  = 10
+	longestLoginWait   = time.Minute
+)
+
+// LoginWait returns how long an attempt at now has to wait. failures is the number
+// of other failed attempts within LoginFailureWindow, last the time of the newest.
+func LoginWait(failures int, last, now time.Time) time.Duration {
+	if failures < freeLoginFailures {
+		return 0
+	}
+	wait := longestLoginWait
+	if doublings := failures - freeLoginFailures; doublings < 6 {
+		wait = time.Second << doublings
+	}
+	return max(0, last.Add(wait).Sub(now))
+}

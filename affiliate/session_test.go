@@ -1,0 +1,90 @@
+package affiliate_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+var sessionStart = time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
+
+func TestSessionRefresh(t *testing.T) {
+	const day = 24 * time.Hour
+	member := &affiliate.Member{Role: affiliate.RoleViewer}
+	merchant, partner := affiliate.Merchant, affiliate.Partner
+	for _, tc := range []struct {
+		name    string
+		account affiliate.Account
+		kind    *affiliate.AccountKind
+		revoked bool
+		after   time.Duration
+		idle    time.Duration // until when the refreshed session lasts; 0: refused
+	}{
+		{name: "at once", account: affiliate.Account{User: affiliate.User{Kind: merchant}, Member: member}, idle: 30 * day},
+		{name: "in the last millisecond", account: affiliate.Account{User: affiliate.User{Kind: partner}}, after: 30*day - time.Millisecond, idle: 60*day - time.Millisecond},
+		{name: "after 30 days", account: affiliate.Account{User: affiliate.User{Kind: partner}}, after: 30 * day},
+		{name: "revoked", account: affiliate.Account{User: affiliate.User{Kind: partner}}, revoked: true},
+		{name: "removed merchant", account: affiliate.Account{User: affiliate.User{Kind: merchant}}},
+		{name: "route of its kind", account: affiliate.Account{User: affiliate.User{Kind: partner}}, kind: &partner, idle: 30 * day},
+		{name: "route of the other kind", account: affiliate.Account{User: affiliate.User{Kind: partner}}, kind: &merchant},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			session := affiliate.NewSession(affiliate.NewID[affiliate.User](sessionStart), sessionStart)
+			if tc.revoked {
+				session.RevokedAt = &sessionStart
+			}
+			got, err := session.Refresh(tc.account, tc.kind, sessionStart.Add(tc.after))
+			if tc.idle == 0 {
+				if !errors.Is(err, affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)) {
+					t.Errorf("got %v, %v", got, err)
+				}
+				return
+			}
+			if want := sessionStart.Add(tc.idle); err != nil || !got.IdleExpiresAt.Equal(want) || got.ExpiresAt != session.ExpiresAt {
+				t.Errorf("idle until %v, %v, want %v", got.IdleExpiresAt, err, want)
+			}
+		})
+	}
+}
+
+func TestSessionRefresh_EndsAfterNinetyDays(t *testing.T) {
+	account := affiliate.Account{User: affiliate.User{Kind: affiliate.Partner}}
+	session := affiliate.NewSession(affiliate.NewID[affiliate.User](sessionStart), sessionStart)
+	var err error
+	for day := 25; day < 90; day += 25 {
+		if session, err = session.Refresh(account, nil, sessionStart.AddDate(0, 0, day)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if session.IdleExpiresAt != session.ExpiresAt || session.ExpiresAt != sessionStart.AddDate(0, 0, 90) {
+		t.Errorf("idle until %v, ends %v", session.IdleExpiresAt, session.ExpiresAt)
+	}
+	if _, err := session.Refresh(account, nil, session.ExpiresAt); !errors.Is(err, affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)) {
+		t.Errorf("after 90 days: %v", err)
+	}
+}
+
+func TestLoginWait(t *testing.T) {
+	last := sessionStart
+	for _, tc := range []struct {
+		failures int
+		wait     time.Duration
+	}{
+		{0, 0},
+		{9, 0},
+		{10, time.Second},
+		{11, 2 * time.Second},
+		{15, 32 * time.Second},
+		{16, time.Minute},
+		{1000, time.Minute},
+	} {
+		if got := affiliate.LoginWait(tc.failures, last, last); got != tc.wait {
+			t.Errorf("%d failures: %v, want %v", tc.failures, got, tc.wait)
+		}
+		if got := affiliate.LoginWait(tc.failures, last, last.Add(tc.wait)); got != 0 {
+			t.Errorf("%d failures, after the wait: %v", tc.failures, got)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package affiliate
+
+import "time"
+
+// Workspace is a merchant's tenancy.
+type Workspace struct {
+	ID       WorkspaceID
+	Name     string
+	Currency string // ISO 4217
+	Timezone string // IANA
+	// AllowedOrigins are normal forms (ParseOrigin), each once. If the list is empty,
+	// every origin is allowed.
+	AllowedOrigins []string
+	OriginPolicy   OriginPolicy
+	// TestMailRedirect is the address, in lower case, that receives all mail of test
+	// mode. Nil: mail of test mode is not sent.
+	TestMailRedirect *string
+	Version          int // increases by one with every change of the settings
+	CreatedAt        time.Time
+	UpdatedAt        time.Time
+}
+
+// OriginPolicy says what happens to a click from a page whose origin is not allowed.
+type OriginPolicy string
+
+// Such a click is recorded and marked, or refused.
+const (
+	ObserveOrigins OriginPolicy = "observe"
+	EnforceOrigins OriginPolicy = "enforce"
+)
+
+// SeenBy returns w as a member of the role sees it. Viewers see addresses masked.
+func (w Workspace) SeenBy(role Role) Workspace {
+	if role == RoleViewer && w.TestMailRedirect != nil {
+		masked := MaskEmail(*w.TestMailRedirect)
+		w.TestMailRedirect = &masked
+	}
+	return w
+}
+
+// NewWorkspace returns a workspace with the default settings.
+func NewWorkspace(name string, at time.Time) Workspace {
+	return Workspace{
+		ID:             NewID[Workspace](at),
+		Name:           name,
+		Currency:       "USD",
+		Timezone:       "UTC",
+		AllowedOrigins: []string{},
+		OriginPolicy:   ObserveOrigins,
+		Version:        1,
+		CreatedAt:      at,
+		UpdatedAt:      at,
+	}
+}
+
+// WorkspacePatch changes some settings. Name, currency and timezone cannot be
+// cleared; the policy goes back to ObserveOrigins.
+type WorkspacePatch struct {
+	Name             Change[string]
+	Currency         Change[string]
+	Timezone         Change[string]
+	AllowedOrigins   Change[[]string]
+	OriginPolicy     Change[OriginPolicy]
+	TestMailRedirect Change[string]
+}
+
+// Patch returns w with the changes of patch. The caller sets Version and UpdatedAt.
+// Errors: VALIDATION_ERROR.
+func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
+	var found Violations
+	for _, field := range []struct {
+		name   string
+		value  *string
+		change Change[string]
+	}{
+		{"name", &w.Name, patch.Name},
+		{"currency", &w.Currency, patch.Currency},
+		{"timezone", &w.Timezone, patch.Timezone},
+	} {
+		if *field.value = field.change.or(*field.value, ""); *field.value == "" {
+			found.Add(field.name, "is required")
+		}
+	}
+	w.AllowedOrigins = patch.AllowedOrigins.or(w.AllowedOrigins, []string{})
+	w.OriginPolicy = patch.OriginPolicy.or(w.OriginPolicy, ObserveOrigins)
+	w.TestMailRedirect = patch.TestMailRedirect.orNil(w.TestMailRedirect)
+	if w.OriginPolicy == EnforceOrigins && len(w.AllowedOrigins) == 0 {
+		found.Add("origin_policy", "enforce needs at least one allowed origin")
+	}
+	return w, found.Err()
+}
+
+// WorkspaceObject holds the settings that an update compares. The audit log keeps
+// the address masked.
+type WorkspaceObject struct {
+	Name             string       `json:"name"`
+	Currency         string       `json:"currency"`
+	Timezone         string       `json:"timezone"`
+	AllowedOrigins   []string     `json:"allowed_origins"`
+	OriginPolicy     OriginPolicy `json:"origin_policy"`
+	TestMailRedirect *string      `json:"test_mail_redirect"`
+}
+
+// Object returns the settings of w that an update compares.
+func (w Workspace) Object() WorkspaceObject {
+	origins := w.AllowedOrigins
+	if origins == nil {
+		origins = []string{}
+	}
+	return WorkspaceObject{
+		Name: w.Name, Currency: w.Currency, Timezone: w.Timezone,
+		AllowedOrigins: origins, OriginPolicy: w.OriginPolicy, TestMailRedirect: w.TestMailRedirect,
+	}
+}
+
+// ValidTimezone reports whether name is an IANA time zone.
+func ValidTimezone(name string) bool {
+	_, ok := loadZone(name)
+	return ok && name != ""
+}
