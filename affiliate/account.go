@@ -95,10 +95,9 @@ type User struct {
 	CreatedAt time.Time
 }
 
-// Member is a user's place in a workspace, which is as the user may see it
-// (Workspace.SeenBy).
+// Member is a user's place in a workspace.
 type Member struct {
-	Workspace Workspace
+	Workspace WorkspaceID
 	Role      Role
 }
 

@@ -130,7 +130,7 @@ func (a *authenticator) identifyToken(ctx context.Context, id identity, text str
 			return id, nil
 		}
 		id.principal.Kind = MerchantToken
-		id.principal.Workspace = member.Workspace.ID
+		id.principal.Workspace = member.Workspace
 		id.principal.Role = member.Role
 	}
 	id.principal.User = user.ID

@@ -102,7 +102,7 @@ func (k *TokenKeys) Sign(user affiliate.User, session affiliate.SessionID, membe
 		Session: session.String(),
 	}
 	if member != nil {
-		c.Workspace, c.Role = member.Workspace.ID.String(), member.Role
+		c.Workspace, c.Role = member.Workspace.String(), member.Role
 	}
 	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c)
 	token.Header["kid"] = k.signing

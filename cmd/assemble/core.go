@@ -55,7 +55,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	edge "github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	webhookstore "github.com/tributary-hq/tributary/storage/postgres/webhook"
+	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 const (
@@ -87,7 +87,7 @@ type Core struct {
 
 	registry *prometheus.Registry
 	store    *postgres.Store
-	webhooks *webhookstore.Store
+	webhooks *webhookpg.Store
 	stream   redis.UniversalClient
 	blocking redis.UniversalClient
 	cache    redis.UniversalClient
@@ -128,7 +128,7 @@ func (c *Core) connect(ctx context.Context) error {
 	if c.store, err = postgres.Open(ctx, postgres.Config{URL: c.cfg.DatabaseURL, MaxConns: connections}); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	c.webhooks = webhookstore.New(c.store.DB)
+	c.webhooks = webhookpg.NewStore(c.store.DB)
 	if c.stream, err = clickstream.Connect(c.cfg.Stream()); err != nil {
 		return fmt.Errorf("TRIBUTARY_REDIS_URL: %w", err)
 	}
@@ -170,7 +170,7 @@ func (c *Core) build() error {
 		health.Probe{Name: "cache", Ping: func(ctx context.Context) error { return c.cache.Ping(ctx).Err() }},
 	)
 	c.grpc, err = server.New(server.Config{
-		Credentials:    c.store,
+		Credentials:    stores.Credentials(c.store.DB),
 		Tokens:         tokens,
 		Limiter:        newLimiter(c.cache, c.cfg.Limits, c.cfg.HashKey, c.log, c.now, c.registry),
 		Log:            c.log,
@@ -180,8 +180,8 @@ func (c *Core) build() error {
 		Metrics:        server.NewMetrics(c.registry),
 	},
 		server.Service{Desc: &affiliatev1.HealthService_ServiceDesc, Impl: c.health},
-		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: account.New(c.store, tokens, c.cfg.HashKey, c.now)},
-		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(c.store, c.now)},
+		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: account.New(stores.Account(c.store.DB), tokens, c.cfg.HashKey, c.now)},
+		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(c.store.DB), c.now)},
 		server.Service{Desc: &affiliatev1.ProgramService_ServiceDesc, Impl: program.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.PartnerService_ServiceDesc, Impl: partner.New(partner.Config{
@@ -234,7 +234,7 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 		SigningKeys: signingKeys(tokens), Now: c.now, Log: c.log,
 	})
 	c.store.OnDirectoryChange(c.keeper.SyncNow)
-	c.upkeep = upkeep.NewWorker(stores.Upkeep(c.store, c.webhooks), c.log, c.now)
+	c.upkeep = upkeep.NewWorker(stores.Upkeep(c.store), c.log, c.now)
 
 	registered := river.NewWorkers()
 	river.AddWorker(registered, c.upkeep)

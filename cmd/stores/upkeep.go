@@ -1,24 +1,26 @@
 package stores
 
 import (
-	"context"
-	"time"
-
 	"github.com/tributary-hq/tributary/server/upkeep"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	webhookstore "github.com/tributary-hq/tributary/storage/postgres/webhook"
+	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
-// Upkeep returns the store of package upkeep, whose tables belong to several packages.
-func Upkeep(store *postgres.Store, webhooks *webhookstore.Store) upkeep.Store {
-	return upkeepStore{store, webhooks}
+// Upkeep returns the store of package upkeep, which joins the deletions of all
+// storage packages.
+func Upkeep(store *postgres.Store) upkeep.Store {
+	return upkeepStore{Store: store, accounts: accountpg.NewStore(store.DB), webhooks: webhookpg.NewStore(store.DB)}
 }
+
+// The packages' stores are embedded under names of their own.
+type (
+	accounts = accountpg.Store
+	webhooks = webhookpg.Store
+)
 
 type upkeepStore struct {
 	*postgres.Store
-	webhooks *webhookstore.Store
-}
-
-func (s upkeepStore) CancelLeft(ctx context.Context, now time.Time, limit int) (int64, error) {
-	return s.webhooks.CancelLeft(ctx, now, limit)
+	*accounts
+	*webhooks
 }

@@ -6,8 +6,12 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-func (s *Service) respond(user affiliate.User, member *affiliate.Member, session affiliate.SessionID, refresh token) (*affiliatev1.SessionResponse, error) {
-	access, err := s.signer.Sign(user, session, member)
+// respond shows a session with a new access token. workspace is nil for partners.
+func (s *Service) respond(
+	account affiliate.Account, workspace *affiliate.Workspace, session affiliate.SessionID, refresh token,
+) (*affiliatev1.SessionResponse, error) {
+	user := account.User
+	access, err := s.signer.Sign(user, session, account.Member)
 	if err != nil {
 		return nil, err
 	}
@@ -25,23 +29,9 @@ func (s *Service) respond(user affiliate.User, member *affiliate.Member, session
 			CreatedAt: server.Timestamp(user.CreatedAt),
 		},
 	}
-	if member != nil {
-		resp.User.Role = server.FromWord[affiliatev1.Role](member.Role)
-		resp.Workspace = workspace(member.Workspace)
+	if workspace != nil {
+		resp.User.Role = server.FromWord[affiliatev1.Role](account.Member.Role)
+		resp.Workspace = server.WorkspaceSeenBy(*workspace, account.Member.Role)
 	}
 	return resp, nil
-}
-
-func workspace(w affiliate.Workspace) *affiliatev1.Workspace {
-	return &affiliatev1.Workspace{
-		Id:               w.ID.String(),
-		Name:             w.Name,
-		Currency:         w.Currency,
-		Timezone:         w.Timezone,
-		AllowedOrigins:   w.AllowedOrigins,
-		OriginPolicy:     server.FromWord[affiliatev1.OriginPolicy](w.OriginPolicy),
-		TestMailRedirect: w.TestMailRedirect,
-		CreatedAt:        server.Timestamp(w.CreatedAt),
-		UpdatedAt:        server.Timestamp(w.UpdatedAt),
-	}
 }

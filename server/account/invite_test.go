@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/workspace"
@@ -28,7 +29,7 @@ func (f *fixture) team(t *testing.T, owner *affiliatev1.SessionResponse) *team {
 	id, _ := affiliate.ParseID[affiliate.Workspace](owner.Workspace.Id)
 	return &team{
 		fixture: f, t: t,
-		service: workspace.New(f.store, func() time.Time { return f.now }),
+		service: workspace.New(stores.Workspace(f.db), func() time.Time { return f.now }),
 		ctx: server.WithPrincipal(t.Context(), server.Principal{
 			Kind: server.MerchantToken, User: user, Workspace: id, Role: affiliate.RoleOwner, Mode: affiliate.ModeTest,
 		}),

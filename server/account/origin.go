@@ -11,9 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// noteOrigin notes from where a partner used its account. Its session is open by
-// now, and a refresh token spent: a note that fails must not cost them that.
-func (s *Service) noteOrigin(ctx context.Context, user affiliate.User, at time.Time) {
+// storeOrigin stores from where a partner used its account. It only logs a failure,
+// because the session is open and the refresh token is used by then.
+func (s *Service) storeOrigin(ctx context.Context, user affiliate.User, at time.Time) {
 	network := server.ActorFrom(ctx).AddressPrefix
 	if user.Kind != affiliate.Partner || network == "" {
 		return
@@ -23,7 +23,7 @@ func (s *Service) noteOrigin(ctx context.Context, user affiliate.User, at time.T
 	if agents := md.Get("x-user-agent"); len(agents) > 0 && agents[0] != "" {
 		origin.AgentHash = affiliate.AgentHash(s.hashKey, agents[0], at)
 	}
-	if err := s.store.NoteOrigin(ctx, origin); err != nil {
-		slog.WarnContext(ctx, "the origin of a partner's session was not noted", "error", err)
+	if err := s.store.StoreOrigin(ctx, origin); err != nil {
+		slog.WarnContext(ctx, "the origin of a partner's session was not stored", "error", err)
 	}
 }

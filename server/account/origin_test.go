@@ -16,10 +16,10 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/account"
-	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 type unlimited struct{}
@@ -28,8 +28,9 @@ func (unlimited) Allow(context.Context, server.Zone, string) server.Allowance {
 	return server.Allowance{Allowed: true}
 }
 
-// behindTheFrame is the service as a gateway in the same process calls it.
-func (f *fixture) behindTheFrame(t *testing.T, store account.Store) affiliatev1.AccountServiceClient {
+// inServer returns a client of the service in a server, as the gateway of the same
+// process has it.
+func (f *fixture) inServer(t *testing.T, store account.Store) affiliatev1.AccountServiceClient {
 	t.Helper()
 	clock := func() time.Time { return f.now }
 	keys, err := server.ParseTokenKeys("k:"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", ed25519.SeedSize))), clock)
@@ -73,9 +74,9 @@ func (f *fixture) origins(t *testing.T) (rows []string) {
 	return rows
 }
 
-func TestPartnersOriginsAreNoted(t *testing.T) {
+func TestPartnersOriginsAreStored(t *testing.T) {
 	f := newFixture(t)
-	client := f.behindTheFrame(t, f.store)
+	client := f.inServer(t, stores.Account(f.db))
 	agent := func(name string) string {
 		return hex.EncodeToString(affiliate.AgentHash([]byte("hash key"), name, f.now))
 	}
@@ -111,7 +112,7 @@ func TestPartnersOriginsAreNoted(t *testing.T) {
 		t.Fatalf("refreshed: %q, want %q", got, want)
 	}
 
-	// Whom nobody let in is not noted, nor are merchants.
+	// Refused calls and merchants have no origins.
 	_, _ = client.LoginPartner(from(t, "198.51.100.1", "Browser/1"), &affiliatev1.LoginRequest{Email: credentials.Email, Password: "wrong horse battery"})
 	_, _ = client.RefreshSession(from(t, "198.51.100.1", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: registered.GetRefreshToken()})
 	if _, err := client.RegisterMerchant(from(t, "198.51.100.1", "Browser/1"), &affiliatev1.RegisterMerchantRequest{
@@ -127,14 +128,14 @@ func TestPartnersOriginsAreNoted(t *testing.T) {
 	}
 }
 
-// forgetful cannot note origins.
-type forgetful struct{ *postgres.Store }
+// forgetful cannot store origins.
+type forgetful struct{ account.Store }
 
-func (forgetful) NoteOrigin(context.Context, affiliate.Origin) error { return errors.New("disk full") }
+func (forgetful) StoreOrigin(context.Context, affiliate.Origin) error { return errors.New("disk full") }
 
-func TestANoteThatFailsCostsNoSession(t *testing.T) {
+func TestAnOriginThatCannotBeStoredCostsNoSession(t *testing.T) {
 	f := newFixture(t)
-	client := f.behindTheFrame(t, forgetful{f.store})
+	client := f.inServer(t, forgetful{stores.Account(f.db)})
 	session, err := client.RegisterPartner(from(t, "203.0.113.9", "Browser/1"), &affiliatev1.RegisterPartnerRequest{
 		Email: "pat@example.com", Password: password, Name: "Pat",
 	})

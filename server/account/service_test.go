@@ -13,10 +13,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -24,7 +26,8 @@ const password = "correct horse battery"
 
 type fixture struct {
 	*account.Service
-	store *postgres.Store
+	db    *postgres.DB
+	store *accountpg.Store
 	conn  *pgx.Conn
 	now   time.Time
 }
@@ -42,13 +45,13 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
-	f := &fixture{store: store, conn: conn, now: time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)}
+	f := &fixture{db: store.DB, store: accountpg.NewStore(store.DB), conn: conn, now: time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)}
 	clock := func() time.Time { return f.now }
 	keys, err := server.ParseTokenKeys("k:"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", ed25519.SeedSize))), clock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Service = account.New(store, keys, []byte("hash key"), clock)
+	f.Service = account.New(stores.Account(f.db), keys, []byte("hash key"), clock)
 	return f
 }
 
@@ -88,7 +91,7 @@ func TestRegisterMakesAWorkspaceWithItsPublicKeys(t *testing.T) {
 	}
 	workspace, _ := affiliate.ParseID[affiliate.Workspace](resp.Workspace.Id)
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
-		keys, err := f.store.APIKeys(t.Context(), affiliate.Scope{Workspace: workspace, Mode: mode}, f.now)
+		keys, err := f.store.LiveKeys(t.Context(), affiliate.Scope{Workspace: workspace, Mode: mode}, f.now)
 		if err != nil || len(keys) != 1 {
 			t.Fatalf("%s keys %v, %v", mode, keys, err)
 		}

@@ -8,41 +8,70 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Store keeps accounts and sessions.
+// Store has accounts and sessions. found is false where there is no such row.
 type Store interface {
-	// CreateMerchant refuses with EMAIL_TAKEN. The user is who did it, from where
-	// by says.
-	CreateMerchant(ctx context.Context, user affiliate.User, passwordHash string, member affiliate.Member,
-		keys []affiliate.NewAPIKey, session affiliate.Session, refresh [sha256.Size]byte, by affiliate.Actor) error
-	// CreatePartner refuses with EMAIL_TAKEN. The user is who did it, from where by
-	// says.
-	CreatePartner(ctx context.Context, user affiliate.User, passwordHash string,
-		session affiliate.Session, refresh [sha256.Size]byte, by affiliate.Actor) error
-	// MemberInviteOpen reports whether a token can be accepted.
-	MemberInviteOpen(ctx context.Context, digest [sha256.Size]byte, now time.Time) (bool, error)
-	// AcceptMemberInvite spends a token and makes the user, whose address the
-	// invitation tells, a member with a session. An account of the address without
-	// a workspace takes the user's place and gets its name and password, and loses
-	// its sessions. The user is who did it, from where by says. Errors: NOT_FOUND
-	// for a token that cannot be accepted, EMAIL_TAKEN.
-	AcceptMemberInvite(ctx context.Context, digest [sha256.Size]byte, user affiliate.User, passwordHash string,
-		session affiliate.Session, refresh [sha256.Size]byte, by affiliate.Actor) (affiliate.Account, error)
-	// Account finds an account by kind and lower-case address.
-	Account(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, ok bool, err error)
-	// NoteLogin notes a try as failed and then counts the subject's other failures
-	// since an instant, and tells the last. OpenSession forgets it.
-	NoteLogin(ctx context.Context, try affiliate.LoginTryID, subject []byte, now, since time.Time) (others int, last time.Time, err error)
-	// WithdrawLogin forgets a try that was not made.
-	WithdrawLogin(ctx context.Context, try affiliate.LoginTryID) error
-	// OpenSession also forgets the subject's failures and, when it is not empty,
-	// stores a renewed password hash.
-	OpenSession(ctx context.Context, session affiliate.Session, refresh [sha256.Size]byte, subject []byte, renewedHash string) error
-	// RotateRefreshToken spends one token and stores the next. A token that is
-	// unknown, spent, expired, revoked or, when kind is given, of the other kind
-	// is refused with REFRESH_TOKEN_INVALID; a spent one also revokes its session.
-	RotateRefreshToken(ctx context.Context, spent, fresh [sha256.Size]byte, kind *affiliate.AccountKind, now time.Time) (affiliate.Account, affiliate.SessionID, error)
-	// NoteOrigin notes from where a partner used its account.
-	NoteOrigin(ctx context.Context, o affiliate.Origin) error
-	// EndSession revokes the session of a token, spent or not.
-	EndSession(ctx context.Context, refresh [sha256.Size]byte, now time.Time) error
+	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
+	// more than once.
+	InTx(ctx context.Context, fn func(tx Tx) error) error
+	// AccountByEmail returns the account of a kind with that address, in lower case.
+	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error)
+	// InviteByToken returns the invitation of a token. Errors: NOT_FOUND.
+	InviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error)
+	// AddLoginTry commits an attempt to log in as failed.
+	AddLoginTry(ctx context.Context, try affiliate.LoginTry) error
+	// OtherLoginFailures counts the failed attempts of the subject since an instant,
+	// without the try itself, and returns the time of the last.
+	OtherLoginFailures(ctx context.Context, try affiliate.LoginTry, since time.Time) (count int, last time.Time, err error)
+	// DeleteLoginTry deletes an attempt.
+	DeleteLoginTry(ctx context.Context, id affiliate.LoginTryID) error
+	// RevokeSessionOfToken revokes the session of a refresh token, used or not, if
+	// there is one.
+	RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error
+	// StoreOrigin stores from where a user used its account.
+	StoreOrigin(ctx context.Context, o affiliate.Origin) error
+}
+
+// Tx is a transaction on accounts and sessions.
+type Tx interface {
+	// Account returns an account. Errors: NOT_FOUND.
+	Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error)
+	// LockUser locks the user of a kind with that address, in lower case.
+	LockUser(ctx context.Context, kind affiliate.AccountKind, email string) (id affiliate.UserID, found bool, err error)
+	// InsertUser stores a user. Errors: EMAIL_TAKEN.
+	InsertUser(ctx context.Context, user affiliate.User, passwordHash string) error
+	// ResetUser stores the name and password of a new owner of an account, whose
+	// address is no longer verified.
+	ResetUser(ctx context.Context, user affiliate.User, passwordHash string) error
+	// UpdatePasswordHash stores another hash of the same password.
+	UpdatePasswordHash(ctx context.Context, id affiliate.UserID, hash string) error
+
+	// InsertSession stores a session with its first refresh token.
+	InsertSession(ctx context.Context, session affiliate.Session, refresh [sha256.Size]byte) error
+	// LockRefreshToken returns a token with its session and locks both.
+	LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.RefreshToken, found bool, err error)
+	// RotateRefreshToken marks one token of a session as used, stores the next and
+	// extends the session's idle time.
+	RotateRefreshToken(ctx context.Context, session affiliate.Session, used, next [sha256.Size]byte, at time.Time) error
+	// RevokeSession and RevokeSessions revoke a session, or all sessions of a user.
+	RevokeSession(ctx context.Context, id affiliate.SessionID, at time.Time) error
+	RevokeSessions(ctx context.Context, user affiliate.UserID, at time.Time) error
+	// DeleteLoginFailures deletes all failed attempts of a subject.
+	DeleteLoginFailures(ctx context.Context, subject []byte) error
+
+	// Workspace returns a workspace. Errors: NOT_FOUND.
+	Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
+	InsertWorkspace(ctx context.Context, w affiliate.Workspace) error
+	InsertMember(ctx context.Context, user affiliate.UserID, member affiliate.Member, at time.Time) error
+	InsertKey(ctx context.Context, key affiliate.NewAPIKey) error
+	// LockInviteByToken returns the invitation of a token and locks it. Errors:
+	// NOT_FOUND.
+	LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error)
+	// EndInvite ends an invitation, which cannot be accepted afterwards.
+	EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error
+
+	// Audit and AuditAccount append to the audit log of a workspace or an account.
+	Audit(ctx context.Context, line affiliate.AuditLine) error
+	AuditAccount(ctx context.Context, line affiliate.AccountAuditLine) error
+	// Enqueue inserts jobs that are worked after the commit.
+	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
 }

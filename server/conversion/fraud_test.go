@@ -12,6 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
+	"github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // Where the partner of these tests was seen, and where the buyer is.
@@ -56,7 +57,7 @@ func (w *world) seen(network, agent string, ago time.Duration) {
 	if agent != "" {
 		origin.AgentHash = affiliate.AgentHash([]byte("key of the tests"), agent, at)
 	}
-	if err := w.Store.NoteOrigin(w.Context(), origin); err != nil {
+	if err := account.NewStore(w.Store.DB).StoreOrigin(w.Context(), origin); err != nil {
 		w.Fatal(err)
 	}
 }

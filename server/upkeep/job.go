@@ -62,11 +62,12 @@ type Store interface {
 	CancelLeft(ctx context.Context, now time.Time, limit int) (int64, error)
 	// ForgetEnded deletes sessions that ended before an instant, a batch at a time.
 	ForgetEnded(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DropExpiredIdempotencyKeys deletes answers that are kept no longer, and
-	// DropOldOrigins from where partners used their accounts long ago, a batch at a
+	// DropExpiredIdempotencyKeys deletes answers that are kept no longer, a batch at a
 	// time.
 	DropExpiredIdempotencyKeys(ctx context.Context, now time.Time, limit int) (int64, error)
-	DropOldOrigins(ctx context.Context, now time.Time, limit int) (int64, error)
+	// DeleteOldOrigins deletes origins of users that were last seen before an instant,
+	// a batch at a time.
+	DeleteOldOrigins(ctx context.Context, before time.Time, limit int) (int64, error)
 	// DropDeadLetters deletes records of clicks of before an instant that could not
 	// be stored, a batch at a time.
 	DropDeadLetters(ctx context.Context, before time.Time, limit int) (int64, error)
@@ -173,7 +174,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}{
 		{"ended sessions", now.Add(-forgetAfter), w.store.ForgetEnded},
 		{"idempotency keys", now, w.store.DropExpiredIdempotencyKeys},
-		{"origins of users", now, w.store.DropOldOrigins},
+		{"origins of users", now.Add(-affiliate.OriginsKept), w.store.DeleteOldOrigins},
 		{"dead letters of clicks", now.Add(-visitorsKept), w.store.DropDeadLetters},
 		{"deliveries of endpoints that are off", now, w.store.CancelLeft},
 	} {

@@ -16,7 +16,6 @@ import (
 	"github.com/tributary-hq/tributary/server/upkeep"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	webhookstore "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 func TestPartitionsStandAWeekAhead(t *testing.T) {
@@ -35,7 +34,7 @@ func TestPartitionsStandAWeekAhead(t *testing.T) {
 
 	now := time.Date(2026, 12, 28, 23, 59, 59, 999e6, time.FixedZone("", -5*3600))
 	var log bytes.Buffer
-	worker := upkeep.NewWorker(stores.Upkeep(store, webhookstore.New(store.DB)), slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
+	worker := upkeep.NewWorker(stores.Upkeep(store), slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
 	for range 2 {
 		if err := worker.Run(ctx); err != nil {
 			t.Fatal(err)
@@ -89,7 +88,7 @@ func TestClicksGrowOld(t *testing.T) {
 	telling := func() []string {
 		return w.Texts(`select (received_at > $1)::text from clicks where ip_hash is not null or ip_prefix is not null or ua_hash is not null`, old.Add(time.Second))
 	}
-	worker := upkeep.NewWorker(rolling{stores.Upkeep(w.Store, webhookstore.New(w.Store.DB)), func() {
+	worker := upkeep.NewWorker(rolling{stores.Upkeep(w.Store), func() {
 		if left := telling(); len(left) != 1 {
 			t.Errorf("days are summed up before the purge: %v", left)
 		}
@@ -144,7 +143,7 @@ func TestEventsHaveTheirWeeks(t *testing.T) {
 	now := time.Now().UTC()
 	w := pgtest.Open(t, func() time.Time { return now })
 	var log bytes.Buffer
-	worker := upkeep.NewWorker(stores.Upkeep(w.Store, webhookstore.New(w.Store.DB)), slog.New(slog.NewTextHandler(&log, nil)), w.Now)
+	worker := upkeep.NewWorker(stores.Upkeep(w.Store), slog.New(slog.NewTextHandler(&log, nil)), w.Now)
 	old := now.AddDate(0, 0, -50)
 	if _, err := w.Store.EnsureEventPartitions(ctx, old, old); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ import (
 	"github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	webhookstore "github.com/tributary-hq/tributary/storage/postgres/webhook"
+	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // queueWorld is a database with endpoints, whose receivers are real ones, and
@@ -48,7 +48,7 @@ func newQueueWorld(t *testing.T) *queueWorld {
 	t.Helper()
 	w := &queueWorld{t: t, roots: x509.NewCertPool()}
 	w.Fixture = pgtest.Open(t, w.now)
-	w.queue = stores.WebhookQueue(webhookstore.New(w.Store.DB))
+	w.queue = stores.WebhookQueue(webhookpg.NewStore(w.Store.DB))
 	w.scope = affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest}
 	var err error
 	if w.seal, err = seal.New("a:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="); err != nil {
@@ -464,7 +464,7 @@ func TestTwoProcessesSendEachDeliveryOnce(t *testing.T) {
 		receivers = append(receivers, w.newSubscriber(func(*http.Request) int { time.Sleep(time.Millisecond); return http.StatusOK }))
 	}
 	first, stopFirst := w.send(w.queue)
-	second, _ := w.send(stores.WebhookQueue(webhookstore.New(other.DB)))
+	second, _ := w.send(stores.WebhookQueue(webhookpg.NewStore(other.DB)))
 	want := 0
 	for range 20 {
 		want += len(w.events(20))

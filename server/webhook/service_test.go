@@ -23,7 +23,7 @@ import (
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	webhookstore "github.com/tributary-hq/tributary/storage/postgres/webhook"
+	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // world is a workspace whose endpoints may be on this machine.
@@ -32,7 +32,7 @@ type world struct {
 	t    *testing.T
 	keys *seal.Keys
 	// webhooks reads the tables, store is what the service gets.
-	webhooks *webhookstore.Store
+	webhooks *webhookpg.Store
 	store    webhook.Store
 	service  *webhook.Service
 	scope    affiliate.Scope
@@ -47,7 +47,7 @@ func newWorld(t *testing.T) *world {
 	if w.keys, err = seal.New("k:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32))); err != nil {
 		t.Fatal(err)
 	}
-	w.webhooks = webhookstore.New(w.Store.DB)
+	w.webhooks = webhookpg.NewStore(w.Store.DB)
 	w.store = stores.Webhook(w.webhooks)
 	client := webhook.NewClient(webhook.ClientConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(client.Close)

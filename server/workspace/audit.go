@@ -17,7 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/server/csv"
 )
 
-// auditRequest is what the list and the export have in common.
+// auditRequest has the filter fields of the list and of the export.
 type auditRequest interface {
 	GetActor() string
 	GetAction() string
@@ -33,9 +33,13 @@ func auditFilter(req auditRequest) (affiliate.AuditFilter, error) {
 	filter := affiliate.AuditFilter{
 		// Ids are stored in lower case.
 		Actor:        strings.ToLower(req.GetActor()),
-		Action:       req.GetAction(),
 		ResourceType: req.GetResourceType(),
 		At:           at,
+	}
+	if noun, ok := strings.CutSuffix(req.GetAction(), ".*"); ok {
+		filter.ActionNoun = noun
+	} else {
+		filter.Action = req.GetAction()
 	}
 	if text := req.GetResourceId(); text != "" {
 		id, ok := affiliate.ParseID[affiliate.AuditEntry](text)
@@ -98,8 +102,8 @@ func auditEntry(entry affiliate.AuditEntry) (*affiliatev1.AuditEntry, error) {
 	return out, nil
 }
 
-// object is stored JSON as the contract shows it: what is no object stands in one,
-// under value; absent stays absent.
+// object converts stored JSON. A value that is not an object becomes the field value
+// of one.
 func object(text json.RawMessage) (*structpb.Struct, error) {
 	if text == nil {
 		return nil, nil
@@ -126,10 +130,16 @@ func (s *Service) ExportAuditLog(req *affiliatev1.ExportAuditLogRequest, stream 
 		"id", "at", "actor", "actorName", "action", "resourceType", "resourceId", "mode", "ipPrefix", "requestId", "before", "after",
 	}
 	return csv.Stream(stream, "audit-log", scope.Mode, s.at(), columns, func(w *csv.Writer) error {
-		return s.store.ExportAuditLog(ctx, scope, filter, func(entry affiliate.AuditEntry) error {
+		for entry, err := range s.store.ExportAuditLog(ctx, scope, filter) {
+			if err != nil {
+				return err
+			}
 			writeEntry(w, entry)
-			return w.EndRow()
-		})
+			if err := w.EndRow(); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check reports what is wrong with a request by itself.
+// Check validates a request without reading stored data.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {

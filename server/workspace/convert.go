@@ -9,21 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-func settings(w affiliate.Workspace) *affiliatev1.Workspace {
-	return &affiliatev1.Workspace{
-		Id:               w.ID.String(),
-		Name:             w.Name,
-		Currency:         w.Currency,
-		Timezone:         w.Timezone,
-		AllowedOrigins:   w.AllowedOrigins,
-		OriginPolicy:     server.FromWord[affiliatev1.OriginPolicy](w.OriginPolicy),
-		TestMailRedirect: w.TestMailRedirect,
-		CreatedAt:        server.Timestamp(w.CreatedAt),
-		UpdatedAt:        server.Timestamp(w.UpdatedAt),
-	}
-}
-
-// patchOf is the update as its mask words it. The mask has been checked.
+// patchOf returns the changes of the fields in the mask, which has been validated.
 func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
 	var patch affiliate.WorkspacePatch
 	for _, path := range req.GetUpdateMask().GetPaths() {
@@ -52,8 +38,8 @@ func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
 	return patch
 }
 
-// normalOrigins gives each origin once, in its normal form, in the order given.
-// What is no origin has been refused before.
+// normalOrigins returns each origin once, in its normal form and in the given order.
+// Invalid origins have been refused before.
 func normalOrigins(origins []string) []string {
 	normal := make([]string, 0, len(origins))
 	for _, origin := range origins {

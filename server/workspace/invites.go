@@ -12,7 +12,7 @@ import (
 // ListInvites pages through the invitations that can still be accepted.
 func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesRequest) (*affiliatev1.ListInvitesResponse, error) {
 	page := server.PageOf(req)
-	invites, total, err := s.store.MemberInvites(ctx, server.PrincipalFrom(ctx).Workspace, s.at(), page)
+	invites, total, err := s.store.OpenInvites(ctx, server.PrincipalFrom(ctx).Workspace, s.at(), page)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,14 @@ func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesR
 	}, nil
 }
 
-// CreateInvite invites an address and shows the token.
+// inviteObject returns an invitation as the audit log keeps it. The log is never
+// changed, so it does not have the address.
+func inviteObject(invite affiliate.MemberInvite) map[string]string {
+	return map[string]string{"email": affiliate.MaskEmail(invite.Email), "role": string(invite.Role)}
+}
+
+// CreateInvite invites an address and shows the token. An earlier invitation of the
+// address ends.
 func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInviteRequest) (*affiliatev1.CreatedInvite, error) {
 	caller, at := server.PrincipalFrom(ctx), s.at()
 	token, digest := affiliate.NewInviteToken()
@@ -48,7 +55,46 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		Workspace: caller.Workspace,
 		Role:      affiliate.Role(server.Word(req.GetRole())),
 	}
-	if err := s.store.CreateMemberInvite(ctx, invite, digest, server.ActorFrom(ctx)); err != nil {
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		callerRole, err := lockTeam(ctx, tx, caller)
+		if err != nil {
+			return err
+		}
+		if !callerRole.MayManage(invite.Role) {
+			return affiliate.Refuse(affiliate.ReasonForbidden)
+		}
+		// An account is a member of at most one workspace.
+		account, _, err := tx.AccountByEmail(ctx, affiliate.Merchant, invite.Email)
+		if err != nil {
+			return err
+		}
+		if account.Member != nil {
+			return affiliate.Refuse(affiliate.ReasonEmailTaken)
+		}
+		object := inviteObject(invite)
+		earlier, err := tx.LockInvitesTo(ctx, invite.Workspace, invite.Email)
+		if err != nil {
+			return err
+		}
+		for _, replaced := range earlier {
+			// Replacing an open invitation revokes it.
+			if replaced.Open(at) && !callerRole.MayManage(replaced.Role) {
+				return affiliate.Refuse(affiliate.ReasonForbidden)
+			}
+			if err := tx.EndInvite(ctx, replaced.Workspace, replaced.ID, at); err != nil {
+				return err
+			}
+			object["replaces"] = replaced.ID.String()
+		}
+		if err := tx.InsertInvite(ctx, invite, digest); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: invite.Workspace, Actor: server.ActorFrom(ctx), At: at,
+			Action: "member_invite.create", ResourceType: "member_invite", ResourceID: invite.ID, After: object,
+		})
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &affiliatev1.CreatedInvite{
@@ -62,13 +108,40 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 	}, nil
 }
 
-// RevokeInvite ends an invitation.
+// RevokeInvite ends an open invitation.
 func (s *Service) RevokeInvite(ctx context.Context, req *affiliatev1.RevokeInviteRequest) (*affiliatev1.RevokeInviteResponse, error) {
 	id, err := server.PathID[affiliate.Invite](req.GetInviteId())
 	if err != nil {
 		return nil, err
 	}
-	if err := s.store.RevokeMemberInvite(ctx, server.PrincipalFrom(ctx).Workspace, id, s.at(), server.ActorFrom(ctx)); err != nil {
+	caller, at := server.PrincipalFrom(ctx), s.at()
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.LockWorkspace(ctx, caller.Workspace); err != nil {
+			return err
+		}
+		invite, err := tx.LockInvite(ctx, caller.Workspace, id)
+		if err != nil {
+			return err
+		}
+		if !invite.Open(at) {
+			return affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+		callerRole, err := currentRole(ctx, tx, caller)
+		if err != nil {
+			return err
+		}
+		if !callerRole.MayManage(invite.Role) {
+			return affiliate.Refuse(affiliate.ReasonForbidden)
+		}
+		if err := tx.EndInvite(ctx, invite.Workspace, invite.ID, at); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: invite.Workspace, Actor: server.ActorFrom(ctx), At: at,
+			Action: "member_invite.revoke", ResourceType: "member_invite", ResourceID: invite.ID, Before: inviteObject(invite),
+		})
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &affiliatev1.RevokeInviteResponse{}, nil

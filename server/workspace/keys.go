@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -10,11 +9,11 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// GetApiKeys reads the keys of the mode. Of public keys in their grace it shows
-// none: what is published should be the newest.
+// GetApiKeys reads the keys of the mode. It does not show a rolled public key in its
+// grace period, because new pages should have the newest.
 func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysRequest) (*affiliatev1.ApiKeys, error) {
 	scope := server.PrincipalFrom(ctx).Scope()
-	keys, err := s.store.APIKeys(ctx, scope, s.at())
+	keys, err := s.store.LiveKeys(ctx, scope, s.at())
 	if err != nil {
 		return nil, err
 	}
@@ -38,81 +37,159 @@ func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysReque
 	return resp, nil
 }
 
+// keyObject returns a key as the audit log keeps it.
+func keyObject(key affiliate.APIKey) map[string]string {
+	return map[string]string{"name": key.Name, "prefix": key.Prefix, "last4": key.Last4}
+}
+
+// lockKeys locks the caller's workspace, under which its keys change one after the
+// other. Errors: FORBIDDEN if the caller's role may not manage keys any more.
+func lockKeys(ctx context.Context, tx Tx, caller server.Principal) error {
+	role, err := lockTeam(ctx, tx, caller)
+	if err == nil && !role.MayManageKeys() {
+		err = affiliate.Refuse(affiliate.ReasonForbidden)
+	}
+	return err
+}
+
 // CreateApiKey makes a secret key and shows it.
 func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKeyRequest) (*affiliatev1.CreatedApiKey, error) {
-	shown, key := newKey(affiliate.SecretKey, server.PrincipalFrom(ctx).Scope(), s.at())
-	key.Name = req.GetName()
+	caller, at := server.PrincipalFrom(ctx), s.at()
+	scope := caller.Scope()
+	text, key := affiliate.GenerateAPIKey(affiliate.SecretKey, scope, req.GetName(), at)
 	if req.GetExpiresAt() != nil {
 		expires := req.GetExpiresAt().AsTime().Truncate(time.Millisecond)
 		key.ExpiresAt = &expires
 	}
-	if err := s.store.CreateSecretKey(ctx, key, server.ActorFrom(ctx)); err != nil {
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		if err := lockKeys(ctx, tx, caller); err != nil {
+			return err
+		}
+		live, err := tx.CountSecretKeys(ctx, scope, at)
+		if err != nil {
+			return err
+		}
+		if err := affiliate.CheckSecretKeys(live); err != nil {
+			return err
+		}
+		if err := tx.InsertKey(ctx, key); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Action: "api_key.create", ResourceType: "api_key", ResourceID: key.ID, After: keyObject(key.APIKey),
+		})
+	})
+	if err != nil {
 		return nil, err
 	}
-	return created(shown, key.APIKey), nil
+	return created(text, key.APIKey), nil
 }
 
-// RollApiKey makes a key's successor and shows it.
+// RollApiKey makes a key's successor, of the same kind, name and expiry, and shows
+// it. The key goes on working for the grace period.
 func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyRequest) (*affiliatev1.CreatedApiKey, error) {
 	id, err := server.PathID[affiliate.APIKey](req.GetKeyId())
 	if err != nil {
 		return nil, err
 	}
-	// What it is says which kind of key to make, and never changes.
-	scope, at := server.PrincipalFrom(ctx).Scope(), s.at()
-	keys, err := s.store.APIKeys(ctx, scope, at)
-	if err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(keys, func(key affiliate.APIKey) bool { return key.ID == id })
-	if i < 0 {
-		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
 	grace := affiliate.DefaultRollGrace
 	if req.GraceHours != nil {
 		grace = time.Duration(req.GetGraceHours()) * time.Hour
 	}
-	shown, successor := newKey(keys[i].Kind, scope, at)
-	rolled, err := s.store.RollKey(ctx, id, successor, grace, server.ActorFrom(ctx))
+	caller, at := server.PrincipalFrom(ctx), s.at()
+	scope := caller.Scope()
+	var text affiliate.Key
+	var successor affiliate.NewAPIKey
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := lockKeys(ctx, tx, caller); err != nil {
+			return err
+		}
+		before, err := tx.LockKey(ctx, scope, id)
+		if err != nil {
+			return err
+		}
+		after, err := before.Roll(grace, at)
+		if err != nil {
+			return err
+		}
+		if err := tx.UpdateKey(ctx, after); err != nil {
+			return err
+		}
+		text, successor = affiliate.GenerateAPIKey(before.Kind, scope, before.Name, at)
+		successor.ExpiresAt = before.ExpiresAt
+		if successor.Kind == affiliate.SecretKey {
+			live, err := tx.CountSecretKeys(ctx, scope, at)
+			if err != nil {
+				return err
+			}
+			if err := affiliate.CheckSecretKeys(live); err != nil {
+				return err
+			}
+		}
+		if err := tx.InsertKey(ctx, successor); err != nil {
+			return err
+		}
+		object := keyObject(successor.APIKey)
+		object["successor"] = successor.ID.String()
+		if after.RevokedAt != nil {
+			object["revoked_at"] = affiliate.FormatTime(at)
+		} else {
+			object["expires_at"] = affiliate.FormatTime(*after.ExpiresAt)
+		}
+		if err := tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Action: "api_key.roll", ResourceType: "api_key", ResourceID: id, Before: keyObject(before), After: object,
+		}); err != nil {
+			return err
+		}
+		if successor.Kind == affiliate.PublicKey {
+			return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: scope.Workspace})
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	return created(shown, rolled), nil
+	return created(text, successor.APIKey), nil
 }
 
-// RevokeApiKey stops a secret key.
+// RevokeApiKey revokes a secret key.
 func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKeyRequest) (*affiliatev1.RevokeApiKeyResponse, error) {
 	id, err := server.PathID[affiliate.APIKey](req.GetKeyId())
 	if err != nil {
 		return nil, err
 	}
-	if err := s.store.RevokeSecretKey(ctx, server.PrincipalFrom(ctx).Scope(), id, s.at(), server.ActorFrom(ctx)); err != nil {
+	caller, at := server.PrincipalFrom(ctx), s.at()
+	scope := caller.Scope()
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := lockKeys(ctx, tx, caller); err != nil {
+			return err
+		}
+		before, err := tx.LockKey(ctx, scope, id)
+		if err != nil {
+			return err
+		}
+		after, err := before.Revoke(at)
+		if err != nil {
+			return err
+		}
+		if err := tx.UpdateKey(ctx, after); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Action: "api_key.revoke", ResourceType: "api_key", ResourceID: id, Before: keyObject(before),
+		})
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &affiliatev1.RevokeApiKeyResponse{}, nil
 }
 
-// newKey makes a key without a name, in clear and as it is stored.
-func newKey(kind affiliate.KeyKind, scope affiliate.Scope, at time.Time) (affiliate.Key, affiliate.NewAPIKey) {
-	shown := affiliate.NewKey(kind, scope.Mode)
-	key := affiliate.NewAPIKey{
-		Digest: shown.Digest(),
-		APIKey: affiliate.APIKey{
-			ID:        affiliate.NewID[affiliate.APIKey](at),
-			Scope:     scope,
-			Kind:      kind,
-			Prefix:    shown.Prefix(),
-			Last4:     shown.Last4(),
-			CreatedAt: at,
-		},
-	}
-	if kind == affiliate.PublicKey {
-		key.PublicText = shown.Reveal()
-	}
-	return shown, key
-}
-
-func created(shown affiliate.Key, key affiliate.APIKey) *affiliatev1.CreatedApiKey {
+// created shows a key after its creation.
+func created(text affiliate.Key, key affiliate.APIKey) *affiliatev1.CreatedApiKey {
 	resp := &affiliatev1.CreatedApiKey{
 		Id:        key.ID.String(),
 		Name:      key.Name,
@@ -121,11 +198,11 @@ func created(shown affiliate.Key, key affiliate.APIKey) *affiliatev1.CreatedApiK
 		CreatedAt: server.Timestamp(key.CreatedAt),
 		ExpiresAt: server.OptionalTimestamp(key.ExpiresAt),
 	}
-	text := shown.Reveal()
+	shown := text.Reveal()
 	if key.Kind == affiliate.PublicKey {
-		resp.PublicKey = &text
+		resp.PublicKey = &shown
 	} else {
-		resp.SecretKey = &text
+		resp.SecretKey = &shown
 	}
 	return resp
 }

@@ -37,7 +37,7 @@ func (w *world) opens(text string) bool {
 	if !ok {
 		w.t.Fatalf("%q is no key", text)
 	}
-	_, live, err := w.store.LiveKey(w.t.Context(), key.Digest(), w.now)
+	_, live, err := w.accounts.LiveKey(w.t.Context(), key.Digest(), w.now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestSecretKeys(t *testing.T) {
 		t.Error("the secret is in the table")
 	}
 
-	live, ok, err := w.store.LiveKey(t.Context(), key.Digest(), w.now)
+	live, ok, err := w.accounts.LiveKey(t.Context(), key.Digest(), w.now)
 	if err != nil || !ok || live.Scope != (affiliate.Scope{Workspace: w.id, Mode: affiliate.ModeTest}) {
 		t.Fatalf("live key %v, %v, %v", live, ok, err)
 	}

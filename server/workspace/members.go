@@ -25,47 +25,162 @@ func (s *Service) ListMembers(ctx context.Context, req *affiliatev1.ListMembersR
 	}, nil
 }
 
-// UpdateMember gives a member another role.
+// memberChange is a member in the audit log, with the invitations that the change
+// ended.
+type memberChange struct {
+	Role         affiliate.Role       `json:"role,omitempty"`
+	EndedInvites []affiliate.InviteID `json:"ended_invites,omitempty"`
+}
+
+// UpdateMember gives a member another role and ends the member's open invitations to
+// roles that it may not manage any more. The same role again is not audited.
 func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMemberRequest) (*affiliatev1.Member, error) {
 	id, err := server.PathID[affiliate.User](req.GetMemberId())
 	if err != nil {
 		return nil, err
 	}
 	role := affiliate.Role(server.Word(req.GetRole()))
-	m, err := s.store.UpdateMember(ctx, server.PrincipalFrom(ctx).Workspace, id, role, s.at(), server.ActorFrom(ctx))
+	caller, at := server.PrincipalFrom(ctx), s.at()
+	var after affiliate.TeamMember
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		callerRole, err := lockTeam(ctx, tx, caller)
+		if err != nil {
+			return err
+		}
+		before, err := tx.Member(ctx, caller.Workspace, id)
+		if err != nil {
+			return err
+		}
+		owners, err := tx.CountOwners(ctx, caller.Workspace)
+		if err != nil {
+			return err
+		}
+		if err := callerRole.CheckRoleChange(before.Role, role, owners); err != nil {
+			return err
+		}
+		after = before
+		after.Role = role
+		if after == before {
+			return nil
+		}
+		if err := tx.UpdateRole(ctx, caller.Workspace, id, role); err != nil {
+			return err
+		}
+		ended, err := tx.EndInvitesBy(ctx, caller.Workspace, id, role.Unmanageable(), at)
+		if err != nil {
+			return err
+		}
+		return tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: caller.Workspace, Actor: server.ActorFrom(ctx), At: at,
+			Action: "member.update", ResourceType: "member", ResourceID: id,
+			Before: memberChange{Role: before.Role}, After: memberChange{Role: role, EndedInvites: ended},
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
-	return member(ctx, m), nil
+	return member(ctx, after), nil
 }
 
-// RemoveMember takes a member out and ends its sessions.
+// RemoveMember removes a member and ends all its sessions and invitations. The
+// account stays, without a workspace.
 func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMemberRequest) (*affiliatev1.RemoveMemberResponse, error) {
 	id, err := server.PathID[affiliate.User](req.GetMemberId())
 	if err != nil {
 		return nil, err
 	}
-	if err := s.store.RemoveMember(ctx, server.PrincipalFrom(ctx).Workspace, id, s.at(), server.ActorFrom(ctx)); err != nil {
+	caller, at := server.PrincipalFrom(ctx), s.at()
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		callerRole, err := lockTeam(ctx, tx, caller)
+		if err != nil {
+			return err
+		}
+		removed, err := tx.Member(ctx, caller.Workspace, id)
+		if err != nil {
+			return err
+		}
+		owners, err := tx.CountOwners(ctx, caller.Workspace)
+		if err != nil {
+			return err
+		}
+		if err := callerRole.CheckRemoval(removed.Role, owners); err != nil {
+			return err
+		}
+		if err := tx.DeleteMember(ctx, caller.Workspace, id); err != nil {
+			return err
+		}
+		if err := tx.RevokeSessions(ctx, id, at); err != nil {
+			return err
+		}
+		ended, err := tx.EndInvitesBy(ctx, caller.Workspace, id, affiliate.Roles(), at)
+		if err != nil {
+			return err
+		}
+		line := affiliate.AuditLine{
+			Workspace: caller.Workspace, Actor: server.ActorFrom(ctx), At: at,
+			Action: "member.remove", ResourceType: "member", ResourceID: id,
+			Before: memberChange{Role: removed.Role},
+		}
+		if len(ended) > 0 {
+			line.After = memberChange{EndedInvites: ended}
+		}
+		return tx.Audit(ctx, line)
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &affiliatev1.RemoveMemberResponse{}, nil
 }
 
-// TransferOwnership makes another member an owner and the caller an admin.
+// TransferOwnership makes another member an owner and the caller an admin. The
+// caller's open invitations of owners end.
 func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.TransferOwnershipRequest) (*affiliatev1.Member, error) {
 	id, err := server.PathID[affiliate.User](req.GetMemberId())
 	if err != nil {
 		return nil, err
 	}
-	caller := server.PrincipalFrom(ctx)
+	caller, at := server.PrincipalFrom(ctx), s.at()
 	if id == caller.User {
 		return nil, affiliate.Invalid("member_id", "must be another member")
 	}
-	m, err := s.store.TransferOwnership(ctx, caller.Workspace, id, s.at(), server.ActorFrom(ctx))
+	var heir affiliate.TeamMember
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		callerRole, err := lockTeam(ctx, tx, caller)
+		if err != nil {
+			return err
+		}
+		if heir, err = tx.Member(ctx, caller.Workspace, id); err != nil {
+			return err
+		}
+		if callerRole != affiliate.RoleOwner {
+			return affiliate.Refuse(affiliate.ReasonForbidden)
+		}
+		before := map[string]any{caller.User.String(): callerRole, id.String(): heir.Role}
+		heir.Role = affiliate.RoleOwner
+		if err := tx.UpdateRole(ctx, caller.Workspace, id, affiliate.RoleOwner); err != nil {
+			return err
+		}
+		if err := tx.UpdateRole(ctx, caller.Workspace, caller.User, affiliate.RoleAdmin); err != nil {
+			return err
+		}
+		ended, err := tx.EndInvitesBy(ctx, caller.Workspace, caller.User, affiliate.RoleAdmin.Unmanageable(), at)
+		if err != nil {
+			return err
+		}
+		after := map[string]any{caller.User.String(): affiliate.RoleAdmin, id.String(): affiliate.RoleOwner}
+		if len(ended) > 0 {
+			after["ended_invites"] = ended
+		}
+		return tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: caller.Workspace, Actor: server.ActorFrom(ctx), At: at,
+			Action: "workspace.transfer_ownership", ResourceType: "workspace", ResourceID: caller.Workspace,
+			Before: before, After: after,
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
-	return member(ctx, m), nil
+	return member(ctx, heir), nil
 }
 
 func member(ctx context.Context, m affiliate.TeamMember) *affiliatev1.Member {

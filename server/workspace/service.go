@@ -1,21 +1,23 @@
-// Package workspace manages what belongs to a merchant as a whole: its settings,
-// members and audit log, and its API keys.
+// Package workspace manages the settings, members, invitations, API keys and audit
+// log of a workspace.
 //
-// It guarantees that a secret key or an invitation's token is shown once, at its
-// creation, and stored as a digest only; that a mode never has more than ten
-// active secret keys and a workspace never less than one owner, however many ask
-// at the same time; that who loses a role while a call of theirs waits is refused
-// what the role allowed, and keeps no invitation that they could not make now; and that an export of the audit log, of whatever length, takes
-// the memory of a chunk and shows one instant.
+// Guaranteed: a secret key and the token of an invitation are shown once and stored
+// as a digest. A mode has at most ten live secret keys and a workspace at least one
+// owner, also under parallel calls. The caller's role is read again under the
+// workspace's lock, so a role that was lost while a call waited allows nothing, and
+// the invitations that it allowed end with it. An export of the audit log shows one
+// snapshot and takes the memory of one chunk.
 //
-// It does not promise that the edge knows a new public key, or another list of
-// origins, at once: the directory follows a moment after the commit.
+// Not promised: the edge learns of a new public key, or of other allowed origins,
+// only after the commit, from a job.
 package workspace
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -30,7 +32,7 @@ type Service struct {
 // New makes the service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// at is the instant of a call: UTC, to the millisecond, as the API shows it.
+// at returns the time of a call: UTC, in milliseconds, as the API shows it.
 func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // GetWorkspace reads the settings.
@@ -40,14 +42,70 @@ func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceR
 	if err != nil {
 		return nil, err
 	}
-	return settings(w.SeenBy(caller.Role)), nil
+	return server.WorkspaceSeenBy(w, caller.Role), nil
 }
 
-// UpdateWorkspace changes what the mask names.
+// UpdateWorkspace changes the settings in the mask. A change of nothing is neither
+// stored nor audited.
 func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWorkspaceRequest) (*affiliatev1.Workspace, error) {
-	w, err := s.store.UpdateWorkspace(ctx, server.PrincipalFrom(ctx).Workspace, patchOf(req), s.at(), server.ActorFrom(ctx))
+	caller, at, patch := server.PrincipalFrom(ctx), s.at(), patchOf(req)
+	var after affiliate.Workspace
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		before, err := tx.LockSettings(ctx, caller.Workspace)
+		if err != nil {
+			return err
+		}
+		if after, err = before.Patch(patch); err != nil {
+			return err
+		}
+		was, is, err := affiliate.Changed(before.Object(), after.Object())
+		if err != nil || was == nil {
+			return err
+		}
+		after.Version, after.UpdatedAt = before.Version+1, at
+		if err := tx.UpdateWorkspace(ctx, after); err != nil {
+			return err
+		}
+		if err := affiliate.RedactChange(was, is, "test_mail_redirect", affiliate.MaskEmail); err != nil {
+			return err
+		}
+		if err := tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: caller.Workspace, Actor: server.ActorFrom(ctx), At: at,
+			Action: "workspace.update", ResourceType: "workspace", ResourceID: caller.Workspace, Before: was, After: is,
+		}); err != nil {
+			return err
+		}
+		_, origins := is["allowed_origins"]
+		_, policy := is["origin_policy"]
+		if !origins && !policy {
+			return nil
+		}
+		// The directory has both with each public key.
+		return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: caller.Workspace})
+	})
 	if err != nil {
 		return nil, err
 	}
-	return settings(w), nil
+	return server.WorkspaceSeenBy(after, caller.Role), nil
+}
+
+// lockTeam locks the caller's workspace and returns the caller's current role.
+// Errors: FORBIDDEN if the caller is no longer a member.
+func lockTeam(ctx context.Context, tx Tx, caller server.Principal) (affiliate.Role, error) {
+	if err := tx.LockWorkspace(ctx, caller.Workspace); err != nil {
+		return "", err
+	}
+	return currentRole(ctx, tx, caller)
+}
+
+// currentRole returns the role that the caller has now, which may differ from the
+// role that the call was authorised with. It does not change before the transaction
+// ends if the workspace is locked. Errors: FORBIDDEN if the caller is no longer a
+// member.
+func currentRole(ctx context.Context, tx Tx, caller server.Principal) (affiliate.Role, error) {
+	member, err := tx.Member(ctx, caller.Workspace, caller.User)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		err = affiliate.Refuse(affiliate.ReasonForbidden)
+	}
+	return member.Role, err
 }

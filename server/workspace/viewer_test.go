@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
 func TestAViewerSeesTheRedirectMasked(t *testing.T) {
@@ -13,8 +14,7 @@ func TestAViewerSeesTheRedirectMasked(t *testing.T) {
 		t.Fatalf("without a redirect: %v, %v", got, err)
 	}
 	redirect := "quality@shop.example"
-	if _, err := w.store.UpdateWorkspace(t.Context(), w.id, affiliate.WorkspacePatch{TestMailRedirect: affiliate.Set(redirect)},
-		w.now, affiliate.Actor{User: &w.owner}); err != nil {
+	if _, err := w.update(&affiliatev1.UpdateWorkspaceRequest{TestMailRedirect: &redirect}, "test_mail_redirect"); err != nil {
 		t.Fatal(err)
 	}
 	for _, role := range affiliate.Roles() {

@@ -9,22 +9,25 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/workspace"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // world is a workspace with one owner.
 type world struct {
-	t       *testing.T
-	store   *postgres.Store
-	conn    *pgx.Conn
-	service *workspace.Service
-	now     time.Time
-	id      affiliate.WorkspaceID
-	owner   affiliate.UserID
-	url     string
+	t        *testing.T
+	store    *postgres.Store
+	accounts *accountpg.Store
+	conn     *pgx.Conn
+	service  *workspace.Service
+	now      time.Time
+	id       affiliate.WorkspaceID
+	owner    affiliate.UserID
+	url      string
 }
 
 func newWorld(t *testing.T) *world {
@@ -40,7 +43,8 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.conn.Close(context.WithoutCancel(t.Context())) })
-	w.service = workspace.New(w.store, func() time.Time { return w.now })
+	w.accounts = accountpg.NewStore(w.store.DB)
+	w.service = workspace.New(stores.Workspace(w.store.DB), func() time.Time { return w.now })
 	w.id = w.workspace()
 	w.owner = w.member(affiliate.RoleOwner, "owner@shop.example")
 	return w
@@ -89,15 +93,15 @@ func (w *world) session(user affiliate.UserID) affiliate.SessionID {
 
 func (w *world) live(session affiliate.SessionID) bool {
 	w.t.Helper()
-	_, _, ok, err := w.store.LiveSession(w.t.Context(), session, w.now)
+	_, _, ok, err := w.accounts.LiveSession(w.t.Context(), session, w.now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return ok
 }
 
-// holdWorkspace holds what those who change the team take turns at.
-func (w *world) holdWorkspace() (letGo func()) {
+// holdWorkspace takes the lock under which the team changes.
+func (w *world) holdWorkspace() (release func()) {
 	w.t.Helper()
 	conn, err := pgx.Connect(w.t.Context(), w.url)
 	if err != nil {
@@ -119,7 +123,7 @@ func (w *world) holdWorkspace() (letGo func()) {
 	}
 }
 
-// as is a call by a member, as the interceptors leave it.
+// as returns the context of a call by a member after authentication.
 func (w *world) as(user affiliate.UserID, role affiliate.Role, mode affiliate.Mode) context.Context {
 	return server.WithPrincipal(w.t.Context(), server.Principal{
 		Kind: server.MerchantToken, User: user, Workspace: w.id, Role: role, Mode: mode,

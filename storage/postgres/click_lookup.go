@@ -129,15 +129,14 @@ func (s *Store) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, 
 		return nil, nil
 	}
 	l := &clickLookup{workspace: workspace, id: id}
-	if err := s.clicks.do(ctx, l); err != nil {
+	if err := s.clicks.Do(ctx, l); err != nil {
 		return nil, err
 	}
 	return l.found, nil
 }
 
-// findClicks answers look-ups in one round trip. It only reads: no failure is
-// final.
-func (s *Store) findClicks(ctx context.Context, pool *pgxpool.Pool, all []*clickLookup) (final bool, err error) {
+// findClicks reads the clicks of a group of look-ups in one round trip.
+func findClicks(ctx context.Context, pool *pgxpool.Pool, all []*clickLookup) error {
 	batch := &pgx.Batch{}
 	eachSpan(len(all), func(i int) time.Time { at, _ := all[i].id.Time(); return at }, func(these []int, first, last time.Time) {
 		workspaces, ids, times := make([]affiliate.WorkspaceID, len(these)), make([]affiliate.ClickID, len(these)), make([]time.Time, len(these))
@@ -147,7 +146,7 @@ func (s *Store) findClicks(ctx context.Context, pool *pgxpool.Pool, all []*click
 		}
 		batch.Queue(selectClicks, these, workspaces, ids, times, first, last).Query(func(rows pgx.Rows) error { return collectClicks(rows, all) })
 	})
-	return false, pool.SendBatch(ctx, batch).Close()
+	return pool.SendBatch(ctx, batch).Close()
 }
 
 // spanDays is how many days' partitions one statement opens at most.

@@ -70,6 +70,7 @@ type DB struct {
 	// jobs inserts jobs.
 	jobs *river.Client[pgx.Tx]
 
+	exports           exports
 	onDeliveries      func([]affiliate.EndpointKey)
 	onDirectoryChange func(affiliate.SyncDirectory)
 }

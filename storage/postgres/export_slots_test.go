@@ -68,3 +68,23 @@ func TestSlowReadersHoldNoMoreThanTheirPlaces(t *testing.T) {
 		t.Errorf("places are held by nobody: %v", err)
 	}
 }
+
+func TestExportsMayTakeTenMinutesAndOnlyRead(t *testing.T) {
+	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for name, want := range map[string]string{"statement_timeout": "10min", "transaction_read_only": "on", "role": "tributary_app"} {
+		if got, err := store.ExportSetting(t.Context(), name); err != nil || got != want {
+			t.Errorf("%s is %q, %v", name, got, err)
+		}
+	}
+	// The one connection is as before.
+	var timeout string
+	if err := store.InTx(t.Context(), func(tx *postgres.Tx) error {
+		return tx.QueryRow(t.Context(), `select current_setting('statement_timeout')`).Scan(&timeout)
+	}); err != nil || timeout != "10s" {
+		t.Errorf("after an export: %s, %v", timeout, err)
+	}
+}

@@ -11,7 +11,6 @@ const (
 	FindFraudFactsSQL   = findFraudFacts
 	CountFromAddressSQL = countFromAddress
 	SelectPendingOfSQL  = selectPendingOf
-	DropOldOriginsSQL   = dropOldOrigins
 	ReviewChunk         = reviewChunk
 )
 

@@ -88,12 +88,6 @@ func TestFraudFactsAreReadByIndex(t *testing.T) {
 			t.Errorf("%s:\n%s", mode, strings.Join(lines, "\n"))
 		}
 	}
-
-	s.exec(`set plan_cache_mode = auto`)
-	plan := s.planOf(postgres.DropOldOriginsSQL, salesDay.AddDate(0, 0, -30), 1000)
-	if !strings.Contains(plan, "user_origins_by_age") || !strings.Contains(plan, "user_origins_pkey") || strings.Contains(plan, "Seq Scan") {
-		t.Errorf("old origins:\n%s", plan)
-	}
 }
 
 // statements notes what a connection is asked.
@@ -152,37 +146,6 @@ func TestFactsAreReadOnlyWhereRulesWillAsk(t *testing.T) {
 		if got := asked.has(postgres.CountFromAddressSQL); got != tc.clicks {
 			t.Errorf("%s: clicks were counted: %v", tc.policy, got)
 		}
-	}
-}
-
-func TestOriginsAreKeptForThirtyDays(t *testing.T) {
-	s := newSales(t)
-	var partner affiliate.UserID
-	if err := s.sql.QueryRow(t.Context(), `select id from users`).Scan(&partner); err != nil {
-		t.Fatal(err)
-	}
-	note := func(network string, agent []byte, at time.Time) {
-		t.Helper()
-		if err := s.store.NoteOrigin(t.Context(), affiliate.Origin{User: partner, IPPrefix: network, AgentHash: agent, SeenAt: at}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	now := salesDay
-	note("203.0.113.0/24", nil, now.AddDate(0, 0, -31))
-	note("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -31))
-	note("198.51.100.0/24", []byte("agent"), now.AddDate(0, 0, -31))
-	note("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -30))
-	note("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -40)) // a clock that is behind
-	if n := s.count(`user_origins`); n != 3 {
-		t.Fatalf("%d origins", n)
-	}
-	for _, want := range []int64{1, 1, 0} {
-		if got, err := s.store.DropOldOrigins(t.Context(), now, 1); err != nil || got != want {
-			t.Fatalf("%d dropped, %v", got, err)
-		}
-	}
-	if n := s.count(`user_origins where ip_prefix = '203.0.113.0/24' and ua_hash = 'agent' and seen_at = $1`, now.AddDate(0, 0, -30)); n != 1 || s.count(`user_origins`) != 1 {
-		t.Error("the wrong origins were dropped")
 	}
 }
 

@@ -175,3 +175,29 @@ func answered(err error) bool {
 	var connectErr *pgconn.ConnectError
 	return !errors.As(err, &connectErr) && !pgconn.Timeout(err)
 }
+
+const (
+	// maxLookups bounds the look-ups of one round trip.
+	maxLookups    = 64
+	lookupTimeout = 5 * time.Second
+)
+
+// Lookups lets look-ups that are made at the same time share a round trip on
+// connections of their own. An element is a look-up with room for its result.
+type Lookups[T comparable] struct{ gatherer gatherer[T] }
+
+// NewLookups returns Lookups that read with the given function, which fills in the
+// results of a group and must have no other effect. The function runs for one group
+// at a time.
+func NewLookups[T comparable](db *DB, read func(ctx context.Context, pool *pgxpool.Pool, group []T) error) *Lookups[T] {
+	return &Lookups[T]{gatherer[T]{
+		most: maxLookups, atOnce: 1, timeout: lookupTimeout, together: db.gathered, alone: db.pool,
+		work: func(ctx context.Context, pool *pgxpool.Pool, group []T) (final bool, err error) {
+			return false, read(ctx, pool, group)
+		},
+	}}
+}
+
+// Do returns once the look-up has its result, or with the error of its group, or
+// when the context ends.
+func (l *Lookups[T]) Do(ctx context.Context, lookup T) error { return l.gatherer.do(ctx, lookup) }

@@ -50,7 +50,7 @@ func (s *Store) UpdateParticipant(
 			return err
 		}
 		if was != nil {
-			if err := redact(was, is, "note", func(string) string { return noteInLog }); err != nil {
+			if err := affiliate.RedactChange(was, is, "note", func(string) string { return noteInLog }); err != nil {
 				return err
 			}
 			after.Version, after.UpdatedAt = before.Version+1, at

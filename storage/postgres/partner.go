@@ -90,28 +90,9 @@ func (s *Store) UpdatePartnerProfile(
 		}
 		// The log cannot forget what erasure takes out of the account: no values.
 		changed := map[string][]string{"changed": slices.Sorted(maps.Keys(is))}
-		return recordAccount(ctx, tx, id, "profile.update", at, by, nil, changed)
+		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
+			User: id, Actor: by, At: at, Action: "profile.update", After: changed,
+		})
 	})
 	return after, err
-}
-
-// recordAccount appends to the log of an account in the transaction of the
-// change. Before and after are the changed parts; nil where there is none.
-func recordAccount(ctx context.Context, tx *Tx, user affiliate.UserID, action string, at time.Time, by affiliate.Actor, was, is any) error {
-	const insert = `
-		insert into account_audit_log (user_id, id, at, action, before, after, ip_prefix, request_id)
-		values ($1, $2, $3, $4, $5, $6, nullif($7, ''), nullif($8, ''))`
-	before, err := optionalJSON(was)
-	if err != nil {
-		return err
-	}
-	after, err := optionalJSON(is)
-	if err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, insert, user, affiliate.NewID[struct{}](at), at, action, before, after, by.AddressPrefix, by.RequestID)
-	if err != nil {
-		return fmt.Errorf("account's log: %w", err)
-	}
-	return nil
 }

@@ -56,7 +56,9 @@ func (s *Store) SetPayoutMethod(
 		if _, err := tx.Exec(ctx, set, user, details.Method, account.Sealed, details.Hint, at); err != nil {
 			return fmt.Errorf("payout method: %w", err)
 		}
-		return recordAccount(ctx, tx, user, "payout_method.set", at, by, was, payoutMethodObject{details.Method, details.Hint})
+		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
+			User: user, Actor: by, At: at, Action: "payout_method.set", Before: was, After: payoutMethodObject{details.Method, details.Hint},
+		})
 	})
 	return details, err
 }

@@ -1,21 +1,11 @@
 package postgres
 
-import "time"
-
-const (
-	// lookedUpTogether bounds the clicks, or keys, of one round trip.
-	lookedUpTogether = 64
-	lookupTimeout    = 5 * time.Second
-)
-
 // Store holds the aggregates that do not have a package of their own yet. An
 // exported method is one transaction. Its methods are safe for concurrent use.
 type Store struct {
 	*DB
-	exports  exports
 	recorder gatherer[*recording]
-	clicks   gatherer[*clickLookup]
-	keys     gatherer[*keyLookup]
+	clicks   *Lookups[*clickLookup]
 }
 
 func newStore(db *DB) *Store {
@@ -24,11 +14,6 @@ func newStore(db *DB) *Store {
 		most: recordedTogether, atOnce: recorders, timeout: recordTimeout, together: db.gathered, alone: db.pool,
 		wants: wantsOf, work: s.recordTogether,
 	}
-	s.clicks = gatherer[*clickLookup]{
-		most: lookedUpTogether, atOnce: 1, timeout: lookupTimeout, together: db.gathered, alone: db.pool, work: s.findClicks,
-	}
-	s.keys = gatherer[*keyLookup]{
-		most: lookedUpTogether, atOnce: 1, timeout: lookupTimeout, together: db.gathered, alone: db.pool, work: s.findKeys,
-	}
+	s.clicks = NewLookups(db, findClicks)
 	return s
 }

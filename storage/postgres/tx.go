@@ -146,6 +146,29 @@ func (tx *Tx) Audit(ctx context.Context, line affiliate.AuditLine) error {
 	return nil
 }
 
+// AuditAccount appends a line to the audit log of an account.
+func (tx *Tx) AuditAccount(ctx context.Context, line affiliate.AccountAuditLine) error {
+	before, err := optionalJSON(line.Before)
+	if err != nil {
+		return err
+	}
+	after, err := optionalJSON(line.After)
+	if err != nil {
+		return err
+	}
+	const insert = `
+		insert into account_audit_log (user_id, id, at, action, before, after, ip_prefix, request_id)
+		values (@user, @id, @at, @action, @before, @after, nullif(@ip_prefix, ''), nullif(@request_id, ''))`
+	_, err = tx.Exec(ctx, insert, pgx.NamedArgs{
+		"user": line.User, "id": affiliate.NewID[affiliate.AccountAuditLine](line.At), "at": line.At, "action": line.Action,
+		"before": before, "after": after, "ip_prefix": line.Actor.AddressPrefix, "request_id": line.Actor.RequestID,
+	})
+	if err != nil {
+		return fmt.Errorf("audit log of an account: %w", err)
+	}
+	return nil
+}
+
 func optionalJSON(v any) ([]byte, error) {
 	if v == nil {
 		return nil, nil

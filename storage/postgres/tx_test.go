@@ -70,3 +70,20 @@ func TestAfterCommit(t *testing.T) {
 		})
 	}
 }
+
+func TestLogsCannotBeRewritten(t *testing.T) {
+	conn := asService(t, pgtest.New(t))
+	for table, column := range map[string]string{"audit_log": "actor", "account_audit_log": "action"} {
+		for _, statement := range []string{
+			fmt.Sprintf("update %s set %s = %s", table, column, column),
+			"delete from " + table,
+			"truncate " + table,
+		} {
+			_, err := conn.Exec(t.Context(), statement)
+			var pgErr *pgconn.PgError
+			if !errors.As(err, &pgErr) || pgErr.Code != "42501" {
+				t.Errorf("%s: %v, want insufficient_privilege", statement, err)
+			}
+		}
+	}
+}

@@ -39,7 +39,7 @@ func newQueueAt(t *testing.T, now time.Time) *queue {
 	t.Helper()
 	q := &queue{t: t, now: now, sender: affiliate.SenderID{UUID: uuid.New()}}
 	q.Fixture = pgtest.Open(t, func() time.Time { return q.now })
-	q.store = webhook.New(q.Store.DB)
+	q.store = webhook.NewStore(q.Store.DB)
 	q.scope = affiliate.Scope{Workspace: q.NewWorkspace(), Mode: affiliate.ModeLive}
 	return q
 }

@@ -26,8 +26,8 @@ const planned = pgx.QueryExecModeCacheDescribe
 // safe for concurrent use.
 type Store struct{ db *postgres.DB }
 
-// New makes a store.
-func New(db *postgres.DB) *Store { return &Store{db} }
+// NewStore makes a store.
+func NewStore(db *postgres.DB) *Store { return &Store{db} }
 
 // InTx runs fn in a transaction, as postgres.DB.InTx does.
 func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {

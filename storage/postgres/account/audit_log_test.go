@@ -1,28 +1,24 @@
-package postgres_test
+package account_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// auditWorld has a log of a size at which plans matter, and other workspaces'
-// around it.
+// auditWorld has an audit log of a size at which plans matter, and those of other
+// workspaces.
 type auditWorld struct {
+	*pgtest.Fixture
 	t     *testing.T
-	store *postgres.Store
-	owner *pgx.Conn
+	store *account.Store
 	now   time.Time
 	scope affiliate.Scope
 	user  uuid.UUID
@@ -31,20 +27,12 @@ type auditWorld struct {
 func newAuditWorld(t *testing.T) *auditWorld {
 	t.Helper()
 	w := &auditWorld{t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), user: uuid.New()}
-	url := pgtest.New(t)
-	var err error
-	if w.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.store.Close)
-	if w.owner, err = pgx.Connect(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = w.owner.Close(context.Background()) })
+	w.Fixture = pgtest.Open(t, func() time.Time { return w.now })
+	w.store = account.NewStore(w.Store.DB)
 	w.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive}
-	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'merchant', 'u@example.com', '', 'U', $2)`, w.user, w.now)
+	w.Exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'merchant', 'u@example.com', '', 'U', $2)`, w.user, w.now)
 	fill := func(workspace affiliate.WorkspaceID, n int) {
-		w.exec(`
+		w.Exec(`
 			insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id)
 			select $1, gen_random_uuid(), case n % 3 when 0 then 'test' when 1 then 'live' end, $2::timestamptz - n * interval '1 minute',
 				case when n % 200 = 0 then $3::text when n % 2 = 0 then 'system' else md5((n % 20)::text)::uuid::text end,
@@ -55,41 +43,28 @@ func newAuditWorld(t *testing.T) *auditWorld {
 	for range 8 {
 		fill(affiliate.NewID[affiliate.Workspace](w.now), 10_000)
 	}
-	w.exec(`
+	w.Exec(`
 		insert into users (id, kind, email, password_hash, name, created_at)
 		select gen_random_uuid(), 'partner', n || '@example.com', '', 'U', $1 from generate_series(1, 3000) n`, w.now)
-	w.exec(`
+	w.Exec(`
 		insert into workspaces (id, name, currency, timezone, created_at, updated_at)
 		select gen_random_uuid(), 'W', 'EUR', 'UTC', $1, $1 from generate_series(1, 20)`, w.now)
-	w.exec(`
+	w.Exec(`
 		insert into member_invites (workspace_id, id, email, role, digest, invited_by, created_at, expires_at, ended_at)
 		select w.id, gen_random_uuid(), n || '@example.com', 'viewer', sha256((w.id::text || n)::bytea), $1, $2::timestamptz, $2, case when n > 30 then $2 end
 		from workspaces w, generate_series(1, 300) n`, w.user, w.now)
-	w.exec(`
+	w.Exec(`
 		insert into api_keys (workspace_id, id, mode, kind, name, digest, prefix, last4, created_at)
 		select id, gen_random_uuid(), 'live', 'secret', '', sha256((id::text || n)::bytea), '', '', $1 from workspaces, generate_series(1, 100) n`, w.now)
-	pgtest.VacuumAnalyze(t, w.owner)
+	w.VacuumAnalyze()
 	return w
 }
 
-func (w *auditWorld) exec(sql string, args ...any) {
-	w.t.Helper()
-	if _, err := w.owner.Exec(w.t.Context(), sql, args...); err != nil {
-		w.t.Fatal(err)
-	}
+// plan returns the plan of a statement for its arguments.
+func plan(f *pgtest.Fixture, sql string, args ...any) string {
+	return strings.Join(f.Texts("explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...), "\n")
 }
 
-func (w *auditWorld) plan(sql string, args ...any) string {
-	w.t.Helper()
-	rows, _ := w.owner.Query(w.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		w.t.Fatalf("explain %s: %v", sql, err)
-	}
-	return strings.Join(lines, "\n")
-}
-
-// They share a world, which takes a while to fill.
 func TestAuditLogPlansAndExport(t *testing.T) {
 	t.Parallel()
 	w := newAuditWorld(t)
@@ -106,16 +81,16 @@ func checkAuditPlans(t *testing.T, w *auditWorld) {
 		index  string
 	}{
 		"all":        {affiliate.AuditFilter{}, "audit_log_by_age"},
-		"a noun":     {affiliate.AuditFilter{Action: "commission.*"}, "audit_log_by_age"},
+		"a noun":     {affiliate.AuditFilter{ActionNoun: "commission"}, "audit_log_by_age"},
 		"a period":   {affiliate.AuditFilter{At: affiliate.Period{From: &day}}, "audit_log_by_age"},
 		"an actor":   {affiliate.AuditFilter{Actor: w.user.String()}, "audit_log_by_actor"},
 		"a resource": {affiliate.AuditFilter{ResourceID: &resource}, "audit_log_by_resource"},
 	} {
-		page, count, export, args := postgres.AuditSQL(w.scope, tc.filter)
+		page, count, export, args := account.AuditSQL(w.scope, tc.filter, 20)
 		for what, plan := range map[string]string{
-			"page":   w.plan(page, append(append([]any{}, args...), 20, 0)...),
-			"total":  w.plan(count, args...),
-			"export": w.plan(export, args...),
+			"page":   plan(w.Fixture, page, args),
+			"total":  plan(w.Fixture, count, args),
+			"export": plan(w.Fixture, export, args),
 		} {
 			if what != "total" && (!strings.Contains(plan, "users_pkey") || !strings.Contains(plan, "api_keys_pkey")) {
 				t.Errorf("%s, %s: a name costs a walk\n%s", name, what, plan)
@@ -130,8 +105,9 @@ func checkAuditPlans(t *testing.T, w *auditWorld) {
 			}
 		}
 	}
-	invites := w.plan(strings.NewReplacer("@workspace", "'"+w.scope.Workspace.String()+"'", "@now", "'2026-03-01'", "@limit", "20", "@offset", "0").
-		Replace(postgres.ListMemberInvitesSQL))
+	invites := plan(w.Fixture, account.ListInvitesSQL, pgx.NamedArgs{
+		"workspace": w.scope.Workspace, "now": w.now, "limit": 20, "offset": 0,
+	})
 	if !strings.Contains(invites, "member_invites_open") {
 		t.Errorf("open invitations:\n%s", invites)
 	}
@@ -147,73 +123,42 @@ func checkAuditPlans(t *testing.T, w *auditWorld) {
 	}
 }
 
-// An export sees one instant and ends with its reader.
+// An export sees one snapshot and ends with its reader.
 func checkAuditExport(t *testing.T, w *auditWorld) {
 	t.Helper()
-	at := 0
-	err := w.store.ExportAuditLog(t.Context(), w.scope, affiliate.AuditFilter{}, func(entry affiliate.AuditEntry) error {
-		if at++; at == 1 {
-			w.exec(`
+	exported := 0
+	for entry, err := range w.store.ExportAuditLog(t.Context(), w.scope, affiliate.AuditFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if exported++; exported == 1 {
+			w.Exec(`
 				insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id)
 				values ($1, gen_random_uuid(), 'live', $2, 'system', 'late.entry', 'late', gen_random_uuid())`,
 				w.scope.Workspace, w.now.AddDate(-1, 0, 0))
 		}
 		if entry.Action == "late.entry" {
-			t.Error("the export shows what came after its beginning")
-		}
-		return nil
-	})
-	var rows int
-	if scan := w.owner.QueryRow(t.Context(), `
-		select count(*) from audit_log where workspace_id = $1 and coalesce(mode, 'live') = 'live' and action <> 'late.entry'`,
-		w.scope.Workspace).Scan(&rows); scan != nil || err != nil || at != rows {
-		t.Errorf("%d of %d rows, %v, %v", at, rows, err, scan)
-	}
-
-	enough := errors.New("enough")
-	at = 0
-	err = w.store.ExportAuditLog(t.Context(), w.scope, affiliate.AuditFilter{}, func(affiliate.AuditEntry) error {
-		at++
-		return enough
-	})
-	if !errors.Is(err, enough) || at != 1 {
-		t.Errorf("%d rows, %v", at, err)
-	}
-}
-
-func TestExportsMayTakeTenMinutesAndOnlyRead(t *testing.T) {
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	for name, want := range map[string]string{"statement_timeout": "10min", "transaction_read_only": "on", "role": "tributary_app"} {
-		if got, err := store.ExportSetting(t.Context(), name); err != nil || got != want {
-			t.Errorf("%s is %q, %v", name, got, err)
+			t.Error("the export shows an entry that was added after its beginning")
 		}
 	}
-	// The one connection is as before.
-	var timeout string
-	if err := store.InTx(t.Context(), func(tx *postgres.Tx) error {
-		return tx.QueryRow(t.Context(), `select current_setting('statement_timeout')`).Scan(&timeout)
-	}); err != nil || timeout != "10s" {
-		t.Errorf("after an export: %s, %v", timeout, err)
+	rows := w.Count(`
+		select count(*) from audit_log where workspace_id = $1 and coalesce(mode, 'live') = 'live' and action <> 'late.entry'`, w.scope.Workspace)
+	if exported != rows {
+		t.Errorf("%d of %d rows", exported, rows)
 	}
-}
 
-func TestLogsCannotBeRewritten(t *testing.T) {
-	conn := asService(t, pgtest.New(t))
-	for table, column := range map[string]string{"audit_log": "actor", "account_audit_log": "action"} {
-		for _, statement := range []string{
-			fmt.Sprintf("update %s set %s = %s", table, column, column),
-			"delete from " + table,
-			"truncate " + table,
-		} {
-			_, err := conn.Exec(t.Context(), statement)
-			var pgErr *pgconn.PgError
-			if !errors.As(err, &pgErr) || pgErr.Code != "42501" {
-				t.Errorf("%s: %v, want insufficient_privilege", statement, err)
+	// A reader that stops frees its connection, of which the pool has twenty, and its
+	// place, of which a workspace has two.
+	for range 25 {
+		exported = 0
+		for _, err := range w.store.ExportAuditLog(t.Context(), w.scope, affiliate.AuditFilter{}) {
+			if exported++; err != nil {
+				t.Fatal(err)
 			}
+			break
+		}
+		if exported != 1 {
+			t.Errorf("%d rows after the reader has stopped", exported)
 		}
 	}
 }

@@ -1,0 +1,146 @@
+package account_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/account"
+	"github.com/tributary-hq/tributary/server/workspace"
+)
+
+// Every change of a workspace, its members and its keys has a line in the audit log
+// with the actor, the network and the request.
+func TestEveryChangeOfAWorkspaceIsAudited(t *testing.T) {
+	f := newFixture(t)
+	clock := func() time.Time { return f.now }
+	keys, err := server.ParseTokenKeys("k:"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", ed25519.SeedSize))), clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, err := server.New(
+		server.Config{Credentials: stores.Credentials(f.db), Tokens: keys, Limiter: unlimited{}, Log: slog.New(slog.DiscardHandler), Now: clock},
+		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: account.New(stores.Account(f.db), keys, []byte("hash key"), clock)},
+		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(f.db), clock)},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts := affiliatev1.NewAccountServiceClient(core.Channel())
+	workspaces := affiliatev1.NewWorkspaceServiceClient(core.Channel())
+	const request = "request-of-the-test"
+	anonymous := metadata.NewOutgoingContext(t.Context(), metadata.Pairs("x-client-ip", "192.0.2.7", "x-request-id", request))
+	as := func(session *affiliatev1.SessionResponse) context.Context {
+		return metadata.AppendToOutgoingContext(anonymous, "authorization", "Bearer "+session.GetAccessToken(), "x-mode", "test")
+	}
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+
+	owner, err := accounts.RegisterMerchant(anonymous, &affiliatev1.RegisterMerchantRequest{
+		Email: "owner@example.com", Password: password, Name: "Mara", WorkspaceName: "Shop",
+	})
+	must("register", err)
+	_, err = workspaces.UpdateWorkspace(as(owner), &affiliatev1.UpdateWorkspaceRequest{Name: "X", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}}})
+	must("update", err)
+	invite := func(email string) *affiliatev1.CreatedInvite {
+		invite, err := workspaces.CreateInvite(as(owner), &affiliatev1.CreateInviteRequest{Email: email, Role: affiliatev1.Role_ROLE_VIEWER})
+		must("invite", err)
+		return invite
+	}
+	_, err = workspaces.RevokeInvite(as(owner), &affiliatev1.RevokeInviteRequest{InviteId: invite("revoked@example.com").Id})
+	must("revoke the invitation", err)
+	ada, err := accounts.AcceptInvite(anonymous, &affiliatev1.AcceptInviteRequest{Token: invite("ada@example.com").Token, Name: "Ada", Password: password})
+	must("accept", err)
+	_, err = workspaces.UpdateMember(as(owner), &affiliatev1.UpdateMemberRequest{MemberId: ada.User.Id, Role: affiliatev1.Role_ROLE_MANAGER})
+	must("update the member", err)
+	_, err = workspaces.TransferOwnership(as(owner), &affiliatev1.TransferOwnershipRequest{MemberId: ada.User.Id})
+	must("transfer", err)
+	_, err = workspaces.RemoveMember(as(ada), &affiliatev1.RemoveMemberRequest{MemberId: owner.User.Id})
+	must("remove", err)
+	first, err := workspaces.CreateApiKey(as(ada), &affiliatev1.CreateApiKeyRequest{Name: "K"})
+	must("create the key", err)
+	second, err := workspaces.RollApiKey(as(ada), &affiliatev1.RollApiKeyRequest{KeyId: first.Id})
+	must("roll", err)
+	_, err = workspaces.RevokeApiKey(as(ada), &affiliatev1.RevokeApiKeyRequest{KeyId: second.Id})
+	must("revoke the key", err)
+
+	rows, _ := f.conn.Query(t.Context(), `
+		select action || ' by ' || case actor when $2 then 'owner' when $3 then 'ada' else actor end
+			|| case mode when 'test' then ' in test' else '' end
+		from audit_log
+		where workspace_id = $1 and ip_prefix = '192.0.2.0/24' and request_id = $4
+			and (before is not null or after is not null)`, owner.Workspace.Id, owner.User.Id, ada.User.Id, request)
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	must("read", err)
+	want := []string{
+		"workspace.create by owner", "workspace.update by owner", "member_invite.create by owner", "member_invite.create by owner",
+		"member_invite.revoke by owner", "member.join by ada", "member.update by owner", "workspace.transfer_ownership by owner",
+		"member.remove by ada", "api_key.create by ada in test", "api_key.roll by ada in test", "api_key.revoke by ada in test",
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+
+	partner, err := accounts.RegisterPartner(anonymous, &affiliatev1.RegisterPartnerRequest{Email: "partner@example.com", Password: password, Name: "Pat"})
+	must("register a partner", err)
+	if n := f.count(t, `
+		select count(*) from account_audit_log
+		where user_id = $1 and action = 'account.create' and ip_prefix = '192.0.2.0/24' and request_id = $2
+			and before is null and after is null`, partner.User.Id, request); n != 1 {
+		t.Errorf("%d lines about the partner", n)
+	}
+}
+
+func TestAViewersSessionShowsNoAddress(t *testing.T) {
+	f := newFixture(t)
+	w := f.team(t, f.merchant(t, "owner@shop.example"))
+	if _, err := f.conn.Exec(t.Context(), `update workspaces set test_mail_redirect = 'quality@shop.example'`); err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range affiliate.Roles() {
+		want := "quality@shop.example"
+		if role == affiliate.RoleViewer {
+			want = "q***@shop.example"
+		}
+		email := string(role) + "@shop.example"
+		if role == affiliate.RoleOwner {
+			email = "second-owner@shop.example"
+		}
+		accepted, err := f.accept(w.invite(email, server.FromWord[affiliatev1.Role](role)).Token, "Member", password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loggedIn, err := f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: email, Password: password})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refreshed, err := refresh(f, loggedIn.RefreshToken)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, session := range map[string]*affiliatev1.SessionResponse{"accepted": accepted, "logged in": loggedIn, "refreshed": refreshed} {
+			if got := session.GetWorkspace().GetTestMailRedirect(); got != want {
+				t.Errorf("%s, %s: %s", role, what, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package account
+
+import (
+	"context"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// AcceptInvite makes the invited user a member and opens a session. The token is the
+// only proof: the invitation determines address and role.
+//
+// An account that a member left when it was removed is used again. Its old sessions
+// and password stop working, because a different person may have the token.
+func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInviteRequest) (*affiliatev1.SessionResponse, error) {
+	digest := affiliate.DigestInviteToken(req.GetToken())
+	// A guessed token is refused before a password is hashed, which is expensive.
+	invite, err := s.store.InviteByToken(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	if !invite.Open(s.at()) {
+		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	hash, err := s.hashes.hash(ctx, req.GetPassword())
+	if err != nil {
+		return nil, err
+	}
+
+	at, token := s.at(), newToken()
+	var account affiliate.Account
+	var workspace affiliate.Workspace
+	var session affiliate.Session
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		// The lock makes one of several calls with the same token succeed.
+		invite, err := tx.LockInviteByToken(ctx, digest)
+		if err != nil {
+			return err
+		}
+		if !invite.Open(at) {
+			return affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+		if err := tx.EndInvite(ctx, invite.Workspace, invite.ID, at); err != nil {
+			return err
+		}
+		// The lock makes one of several workspaces that invited the address succeed.
+		id, found, err := tx.LockUser(ctx, affiliate.Merchant, invite.Email)
+		if err != nil {
+			return err
+		}
+		if found {
+			if account, err = tx.Account(ctx, id); err != nil {
+				return err
+			}
+			if account.Member != nil {
+				return affiliate.Refuse(affiliate.ReasonEmailTaken)
+			}
+			account.User.Name = req.GetName()
+			if err := tx.RevokeSessions(ctx, id, at); err != nil {
+				return err
+			}
+			if err := tx.ResetUser(ctx, account.User, hash); err != nil {
+				return err
+			}
+		} else {
+			account.User = affiliate.User{
+				ID:        affiliate.NewID[affiliate.User](at),
+				Kind:      affiliate.Merchant,
+				Email:     invite.Email,
+				Name:      req.GetName(),
+				CreatedAt: at,
+			}
+			if err := tx.InsertUser(ctx, account.User, hash); err != nil {
+				return err
+			}
+		}
+		account.Member = &affiliate.Member{Workspace: invite.Workspace, Role: invite.Role}
+		if err := tx.InsertMember(ctx, account.User.ID, *account.Member, at); err != nil {
+			return err
+		}
+		session = affiliate.NewSession(account.User.ID, at)
+		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
+			return err
+		}
+		if workspace, err = tx.Workspace(ctx, invite.Workspace); err != nil {
+			return err
+		}
+		actor := server.ActorFrom(ctx)
+		actor.User = &account.User.ID
+		return tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: invite.Workspace, Actor: actor, At: at,
+			Action: "member.join", ResourceType: "member", ResourceID: account.User.ID,
+			After: map[string]string{"role": string(invite.Role), "invite": invite.ID.String()},
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.respond(account, &workspace, session.ID, token)
+}

@@ -1,0 +1,104 @@
+package account
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// LoginMerchant opens a session of a merchant.
+func (s *Service) LoginMerchant(ctx context.Context, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
+	return s.login(ctx, affiliate.Merchant, req)
+}
+
+// LoginPartner opens a session of a partner.
+func (s *Service) LoginPartner(ctx context.Context, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
+	return s.login(ctx, affiliate.Partner, req)
+}
+
+func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
+	email, at := strings.ToLower(req.GetEmail()), s.at()
+	try := affiliate.LoginTry{ID: affiliate.NewID[affiliate.LoginTry](at), Subject: s.subject(kind, email), At: at}
+	// From here on the attempt counts as failed until the session is open.
+	if err := s.throttle(ctx, try); err != nil {
+		return nil, err
+	}
+	account, found, err := s.store.AccountByEmail(ctx, kind, email)
+	if err != nil {
+		return nil, err
+	}
+	matches, outdated, err := s.hashes.matches(ctx, req.GetPassword(), account.PasswordHash, found)
+	if err != nil {
+		return nil, err
+	}
+	if !matches || !account.MayLogIn() {
+		return nil, affiliate.Refuse(affiliate.ReasonInvalidCredentials)
+	}
+	newHash := ""
+	if outdated {
+		if newHash, err = s.hashes.hash(ctx, req.GetPassword()); err != nil {
+			return nil, err
+		}
+	}
+
+	session, token := affiliate.NewSession(account.User.ID, at), newToken()
+	var workspace *affiliate.Workspace
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
+			return err
+		}
+		if err := tx.DeleteLoginFailures(ctx, try.Subject); err != nil {
+			return err
+		}
+		if outdated {
+			if err := tx.UpdatePasswordHash(ctx, account.User.ID, newHash); err != nil {
+				return err
+			}
+		}
+		workspace, err = workspaceOf(ctx, tx, account)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.storeOrigin(ctx, account.User, at)
+	return s.respond(account, workspace, session.ID, token)
+}
+
+// throttle slows down attempts to guess the password of an address, known or not.
+// The attempt is committed before the others are counted, so that parallel attempts
+// count each other.
+func (s *Service) throttle(ctx context.Context, try affiliate.LoginTry) error {
+	if err := s.store.AddLoginTry(ctx, try); err != nil {
+		return err
+	}
+	failures, last, err := s.store.OtherLoginFailures(ctx, try, try.At.Add(-affiliate.LoginFailureWindow))
+	if err != nil {
+		return err
+	}
+	wait := affiliate.LoginWait(failures, last, try.At)
+	if wait == 0 {
+		return nil
+	}
+	// An attempt that has to wait does not make the next wait longer.
+	if err := s.store.DeleteLoginTry(ctx, try.ID); err != nil {
+		return err
+	}
+	refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
+	seconds := int((wait + time.Second - 1) / time.Second)
+	refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(seconds)}
+	return refusal
+}
+
+// subject returns the digest under which failed logins of an address are counted.
+func (s *Service) subject(kind affiliate.AccountKind, email string) []byte {
+	mac := hmac.New(sha256.New, s.hashKey)
+	mac.Write([]byte("login:" + string(kind) + ":" + email))
+	return mac.Sum(nil)
+}

@@ -1,0 +1,101 @@
+package account
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// RegisterMerchant creates a user who owns a new workspace, the public keys of both
+// modes and a session.
+func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.RegisterMerchantRequest) (*affiliatev1.SessionResponse, error) {
+	hash, err := s.hashes.hash(ctx, req.GetPassword())
+	if err != nil {
+		return nil, err
+	}
+	at := s.at()
+	user := affiliate.User{
+		ID:        affiliate.NewID[affiliate.User](at),
+		Kind:      affiliate.Merchant,
+		Email:     strings.ToLower(req.GetEmail()),
+		Name:      req.GetName(),
+		CreatedAt: at,
+	}
+	workspace := affiliate.NewWorkspace(req.GetWorkspaceName(), at)
+	owner := affiliate.Member{Workspace: workspace.ID, Role: affiliate.RoleOwner}
+	session, token := affiliate.NewSession(user.ID, at), newToken()
+	actor := server.ActorFrom(ctx)
+	actor.User = &user.ID
+
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.InsertUser(ctx, user, hash); err != nil {
+			return err
+		}
+		if err := tx.InsertWorkspace(ctx, workspace); err != nil {
+			return err
+		}
+		if err := tx.InsertMember(ctx, user.ID, owner, at); err != nil {
+			return err
+		}
+		for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
+			scope := affiliate.Scope{Workspace: workspace.ID, Mode: mode}
+			_, key := affiliate.GenerateAPIKey(affiliate.PublicKey, scope, "Public key", at)
+			if err := tx.InsertKey(ctx, key); err != nil {
+				return err
+			}
+		}
+		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
+			return err
+		}
+		if err := tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: workspace.ID, Actor: actor, At: at,
+			Action: "workspace.create", ResourceType: "workspace", ResourceID: workspace.ID,
+			After: map[string]string{"name": workspace.Name},
+		}); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: workspace.ID})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.respond(affiliate.Account{User: user, Member: &owner}, &workspace, session.ID, token)
+}
+
+// RegisterPartner creates a user and a session.
+func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.RegisterPartnerRequest) (*affiliatev1.SessionResponse, error) {
+	hash, err := s.hashes.hash(ctx, req.GetPassword())
+	if err != nil {
+		return nil, err
+	}
+	at := s.at()
+	user := affiliate.User{
+		ID:        affiliate.NewID[affiliate.User](at),
+		Kind:      affiliate.Partner,
+		Email:     strings.ToLower(req.GetEmail()),
+		Name:      req.GetName(),
+		Country:   req.Country,
+		CreatedAt: at,
+	}
+	session, token := affiliate.NewSession(user.ID, at), newToken()
+
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.InsertUser(ctx, user, hash); err != nil {
+			return err
+		}
+		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
+			return err
+		}
+		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
+			User: user.ID, Actor: server.ActorFrom(ctx), At: at, Action: "account.create",
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.storeOrigin(ctx, user, at)
+	return s.respond(affiliate.Account{User: user}, nil, session.ID, token)
+}

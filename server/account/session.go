@@ -1,0 +1,120 @@
+package account
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// RefreshMerchantSession exchanges a merchant's refresh token.
+func (s *Service) RefreshMerchantSession(ctx context.Context, req *affiliatev1.RefreshSessionRequest) (*affiliatev1.SessionResponse, error) {
+	kind := affiliate.Merchant
+	return s.refresh(ctx, req, &kind)
+}
+
+// RefreshPartnerSession exchanges a partner's refresh token.
+func (s *Service) RefreshPartnerSession(ctx context.Context, req *affiliatev1.RefreshSessionRequest) (*affiliatev1.SessionResponse, error) {
+	kind := affiliate.Partner
+	return s.refresh(ctx, req, &kind)
+}
+
+// RefreshSession exchanges a refresh token of either kind.
+func (s *Service) RefreshSession(ctx context.Context, req *affiliatev1.RefreshSessionRequest) (*affiliatev1.SessionResponse, error) {
+	return s.refresh(ctx, req, nil)
+}
+
+func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRequest, kind *affiliate.AccountKind) (*affiliatev1.SessionResponse, error) {
+	invalid := affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)
+	used, ok := parseToken(req.GetRefreshToken())
+	if !ok {
+		return nil, invalid
+	}
+
+	at, next := s.at(), newToken()
+	var account affiliate.Account
+	var workspace *affiliate.Workspace
+	var session affiliate.Session
+	var reused bool
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		token, found, err := tx.LockRefreshToken(ctx, used.digest())
+		if err != nil {
+			return err
+		}
+		if !found {
+			return invalid
+		}
+		if reused = token.UsedAt != nil; reused {
+			// The revocation has to commit, so the refusal follows the transaction.
+			return tx.RevokeSession(ctx, token.Session.ID, at)
+		}
+		account, err = tx.Account(ctx, token.Session.User)
+		if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+			return invalid
+		}
+		if err != nil {
+			return err
+		}
+		if session, err = token.Session.Refresh(account, kind, at); err != nil {
+			return err
+		}
+		if err := tx.RotateRefreshToken(ctx, session, used.digest(), next.digest(), at); err != nil {
+			return err
+		}
+		workspace, err = workspaceOf(ctx, tx, account)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if reused {
+		return nil, invalid
+	}
+	s.storeOrigin(ctx, account.User, at)
+	return s.respond(account, workspace, session.ID, next)
+}
+
+// Logout revokes the token's session, if there is one.
+func (s *Service) Logout(ctx context.Context, req *affiliatev1.LogoutRequest) (*affiliatev1.LogoutResponse, error) {
+	if token, ok := parseToken(req.GetRefreshToken()); ok {
+		if err := s.store.RevokeSessionOfToken(ctx, token.digest(), s.at()); err != nil {
+			return nil, err
+		}
+	}
+	return &affiliatev1.LogoutResponse{}, nil
+}
+
+// workspaceOf returns the workspace of a merchant, and nil for partners.
+func workspaceOf(ctx context.Context, tx Tx, account affiliate.Account) (*affiliate.Workspace, error) {
+	if account.Member == nil {
+		return nil, nil
+	}
+	workspace, err := tx.Workspace(ctx, account.Member.Workspace)
+	return &workspace, err
+}
+
+// token is a refresh token: 256 random bits.
+type token [32]byte
+
+func newToken() token {
+	var t token
+	_, _ = rand.Read(t[:]) // crypto/rand.Read never fails
+	return t
+}
+
+func parseToken(text string) (token, bool) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(raw) != len(token{}) {
+		return token{}, false
+	}
+	return token(raw), true
+}
+
+func (t token) text() string { return base64.RawURLEncoding.EncodeToString(t[:]) }
+
+// digest is the stored form. SHA-256 without a salt suffices for 256 random bits.
+func (t token) digest() [sha256.Size]byte { return sha256.Sum256(t[:]) }

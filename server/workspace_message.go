@@ -1,0 +1,23 @@
+package server
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// WorkspaceSeenBy returns the message of a workspace as a member of the role sees
+// it.
+func WorkspaceSeenBy(w affiliate.Workspace, role affiliate.Role) *affiliatev1.Workspace {
+	w = w.SeenBy(role)
+	return &affiliatev1.Workspace{
+		Id:               w.ID.String(),
+		Name:             w.Name,
+		Currency:         w.Currency,
+		Timezone:         w.Timezone,
+		AllowedOrigins:   w.AllowedOrigins,
+		OriginPolicy:     FromWord[affiliatev1.OriginPolicy](w.OriginPolicy),
+		TestMailRedirect: w.TestMailRedirect,
+		CreatedAt:        Timestamp(w.CreatedAt),
+		UpdatedAt:        Timestamp(w.UpdatedAt),
+	}
+}

@@ -1,0 +1,158 @@
+package account
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// keyUseResolution is the precision of a key's last use. A key in constant use costs
+// one write a minute.
+const keyUseResolution = time.Minute
+
+const keyColumns = `
+	workspace_id, mode, id, kind, name, digest, coalesce(public_text, '') as public_text, prefix, last4,
+	created_at, last_used_at, expires_at, revoked_at, rolled_at`
+
+type keyRow struct {
+	WorkspaceID affiliate.WorkspaceID
+	Mode        affiliate.Mode
+	ID          affiliate.APIKeyID
+	Kind        affiliate.KeyKind
+	Name        string
+	Digest      []byte
+	PublicText  string
+	Prefix      string
+	Last4       string
+	CreatedAt   time.Time
+	LastUsedAt  *time.Time
+	ExpiresAt   *time.Time
+	RevokedAt   *time.Time
+	RolledAt    *time.Time
+}
+
+func (r keyRow) key() affiliate.APIKey {
+	return affiliate.APIKey{
+		ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Kind: r.Kind, Name: r.Name,
+		PublicText: r.PublicText, Prefix: r.Prefix, Last4: r.Last4, CreatedAt: r.CreatedAt.UTC(),
+		LastUsedAt: postgres.UTC(r.LastUsedAt), ExpiresAt: postgres.UTC(r.ExpiresAt),
+		RevokedAt: postgres.UTC(r.RevokedAt), RolledAt: postgres.UTC(r.RolledAt),
+	}
+}
+
+// LiveKeys returns the keys of a mode that are live at now, newest first, including
+// rolled keys in their grace period.
+func (s *Store) LiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error) {
+	const query = `
+		select ` + keyColumns + `
+		from api_keys
+		where workspace_id = $1 and mode = $2 and revoked_at is null and (expires_at is null or expires_at > $3)
+		order by created_at desc, id desc`
+	rows, err := s.db.Pool().Query(ctx, query, scope.Workspace, scope.Mode, now)
+	return postgres.AllRows(rows, err, keyRow.key)
+}
+
+// CountSecretKeys counts the secret keys of a mode that are live at now.
+func (tx *Tx) CountSecretKeys(ctx context.Context, scope affiliate.Scope, now time.Time) (live int, err error) {
+	const count = `
+		select count(*) from api_keys
+		where workspace_id = $1 and mode = $2 and kind = 'secret'
+		  and revoked_at is null and (expires_at is null or expires_at > $3)`
+	err = tx.QueryRow(ctx, count, scope.Workspace, scope.Mode, now).Scan(&live)
+	return live, err
+}
+
+// LockKey returns a key and locks it. Errors: NOT_FOUND.
+func (tx *Tx) LockKey(ctx context.Context, scope affiliate.Scope, id affiliate.APIKeyID) (affiliate.APIKey, error) {
+	const lock = `
+		select ` + keyColumns + `
+		from api_keys
+		where workspace_id = $1 and mode = $2 and id = $3
+		for no key update`
+	row, err := postgres.OneRow[keyRow](tx.Query(ctx, lock, scope.Workspace, scope.Mode, id))
+	return row.key(), err
+}
+
+// InsertKey stores a key.
+func (tx *Tx) InsertKey(ctx context.Context, key affiliate.NewAPIKey) error {
+	const insert = `
+		insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at, expires_at)
+		values (@workspace, @id, @mode, @kind, @name, @digest, nullif(@public_text, ''), @prefix, @last4, @created_at, @expires_at)`
+	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+		"workspace": key.Scope.Workspace, "id": key.ID, "mode": key.Scope.Mode, "kind": key.Kind, "name": key.Name,
+		"digest": key.Digest[:], "public_text": key.PublicText, "prefix": key.Prefix, "last4": key.Last4,
+		"created_at": key.CreatedAt, "expires_at": key.ExpiresAt,
+	})
+	return err
+}
+
+// UpdateKey stores when a key expires and when it was revoked or rolled.
+func (tx *Tx) UpdateKey(ctx context.Context, key affiliate.APIKey) error {
+	const update = `
+		update api_keys set expires_at = @expires_at, revoked_at = @revoked_at, rolled_at = @rolled_at
+		where workspace_id = @workspace and mode = @mode and id = @id`
+	_, err := tx.Exec(ctx, update, pgx.NamedArgs{
+		"workspace": key.Scope.Workspace, "mode": key.Scope.Mode, "id": key.ID,
+		"expires_at": key.ExpiresAt, "revoked_at": key.RevokedAt, "rolled_at": key.RolledAt,
+	})
+	return err
+}
+
+// keyLookup is a look-up of a key by its digest.
+type keyLookup struct {
+	digest [sha256.Size]byte
+	key    affiliate.APIKey
+	found  bool
+}
+
+// LiveKey returns the key with that digest if it is live at now, and stores the use.
+// No workspace limits the search because the key determines the workspace.
+// Look-ups at the same time share a round trip.
+func (s *Store) LiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, found bool, err error) {
+	const touch = `
+		update api_keys set last_used_at = $3
+		where workspace_id = $1 and id = $2 and (last_used_at is null or last_used_at < $4)`
+	lookup := &keyLookup{digest: digest}
+	if err := s.keys.Do(ctx, lookup); err != nil || !lookup.found || !lookup.key.Live(now) {
+		return affiliate.APIKey{}, false, err
+	}
+	key = lookup.key
+	if stale := now.Add(-keyUseResolution); key.LastUsedAt == nil || key.LastUsedAt.Before(stale) {
+		minute := now.Truncate(keyUseResolution)
+		if _, err := s.db.Pool().Exec(ctx, touch, key.Scope.Workspace, key.ID, minute, stale); err != nil {
+			return affiliate.APIKey{}, false, err
+		}
+	}
+	return key, true, nil
+}
+
+// findKeys reads the keys of a group of look-ups in one statement.
+func findKeys(ctx context.Context, pool *pgxpool.Pool, group []*keyLookup) error {
+	const query = `select ` + keyColumns + ` from api_keys where digest = any($1) and revoked_at is null`
+	byDigest := map[[sha256.Size]byte][]*keyLookup{}
+	for _, lookup := range group {
+		byDigest[lookup.digest] = append(byDigest[lookup.digest], lookup)
+	}
+	digests := make([][]byte, 0, len(byDigest))
+	for digest := range byDigest {
+		digests = append(digests, bytes.Clone(digest[:]))
+	}
+	rows, err := pool.Query(ctx, query, digests)
+	if err != nil {
+		return err
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[keyRow])
+	for _, row := range found {
+		for _, lookup := range byDigest[[sha256.Size]byte(row.Digest)] {
+			lookup.key, lookup.found = row.key(), true
+		}
+	}
+	return err
+}

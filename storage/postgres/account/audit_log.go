@@ -1,0 +1,148 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// Indexes have the audit log in its order, newest first: of a workspace, of an actor
+// and of a resource. The other conditions of a filter are checked row by row.
+
+// auditColumns reads l with the current name of its actor: a member or a key of the
+// workspace, or a partner who takes part in one of its programmes of the mode. Other
+// actors have no name, because the workspace may not learn how a person that left it
+// is called now. The names are subqueries for each row, because a join could read
+// the users of all workspaces. An actor is an id or the word system.
+const auditColumns = `
+	l.id, l.mode, l.at, l.actor, l.action, l.resource_type, l.resource_id, l.before, l.after, l.ip_prefix, l.request_id,
+	case when l.actor ~ '^[0-9a-f-]{36}$' then coalesce(
+		(
+			select u.name from users u join members m on m.user_id = u.id
+			where u.id = l.actor::uuid and u.erased_at is null and m.workspace_id = l.workspace_id
+		),
+		(select k.name from api_keys k where k.workspace_id = l.workspace_id and k.id = l.actor::uuid),
+		(
+			select u.name from users u
+			where u.id = l.actor::uuid and u.erased_at is null and exists (
+				select from participants t
+				where t.workspace_id = l.workspace_id and t.mode = l.mode and t.partner_id = u.id and t.erased_at is null
+			)
+		)
+	) end as actor_name`
+
+type auditRow struct {
+	ID           affiliate.AuditID
+	Mode         *affiliate.Mode
+	At           time.Time
+	Actor        string
+	ActorName    *string
+	Action       string
+	ResourceType string
+	ResourceID   uuid.UUID
+	Before       []byte
+	After        []byte
+	IPPrefix     *string
+	RequestID    *string
+}
+
+func (r auditRow) entry() affiliate.AuditEntry {
+	return affiliate.AuditEntry{
+		ID: r.ID, Mode: r.Mode, At: r.At.UTC(), Actor: r.Actor, ActorName: r.ActorName, Action: r.Action,
+		ResourceType: r.ResourceType, ResourceID: r.ResourceID, Before: r.Before, After: r.After,
+		IPPrefix: r.IPPrefix, RequestID: r.RequestID,
+	}
+}
+
+// planned makes Postgres plan a statement for its arguments. The best index depends
+// on which conditions a filter has and on how common their values are.
+const planned = pgx.QueryExecModeCacheDescribe
+
+// auditQuery has the statements for a filter: a page, the total up to
+// affiliate.MaxAuditTotal, and all rows.
+type auditQuery struct {
+	page, count, all string
+	args             pgx.NamedArgs
+}
+
+// newAuditQuery selects the entries of the mode and those of the workspace as a
+// whole, newest first.
+func newAuditQuery(scope affiliate.Scope, filter affiliate.AuditFilter) auditQuery {
+	where := []string{"l.workspace_id = @workspace", "(l.mode = @mode or l.mode is null)"}
+	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "most": affiliate.MaxAuditTotal}
+	add := func(condition, name string, value any) {
+		where = append(where, condition)
+		args[name] = value
+	}
+	if filter.Actor != "" {
+		add("l.actor = @actor", "actor", filter.Actor)
+	}
+	if filter.Action != "" {
+		add("l.action = @action", "action", filter.Action)
+	}
+	if filter.ActionNoun != "" {
+		add("starts_with(l.action, @prefix)", "prefix", filter.ActionNoun+".")
+	}
+	if filter.ResourceType != "" {
+		add("l.resource_type = @resource_type", "resource_type", filter.ResourceType)
+	}
+	if filter.ResourceID != nil {
+		add("l.resource_id = @resource_id", "resource_id", *filter.ResourceID)
+	}
+	if filter.At.From != nil {
+		add("l.at >= @from", "from", *filter.At.From)
+	}
+	if filter.At.Before != nil {
+		add("l.at < @before", "before", *filter.At.Before)
+	}
+	from := ` from audit_log l where ` + strings.Join(where, " and ")
+	const newest = ` order by l.at desc, l.id desc`
+	return auditQuery{
+		// The names are read for the rows of the page only.
+		page:  `select ` + auditColumns + ` from (select l.*` + from + newest + ` limit @limit offset @offset) l` + newest,
+		count: `select count(*) from (select` + from + ` limit @most) l`,
+		all:   `select ` + auditColumns + from + newest,
+		args:  args,
+	}
+}
+
+// AuditLog returns one page, newest first, and the number of entries up to
+// affiliate.MaxAuditTotal.
+func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter, page affiliate.Page) ([]affiliate.AuditEntry, int64, error) {
+	query := newAuditQuery(scope, filter)
+	args := maps.Clone(query.args)
+	args["limit"], args["offset"] = page.Size, page.Offset()
+	rows, err := s.db.Pool().Query(ctx, query.page, planned, args)
+	entries, err := postgres.AllRows(rows, err, auditRow.entry)
+	if err != nil {
+		return nil, 0, fmt.Errorf("audit log: %w", err)
+	}
+	if n := int64(len(entries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
+		// The list ends on this page.
+		return entries, min(page.Offset()+n, affiliate.MaxAuditTotal), nil
+	}
+	var total int64
+	if err := s.db.Pool().QueryRow(ctx, query.count, planned, query.args).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("count audit log: %w", err)
+	}
+	return entries, total, nil
+}
+
+// ExportAuditLog returns all entries, newest first, as postgres.Export does.
+func (s *Store) ExportAuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter) iter.Seq2[affiliate.AuditEntry, error] {
+	query := newAuditQuery(scope, filter)
+	convert := func(row pgx.CollectableRow) (affiliate.AuditEntry, error) {
+		r, err := pgx.RowToStructByName[auditRow](row)
+		return r.entry(), err
+	}
+	return postgres.Export(ctx, s.db, scope.Workspace, convert, query.all, planned, query.args)
+}

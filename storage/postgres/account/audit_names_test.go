@@ -1,0 +1,179 @@
+package account_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// auditTeam is a workspace with an owner.
+type auditTeam struct {
+	*pgtest.Fixture
+	t     *testing.T
+	store *account.Store
+	now   time.Time
+	scope affiliate.Scope
+	owner affiliate.UserID
+}
+
+func newAuditTeam(t *testing.T) *auditTeam {
+	t.Helper()
+	w := &auditTeam{t: t, now: time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)}
+	w.Fixture = pgtest.Open(t, func() time.Time { return w.now })
+	w.store = account.NewStore(w.Store.DB)
+	w.scope = affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest}
+	w.owner = w.member(affiliate.RoleOwner)
+	return w
+}
+
+func (w *auditTeam) member(role affiliate.Role) affiliate.UserID {
+	w.t.Helper()
+	id := w.NewMerchant("Member")
+	w.join(w.scope.Workspace, id, role)
+	return id
+}
+
+func (w *auditTeam) join(workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role) {
+	w.t.Helper()
+	w.Insert("members", pgtest.Row{"workspace_id": workspace, "user_id": user, "role": role, "created_at": w.now})
+}
+
+// line adds an entry of an actor to the log.
+func (w *auditTeam) line(mode *affiliate.Mode, actor string) affiliate.AuditID {
+	w.t.Helper()
+	id := affiliate.NewID[affiliate.AuditEntry](w.now)
+	w.Insert("audit_log", pgtest.Row{
+		"workspace_id": w.scope.Workspace, "id": id, "mode": mode, "at": w.now, "actor": actor,
+		"action": "program.update", "resource_type": "program", "resource_id": id,
+	})
+	return id
+}
+
+func (w *auditTeam) keyOf(workspace affiliate.WorkspaceID, name string) affiliate.APIKeyID {
+	w.t.Helper()
+	id, key := affiliate.NewID[affiliate.APIKey](w.now), affiliate.NewKey(affiliate.SecretKey, w.scope.Mode)
+	digest := key.Digest()
+	w.Insert("api_keys", pgtest.Row{
+		"workspace_id": workspace, "id": id, "mode": w.scope.Mode, "kind": affiliate.SecretKey, "name": name, "digest": digest[:],
+		"prefix": key.Prefix(), "last4": key.Last4(), "created_at": w.now,
+	})
+	return id
+}
+
+func TestTheLogNamesThoseOfTheWorkspace(t *testing.T) {
+	w := newAuditTeam(t)
+	other := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}
+	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
+	program, elsewhere, inLive := w.NewProgram(w.scope), w.NewProgram(other), w.NewProgram(live)
+	partner := func(name string, scope affiliate.Scope, program affiliate.ProgramID, changes ...pgtest.Row) string {
+		id := w.NewPartner(name)
+		w.NewParticipant(scope, program, id, changes...)
+		return id.String()
+	}
+	member, moved, gone := w.member(affiliate.RoleViewer), w.NewMerchant("Moved"), w.NewMerchant("Gone")
+	w.join(other.Workspace, moved, affiliate.RoleOwner)
+	erased := w.member(affiliate.RoleViewer)
+	w.Exec(`update users set erased_at = $2 where id = $1`, erased, w.now)
+	mode := &w.scope.Mode
+	want := map[affiliate.AuditID]string{}
+	for _, tc := range []struct {
+		mode        *affiliate.Mode
+		actor, name string
+	}{
+		{mode, member.String(), "Member"},
+		{nil, member.String(), "Member"},
+		{mode, moved.String(), ""},
+		{mode, gone.String(), ""},
+		{mode, erased.String(), ""},
+		{mode, w.keyOf(w.scope.Workspace, "server").String(), "server"},
+		{mode, w.keyOf(other.Workspace, "theirs").String(), ""},
+		{mode, partner("Jane", w.scope, program), "Jane"},
+		{mode, partner("Joe", w.scope, program, pgtest.Row{"status": affiliate.ParticipantRejected}), "Joe"},
+		{mode, partner("Jack", w.scope, program, pgtest.Row{"erased_at": w.now}), ""},
+		{mode, partner("Jill", other, elsewhere), ""},
+		{mode, partner("Jim", live, inLive), ""},
+		{mode, w.NewPartner("Jo").String(), ""},
+		{mode, affiliate.System.String(), ""},
+	} {
+		want[w.line(tc.mode, tc.actor)] = tc.name
+	}
+	check := func(what string, entry affiliate.AuditEntry) {
+		t.Helper()
+		name, ok := want[entry.ID]
+		got := ""
+		if entry.ActorName != nil {
+			got = *entry.ActorName
+		}
+		if !ok || got != name || (entry.ActorName == nil) != (name == "") {
+			t.Errorf("%s: %s is %q, want %q", what, entry.Actor, got, name)
+		}
+	}
+	entries, _, err := w.store.AuditLog(t.Context(), w.scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 50})
+	if err != nil || len(entries) != len(want) {
+		t.Fatalf("%d of %d lines, %v", len(entries), len(want), err)
+	}
+	for _, entry := range entries {
+		check("listed", entry)
+	}
+	exported := 0
+	for entry, err := range w.store.ExportAuditLog(t.Context(), w.scope, affiliate.AuditFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		exported++
+		check("exported", entry)
+	}
+	if exported != len(want) {
+		t.Errorf("%d of %d exported", exported, len(want))
+	}
+}
+
+// The name of an actor is read by key, whatever the number of users.
+func TestNamesInTheLogCostLookUps(t *testing.T) {
+	w := newAuditTeam(t)
+	w.Exec(`
+		insert into users (id, kind, email, password_hash, name, created_at)
+		select gen_random_uuid(), case when n % 3 = 0 then 'merchant' else 'partner' end, n || '@example.com', '', 'U', $1
+		from generate_series(1, 3000) n`, w.now)
+	w.Exec(`
+		insert into workspaces (id, name, currency, timezone, created_at, updated_at)
+		select id, 'W', 'EUR', 'UTC', $1, $1 from users where kind = 'merchant' and email like '%@example.com'`, w.now)
+	w.Exec(`
+		insert into members (workspace_id, user_id, role, created_at)
+		select case when right(email, 13) = '0@example.com' then $1 else id end, id, 'owner', $2 from users where kind = 'merchant' and id <> $3`,
+		w.scope.Workspace, w.now, w.owner)
+	w.Exec(`
+		insert into api_keys (workspace_id, id, mode, kind, name, digest, prefix, last4, created_at)
+		select workspace_id, user_id, 'test', 'secret', '', sha256(user_id::text::bytea), '', '', $1 from members`, w.now)
+	program := w.NewProgram(w.scope)
+	w.Exec(`
+		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
+			application_answers, applied_at, created_at, updated_at)
+		select $1, gen_random_uuid(), $2, $3, id, 'U', email, 'approved', id::text, '{}', $4, $4, $4 from users where kind = 'partner'`,
+		w.scope.Workspace, program, w.scope.Mode, w.now)
+	w.Exec(`
+		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id)
+		select $1, gen_random_uuid(), $2, $3::timestamptz - row_number() over () * interval '1 second', id::text, 'program.update', 'program', id
+		from users`, w.scope.Workspace, w.scope.Mode, w.now)
+	w.Exec(`vacuum analyze audit_log`)
+	w.Exec(`analyze`)
+	page, _, export, args := account.AuditSQL(w.scope, affiliate.AuditFilter{}, 20)
+	for what, sql := range map[string]string{"page": page, "export": export} {
+		plan := plan(w.Fixture, sql, args)
+		for _, walked := range []string{"users", "members", "participants", "api_keys"} {
+			if strings.Contains(plan, "Seq Scan on "+walked) {
+				t.Errorf("%s walks %s\n%s", what, walked, plan)
+			}
+		}
+		if strings.Contains(plan, "Hash") || strings.Contains(plan, "hashed") {
+			t.Errorf("%s reads the whole workspace for a name\n%s", what, plan)
+		}
+		if !strings.Contains(plan, "participants_by_partner") && !strings.Contains(plan, "participants_once") {
+			t.Errorf("%s: a partner's name costs a walk\n%s", what, plan)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package account
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+const selectMembers = `
+	select u.id, u.name, u.email, m.role, m.created_at
+	from members m
+	join users u on u.id = m.user_id
+	where m.workspace_id = @workspace`
+
+type memberRow struct {
+	ID        affiliate.UserID
+	Name      string
+	Email     string
+	Role      affiliate.Role
+	CreatedAt time.Time
+}
+
+func (r memberRow) member() affiliate.TeamMember {
+	return affiliate.TeamMember{ID: r.ID, Name: r.Name, Email: r.Email, Role: r.Role, CreatedAt: r.CreatedAt.UTC()}
+}
+
+// Members returns one page of the members of a workspace, oldest first, and the
+// number of all.
+func (s *Store) Members(ctx context.Context, workspace affiliate.WorkspaceID, page affiliate.Page) ([]affiliate.TeamMember, int64, error) {
+	const count = `select count(*) from members where workspace_id = @workspace`
+	const list = selectMembers + `
+		order by m.created_at, m.user_id
+		limit @limit offset @offset`
+	args := pgx.NamedArgs{"workspace": workspace, "limit": page.Size, "offset": page.Offset()}
+	var total int64
+	if err := s.db.Pool().QueryRow(ctx, count, args).Scan(&total); err != nil {
+		return nil, 0, err
+	}
+	rows, err := s.db.Pool().Query(ctx, list, args)
+	members, err := postgres.AllRows(rows, err, memberRow.member)
+	return members, total, err
+}
+
+// Member returns a member of a workspace. Errors: NOT_FOUND.
+func (tx *Tx) Member(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) (affiliate.TeamMember, error) {
+	const query = selectMembers + ` and m.user_id = @user`
+	row, err := postgres.OneRow[memberRow](tx.Query(ctx, query, pgx.NamedArgs{"workspace": workspace, "user": user}))
+	return row.member(), err
+}
+
+// CountOwners counts the owners of a workspace.
+func (tx *Tx) CountOwners(ctx context.Context, workspace affiliate.WorkspaceID) (owners int, err error) {
+	const count = `select count(*) from members where workspace_id = $1 and role = 'owner'`
+	err = tx.QueryRow(ctx, count, workspace).Scan(&owners)
+	return owners, err
+}
+
+// InsertMember stores a user's place in a workspace.
+func (tx *Tx) InsertMember(ctx context.Context, user affiliate.UserID, member affiliate.Member, at time.Time) error {
+	const insert = `insert into members (workspace_id, user_id, role, created_at) values ($1, $2, $3, $4)`
+	_, err := tx.Exec(ctx, insert, member.Workspace, user, member.Role, at)
+	return err
+}
+
+// UpdateRole stores the role of a member.
+func (tx *Tx) UpdateRole(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role) error {
+	const update = `update members set role = $3 where workspace_id = $1 and user_id = $2`
+	_, err := tx.Exec(ctx, update, workspace, user, role)
+	return err
+}
+
+// DeleteMember deletes a user's place in a workspace. The user stays.
+func (tx *Tx) DeleteMember(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) error {
+	const remove = `delete from members where workspace_id = $1 and user_id = $2`
+	_, err := tx.Exec(ctx, remove, workspace, user)
+	return err
+}

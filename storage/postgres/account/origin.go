@@ -1,0 +1,40 @@
+package account
+
+import (
+	"context"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// StoreOrigin stores a network and browser from which a user used its account, and
+// when it did so last.
+func (s *Store) StoreOrigin(ctx context.Context, o affiliate.Origin) error {
+	const store = `
+		insert into user_origins as o (user_id, ip_prefix, ua_hash, seen_at)
+		values ($1, $2, $3, $4)
+		on conflict (user_id, ip_prefix, ua_hash) do update set seen_at = greatest(o.seen_at, excluded.seen_at)`
+	agent := o.AgentHash
+	if agent == nil {
+		agent = []byte{}
+	}
+	_, err := s.db.Pool().Exec(ctx, store, o.User, o.IPPrefix, agent, o.SeenAt)
+	return err
+}
+
+const deleteOldOrigins = `
+	delete from user_origins o
+	using (
+		select user_id, ip_prefix, ua_hash from user_origins
+		where seen_at < $1
+		order by seen_at
+		limit $2
+		for update skip locked) as old
+	where o.user_id = old.user_id and o.ip_prefix = old.ip_prefix and o.ua_hash = old.ua_hash`
+
+// DeleteOldOrigins deletes up to limit origins that were last seen before an instant,
+// and returns their number.
+func (s *Store) DeleteOldOrigins(ctx context.Context, before time.Time, limit int) (int64, error) {
+	tag, err := s.db.Pool().Exec(ctx, deleteOldOrigins, before, limit)
+	return tag.RowsAffected(), err
+}

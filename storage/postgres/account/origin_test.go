@@ -1,0 +1,55 @@
+package account_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+func TestOldOriginsAreDeletedInBatches(t *testing.T) {
+	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	f := pgtest.Open(t, func() time.Time { return now })
+	s := account.NewStore(f.Store.DB)
+	partner := f.NewPartner("Jane")
+	store := func(network string, agent []byte, at time.Time) {
+		t.Helper()
+		if err := s.StoreOrigin(t.Context(), affiliate.Origin{User: partner, IPPrefix: network, AgentHash: agent, SeenAt: at}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store("203.0.113.0/24", nil, now.AddDate(0, 0, -31))
+	store("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -31))
+	store("198.51.100.0/24", []byte("agent"), now.AddDate(0, 0, -31))
+	store("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -30))
+	store("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -40)) // from a process with a slow clock
+	if n := f.Count(`select count(*) from user_origins`); n != 3 {
+		t.Fatalf("%d origins", n)
+	}
+	for _, want := range []int64{1, 1, 0} {
+		if got, err := s.DeleteOldOrigins(t.Context(), now.Add(-affiliate.OriginsKept), 1); err != nil || got != want {
+			t.Fatalf("%d deleted, %v", got, err)
+		}
+	}
+	kept := f.Count(`select count(*) from user_origins where ip_prefix = '203.0.113.0/24' and ua_hash = 'agent' and seen_at = $1`, now.AddDate(0, 0, -30))
+	if kept != 1 || f.Count(`select count(*) from user_origins`) != 1 {
+		t.Error("the wrong origins were deleted")
+	}
+}
+
+func TestDeletionOfOldOriginsUsesIndexes(t *testing.T) {
+	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	f := pgtest.Open(t, func() time.Time { return now })
+	partner := f.NewPartner("Jane")
+	f.Exec(`
+		insert into user_origins (user_id, ip_prefix, ua_hash, seen_at)
+		select $1, n || '/24', '', $2::timestamptz - n * interval '1 minute' from generate_series(1, 20000) n`, partner, now)
+	f.Exec(`analyze user_origins`)
+	plan := plan(f, account.DeleteOldOriginsSQL, now.AddDate(0, 0, -30), 1000)
+	if !strings.Contains(plan, "user_origins_by_age") || !strings.Contains(plan, "user_origins_pkey") || strings.Contains(plan, "Seq Scan") {
+		t.Error(plan)
+	}
+}

@@ -1,0 +1,135 @@
+package account
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// InsertSession stores a session with its first refresh token.
+func (tx *Tx) InsertSession(ctx context.Context, session affiliate.Session, refresh [sha256.Size]byte) error {
+	const insertSession = `
+		insert into sessions (id, user_id, created_at, idle_expires_at, expires_at)
+		values ($1, $2, $3, $4, $5)`
+	const insertToken = `insert into refresh_tokens (digest, session_id, created_at) values ($1, $2, $3)`
+	if _, err := tx.Exec(ctx, insertSession, session.ID, session.User, session.CreatedAt, session.IdleExpiresAt, session.ExpiresAt); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, insertToken, refresh[:], session.ID, session.CreatedAt)
+	return err
+}
+
+type refreshTokenRow struct {
+	SessionID     affiliate.SessionID
+	UserID        affiliate.UserID
+	CreatedAt     time.Time
+	IdleExpiresAt time.Time
+	ExpiresAt     time.Time
+	RevokedAt     *time.Time
+	UsedAt        *time.Time
+}
+
+func (r refreshTokenRow) token() affiliate.RefreshToken {
+	return affiliate.RefreshToken{
+		Session: affiliate.Session{
+			ID: r.SessionID, User: r.UserID, CreatedAt: r.CreatedAt.UTC(), IdleExpiresAt: r.IdleExpiresAt.UTC(),
+			ExpiresAt: r.ExpiresAt.UTC(), RevokedAt: postgres.UTC(r.RevokedAt),
+		},
+		UsedAt: postgres.UTC(r.UsedAt),
+	}
+}
+
+// LockRefreshToken returns a token with its session and locks both. Of two
+// transactions with one token, the second sees it as the first left it.
+func (tx *Tx) LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.RefreshToken, found bool, err error) {
+	const lock = `
+		select t.session_id, s.user_id, s.created_at, s.idle_expires_at, s.expires_at, s.revoked_at, t.used_at
+		from refresh_tokens t
+		join sessions s on s.id = t.session_id
+		where t.digest = $1
+		for no key update of t, s`
+	rows, err := tx.Query(ctx, lock, digest[:])
+	return optional(rows, err, refreshTokenRow.token)
+}
+
+// RotateRefreshToken marks one token of a session as used, stores the next and
+// extends the session's idle time.
+func (tx *Tx) RotateRefreshToken(ctx context.Context, session affiliate.Session, used, next [sha256.Size]byte, at time.Time) error {
+	const rotate = `
+		with used as (update refresh_tokens set used_at = @at where digest = @used),
+			extended as (update sessions set idle_expires_at = @idle_expires_at where id = @session)
+		insert into refresh_tokens (digest, session_id, created_at) values (@next, @session, @at)`
+	_, err := tx.Exec(ctx, rotate, pgx.NamedArgs{
+		"session": session.ID, "idle_expires_at": session.IdleExpiresAt, "used": used[:], "next": next[:], "at": at,
+	})
+	return err
+}
+
+// RevokeSession revokes a session. Its access tokens end with it.
+func (tx *Tx) RevokeSession(ctx context.Context, id affiliate.SessionID, at time.Time) error {
+	const revoke = `update sessions set revoked_at = $2 where id = $1 and revoked_at is null`
+	_, err := tx.Exec(ctx, revoke, id, at)
+	return err
+}
+
+// RevokeSessions revokes all sessions of a user. Their access tokens end with them.
+func (tx *Tx) RevokeSessions(ctx context.Context, user affiliate.UserID, at time.Time) error {
+	const revoke = `update sessions set revoked_at = $2 where user_id = $1 and revoked_at is null`
+	_, err := tx.Exec(ctx, revoke, user, at)
+	return err
+}
+
+// RevokeSessionOfToken revokes the session of a refresh token, used or not, if there
+// is one.
+func (s *Store) RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error {
+	const revoke = `
+		update sessions s set revoked_at = $2
+		from refresh_tokens t
+		where t.digest = $1 and s.id = t.session_id and s.revoked_at is null`
+	_, err := s.db.Pool().Exec(ctx, revoke, digest[:], at)
+	return err
+}
+
+// LiveSession returns the user of a session that has neither ended nor been revoked,
+// with its place in a workspace. Every request with an access token runs it: three
+// reads by key.
+func (s *Store) LiveSession(
+	ctx context.Context, id affiliate.SessionID, now time.Time,
+) (user affiliate.User, member *affiliate.Member, found bool, err error) {
+	const query = `
+		select ` + accountColumns + accountFrom + `join sessions s on s.user_id = u.id
+		where s.id = $1 and s.revoked_at is null and s.expires_at > $2 and u.erased_at is null`
+	rows, err := s.db.Pool().Query(ctx, query, id, now)
+	account, found, err := optional(rows, err, accountRow.account)
+	return account.User, account.Member, found, err
+}
+
+// ForgetEnded deletes up to limit sessions that ended before an instant, with their
+// tokens, and older login failures. It returns the number of sessions.
+func (s *Store) ForgetEnded(ctx context.Context, before time.Time, limit int) (int64, error) {
+	const forgetTokens = `
+		delete from refresh_tokens where session_id in (select id from sessions where expires_at < $1 order by expires_at limit $2)`
+	const forgetSessions = `
+		delete from sessions s where id in (select id from sessions where expires_at < $1 order by expires_at limit $2)
+		and not exists (select from refresh_tokens t where t.session_id = s.id)`
+	const forgetFailures = `delete from login_failures where failed_at < $1`
+	var deleted int64
+	err := s.InTx(ctx, func(tx *Tx) error {
+		if _, err := tx.Exec(ctx, forgetTokens, before, limit); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, forgetSessions, before, limit)
+		if err != nil {
+			return err
+		}
+		deleted = tag.RowsAffected()
+		_, err = tx.Exec(ctx, forgetFailures, before)
+		return err
+	})
+	return deleted, err
+}

@@ -1,0 +1,32 @@
+// Package account has the SQL of users, sessions, failed logins, workspaces,
+// members, invitations, API keys and the audit log.
+//
+// It reads rows, locks them and writes what its caller decided. The methods of Tx
+// run in the caller's transaction, the methods of Store each by themselves.
+package account
+
+import (
+	"context"
+
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// Store has the reads and writes that need no transaction. Its methods are safe for
+// concurrent use.
+type Store struct {
+	db   *postgres.DB
+	keys *postgres.Lookups[*keyLookup]
+}
+
+// NewStore returns a Store on a database.
+func NewStore(db *postgres.DB) *Store {
+	return &Store{db: db, keys: postgres.NewLookups(db, findKeys)}
+}
+
+// Tx is a transaction with the statements of this package.
+type Tx struct{ *postgres.Tx }
+
+// InTx runs fn in a transaction, as postgres.DB.InTx does.
+func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
+	return s.db.InTx(ctx, func(tx *postgres.Tx) error { return fn(&Tx{tx}) })
+}

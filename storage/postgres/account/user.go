@@ -1,0 +1,126 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// accountColumns and accountFrom read a user with its place in a workspace. Partners
+// and removed merchants have none. Erased users are never read.
+const (
+	accountColumns = `u.id, u.kind, u.email, u.password_hash, u.name, u.country, u.created_at, m.workspace_id, m.role`
+	accountFrom    = ` from users u left join members m on m.user_id = u.id `
+)
+
+type accountRow struct {
+	ID           affiliate.UserID
+	Kind         affiliate.AccountKind
+	Email        string
+	PasswordHash string
+	Name         string
+	Country      *string
+	CreatedAt    time.Time
+	WorkspaceID  *affiliate.WorkspaceID
+	Role         *affiliate.Role
+}
+
+func (r accountRow) account() affiliate.Account {
+	account := affiliate.Account{
+		User: affiliate.User{
+			ID: r.ID, Kind: r.Kind, Email: r.Email, Name: r.Name, Country: r.Country, CreatedAt: r.CreatedAt.UTC(),
+		},
+		PasswordHash: r.PasswordHash,
+	}
+	if r.WorkspaceID != nil {
+		account.Member = &affiliate.Member{Workspace: *r.WorkspaceID, Role: *r.Role}
+	}
+	return account
+}
+
+// accountByEmail returns the account of a kind with that address, in lower case.
+func accountByEmail(ctx context.Context, db postgres.Queryer, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error) {
+	const query = `select ` + accountColumns + accountFrom + `where u.kind = $1 and u.email = $2 and u.erased_at is null`
+	rows, err := db.Query(ctx, query, kind, email)
+	return optional(rows, err, accountRow.account)
+}
+
+// AccountByEmail returns the account of a kind with that address, in lower case.
+func (s *Store) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error) {
+	return accountByEmail(ctx, s.db.Pool(), kind, email)
+}
+
+// AccountByEmail returns the account of a kind with that address, in lower case.
+func (tx *Tx) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error) {
+	return accountByEmail(ctx, tx, kind, email)
+}
+
+// Account returns an account. Errors: NOT_FOUND.
+func (tx *Tx) Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error) {
+	const query = `select ` + accountColumns + accountFrom + `where u.id = $1 and u.erased_at is null`
+	row, err := postgres.OneRow[accountRow](tx.Query(ctx, query, id))
+	return row.account(), err
+}
+
+// LockUser locks the user of a kind with that address, in lower case.
+func (tx *Tx) LockUser(ctx context.Context, kind affiliate.AccountKind, email string) (id affiliate.UserID, found bool, err error) {
+	const lock = `
+		select id from users
+		where kind = $1 and email = $2 and erased_at is null
+		for no key update`
+	err = tx.QueryRow(ctx, lock, kind, email).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return id, false, nil
+	}
+	return id, err == nil, err
+}
+
+// InsertUser stores a user. Errors: EMAIL_TAKEN.
+func (tx *Tx) InsertUser(ctx context.Context, user affiliate.User, passwordHash string) error {
+	const insert = `
+		insert into users (id, kind, email, password_hash, name, country, created_at)
+		values (@id, @kind, @email, @password_hash, @name, @country, @created_at)`
+	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+		"id": user.ID, "kind": user.Kind, "email": user.Email, "password_hash": passwordHash,
+		"name": user.Name, "country": user.Country, "created_at": user.CreatedAt,
+	})
+	return postgres.Refusal(err)
+}
+
+// ResetUser stores the name and password of a new owner of an account, whose address
+// is no longer verified.
+func (tx *Tx) ResetUser(ctx context.Context, user affiliate.User, passwordHash string) error {
+	const update = `
+		update users set name = $2, password_hash = $3, email_verified_at = null, version = version + 1
+		where id = $1`
+	_, err := tx.Exec(ctx, update, user.ID, user.Name, passwordHash)
+	return err
+}
+
+// UpdatePasswordHash stores another hash of the same password.
+func (tx *Tx) UpdatePasswordHash(ctx context.Context, id affiliate.UserID, hash string) error {
+	const update = `update users set password_hash = $2 where id = $1`
+	_, err := tx.Exec(ctx, update, id, hash)
+	return err
+}
+
+// optional reads the only row of a query, if there is one, by the names of its
+// columns and converts it.
+func optional[R, T any](rows pgx.Rows, err error, convert func(R) T) (converted T, found bool, _ error) {
+	if err != nil {
+		return converted, false, err
+	}
+	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[R])
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return converted, false, nil
+	case err != nil:
+		return converted, false, err
+	}
+	return convert(row), true, nil
+}
