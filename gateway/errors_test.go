@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -289,7 +290,11 @@ func TestBodyThatEndsEarlyIsTheClientsFault(t *testing.T) {
 
 func TestBodyThatStallsIsTheClientsFault(t *testing.T) {
 	r := newRig(t, nil)
-	r.server.Config.ReadTimeout = 100 * time.Millisecond
+	impatient := httptest.NewUnstartedServer(r.server.Config.Handler)
+	impatient.Config.ReadTimeout = 100 * time.Millisecond
+	impatient.Start()
+	defer impatient.Close()
+	r.url = impatient.URL
 	response := r.halfRequest(t, "Content-Length: 100\r\n", `{"name":"x"}`, false)
 	e := response.refused(t, 400, "VALIDATION_ERROR")
 	if e.fields() != "body=The body could not be read to its end." || response.header.Get("Connection") != "close" {
