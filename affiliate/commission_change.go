@@ -17,11 +17,14 @@ type LockedCommission struct {
 	Commission
 	ParticipantStatus ParticipantStatus
 	ParticipantErased bool
+	// HeldBy is the status of the payout that holds the commission; empty when none
+	// does, or when the commission was locked for a move that leaves payouts alone.
+	HeldBy PayoutStatus
 }
 
 // Move makes a move. Errors: those of CommissionTransition.Apply.
 func (c LockedCommission) Move(t CommissionTransition) (CommissionChange, error) {
-	t.Standing, t.Erased = c.ParticipantStatus, c.ParticipantErased
+	t.Standing, t.Erased, t.HeldBy = c.ParticipantStatus, c.ParticipantErased, c.HeldBy
 	after, refused := t.Apply(c.Commission)
 	if refused != nil {
 		return CommissionChange{}, refused
@@ -95,6 +98,17 @@ func (c CommissionChange) LedgerEntry() *LedgerEntry {
 		Partner: c.After.Partner, Type: kind, AmountCents: cents, Currency: c.After.Currency,
 		Commission: &c.After.ID, CreatedBy: c.Transition.Actor.String(), CreatedAt: at,
 	}
+}
+
+// LeavesPayout reports whether the change takes the commission out of a payout.
+func (c CommissionChange) LeavesPayout() bool {
+	return c.Before != nil && c.Before.Payout != nil && c.After.Payout == nil
+}
+
+// LowersPayout reports whether the commission stays in a payout that was not sent
+// yet and brings less to it.
+func (c CommissionChange) LowersPayout() bool {
+	return c.Transition.HeldBy.followsCommissions() && c.After.Payout != nil && c.After.AmountCents != c.Before.AmountCents
 }
 
 // CommissionCount is a group of commissions that lists count together.

@@ -22,6 +22,9 @@ func names(events []affiliate.Event) []affiliate.EventName {
 	return all
 }
 
+// unpaidPayouts are the statuses of a payout that holds an approved commission.
+var unpaidPayouts = []affiliate.PayoutStatus{affiliate.PayoutDraft, affiliate.PayoutPending, affiliate.PayoutProcessing}
+
 // Whatever is tried with a commission: what is written down of its changes adds
 // up to what it is.
 func TestChangesAddUpOverEveryLife(t *testing.T) {
@@ -76,6 +79,11 @@ func TestChangesAddUpOverEveryLife(t *testing.T) {
 		born := commissiontest.Owed(c)
 		follow(birth, commissiontest.BirthEvents(c), affiliate.EntryCommissionApproved, born)
 		for _, step := range life.Steps {
+			step.HeldBy = ""
+			if c.Status == affiliate.CommissionApproved && rapid.Bool().Draw(t, "held") {
+				c.Payout = &affiliate.PayoutID{UUID: [16]byte{15: 4}}
+				step.HeldBy = rapid.SampledFrom(unpaidPayouts).Draw(t, "held by")
+			}
 			want := commissiontest.Do(c, step)
 			after, refusal := step.Apply(c)
 			if (refusal == nil) != (want.Refused == "") || refusal != nil && refusal.Reason != want.Refused || !reflect.DeepEqual(after, want.After) {
@@ -85,7 +93,15 @@ func TestChangesAddUpOverEveryLife(t *testing.T) {
 				continue
 			}
 			before := c
-			follow(affiliate.CommissionChange{Before: &before, After: after, Transition: step}, []affiliate.EventName{want.Event}, want.Entry, want.EntryCents)
+			change := affiliate.CommissionChange{Before: &before, After: after, Transition: step}
+			if leaves := before.Payout != nil && after.Payout == nil; change.LeavesPayout() != leaves {
+				t.Fatalf("%+v: leaves its payout: %v", change, change.LeavesPayout())
+			}
+			if unsent := step.HeldBy == affiliate.PayoutDraft || step.HeldBy == affiliate.PayoutPending; change.LowersPayout() !=
+				(unsent && after.Payout != nil && after.AmountCents < before.AmountCents) {
+				t.Fatalf("%+v: lowers its payout: %v", change, change.LowersPayout())
+			}
+			follow(change, []affiliate.EventName{want.Event}, want.Entry, want.EntryCents)
 			c = after
 		}
 	})

@@ -102,6 +102,8 @@ type CommissionTransition struct {
 	// Standing and Erased are the participant's, for MoveAutoApprove.
 	Standing ParticipantStatus
 	Erased   bool
+	// HeldBy is LockedCommission.HeldBy.
+	HeldBy PayoutStatus
 	// Note is what the history says where that is not Reason.
 	Note *string
 }
@@ -159,7 +161,16 @@ func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 	case MoveCreate:
 		panic("affiliate: no move makes a commission")
 	}
+	if t.HeldBy.followsCommissions() && !c.payable() {
+		c.Payout = nil
+	}
 	return c, nil
+}
+
+// payable reports whether a payout may hold the commission as it is.
+func (c Commission) payable() bool {
+	return (c.Status == CommissionApproved || c.Status == CommissionPaid) && !c.NeedsReview &&
+		c.Dispute != DisputeOpen && c.Dispute != DisputeLost
 }
 
 // refusal says why the move may not be made of c. The first check that fails is

@@ -16,7 +16,9 @@ import (
 // The ledger holds what was sent: the entries of a payout sum up to minus its
 // amount while it is processing or paid, and to nothing otherwise
 // (PayoutChange.LedgerEntry). Its commissions belong to it while it is open,
-// that is draft, pending or processing, and when it is paid.
+// that is draft, pending or processing, and when it is paid. A draft or pending
+// payout follows its commissions (Payout.Follow); from processing on, the ledger
+// nets what they lose.
 
 // PayoutID identifies a payout.
 type PayoutID = ID[Payout]
@@ -116,10 +118,13 @@ const (
 	MoveRetry PayoutMove = "retry"
 	// MoveCancel gives it up before it is sent, or after it failed.
 	MoveCancel PayoutMove = "cancel"
+	// MoveFollow lowers its amount because a commission left it or lost a part of
+	// its amount.
+	MoveFollow PayoutMove = "follow"
 )
 
-// payoutMoves is the table of legal moves. A move without an event is told to
-// nobody.
+// payoutMoves is the table of legal moves. An empty to keeps the status. A move
+// with an empty event has no event.
 var payoutMoves = map[PayoutMove]struct {
 	from  []PayoutStatus
 	to    PayoutStatus
@@ -131,6 +136,13 @@ var payoutMoves = map[PayoutMove]struct {
 	MoveMarkFailed: {[]PayoutStatus{PayoutPending, PayoutProcessing}, PayoutFailed, EventPayoutFailed},
 	MoveRetry:      {[]PayoutStatus{PayoutFailed}, PayoutPending, ""},
 	MoveCancel:     {[]PayoutStatus{PayoutDraft, PayoutPending, PayoutFailed}, PayoutCanceled, EventPayoutCanceled},
+	MoveFollow:     {[]PayoutStatus{PayoutDraft, PayoutPending}, "", ""},
+}
+
+// followsCommissions reports whether a payout of this status loses what its
+// commissions lose.
+func (s PayoutStatus) followsCommissions() bool {
+	return slices.Contains(payoutMoves[MoveFollow].from, s)
 }
 
 // PayoutTransition asks for one move of a payout.
@@ -152,7 +164,9 @@ func (t PayoutTransition) Apply(p Payout) (PayoutChange, *Error) {
 		return PayoutChange{}, p.Refuse()
 	}
 	after := p
-	after.Status = move.to
+	if move.to != "" {
+		after.Status = move.to
+	}
 	after.Version++
 	after.UpdatedAt = t.At
 	switch t.Move {
@@ -164,9 +178,35 @@ func (t PayoutTransition) Apply(p Payout) (PayoutChange, *Error) {
 		after.FailureReason = t.Reason
 	case MoveRetry:
 		after.FailureReason = nil
-	case MoveSend, MoveCancel:
+	case MoveSend, MoveCancel, MoveFollow:
 	}
 	return PayoutChange{Before: p, After: after, Transition: t}, nil
+}
+
+// PayoutContent sums up the commissions that a payout holds.
+type PayoutContent struct {
+	CommissionCount int64
+	CommissionCents int64      // minor units of the payout's currency
+	PeriodStart     *time.Time // when the first was approved; nil without any
+	PeriodEnd       *time.Time // when the last was approved
+}
+
+// Follow is the change by which a payout follows its commissions to the content
+// that they leave. If nothing remains to be paid the payout is canceled, and keeps
+// the amounts that it had. Errors: PAYOUT_STATE_INVALID from processing on.
+func (p Payout) Follow(left PayoutContent, actor Actor, at time.Time) (PayoutChange, *Error) {
+	amount := left.CommissionCents + p.AdjustmentCents
+	if amount <= 0 {
+		return PayoutTransition{Move: MoveCancel, Actor: actor, At: at}.Apply(p)
+	}
+	change, refusal := PayoutTransition{Move: MoveFollow, Actor: actor, At: at}.Apply(p)
+	if refusal != nil {
+		return change, refusal
+	}
+	after := &change.After
+	after.AmountCents, after.CommissionCount = amount, left.CommissionCount
+	after.PeriodStart, after.PeriodEnd = left.PeriodStart, left.PeriodEnd
+	return change, nil
 }
 
 // Refuse says that the payout allows nothing of the kind where it stands.

@@ -16,8 +16,8 @@ var payoutTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // down a second time; after every step the ledger holds what was sent.
 func TestPayoutLivesFollowTheModel(t *testing.T) {
 	legal := map[PayoutStatus]map[PayoutMove]PayoutStatus{
-		PayoutDraft:      {MoveConfirm: PayoutPending, MoveCancel: PayoutCanceled},
-		PayoutPending:    {MoveSend: PayoutProcessing, MoveMarkPaid: PayoutPaid, MoveMarkFailed: PayoutFailed, MoveCancel: PayoutCanceled},
+		PayoutDraft:      {MoveConfirm: PayoutPending, MoveCancel: PayoutCanceled, MoveFollow: PayoutDraft},
+		PayoutPending:    {MoveSend: PayoutProcessing, MoveMarkPaid: PayoutPaid, MoveMarkFailed: PayoutFailed, MoveCancel: PayoutCanceled, MoveFollow: PayoutPending},
 		PayoutProcessing: {MoveMarkPaid: PayoutPaid, MoveMarkFailed: PayoutFailed},
 		PayoutFailed:     {MoveRetry: PayoutPending, MoveCancel: PayoutCanceled},
 		PayoutPaid:       {},
@@ -26,7 +26,7 @@ func TestPayoutLivesFollowTheModel(t *testing.T) {
 	events := map[PayoutStatus]EventName{
 		PayoutProcessing: EventPayoutProcessing, PayoutPaid: EventPayoutPaid, PayoutFailed: EventPayoutFailed, PayoutCanceled: EventPayoutCanceled,
 	}
-	moves := []PayoutMove{MoveConfirm, MoveSend, MoveMarkPaid, MoveMarkFailed, MoveRetry, MoveCancel}
+	moves := []PayoutMove{MoveConfirm, MoveSend, MoveMarkPaid, MoveMarkFailed, MoveRetry, MoveCancel, MoveFollow}
 	rapid.Check(t, func(t *rapid.T) {
 		p := Payout{ID: NewID[Payout](payoutTime), AmountCents: rapid.Int64Range(1, 1000).Draw(t, "cents"), Currency: "EUR", Status: PayoutDraft, Version: 1}
 		var ledger int64
@@ -73,6 +73,44 @@ func TestPayoutLivesFollowTheModel(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestPayoutFollowsItsCommissionsUntilItIsSent(t *testing.T) {
+	first, last := payoutTime, payoutTime.Add(time.Hour)
+	paid := Payout{Status: PayoutPending, AmountCents: 95, AdjustmentCents: -5, CommissionCount: 2, PeriodStart: &first, PeriodEnd: &last, Version: 3}
+	for name, tc := range map[string]struct {
+		left   PayoutContent
+		status PayoutStatus
+		amount int64
+		count  int64
+	}{
+		"one of two":                 {PayoutContent{1, 60, &last, &last}, PayoutPending, 55, 1},
+		"less of both":               {PayoutContent{2, 6, &first, &last}, PayoutPending, 1, 2},
+		"as much as the debt":        {PayoutContent{1, 5, &last, &last}, PayoutCanceled, 95, 2},
+		"nothing":                    {PayoutContent{}, PayoutCanceled, 95, 2},
+		"commissions worth nothing ": {PayoutContent{2, 0, &first, &last}, PayoutCanceled, 95, 2},
+	} {
+		change, refusal := paid.Follow(tc.left, System, last)
+		after := change.After
+		if refusal != nil || after.Status != tc.status || after.AmountCents != tc.amount || after.CommissionCount != tc.count || after.Version != 4 || after.AdjustmentCents != -5 {
+			t.Errorf("%s: %+v, %v", name, after, refusal)
+		}
+		if _, told := change.Event(nil); told != (tc.status == PayoutCanceled) || change.LedgerEntry() != nil {
+			t.Errorf("%s: event %v, entry %v", name, told, change.LedgerEntry())
+		}
+		if tc.status == PayoutPending && after.PeriodStart != tc.left.PeriodStart {
+			t.Errorf("%s: from %v", name, after.PeriodStart)
+		}
+	}
+	bonus := Payout{Status: PayoutDraft, AmountCents: 130, AdjustmentCents: 30, CommissionCount: 1}
+	if change, refusal := bonus.Follow(PayoutContent{}, System, last); refusal != nil || change.After.Status != PayoutDraft || change.After.AmountCents != 30 {
+		t.Errorf("a bonus is left: %+v, %v", change.After, refusal)
+	}
+	for _, status := range []PayoutStatus{PayoutProcessing, PayoutPaid, PayoutFailed, PayoutCanceled} {
+		if _, refusal := (Payout{Status: status, AmountCents: 1}).Follow(PayoutContent{1, 1, &first, &first}, System, last); refusal == nil {
+			t.Errorf("%s follows", status)
+		}
+	}
 }
 
 func TestExclusionIsTheFirstReason(t *testing.T) {

@@ -94,6 +94,9 @@ func Do(c affiliate.Commission, t affiliate.CommissionTransition) Outcome {
 		after.Status = refunded
 	}
 	leave(after, t)
+	if slices.Contains([]affiliate.PayoutStatus{affiliate.PayoutDraft, affiliate.PayoutPending}, t.HeldBy) && !Payable(*after) {
+		after.Payout = nil
+	}
 	after.Version, after.UpdatedAt = c.Version+1, t.At
 	switch out.EntryCents = Owed(*after) - Owed(c); {
 	case out.EntryCents > 0:
@@ -205,6 +208,12 @@ func Owed(c affiliate.Commission) int64 {
 	default:
 		return 0
 	}
+}
+
+// Payable reports whether a draft or pending payout may hold the commission
+// (DECISIONS.md sections 7 and 17.10).
+func Payable(c affiliate.Commission) bool {
+	return (c.Status == approved || c.Status == paid) && !c.NeedsReview && c.Dispute != affiliate.DisputeOpen && c.Dispute != affiliate.DisputeLost
 }
 
 // Earned is what of a commission its participant has earned, minor units.

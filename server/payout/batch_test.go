@@ -292,7 +292,7 @@ func TestConfirmingJudgesAnew(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"changed": "100 1 0 PENDING", "lowered": "200 1 0 PENDING", "praised": "450 1 50 PENDING",
-		"fallen": "400 1 0 CANCELED", "suspended": "400 1 0 CANCELED", "indebted": "400 1 0 CANCELED",
+		"fallen": "99 1 0 CANCELED", "suspended": "400 1 0 CANCELED", "indebted": "400 1 0 CANCELED",
 	} {
 		if got[name] != want {
 			t.Errorf("%s: %s, want %s", name, got[name], want)
@@ -323,9 +323,7 @@ func TestConfirmingWhatIsGoneCancelsTheBatch(t *testing.T) {
 	m := w.merchant()
 	id := m.commission(m.partner("Anna"), 100)
 	b := m.mustBatch()
-	if err := m.refund(id, 0); err != nil {
-		t.Fatal(err)
-	}
+	w.Exec(`update commissions set needs_review = true where id = $1`, id)
 	if b = m.confirm(b); b.Status != affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CANCELED || b.CompletedAt == nil || len(b.Totals) != 0 {
 		t.Errorf("%v", b)
 	}

@@ -18,26 +18,26 @@ const lockCommissionsSQL = `
 	order by c.id
 	for update of c`
 
-// LockCommission locks a commission of a programme and waits for another transaction
-// that has it locked. Errors: NOT_FOUND.
+// LockCommission locks a commission of a programme, with the payout that holds it and
+// was not sent yet, and waits for other transactions that have them locked. Errors:
+// NOT_FOUND.
 func (tx *Tx) LockCommission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.LockedCommission, error) {
-	return tx.lockCommission(ctx, lockCommissionsSQL, scope, program, id)
+	found, err := lockHeldCommissions(ctx, tx, scope, []affiliate.CommissionID{id})
+	return oneLocked(found, err, program)
 }
 
-// TryLockCommission is LockCommission without waiting: a commission that another
-// transaction has locked is NOT_FOUND.
+// TryLockCommission locks a pending commission, which no payout holds, without
+// waiting: a commission that another transaction has locked is NOT_FOUND.
 func (tx *Tx) TryLockCommission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.LockedCommission, error) {
-	return tx.lockCommission(ctx, lockCommissionsSQL+` skip locked`, scope, program, id)
+	found, err := queryLocked(ctx, tx, lockCommissionsSQL+` skip locked`, scope, []affiliate.CommissionID{id})
+	return oneLocked(found, err, program)
 }
 
-func (tx *Tx) lockCommission(
-	ctx context.Context, sql string, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
-) (affiliate.LockedCommission, error) {
-	found, err := queryLocked(ctx, tx, sql, scope, []affiliate.CommissionID{id})
+func oneLocked(found []affiliate.LockedCommission, err error, program affiliate.ProgramID) (affiliate.LockedCommission, error) {
 	if err == nil && (len(found) == 0 || found[0].Program != program) {
 		err = affiliate.Refuse(affiliate.ReasonNotFound)
 	}
@@ -63,6 +63,10 @@ func queryLocked(
 	if err != nil {
 		return nil, fmt.Errorf("lock commissions: %w", err)
 	}
+	return collectLocked(rows, scope)
+}
+
+func collectLocked(rows pgx.Rows, scope affiliate.Scope) ([]affiliate.LockedCommission, error) {
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[affiliate.LockedCommission])
 	if err != nil {
 		return nil, fmt.Errorf("lock commissions: %w", err)
@@ -74,9 +78,13 @@ func queryLocked(
 }
 
 // ApplyCommissionChanges writes changes of locked commissions and everything that
-// follows from them: history, ledger, balances, counts, events and audit lines. A
+// follows from them: payouts, history, ledger, balances, counts, events and audit
+// lines. A
 // transaction calls it once, after its last lock, with all its changes.
 func (tx *Tx) ApplyCommissionChanges(ctx context.Context, changes ...affiliate.CommissionChange) error {
+	if err := followCommissions(ctx, tx, changes...); err != nil {
+		return err
+	}
 	if err := settle(ctx, tx, changes...); err != nil {
 		return err
 	}

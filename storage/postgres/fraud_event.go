@@ -196,7 +196,7 @@ func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResoluti
 // followResolution does with the commission what the resolution means for it. One
 // that went on meanwhile stays as it is.
 func (s *Store) followResolution(ctx context.Context, tx *Tx, id affiliate.CommissionID, r affiliate.FraudResolution) error {
-	locked, err := lockCommissions(ctx, tx, r.Scope, []affiliate.CommissionID{id})
+	locked, err := lockHeldCommissions(ctx, tx, r.Scope, []affiliate.CommissionID{id})
 	if err != nil || len(locked) == 0 {
 		return err
 	}

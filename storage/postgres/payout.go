@@ -107,7 +107,7 @@ func (c *payoutRows) add(p affiliate.Payout) {
 // them: the ledger, where the batch stands, and the events. Commissions that they
 // hold or give back are the caller's. It returns the batch as it is then, but for
 // its counts and totals.
-func (s *Store) movePayouts(
+func movePayouts(
 	ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at time.Time, changes ...affiliate.PayoutChange,
 ) (affiliate.PayoutBatch, error) {
 	const update = `

@@ -292,7 +292,7 @@ func (s *Store) ConfirmPayoutBatch(
 			return err
 		}
 		batch.ConfirmedBy, batch.ConfirmedAt = by.User, &at
-		if batch, err = s.movePayouts(ctx, tx, batch, at, changes...); err != nil {
+		if batch, err = movePayouts(ctx, tx, batch, at, changes...); err != nil {
 			return err
 		}
 		if batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch); err != nil {
@@ -400,7 +400,7 @@ func (s *Store) CancelPayoutBatch(
 		if err := releaseAll(ctx, tx, scope, payouts, at); err != nil {
 			return err
 		}
-		if batch, err = s.movePayouts(ctx, tx, batch, at, changes...); err != nil {
+		if batch, err = movePayouts(ctx, tx, batch, at, changes...); err != nil {
 			return err
 		}
 		if batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch); err != nil {

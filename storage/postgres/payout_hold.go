@@ -10,10 +10,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A payout holds the commissions whose payout_id names it. That is no change of
-// the commission, which has neither a version nor a line of history for it: where
-// it was when stands in payout_commissions. They are locked in the order of their ids, like everywhere, before the column changes: what is decided
-// about them stands until the transaction ends.
+// A payout holds the commissions whose payout_id names it. A commission has neither
+// a new version nor a line of history when a payout takes it in or releases it:
+// payout_commissions records that. Commissions are locked in the order of their
+// ids before the column changes, so a decision about them stands until the
+// transaction ends. How a payout follows changes of its commissions is in
+// payout_follow.go.
 
 const heldColumns = `
 	c.id, c.participant_id as participant, c.currency, c.payout_id as payout, c.amount_cents,

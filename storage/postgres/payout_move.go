@@ -39,7 +39,7 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 		if err != nil {
 			return err
 		}
-		if _, err := s.movePayouts(ctx, tx, batch, t.At, change); err != nil {
+		if _, err := movePayouts(ctx, tx, batch, t.At, change); err != nil {
 			return err
 		}
 		if err := recordPayout(ctx, tx, change); err != nil {
@@ -192,7 +192,7 @@ func (s *Store) SendPayouts(
 					sent++
 				}
 			}
-			if batch, err = s.movePayouts(ctx, tx, batch, at, changes...); err != nil {
+			if batch, err = movePayouts(ctx, tx, batch, at, changes...); err != nil {
 				return err
 			}
 		}

@@ -107,6 +107,9 @@ func (s *Store) ReattributeByHand(
 		for _, change := range changes {
 			events = append(events, change.Events()...)
 		}
+		if err := followCommissions(ctx, tx, changes...); err != nil {
+			return err
+		}
 		if err := settle(ctx, tx, changes...); err != nil {
 			return err
 		}
@@ -186,7 +189,7 @@ func lockAttribution(
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("reattribution: %w", err)
 	}
-	locked, err := lockCommissions(ctx, tx, scope, earned)
+	locked, err := lockHeldCommissions(ctx, tx, scope, earned)
 	if err != nil {
 		return nil, err
 	}

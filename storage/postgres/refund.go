@@ -168,7 +168,7 @@ func lockRefundedSale(
 		return nil, fmt.Errorf("conversion %s has %d decisions in force", sale.ID, len(decisions))
 	}
 	sale.decision, sale.parked = decisions[0].decision(sale.storedConversion), parked
-	locked, err := lockCommissions(ctx, tx, scope, earned)
+	locked, err := lockHeldCommissions(ctx, tx, scope, earned)
 	if err != nil {
 		return nil, err
 	}
@@ -308,6 +308,9 @@ func (s *Store) writeRefunds(ctx context.Context, tx *Tx, sale *refundedSale, re
 			return nil, err
 		}
 		commission = &sale.earned.Commission
+	}
+	if err := followCommissions(ctx, tx, changes...); err != nil {
+		return nil, err
 	}
 	batch := &pgx.Batch{}
 	refunds.queue(batch)

@@ -181,3 +181,58 @@ func TestPayouts(t *testing.T) {
 	sys.wantDenied(t, "set role tributary_app; update ledger_entries set amount_cents = 0")
 	sys.wantDenied(t, "set role tributary_app; delete from ledger_entries")
 }
+
+// TestPayoutsFollowTheirCommissions: what a commission loses before its payout is
+// sent, the payout loses too.
+func TestPayoutsFollowTheirCommissions(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	w := sys.world(t, "test", rules(object{"holdPeriodDays": 0}))
+	w.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).want(http.StatusOK)
+	click := w.click(t)
+	other := sys.partner(t).in("test")
+	place := other.post(t, w.applyPath(), object{"referralCode": fresh("ria")}).want(http.StatusCreated).text("id")
+	w.merchant.patch(t, w.programPath()+"/partners/"+place+"/approve", nil).want(http.StatusOK)
+
+	for _, status := range []string{"draft", "pending"} {
+		t.Run(status, func(t *testing.T) {
+			sales := make([]answer, 5)
+			for i := range sales {
+				fields := object{}
+				if i == 4 { // its fraud event is the newest
+					fields["customer_email"] = strings.Replace(w.partner.email, "@", "+shop@", 1)
+				}
+				sales[i] = w.sell(t, click, fields)
+			}
+			batch := w.batch(t, object{}).want(http.StatusCreated).text("id")
+			if status == "pending" {
+				w.merchant.post(t, batchesPath+"/"+batch+"/confirm", nil).want(http.StatusOK)
+			}
+			payout := "/api/v1/payouts/" + w.merchant.get(t, "/api/v1/payouts?batchId="+batch).want(http.StatusOK).text("data.0.id")
+			wantPayout := func(status string, amount, commissions int64) {
+				t.Helper()
+				w.merchant.get(t, payout).want(http.StatusOK).wantFields(object{"status": status, "amountCents": amount, "commissionCount": commissions})
+			}
+			wantPayout(status, 10_000, 5)
+
+			w.merchant.patch(t, w.commissionPath(sales[0].text("commission.id"))+"/reject", nil).want(http.StatusOK).wantFields(object{"payoutId": nil})
+			wantPayout(status, 8_000, 4)
+			external := sales[1].text("external_transaction_id")
+			w.refund(t, external, object{"amount_cents": 5000}).want(http.StatusCreated).wantFields(object{"commission.amount_cents": 1000})
+			wantPayout(status, 7_000, 4)
+			w.refund(t, external, nil).want(http.StatusCreated).wantFields(object{"commission.status": "refunded"})
+			wantPayout(status, 6_000, 3)
+			w.merchant.post(t, "/api/v1/conversions/"+sales[2].text("id")+"/reattribute", object{"participantId": place, "reason": "Ria's"}).want(http.StatusOK)
+			wantPayout(status, 4_000, 2)
+			event := w.merchant.get(t, "/api/v1/fraud/events?status=open").want(http.StatusOK).text("data.0.id")
+			w.merchant.post(t, "/api/v1/fraud/events/"+event+"/resolve", object{"outcome": "confirmed"}).want(http.StatusOK)
+			wantPayout(status, 2_000, 1)
+			w.merchant.patch(t, w.programPath()+"/commissions/bulk-reject", object{"commissionIds": []string{sales[3].text("commission.id")}}).want(http.StatusOK)
+			wantPayout("canceled", 2_000, 1)
+			w.merchant.get(t, batchesPath+"/"+batch).want(http.StatusOK).wantFields(object{"status": "canceled", "totals": []any{}})
+			if cents := w.balance(t); cents != 0 {
+				t.Errorf("the balance is %d", cents)
+			}
+		})
+	}
+}
