@@ -44,9 +44,6 @@ type AuditFilter struct {
 	At           Period
 }
 
-// MaxAuditTotal is the number at which counting the audit log stops.
-const MaxAuditTotal = 10_000
-
 // AuditLine is an entry to be written in the transaction of the change that it
 // records.
 type AuditLine struct {

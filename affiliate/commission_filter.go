@@ -38,9 +38,6 @@ type CommissionOrder struct {
 	Ascending bool
 }
 
-// MaxSearchTotal is how far the total of a search, and its stats, are counted.
-const MaxSearchTotal = 10_000
-
 // CommissionRow is a commission as an export shows it. Its texts belong to who
 // reads the rows and are those of another row afterwards.
 type CommissionRow struct {

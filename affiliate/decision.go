@@ -38,9 +38,6 @@ type DecisionFilter struct {
 	Decided Period
 }
 
-// MaxDecisionTotal is how far the total of a list of decisions is counted.
-const MaxDecisionTotal = 10_000
-
 // decisionReasons are the reasons that a decision can have.
 var decisionReasons = []AttributionReason{
 	WhyClickMatched, WhyPromoCodeMatched, WhyCustomerBound, WhyReassigned,

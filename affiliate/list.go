@@ -1,5 +1,16 @@
 package affiliate
 
+// How far the totals of lists are counted. Where the service keeps a count
+// (commissions, participants and links without a search) the total is exact at any
+// size. A count reads one row more than its bound, so that a total above the bound
+// tells that counting stopped.
+const (
+	// MaxTotal bounds the totals of the other lists.
+	MaxTotal = 100_000
+	// MaxSearchTotal bounds the total of a search, and its stats.
+	MaxSearchTotal = 10_000
+)
+
 // Page is one page of a list: Number from 1, Size 1 to 100 (SPEC.md section 8).
 type Page struct {
 	Number int

@@ -100,7 +100,7 @@ func (s *Service) ListDecisions(ctx context.Context, req *affiliatev1.ListDecisi
 		}
 	}
 	return &affiliatev1.ListDecisionsResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), // both came in as int32
 	}, nil
 }

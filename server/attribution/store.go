@@ -17,7 +17,7 @@ type Store interface {
 	// DecisionOfExternal is Decision by the merchant's own id. Errors: NOT_FOUND.
 	DecisionOfExternal(ctx context.Context, scope affiliate.Scope, external string) (affiliate.DecisionRecord, error)
 	// Decisions reads one page, newest first, superseded ones too, and counts all
-	// pages up to affiliate.MaxDecisionTotal.
+	// pages up to affiliate.MaxTotal.
 	Decisions(ctx context.Context, scope affiliate.Scope, filter affiliate.DecisionFilter, page affiliate.Page) ([]affiliate.DecisionRecord, int64, error)
 	// AttributedClick reads a stored click of the mode. Errors: NOT_FOUND.
 	AttributedClick(ctx context.Context, scope affiliate.Scope, id affiliate.ClickID) (affiliate.AttributedClick, error)

@@ -133,7 +133,7 @@ func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, 
 	}
 	return &affiliatev1.ListCommissionsResponse{
 		Data:  data,
-		Total: total,
+		Total: server.SearchTotal(ctx, total, req.GetSearch()),
 		Page:  int32(page.Number), // came in as an int32
 		Limit: int32(page.Size),
 	}, nil
@@ -157,6 +157,9 @@ func (s *Service) stats(ctx context.Context, req filterRequest, needsReview *boo
 	stats, err := s.store.CommissionStats(ctx, server.PrincipalFrom(ctx).Scope(), filter)
 	if err != nil {
 		return nil, err
+	}
+	if filter.Search != "" && stats.Count >= affiliate.MaxSearchTotal {
+		server.MarkCapped(ctx)
 	}
 	return statsToProto(stats), nil
 }

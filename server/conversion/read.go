@@ -28,7 +28,7 @@ func (s *Service) ListConversions(ctx context.Context, req *affiliatev1.ListConv
 		data[i] = itemOf(item)
 	}
 	return &affiliatev1.ListConversionsResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // came in as an int32
 	}, nil
 }

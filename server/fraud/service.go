@@ -82,7 +82,7 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 		data[i] = eventToProto(event)
 	}
 	return &affiliatev1.ListFraudEventsResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
 	}, nil
 }

@@ -16,7 +16,7 @@ type Store interface {
 	// Errors: NOT_FOUND.
 	PutFraudPolicy(ctx context.Context, scope affiliate.Scope, policy affiliate.ProgramFraudPolicy, by affiliate.Actor) (affiliate.ProgramFraudPolicy, error)
 	// FraudEvents reads one page, newest first, and counts all pages, up to
-	// affiliate.MaxSearchTotal.
+	// affiliate.MaxTotal.
 	FraudEvents(ctx context.Context, scope affiliate.Scope, filter affiliate.FraudEventFilter, page affiliate.Page) ([]affiliate.FraudEvent, int64, error)
 	// ResolveFraudEvent ends an open event, with what that means for its commission.
 	// Errors: NOT_FOUND, FRAUD_EVENT_RESOLVED.

@@ -76,7 +76,7 @@ func (s *Service) ListLedger(ctx context.Context, req *affiliatev1.ListLedgerReq
 		data[i] = toProto(e)
 	}
 	return &affiliatev1.ListLedgerResponse{
-		Data: data, Total: total, Balances: toBalances(balances),
+		Data: data, Total: server.Total(ctx, total), Balances: toBalances(balances),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
 	}, nil
 }
@@ -115,7 +115,7 @@ func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPa
 		data[i] = toPartner(e)
 	}
 	return &affiliatev1.ListPartnerLedgerResponse{
-		Data: data, Total: total, Balances: toBalances(balances),
+		Data: data, Total: server.Total(ctx, total), Balances: toBalances(balances),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
 	}, nil
 }

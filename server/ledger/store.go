@@ -10,7 +10,7 @@ import (
 // *affiliate.Error.
 type Store interface {
 	// Ledger reads one page of a participant's entries, newest first, counts all
-	// pages up to affiliate.MaxSearchTotal entries, and reads the balances by
+	// pages up to affiliate.MaxTotal entries, and reads the balances by
 	// currency, whatever the filter. Errors: NOT_FOUND.
 	Ledger(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, filter affiliate.LedgerFilter, page affiliate.Page) ([]affiliate.LedgerEntry, int64, []affiliate.LedgerBalance, error)
 	// AddLedgerEntry adds an entry with its audit line. Errors: NOT_FOUND,

@@ -50,7 +50,7 @@ func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksReque
 	}
 	page := server.PageOf(req)
 	links, total, err := s.store.Links(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
-	return s.pageOf(links, total, page), err
+	return s.pageOf(links, server.SearchTotal(ctx, total, req.GetSearch()), page), err
 }
 
 // CreateLink makes a link for a participant.

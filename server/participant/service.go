@@ -97,7 +97,7 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 		data[i] = toProto(p, caller.Role)
 	}
 	return &affiliatev1.ListParticipantsResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.SearchTotal(ctx, total, filter.Search),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
 	}, nil
 }

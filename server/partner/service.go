@@ -115,7 +115,7 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 		data[i] = commission(c, at)
 	}
 	return &affiliatev1.ListPartnerCommissionsResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), // both came in as int32
 	}, nil
 }

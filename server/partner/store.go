@@ -16,7 +16,7 @@ type Store interface {
 	// NOT_FOUND.
 	PartnerProgram(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.ProgramID) (affiliate.PartnerProgram, error)
 	// PartnerCommissions reads one page and counts all pages up to
-	// affiliate.MaxSearchTotal rows; a programme that the partner does not take part
+	// affiliate.MaxTotal rows; a programme that the partner does not take part
 	// in has none.
 	PartnerCommissions(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerCommissionFilter, order affiliate.CommissionOrder, page affiliate.Page) ([]affiliate.PartnerCommission, int64, error)
 	// PartnerBalances sums what is owed and what was earned, by currency.

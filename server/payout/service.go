@@ -110,7 +110,7 @@ func (s *Service) ListPayoutBatches(ctx context.Context, req *affiliatev1.ListPa
 		data[i] = toBatch(b)
 	}
 	return &affiliatev1.ListPayoutBatchesResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
 	}, nil
 }
@@ -167,7 +167,7 @@ func (s *Service) ListPayouts(ctx context.Context, req *affiliatev1.ListPayoutsR
 		data[i] = toProto(p)
 	}
 	return &affiliatev1.ListPayoutsResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
 	}, nil
 }
@@ -237,7 +237,7 @@ func (s *Service) ListPartnerPayouts(ctx context.Context, req *affiliatev1.ListP
 		data[i] = toPartner(p)
 	}
 	return &affiliatev1.ListPartnerPayoutsResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
 	}, nil
 }

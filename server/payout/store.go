@@ -19,7 +19,7 @@ type Store interface {
 	// IDEMPOTENCY_KEY_REUSED, PAYOUT_STATE_INVALID when nothing is due.
 	CreatePayoutBatch(ctx context.Context, n affiliate.NewPayoutBatch) (batch affiliate.PayoutBatch, replay []byte, err error)
 	// PayoutBatches reads one page, newest first, and counts all pages up to
-	// affiliate.MaxSearchTotal batches; an empty status is any.
+	// affiliate.MaxTotal batches; an empty status is any.
 	PayoutBatches(ctx context.Context, scope affiliate.Scope, status affiliate.PayoutBatchStatus, page affiliate.Page) ([]affiliate.PayoutBatch, int64, error)
 	// PayoutBatch reads one batch. Errors: NOT_FOUND.
 	PayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error)
@@ -38,14 +38,14 @@ type Store interface {
 	// do. Errors: SERVICE_UNAVAILABLE.
 	ExportPayouts(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, do func(affiliate.SentPayout) error) error
 	// Payouts reads one page, newest first, and counts all pages up to
-	// affiliate.MaxSearchTotal payouts.
+	// affiliate.MaxTotal payouts.
 	Payouts(ctx context.Context, scope affiliate.Scope, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error)
 	// Payout reads one payout. Errors: NOT_FOUND.
 	Payout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutDetail, error)
 	// MovePayout makes one move. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 	MovePayout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID, t affiliate.PayoutTransition) (affiliate.PayoutItem, error)
 	// PartnerPayouts reads one page of a partner's confirmed payouts in the mode,
-	// newest first, and counts all pages up to affiliate.MaxSearchTotal payouts.
+	// newest first, and counts all pages up to affiliate.MaxTotal payouts.
 	PartnerPayouts(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error)
 }
 

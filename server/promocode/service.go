@@ -46,7 +46,7 @@ func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromo
 	}
 	page := server.PageOf(req)
 	codes, total, err := s.store.PromoCodes(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
-	return pageOf(codes, total, page), err
+	return pageOf(codes, server.SearchTotal(ctx, total, req.GetSearch()), page), err
 }
 
 // CreatePromoCode gives a participant a code.

@@ -21,7 +21,7 @@ func (s *Service) ListDeliveries(ctx context.Context, req *affiliatev1.ListDeliv
 		return nil, err
 	}
 	return &affiliatev1.ListDeliveriesResponse{
-		Data: each(deliveries, listItem), Total: total, Page: small(page.Number), Limit: small(page.Size),
+		Data: each(deliveries, listItem), Total: server.Total(ctx, total), Page: small(page.Number), Limit: small(page.Size),
 	}, nil
 }
 

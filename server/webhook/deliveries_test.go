@@ -308,7 +308,7 @@ func TestNothingIsRetriedWhileTheEndpointIsOff(t *testing.T) {
 	}
 }
 
-func TestDeliveryTotalStopsCounting(t *testing.T) {
+func TestDeliveryTotalIsExact(t *testing.T) {
 	w := newUseCases(t)
 	e := w.create(w.scope)
 	w.fillDeliveries(e, affiliate.MaxSearchTotal+150, w.now, time.Second)
@@ -319,9 +319,9 @@ func TestDeliveryTotalStopsCounting(t *testing.T) {
 		rows   int
 		total  int64
 	}{
-		{affiliate.DeliveryFilter{}, 1, 100, affiliate.MaxSearchTotal},
-		{affiliate.DeliveryFilter{}, 102, 50, affiliate.MaxSearchTotal},
-		{affiliate.DeliveryFilter{}, 200, 0, affiliate.MaxSearchTotal},
+		{affiliate.DeliveryFilter{}, 1, 100, affiliate.MaxSearchTotal + 150},
+		{affiliate.DeliveryFilter{}, 102, 50, affiliate.MaxSearchTotal + 150},
+		{affiliate.DeliveryFilter{}, 200, 0, affiliate.MaxSearchTotal + 150},
 		{affiliate.DeliveryFilter{Status: &dead}, 1, 100, 102},
 	} {
 		list, total, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, month, tc.filter, affiliate.Page{Number: tc.number, Size: 100})

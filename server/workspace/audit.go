@@ -69,7 +69,7 @@ func (s *Service) ListAuditLog(ctx context.Context, req *affiliatev1.ListAuditLo
 		}
 	}
 	return &affiliatev1.ListAuditLogResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), // both came in as int32
 	}, nil
 }

@@ -24,7 +24,7 @@ type Store interface {
 	// LiveKeys returns the keys of a mode that are live at now, newest first.
 	LiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error)
 	// AuditLog returns one page of the entries of the mode and of the workspace as a
-	// whole, newest first, and the number of all up to affiliate.MaxAuditTotal.
+	// whole, newest first, and the number of all up to affiliate.MaxTotal.
 	AuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter, page affiliate.Page) ([]affiliate.AuditEntry, int64, error)
 	// ExportAuditLog returns all of these entries as one snapshot has them. The loop
 	// over them holds a connection until it ends; an error is the last element.

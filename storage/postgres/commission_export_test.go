@@ -52,7 +52,7 @@ func (s *Store) CommissionSQL(
 		sql.Export, sql.ExportArgs = commissionExportSQL(where, order), where.args
 		if filter.Search != "" {
 			sql.Page, sql.PageArgs = commissionPageSQL(where, order), append(slices.Clone(where.args), page.Size, page.Offset())
-			sql.Total, sql.TotalArgs = searchTotalSQL(where), where.args
+			sql.Total, sql.TotalArgs = commissionTotalSQL(where, affiliate.MaxSearchTotal), where.args
 			sql.Stats, sql.StatsArgs = searchGroupsSQL(where)
 			return nil
 		}

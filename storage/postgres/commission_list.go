@@ -139,17 +139,19 @@ func searchCommissions(
 	}
 	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
 		// The list ends on this page.
-		return items, min(page.Offset()+n, affiliate.MaxSearchTotal), nil
+		return items, page.Offset() + n, nil
 	}
 	var total int64
-	if err := tx.QueryRow(ctx, searchTotalSQL(where), append([]any{planned}, where.args...)...).Scan(&total); err != nil {
+	if err := tx.QueryRow(ctx, commissionTotalSQL(where, affiliate.MaxSearchTotal), append([]any{planned}, where.args...)...).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count commissions: %w", err)
 	}
 	return items, total, nil
 }
 
-func searchTotalSQL(where conditions) string {
-	return fmt.Sprintf(`select count(*) from (select from commissions c where %s limit %d) c`, where.sql(), affiliate.MaxSearchTotal)
+// commissionTotalSQL counts one row more than the bound of a total, if there are as
+// many.
+func commissionTotalSQL(where conditions, most int64) string {
+	return fmt.Sprintf(`select count(*) from (select from commissions c where %s limit %d) c`, where.sql(), most+1)
 }
 
 func readCommissions(

@@ -16,7 +16,7 @@ import (
 // and that has the order of the list; several of them meet in one of these. What
 // lies before a page is skipped in the index alone, so that a page costs its
 // offset there and its size in rows, which are looked up by their keys. The total
-// is counted in the same index and stops at affiliate.MaxSearchTotal.
+// is counted in the same index and stops at affiliate.MaxTotal.
 //
 // A page and its total are two statements: a conversion that is recorded in
 // between is in one of them only.
@@ -88,12 +88,12 @@ func conversionListArgs(scope affiliate.Scope, filter affiliate.ConversionFilter
 		"workspace": scope.Workspace, "mode": scope.Mode, "from": filter.Created.From, "before": filter.Created.Before,
 		"attributed": filter.Attributed, "event": filter.EventType, "external": filter.ExternalTransactionID,
 		"program": filter.Program, "participant": filter.Participant,
-		"limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxSearchTotal,
+		"limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxTotal + 1,
 	}
 }
 
 // Conversions reads one page of a mode's conversions, newest first, and counts
-// all pages up to affiliate.MaxSearchTotal rows. Errors: NOT_FOUND for the
+// all pages up to affiliate.MaxTotal rows. Errors: NOT_FOUND for the
 // filter's programme and participant.
 func (s *Store) Conversions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page,
@@ -110,7 +110,7 @@ func (s *Store) Conversions(
 	}
 	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
 		// The list ends on this page.
-		return items, min(page.Offset()+n, affiliate.MaxSearchTotal), nil
+		return items, page.Offset() + n, nil
 	}
 	var total int64
 	if err := s.pool.QueryRow(ctx, count, planned, args).Scan(&total); err != nil {

@@ -139,11 +139,11 @@ func TestConversionListsReadTheirIndexes(t *testing.T) {
 	}
 
 	items, total, err := w.Store.Conversions(t.Context(), w.scope, affiliate.ConversionFilter{}, newest)
-	if err != nil || len(items) != 20 || total != 10_000 {
+	if err != nil || len(items) != 20 || total != 12_000 {
 		t.Errorf("%d of %d, %v", len(items), total, err)
 	}
 	for _, page := range []affiliate.Page{{Number: 120, Size: 100}, {Number: 121, Size: 100}} {
-		if _, total, err := w.Store.Conversions(t.Context(), w.scope, affiliate.ConversionFilter{}, page); err != nil || total != 10_000 {
+		if _, total, err := w.Store.Conversions(t.Context(), w.scope, affiliate.ConversionFilter{}, page); err != nil || total != 12_000 {
 			t.Errorf("page %d: total %d, %v", page.Number, total, err)
 		}
 	}

@@ -95,7 +95,7 @@ func readDecision(rows pgx.Rows, err error) (affiliate.DecisionRecord, error) {
 }
 
 // Decisions reads one page, newest first, superseded ones too, and counts all
-// pages up to affiliate.MaxDecisionTotal. The two are two statements: a decision
+// pages up to affiliate.MaxTotal. The two are two statements: a decision
 // that is made in between is in one of them only.
 func (s *Store) Decisions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.DecisionFilter, page affiliate.Page,
@@ -113,7 +113,7 @@ func (s *Store) Decisions(
 	}
 	if n := int64(len(decisions)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
 		// The list ends on this page.
-		return decisions, min(page.Offset()+n, affiliate.MaxDecisionTotal), nil
+		return decisions, page.Offset() + n, nil
 	}
 	var total int64
 	if err := s.pool.QueryRow(ctx, countSQL, args...).Scan(&total); err != nil {
@@ -161,7 +161,7 @@ func decisionListSQL(where conditions) (page, count string) {
 			limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `
 		) d` + newest
 	count = fmt.Sprintf(`select count(*) from (select from attribution_decisions d where %s limit %d) d`,
-		where.sql(), affiliate.MaxDecisionTotal)
+		where.sql(), affiliate.MaxTotal+1)
 	return page, count
 }
 

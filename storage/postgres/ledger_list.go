@@ -13,7 +13,7 @@ import (
 // A page of the ledger is read from an index in the order of age, of the
 // participant or of the partner; a type or a currency is a filter over its
 // entries. The total is counted in the same index and stops at
-// affiliate.MaxSearchTotal. Balances are kept (ledger_balances).
+// affiliate.MaxTotal. Balances are kept (ledger_balances).
 
 const ledgerColumns = `
 	l.id, l.mode, l.program_id as program, l.participant_id as participant, l.partner_id as partner, l.type, l.amount_cents,
@@ -50,7 +50,7 @@ func ledgerListSQL(where conditions) (page, count string) {
 		from (select l.* from ledger_entries l where ` + where.sql() + newest +
 		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) l
 		join programs p on p.workspace_id = l.workspace_id and p.id = l.program_id` + newest
-	count = fmt.Sprintf(`select count(*) from (select from ledger_entries l where %s limit %d) l`, where.sql(), affiliate.MaxSearchTotal)
+	count = fmt.Sprintf(`select count(*) from (select from ledger_entries l where %s limit %d) l`, where.sql(), affiliate.MaxTotal+1)
 	return page, count
 }
 
@@ -70,7 +70,7 @@ func (s *Store) ledgerPage(ctx context.Context, where conditions, page affiliate
 	}
 	if n := int64(len(entries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
 		// The list ends on this page.
-		return entries, min(page.Offset()+n, affiliate.MaxSearchTotal), nil
+		return entries, page.Offset() + n, nil
 	}
 	var total int64
 	if err := s.pool.QueryRow(ctx, countSQL, args...).Scan(&total); err != nil {
@@ -80,7 +80,7 @@ func (s *Store) ledgerPage(ctx context.Context, where conditions, page affiliate
 }
 
 // Ledger reads one page of a participant's entries, newest first, counts all
-// pages up to affiliate.MaxSearchTotal entries, and reads the balances by
+// pages up to affiliate.MaxTotal entries, and reads the balances by
 // currency, whatever the filter. Errors: NOT_FOUND.
 func (s *Store) Ledger(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID,
@@ -134,7 +134,7 @@ const partnerLedgerBalances = `
 	order by b.currency`
 
 // PartnerLedger reads one page of a partner's entries in the mode, newest first,
-// counts all pages up to affiliate.MaxSearchTotal entries, and reads the balances
+// counts all pages up to affiliate.MaxTotal entries, and reads the balances
 // over the programmes that the filter leaves.
 func (s *Store) PartnerLedger(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.LedgerFilter, page affiliate.Page,

@@ -6,7 +6,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// However many entries there are, they are all listed, and counted so far.
+// A count reads one entry more than the bound of totals. Pages beyond it are
+// reachable.
 func TestLedgerTotalStopsCounting(t *testing.T) {
 	w := newPayoutWorld(t, 1, 1, 0)
 	var one affiliate.ParticipantID
@@ -18,18 +19,18 @@ func TestLedgerTotalStopsCounting(t *testing.T) {
 		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, reason, created_by, created_at)
 		select workspace_id, gen_random_uuid(), mode, program_id, id, partner_id, case when n % 100 = 0 then 'adjustment' else 'bonus' end, 1, 'EUR', 'x', 'system',
 			$1::timestamptz + n * interval '1 second'
-		from participants, generate_series(1, $2::integer) n`, w.now, affiliate.MaxSearchTotal+150)
+		from participants, generate_series(1, $2::integer) n`, w.now, affiliate.MaxTotal+149)
 	for _, tc := range []struct {
 		kind   affiliate.LedgerEntryType
 		number int
 		rows   int
 		total  int64
 	}{
-		{"", 1, 100, affiliate.MaxSearchTotal},
-		{"", 102, 51, affiliate.MaxSearchTotal}, // the last page
-		{"", 200, 0, affiliate.MaxSearchTotal},
-		{affiliate.EntryAdjustment, 1, 100, 101},
-		{affiliate.EntryAdjustment, 2, 1, 101},
+		{"", 1, 100, affiliate.MaxTotal + 1},
+		{"", 1002, 50, affiliate.MaxTotal + 150}, // the last page
+		{"", 2000, 0, affiliate.MaxTotal + 1},
+		{affiliate.EntryAdjustment, 1, 100, 1001},
+		{affiliate.EntryAdjustment, 11, 1, 1001},
 	} {
 		filter, page := affiliate.LedgerFilter{Type: tc.kind}, affiliate.Page{Number: tc.number, Size: 100}
 		entries, total, _, err := w.Store.Ledger(t.Context(), w.scope, w.program, one, filter, page)

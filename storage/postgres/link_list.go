@@ -121,7 +121,7 @@ func linkListSQL(filter affiliate.LinkFilter) (page, count string) {
 func linkListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.LinkFilter, page affiliate.Page) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "participant": filter.Participant,
-		"pattern": likePrefix(filter.Search), "limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxSearchTotal,
+		"pattern": likePrefix(filter.Search), "limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxSearchTotal + 1,
 	}
 }
 

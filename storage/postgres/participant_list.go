@@ -192,7 +192,7 @@ func (s *Store) searchParticipants(ctx context.Context, filter affiliate.Partici
 // so that what is found first is the same for every page.
 func participantSearchSQL(filter affiliate.ParticipantFilter) string {
 	where := whereParticipants(filter)
-	limit := fmt.Sprintf(` limit %d)`, maxSearchPartners)
+	limit := fmt.Sprintf(` limit %d)`, maxSearchPartners+1)
 	kinds := []string{
 		`(select t.id from participants t` + where + ` and lower(t.partner_name) like lower(@pattern)
 			order by lower(t.partner_name) using ~<~, t.created_at desc, t.id desc` + limit,
@@ -227,7 +227,7 @@ func (s *Store) countParticipants(
 	switch {
 	case filter.Search != "":
 		found, _ := args["found"].([]affiliate.ParticipantID)
-		return min(int64(len(found)), affiliate.MaxSearchTotal), nil
+		return int64(len(found)), nil
 	case filter.Group != nil:
 		count := countInGroup
 		if filter.Status != "" {

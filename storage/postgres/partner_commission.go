@@ -19,7 +19,7 @@ import (
 // programme commissions_by_participant) and costs its offset and its size; in
 // any other order it costs one pass over the rows that the filter leaves. The
 // total is an index-only count of those rows that stops at
-// affiliate.MaxSearchTotal, and is left out where the page itself says it; status
+// affiliate.MaxTotal, and is left out where the page itself says it; status
 // and programme together have to look at the rows.
 
 // partnerCommissionColumns are what a partner may see, over c and p.
@@ -30,7 +30,7 @@ const partnerCommissionColumns = `
 	c.hold_until, c.rejection_code, c.approved_at, c.rejected_at, c.paid_at, c.refunded_at, c.created_at`
 
 // PartnerCommissions is one page of a partner's commissions in the mode, and how
-// many rows all its pages have, counted up to affiliate.MaxSearchTotal. A
+// many rows all its pages have, counted up to affiliate.MaxTotal. A
 // programme that the partner does not take part in has none. The order is by age,
 // amount or status.
 func (s *Store) PartnerCommissions(
@@ -53,7 +53,7 @@ func (s *Store) PartnerCommissions(
 	}
 	if n := int64(len(commissions)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
 		// The list ends on this page.
-		return commissions, min(page.Offset()+n, affiliate.MaxSearchTotal), nil
+		return commissions, page.Offset() + n, nil
 	}
 	var total int64
 	if err := s.pool.QueryRow(ctx, countSQL, args...).Scan(&total); err != nil {
@@ -112,7 +112,7 @@ func partnerCommissionsSQL(where conditions, order affiliate.CommissionOrder) (p
 		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) c
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
 		order by ` + sorted
-	return page, searchTotalSQL(where)
+	return page, commissionTotalSQL(where, affiliate.MaxTotal)
 }
 
 // partnerBalances sums the partner's ledger in the mode, and what of its

@@ -12,7 +12,7 @@ import (
 // A page of payouts is read from an index in the order of age: of the mode, of a
 // status, a programme, a participant, or of the partner; of a batch it is one
 // pass over the batch. What else narrows it is a filter over those rows. A total is
-// counted as far as affiliate.MaxSearchTotal.
+// counted as far as affiliate.MaxTotal.
 
 // payoutItemRow is a payout with its names.
 type payoutItemRow struct {
@@ -53,7 +53,7 @@ func payoutListSQL(where conditions) (page, count string) {
 		select ` + payoutColumns + `, g.name as program_name, t.partner_name
 		from (select p.* from payouts p where ` + where.sql() + newest +
 		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) p` + payoutNames + newest
-	return page, fmt.Sprintf(`select count(*) from (select from payouts p where %s limit %d) p`, where.sql(), affiliate.MaxSearchTotal)
+	return page, fmt.Sprintf(`select count(*) from (select from payouts p where %s limit %d) p`, where.sql(), affiliate.MaxTotal+1)
 }
 
 func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID, where conditions, page affiliate.Page) ([]affiliate.PayoutItem, int64, error) {
@@ -72,7 +72,7 @@ func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID,
 	}
 	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
 		// The list ends on this page.
-		return items, min(page.Offset()+n, affiliate.MaxSearchTotal), nil
+		return items, page.Offset() + n, nil
 	}
 	var total int64
 	if err := s.pool.QueryRow(ctx, countSQL, args...).Scan(&total); err != nil {
@@ -82,7 +82,7 @@ func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID,
 }
 
 // Payouts reads one page, newest first, and counts all pages up to
-// affiliate.MaxSearchTotal payouts.
+// affiliate.MaxTotal payouts.
 func (s *Store) Payouts(ctx context.Context, scope affiliate.Scope, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error) {
 	if err := s.checkFilter(ctx, scope, filter.Program, filter.Participant, filter.Batch); err != nil {
 		return nil, 0, err
@@ -95,7 +95,7 @@ func (s *Store) Payouts(ctx context.Context, scope affiliate.Scope, filter affil
 }
 
 // PartnerPayouts reads one page of a partner's own payouts in the mode, newest
-// first, and counts all pages up to affiliate.MaxSearchTotal payouts. What was never
+// first, and counts all pages up to affiliate.MaxTotal payouts. What was never
 // confirmed is the merchant's own business.
 func (s *Store) PartnerPayouts(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PayoutFilter, page affiliate.Page,
@@ -188,7 +188,7 @@ const (
 )
 
 // PayoutBatches reads one page, newest first, and counts all pages up to
-// affiliate.MaxSearchTotal batches; an empty status is any.
+// affiliate.MaxTotal batches; an empty status is any.
 func (s *Store) PayoutBatches(
 	ctx context.Context, scope affiliate.Scope, status affiliate.PayoutBatchStatus, page affiliate.Page,
 ) ([]affiliate.PayoutBatch, int64, error) {
@@ -201,7 +201,7 @@ func (s *Store) PayoutBatches(
 		return nil, 0, fmt.Errorf("payout batches: %w", err)
 	}
 	var total int64
-	if err := s.pool.QueryRow(ctx, countBatches, planned, scope.Workspace, scope.Mode, status, affiliate.MaxSearchTotal).Scan(&total); err != nil {
+	if err := s.pool.QueryRow(ctx, countBatches, planned, scope.Workspace, scope.Mode, status, affiliate.MaxTotal+1).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count payout batches: %w", err)
 	}
 	return batches, total, countEach(ctx, s.pool, scope, batches)

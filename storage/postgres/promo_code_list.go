@@ -46,7 +46,7 @@ func promoCodeListArgs(scope affiliate.Scope, program affiliate.ProgramID, filte
 	return pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "participant": filter.Participant,
 		"active": filter.Active, "pattern": likePrefix(filter.Search),
-		"limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxSearchTotal,
+		"limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxSearchTotal + 1,
 	}
 }
 

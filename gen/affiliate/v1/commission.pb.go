@@ -481,7 +481,8 @@ func (x *ListProgramCommissionsRequest) GetProgramId() string {
 type ListCommissionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*CommissionListItem  `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact; with search it counts to 10,000 and stops.
+	// Exact. With search it counts to 10,000, and the response header
+	// "Total-Capped: true" says that there are more.
 	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -1152,7 +1153,8 @@ func (x *ExportProgramCommissionsRequest) GetProgramId() string {
 // several currencies are never added: the first sums are those in currency alone.
 type CommissionStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In every currency. Exact; with search it counts to 10,000 and stops.
+	// In every currency. Exact. With search it counts to 10,000, and the response
+	// header "Total-Capped: true" says that there are more.
 	TotalCount int64 `protobuf:"varint,1,opt,name=total_count,json=totalCount,proto3" json:"total_count,omitempty"`
 	// In currency only, minor units.
 	TotalAmountCents int64 `protobuf:"varint,2,opt,name=total_amount_cents,json=totalAmountCents,proto3" json:"total_amount_cents,omitempty"`

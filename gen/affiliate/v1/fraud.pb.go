@@ -516,7 +516,8 @@ func (x *ListFraudEventsRequest) GetParticipantId() string {
 type ListFraudEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*FraudEvent          `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 10,000, where it stops.
+	// Exact to 100,000. The response header "Total-Capped: true" says that there
+	// are more.
 	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`

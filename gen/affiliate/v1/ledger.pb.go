@@ -185,9 +185,11 @@ func (x *ListLedgerRequest) GetCurrency() string {
 type ListLedgerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*LedgerEntry         `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	Total int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page  int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
-	Limit int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Exact to 100,000. The response header "Total-Capped: true" says that there
+	// are more.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page  int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Per currency, whatever the filter.
 	Balances      []*LedgerBalance `protobuf:"bytes,5,rep,name=balances,proto3" json:"balances,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -341,9 +343,11 @@ func (x *ListPartnerLedgerRequest) GetCurrency() string {
 type ListPartnerLedgerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*PartnerLedgerEntry  `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	Total int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page  int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
-	Limit int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Exact to 100,000. The response header "Total-Capped: true" says that there
+	// are more.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page  int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Per currency, over the programmes that the filter leaves.
 	Balances      []*LedgerBalance `protobuf:"bytes,5,rep,name=balances,proto3" json:"balances,omitempty"`
 	unknownFields protoimpl.UnknownFields

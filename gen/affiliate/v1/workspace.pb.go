@@ -1453,7 +1453,8 @@ func (x *ListAuditLogRequest) GetTimezone() string {
 type ListAuditLogResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*AuditEntry          `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Counts to 10,000 and stops.
+	// Exact to 100,000. The response header "Total-Capped: true" says that there
+	// are more.
 	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`

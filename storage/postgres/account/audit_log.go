@@ -68,7 +68,7 @@ func (r auditRow) entry() affiliate.AuditEntry {
 const planned = pgx.QueryExecModeCacheDescribe
 
 // auditQuery has the statements for a filter: a page, the total up to
-// affiliate.MaxAuditTotal, and all rows.
+// affiliate.MaxTotal, and all rows.
 type auditQuery struct {
 	page, count, all string
 	args             pgx.NamedArgs
@@ -78,7 +78,7 @@ type auditQuery struct {
 // whole, newest first.
 func newAuditQuery(scope affiliate.Scope, filter affiliate.AuditFilter) auditQuery {
 	where := []string{"l.workspace_id = @workspace", "(l.mode = @mode or l.mode is null)"}
-	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "most": affiliate.MaxAuditTotal}
+	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "most": affiliate.MaxTotal + 1}
 	add := func(condition, name string, value any) {
 		where = append(where, condition)
 		args[name] = value
@@ -116,7 +116,7 @@ func newAuditQuery(scope affiliate.Scope, filter affiliate.AuditFilter) auditQue
 }
 
 // AuditLog returns one page, newest first, and the number of entries up to
-// affiliate.MaxAuditTotal.
+// affiliate.MaxTotal.
 func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter, page affiliate.Page) ([]affiliate.AuditEntry, int64, error) {
 	query := newAuditQuery(scope, filter)
 	args := maps.Clone(query.args)
@@ -128,7 +128,7 @@ func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affi
 	}
 	if n := int64(len(entries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
 		// The list ends on this page.
-		return entries, min(page.Offset()+n, affiliate.MaxAuditTotal), nil
+		return entries, page.Offset() + n, nil
 	}
 	var total int64
 	if err := s.db.Pool().QueryRow(ctx, query.count, planned, query.args).Scan(&total); err != nil {

@@ -120,11 +120,11 @@ func (q listQuery) page() string {
 }
 
 func (q listQuery) count() string {
-	return fmt.Sprintf(`select count(*) from (select from webhook_deliveries d where %s limit %d) d`, q.where, affiliate.MaxSearchTotal)
+	return fmt.Sprintf(`select count(*) from (select from webhook_deliveries d where %s limit %d) d`, q.where, affiliate.MaxTotal+1)
 }
 
 // Deliveries reads one page of an endpoint's deliveries of events since an instant,
-// newest first, and counts all pages up to affiliate.MaxSearchTotal deliveries. Errors:
+// newest first, and counts all pages up to affiliate.MaxTotal deliveries. Errors:
 // WEBHOOK_NOT_FOUND.
 func (s *Store) Deliveries(
 	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time,
@@ -145,7 +145,7 @@ func (s *Store) Deliveries(
 		return nil, 0, fmt.Errorf("deliveries: %w", err)
 	}
 	if n := int64(len(deliveries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		return deliveries, min(page.Offset()+n, affiliate.MaxSearchTotal), nil // the list ends on this page
+		return deliveries, page.Offset() + n, nil // the list ends on this page
 	}
 	var total int64
 	if err := s.db.Pool().QueryRow(ctx, query.count(), planned, query.args).Scan(&total); err != nil {
