@@ -42,7 +42,7 @@ func ParsePeriod(from, to, timezone string) (Period, Violations) {
 		wrong.Add("date_to", badDate)
 	}
 	if fromOK && toOK && ok && from != "" && to != "" && first.after(last) {
-		wrong.Add("date_from", "must not be after date_to")
+		wrong.Add("date_from", "must not be after the end date")
 	}
 	if wrong != nil {
 		return Period{}, wrong

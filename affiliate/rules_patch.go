@@ -71,18 +71,18 @@ func (r Rules) Patch(patch RulesPatch) (Rules, Violations) {
 	case Percentage:
 		r.RateBps, r.FlatCents = patch.RateBps.orNil(r.RateBps), nil
 		if r.RateBps == nil {
-			found.Add(rate, "is required when commission_type is percentage")
+			found.Add(rate, "is required for the type percentage")
 		}
 		if patch.FlatCents.sets() {
-			found.Add(flat, "needs commission_type flat")
+			found.Add(flat, "must be absent for the type percentage")
 		}
 	case Flat:
 		r.RateBps, r.FlatCents = nil, patch.FlatCents.orNil(r.FlatCents)
 		if r.FlatCents == nil {
-			found.Add(flat, "is required when commission_type is flat")
+			found.Add(flat, "is required for the type flat")
 		}
 		if patch.RateBps.sets() {
-			found.Add(rate, "needs commission_type percentage")
+			found.Add(rate, "must be absent for the type flat")
 		}
 	}
 	return r, found
@@ -147,10 +147,10 @@ func checkTiers(tiers []Tier, found *Violations) {
 		kind, threshold := conversions, tier.MinConversions
 		switch {
 		case tier.MinConversions == nil && tier.MinRevenueCents == nil:
-			found.Add(path+conversions, "is required without min_revenue_cents")
+			found.Add(path+conversions, "is required without a minimum of revenue")
 			continue
 		case tier.MinConversions != nil && tier.MinRevenueCents != nil:
-			found.Add(path+revenue, "excludes min_conversions")
+			found.Add(path+revenue, "must be absent beside a minimum of conversions")
 			continue
 		case tier.MinConversions == nil:
 			kind, threshold = revenue, tier.MinRevenueCents
@@ -174,7 +174,7 @@ func checkTiers(tiers []Tier, found *Violations) {
 func (r Rate) Check(prefix string, found *Violations) {
 	switch {
 	case r.Bps == nil && r.FlatCents == nil:
-		found.Add(prefix+"percentage", "is required without flat_amount_cents")
+		found.Add(prefix+"percentage", "is required without a flat amount")
 	case r.Bps != nil && r.FlatCents != nil:
 		found.Add(prefix+"flat_amount_cents", "excludes percentage")
 	}

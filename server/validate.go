@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	validatepb "github.com/envoyproxy/protoc-gen-validate/validate"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
@@ -28,9 +29,20 @@ func validate(service any, req any) error {
 	if !ok {
 		return nil
 	}
+	found := check(service, msg)
+	return found.Err()
+}
+
+// ValidateItem is the validation of a request for one item of a list whose items
+// are validated one by one (validate.rules, repeated.items.message.skip). Fields are
+// named from the item on.
+func ValidateItem(service any, item proto.Message) affiliate.Violations { return check(service, item) }
+
+// check trims the message and reports everything that is wrong with it.
+func check(service any, msg proto.Message) affiliate.Violations {
 	trim(msg.ProtoReflect())
 	var found affiliate.Violations
-	if v, ok := req.(interface{ ValidateAll() error }); ok {
+	if v, ok := msg.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
 			flatten(err, msg.ProtoReflect().Descriptor(), "", &found)
 		}
@@ -47,7 +59,7 @@ func validate(service any, req any) error {
 			}
 		}
 	}
-	return found.Err()
+	return found
 }
 
 // unreadable finds what the JSON of a gateway could not have said and a caller
@@ -58,6 +70,7 @@ func unreadable(m protoreflect.Message, prefix string, out *affiliate.Violations
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		path := prefix + string(field.Name())
 		switch {
+		case validatedByItem(field):
 		case field.IsList():
 			for i := range value.List().Len() {
 				unreadableValue(field, value.List().Get(i), fmt.Sprintf("%s[%d]", path, i), out)
@@ -75,6 +88,16 @@ func unreadable(m protoreflect.Message, prefix string, out *affiliate.Violations
 	})
 }
 
+// validatedByItem reports whether the items of a list are validated one by one, by
+// ValidateItem.
+func validatedByItem(field protoreflect.FieldDescriptor) bool {
+	if !field.IsList() || field.Message() == nil {
+		return false
+	}
+	rules, _ := proto.GetExtension(field.Options(), validatepb.E_Rules).(*validatepb.FieldRules)
+	return rules.GetRepeated().GetItems().GetMessage().GetSkip()
+}
+
 func unreadableValue(field protoreflect.FieldDescriptor, value protoreflect.Value, path string, out *affiliate.Violations) {
 	switch field.Kind() {
 	case protoreflect.StringKind:
@@ -83,7 +106,7 @@ func unreadableValue(field protoreflect.FieldDescriptor, value protoreflect.Valu
 		}
 	case protoreflect.EnumKind:
 		if field.Enum().Values().ByNumber(value.Enum()) == nil {
-			out.Add(path, "is not a known value")
+			out.Add(path, "must be a known value")
 		}
 	case protoreflect.MessageKind:
 		if at, ok := value.Message().Interface().(*timestamppb.Timestamp); ok && !at.IsValid() {
@@ -96,28 +119,60 @@ func unreadableValue(field protoreflect.FieldDescriptor, value protoreflect.Valu
 	}
 }
 
-// trimmed remembers, by message type, which fields lose their outer white space.
-var trimmed sync.Map // protoreflect.FullName → []protoreflect.FieldDescriptor
+// texts are the text fields of a message type that arrive with white space.
+type texts struct {
+	trimmed  []protoreflect.FieldDescriptor // lose their outer white space
+	optional []protoreflect.FieldDescriptor // are absent when they are white space alone
+	messages []protoreflect.FieldDescriptor // may have such fields themselves
+}
 
-func trim(m protoreflect.Message) {
-	d := m.Descriptor()
-	cached, ok := trimmed.Load(d.FullName())
-	if !ok {
-		var fields []protoreflect.FieldDescriptor
-		for i := range d.Fields().Len() {
-			field := d.Fields().Get(i)
-			options, _ := field.Options().(*descriptorpb.FieldOptions)
-			if proto.HasExtension(options, affiliatev1.E_Trim) {
-				fields = append(fields, field)
-			}
-		}
-		cached, _ = trimmed.LoadOrStore(d.FullName(), fields)
+// textsByType caches texts by message type: protoreflect.FullName → texts.
+var textsByType sync.Map
+
+func textsOf(d protoreflect.MessageDescriptor) texts {
+	if cached, ok := textsByType.Load(d.FullName()); ok {
+		return cached.(texts)
 	}
-	for _, field := range cached.([]protoreflect.FieldDescriptor) {
+	var found texts
+	for i := range d.Fields().Len() {
+		field := d.Fields().Get(i)
+		options, _ := field.Options().(*descriptorpb.FieldOptions)
+		switch {
+		case field.Message() != nil:
+			if !field.IsList() && !field.IsMap() && field.Message().FullName().Parent() != "google.protobuf" {
+				found.messages = append(found.messages, field)
+			}
+			continue
+		case proto.HasExtension(options, affiliatev1.E_Trim):
+			found.trimmed = append(found.trimmed, field)
+		}
+		if field.Kind() == protoreflect.StringKind && field.HasOptionalKeyword() {
+			found.optional = append(found.optional, field)
+		}
+	}
+	textsByType.Store(d.FullName(), found)
+	return found
+}
+
+// trim removes the outer white space that the contract says is removed. An optional
+// text that is white space alone is absent.
+func trim(m protoreflect.Message) {
+	fields := textsOf(m.Descriptor())
+	for _, field := range fields.optional {
+		if s := m.Get(field).String(); s != "" && strings.TrimSpace(s) == "" {
+			m.Clear(field)
+		}
+	}
+	for _, field := range fields.trimmed {
 		if m.Has(field) {
 			if s := m.Get(field).String(); s != strings.TrimSpace(s) {
 				m.Set(field, protoreflect.ValueOfString(strings.TrimSpace(s)))
 			}
+		}
+	}
+	for _, field := range fields.messages {
+		if m.Has(field) {
+			trim(m.Mutable(field).Message())
 		}
 	}
 }
@@ -144,18 +199,18 @@ func flatten(err error, d protoreflect.MessageDescriptor, prefix string, out *af
 		out.Add(prefix, err.Error())
 		return
 	}
-	name, message := protoField(one.Field(), d)
+	name, field := protoField(one.Field(), d)
 	path := prefix + name
-	if cause := one.Cause(); cause != nil && message != nil {
-		flatten(cause, message, path+".", out)
+	if cause := one.Cause(); cause != nil && field != nil && field.Message() != nil {
+		flatten(cause, field.Message(), path+".", out)
 		return
 	}
-	out.Add(path, one.Reason())
+	out.Add(path, annotationMessage(one.Reason(), field))
 }
 
-// protoField turns a Go field name with an optional index into the proto name,
-// and gives the message that the field holds, if it holds one.
-func protoField(goName string, d protoreflect.MessageDescriptor) (string, protoreflect.MessageDescriptor) {
+// protoField turns a Go field name with an optional index into the proto name and
+// the field, which is nil for a name that the message does not have.
+func protoField(goName string, d protoreflect.MessageDescriptor) (string, protoreflect.FieldDescriptor) {
 	name, index, _ := strings.Cut(goName, "[")
 	if index != "" {
 		index = "[" + index
@@ -163,7 +218,7 @@ func protoField(goName string, d protoreflect.MessageDescriptor) (string, protor
 	for i := range d.Fields().Len() {
 		field := d.Fields().Get(i)
 		if strings.EqualFold(strings.ReplaceAll(string(field.Name()), "_", ""), name) {
-			return string(field.Name()) + index, field.Message()
+			return string(field.Name()) + index, field
 		}
 	}
 	return goName, nil

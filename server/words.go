@@ -35,7 +35,7 @@ func Word[E Enum](e E) string {
 // CheckWord notes a number without a name, which only gRPC can carry.
 func CheckWord[E Enum](field string, value E, found *affiliate.Violations) {
 	if value != 0 && Word(value) == "" {
-		found.Add(field, "has no such value")
+		found.Add(field, "must be a known value")
 	}
 }
 

@@ -30,7 +30,7 @@ func CheckSubscription(word string) string {
 		}
 	}
 	if all {
-		return "is no noun of the events that there are"
+		return "must begin with the noun of an event"
 	}
-	return "is no event"
+	return "must be the name of an event"
 }

@@ -19,7 +19,7 @@ func TestSubscriptionsThatAreWell(t *testing.T) {
 }
 
 func TestSubscriptionsThatAreNot(t *testing.T) {
-	const none, noNoun = "is no event", "is no noun of the events that there are"
+	const none, noNoun = "must be the name of an event", "must begin with the noun of an event"
 	for word, want := range map[string]string{
 		"":                     none,
 		"commission":           none,

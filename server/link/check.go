@@ -40,6 +40,6 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 
 func checkURL(text string, found *affiliate.Violations) {
 	if _, ok := affiliate.ParseWebURL(text); !ok {
-		found.Add("destination_url", "is no http or https URL")
+		found.Add("destination_url", "must be an http or https URL")
 	}
 }

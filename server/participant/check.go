@@ -20,12 +20,12 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case *affiliatev1.InviteParticipantRequest:
 		checkCode(req.GetReferralCode(), &found)
 		if !affiliate.BareAddress(req.GetEmail()) {
-			found.Add("email", "is no e-mail address")
+			found.Add("email", "must be an e-mail address")
 		}
 	case *affiliatev1.ListParticipantsRequest:
 		// A number without a name, which only gRPC can carry.
 		if status := req.GetStatus(); status != 0 && server.Word(status) == "" {
-			found.Add("status", "has no such value")
+			found.Add("status", "must be a known value")
 		}
 	case *affiliatev1.UpdateParticipantRequest:
 		server.CheckMask(req, &found, "referral_code")

@@ -32,7 +32,7 @@ func firstRules(rules *affiliatev1.CommissionRules, found *affiliate.Violations)
 	made, wrong := affiliate.DefaultRules().Patch(patch)
 	*found = append(*found, wrong...)
 	if patch.Type.Given && made.Type == affiliate.Percentage && !patch.RateBps.Given {
-		found.Add(rulesField+".percentage", "is required when commission_type is percentage")
+		found.Add(rulesField+".percentage", "is required for the type percentage")
 	}
 	return made
 }

@@ -56,7 +56,7 @@ func checkDiscount(req *affiliatev1.CreatePromoCodeRequest, found *affiliate.Vio
 			found.Add("discount_value", "must be a whole number of minor units")
 		}
 		if _, ok := affiliate.ParseCurrency(req.GetCurrency()); req.Currency != nil && !ok {
-			found.Add("currency", "is no ISO 4217 currency")
+			found.Add("currency", "must be an ISO 4217 currency code of 3 letters")
 		}
 	case affiliatev1.DiscountType_DISCOUNT_TYPE_UNSPECIFIED:
 	}

@@ -32,7 +32,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 func checkSettings(req *affiliatev1.UpdateWorkspaceRequest, found *affiliate.Violations) {
 	if currency := req.GetCurrency(); currency != "" {
 		if _, ok := affiliate.ParseCurrency(currency); !ok {
-			found.Add("currency", "is no ISO 4217 currency")
+			found.Add("currency", "must be an ISO 4217 currency code of 3 letters")
 		}
 	}
 	if timezone := req.GetTimezone(); timezone != "" && !affiliate.ValidTimezone(timezone) {
@@ -40,7 +40,7 @@ func checkSettings(req *affiliatev1.UpdateWorkspaceRequest, found *affiliate.Vio
 	}
 	for i, origin := range req.GetAllowedOrigins() {
 		if _, ok := affiliate.ParseOrigin(origin); !ok {
-			found.Add(fmt.Sprintf("allowed_origins[%d]", i), "is no origin, for example https://shop.example.com or https://*.example.com")
+			found.Add(fmt.Sprintf("allowed_origins[%d]", i), "must be an origin, for example https://shop.example.com or https://*.example.com")
 		}
 	}
 	if req.TestMailRedirect != nil {
