@@ -130,7 +130,7 @@ func told() affiliate.Commission {
 	return affiliate.Commission{
 		ID: affiliate.CommissionID{UUID: [16]byte{15: 1}}, Status: affiliate.CommissionApproved, AmountCents: 450, OriginalAmountCents: 500, Currency: "EUR",
 		Scope:      affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: [16]byte{15: 2}}, Mode: affiliate.ModeTest},
-		Conversion: affiliate.ConversionID{UUID: [16]byte{15: 3}}, Participant: affiliate.ParticipantID{UUID: [16]byte{15: 4}},
+		Conversion: affiliate.ConversionID{UUID: [16]byte{15: 3}}, Program: affiliate.ProgramID{UUID: [16]byte{15: 5}}, ExternalTransactionID: "order-7", Participant: affiliate.ParticipantID{UUID: [16]byte{15: 4}},
 		HoldUntil: ptr(noon.Add(-time.Hour)), Version: 2,
 	}
 }
@@ -152,8 +152,8 @@ func TestCommissionEventHasThePublicKeysInTheirOrder(t *testing.T) {
 	event := affiliate.CommissionEvent(affiliate.EventCommissionApproved, noon, &before, after)
 	want := `{"id":"` + event.WireID() + `","type":"commission.approved","api_version":"v1",` +
 		`"timestamp":"2026-03-01T12:00:00.000Z","mode":"test","workspace_id":"00000000-0000-0000-0000-000000000002",` +
-		`"data":{"object":{"id":"00000000-0000-0000-0000-000000000001","status":"approved","amount_cents":450,` +
-		`"original_amount_cents":500,"currency":"EUR","conversion_id":"00000000-0000-0000-0000-000000000003",` +
+		`"data":{"object":{"id":"00000000-0000-0000-0000-000000000001","program_id":"00000000-0000-0000-0000-000000000005","status":"approved","amount_cents":450,` +
+		`"original_amount_cents":500,"currency":"EUR","conversion_id":"00000000-0000-0000-0000-000000000003","external_transaction_id":"order-7",` +
 		`"participant_id":"00000000-0000-0000-0000-000000000004","hold_until":"2026-03-01T11:00:00.000Z",` +
 		`"needs_review":false,"review_reasons":[],"version":2},` +
 		`"previous_attributes":{"status":"pending","needs_review":true,"review_reasons":["fx_rate_missing"]}}}`
@@ -210,7 +210,7 @@ func TestRefundedEventTellsOfTheRefund(t *testing.T) {
 		}
 		events := affiliate.CommissionChange{Before: &before, After: after, Transition: tc.move}.Events()
 		got := body(t, events[0])
-		if len(events) != 1 || !strings.Contains(got, `{"object":{"id":"00000000-0000-0000-0000-000000000001","status":"`+string(after.Status)+`"`) ||
+		if len(events) != 1 || !strings.Contains(got, `{"object":{"id":"00000000-0000-0000-0000-000000000001","program_id":"00000000-0000-0000-0000-000000000005","status":"`+string(after.Status)+`"`) ||
 			!strings.Contains(got, tc.object) || !strings.HasSuffix(got, `"previous_attributes":`+tc.prev+`}}`) {
 			t.Errorf("%s: %s", name, got)
 		}

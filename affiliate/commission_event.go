@@ -19,11 +19,13 @@ func CommissionEvent(name EventName, now time.Time, before *Commission, after Co
 // order and their meaning are public.
 type commissionPayload struct {
 	ID                  CommissionID     `json:"id"`
+	Program             ProgramID        `json:"program_id"`
 	Status              CommissionStatus `json:"status"`
 	AmountCents         int64            `json:"amount_cents"`          // earned now, in minor units of currency
 	OriginalAmountCents int64            `json:"original_amount_cents"` // earned before any refund
 	Currency            string           `json:"currency"`
 	Conversion          ConversionID     `json:"conversion_id"`
+	External            string           `json:"external_transaction_id"` // the merchant's id of the sale
 	Participant         ParticipantID    `json:"participant_id"`
 	HoldUntil           *string          `json:"hold_until"`     // end of the refund hold; null without one
 	NeedsReview         bool             `json:"needs_review"`   // a person has to decide: nothing approves it by itself
@@ -33,7 +35,7 @@ type commissionPayload struct {
 
 func (c Commission) payload() commissionPayload {
 	p := commissionPayload{
-		ID: c.ID, Status: c.Status, AmountCents: c.AmountCents, OriginalAmountCents: c.OriginalAmountCents,
+		ID: c.ID, Program: c.Program, External: c.ExternalTransactionID, Status: c.Status, AmountCents: c.AmountCents, OriginalAmountCents: c.OriginalAmountCents,
 		Currency: c.Currency, Conversion: c.Conversion, Participant: c.Participant, NeedsReview: c.NeedsReview,
 		ReviewReasons: c.ReviewReasons, Version: c.Version,
 	}

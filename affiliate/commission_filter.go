@@ -6,6 +6,7 @@ import "time"
 // narrows nothing; what is given has to hold all at once.
 type CommissionFilter struct {
 	Program     *ProgramID
+	Participant *ParticipantID
 	Status      CommissionStatus
 	NeedsReview *bool
 	// Created is when the commission came into being.

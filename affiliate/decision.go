@@ -13,6 +13,9 @@ type DecisionRecord struct {
 	// RuleJSON is Trace.Rule as it was stored, with whatever the rules had at the
 	// time; nil when nothing is earned.
 	RuleJSON json.RawMessage
+	// CustomerRef is the conversion's. It is not in the trace, which outlives an
+	// erasure of the buyer.
+	CustomerRef *string
 	// SupersededBy is the decision that replaced this one; nil: it is in force.
 	SupersededBy *DecisionID
 }

@@ -21,7 +21,8 @@ var exampleScope = affiliate.Scope{Workspace: exampleID[affiliate.Workspace](1),
 
 func exampleCommission() affiliate.Commission {
 	return affiliate.Commission{
-		ID: exampleID[affiliate.Commission](2), Scope: exampleScope, Program: exampleID[affiliate.Program](3),
+		ExternalTransactionID: "order-1042",
+		ID:                    exampleID[affiliate.Commission](2), Scope: exampleScope, Program: exampleID[affiliate.Program](3),
 		Participant: exampleID[affiliate.Participant](4), Conversion: exampleID[affiliate.Conversion](5),
 		Status: affiliate.CommissionPending, AmountCents: 980, OriginalAmountCents: 980, Currency: "USD",
 		HoldUntil: ptr(noon.AddDate(0, 0, 30)), ReviewReasons: []string{}, Version: 1, CreatedAt: noon, UpdatedAt: noon,

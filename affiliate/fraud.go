@@ -209,6 +209,7 @@ type FraudEventFilter struct {
 	Status      FraudEventStatus
 	Program     *ProgramID
 	Participant *ParticipantID
+	Created     Period
 }
 
 // FraudResolution is what a person found.

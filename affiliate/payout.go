@@ -99,6 +99,7 @@ type PayoutFilter struct {
 	Program     *ProgramID
 	Participant *ParticipantID
 	Batch       *PayoutBatchID
+	Created     Period
 }
 
 // PayoutMove is something that is done with a payout.

@@ -112,8 +112,15 @@ type Program struct {
 	UpdatedAt           time.Time
 }
 
+// ProgramFilter narrows a list of programmes. The zero value of each field narrows
+// nothing.
+type ProgramFilter struct {
+	Status ProgramStatus
+	Search string // prefix of the name; case does not matter
+}
+
 // ProgramPatch changes some fields of a programme. The rest cannot be patched:
-// id, mode and currency never change, the status moves.
+// id and mode never change, the status moves.
 type ProgramPatch struct {
 	Name                Change[string]
 	Slug                Change[string] // cleared: made from the name again
@@ -132,6 +139,7 @@ type ProgramPatch struct {
 	PayoutTermDays      Change[int]
 	FraudPolicy         Change[FraudPolicy]
 	TermsURL            Change[string]
+	Currency            Change[string] // fixed once the programme has a commission
 }
 
 // Patch is p changed by patch, rules version included; UpdatedAt is the
@@ -157,9 +165,12 @@ func (p Program) Patch(patch ProgramPatch) (Program, error) {
 	p.PayoutTermDays = patch.PayoutTermDays.or(p.PayoutTermDays, 0)
 	p.FraudPolicy = patch.FraudPolicy.or(p.FraudPolicy, DefaultFraudPolicy)
 	p.TermsURL = patch.TermsURL.orNil(p.TermsURL)
+	if p.Currency = patch.Currency.or(p.Currency, ""); patch.Currency.Given && p.Currency == "" {
+		found.Add("currency", "is required")
+	}
 
 	if p.Status == ProgramActive && !p.HasDestination() {
-		found.Add("website_url", "an active programme needs a website or a landing page")
+		found.Add("website_url", "is required, or a landing page, for an active programme")
 	}
 
 	rules, wrong := p.Rules.Patch(patch.Rules)

@@ -2,7 +2,6 @@ package attribution
 
 import (
 	"fmt"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -26,7 +25,6 @@ func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, 
 		case "date_to":
 			wrong[i].Field = toName
 		}
-		wrong[i].Message = strings.ReplaceAll(wrong[i].Message, "date_to", toName)
 	}
 	wrong = append(twice, wrong...)
 	filter := affiliate.DecisionFilter{
@@ -35,7 +33,7 @@ func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, 
 		Decided:    decided,
 	}
 	if filter.Reason != "" && !filter.Reason.OfDecision() {
-		wrong.Add("reason_code", "is no reason of a decision")
+		wrong.Add("reason_code", "must be a reason code of a decision")
 	}
 	if text := req.GetProgramId(); text != "" {
 		id, ok := affiliate.ParseID[affiliate.Program](text)
@@ -127,6 +125,9 @@ func toProto(d affiliate.DecisionRecord) (*affiliatev1.Decision, error) {
 			ExpiresAt:       server.OptionalTimestamp(c.ExpiresAt),
 			Eligible:        c.Eligible,
 			RejectedBecause: text(c.RejectedBecause),
+		}
+		if c.Type == affiliate.ByCustomer {
+			out.Candidates[i].CustomerId = d.CustomerRef
 		}
 	}
 	for i, step := range d.Steps {

@@ -137,5 +137,6 @@ func (s *Service) SimulateAttribution(ctx context.Context, req *affiliatev1.Simu
 	if err != nil {
 		return nil, err
 	}
+	record.CustomerRef = c.CustomerRef
 	return toProto(record)
 }

@@ -12,6 +12,7 @@ import (
 
 // filterRequest is what lists, stats and exports have in common.
 type filterRequest interface {
+	GetParticipantId() string
 	GetProgramId() string
 	GetStatus() affiliatev1.CommissionStatus
 	GetDateFrom() string
@@ -63,6 +64,9 @@ func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bo
 		Created:     created,
 		Search:      req.GetSearch(),
 		HideEmails:  readerOf(ctx).masked,
+	}
+	if id, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId()); ok {
+		filter.Participant = &id
 	}
 	if of == ofProgram || req.GetProgramId() != "" {
 		program, err := s.ownProgram(ctx, req.GetProgramId())

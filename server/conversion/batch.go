@@ -26,7 +26,7 @@ const (
 )
 
 // ReportConversions records up to 500 conversions, each of which has its own
-// outcome. Items that name one external id, or one customer, are recorded in the order
+// outcome; a malformed one fails alone. Items that name one external id, or one customer, are recorded in the order
 // given, so that the first wins and payments keep their numbers; others in any
 // order. An accident ends the request with what was recorded until then.
 //
@@ -44,7 +44,7 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 		}
 	}
 	b := batch{
-		service: s, key: key, patientUntil: now.Add(patience), items: req.GetConversions(),
+		service: s, faults: s.faultsOf(req), key: key, patientUntil: now.Add(patience), items: req.GetConversions(),
 		results: make([]*affiliatev1.ReportConversionResult, len(req.GetConversions())), replayed: make([]bool, len(req.GetConversions())),
 	}
 	if err := b.run(ctx); err != nil {
@@ -76,6 +76,7 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 // batch is a request at work. Each item writes to its own places only.
 type batch struct {
 	service      *Service
+	faults       map[int]affiliate.Violations // of malformed items
 	key          *affiliate.IdempotencyKey
 	patientUntil time.Time
 	items        []*affiliatev1.ReportConversionRequest
@@ -154,6 +155,11 @@ func (b *batch) report(ctx context.Context, i int) error {
 		Index: int32(i), ExternalTransactionId: item.GetExternalTransactionId(), //nolint:gosec // at most 500
 	}
 	b.results[i] = result
+	if wrong := b.faults[i]; len(wrong) > 0 {
+		result.StatusCode, result.Code, result.Message = server.Failure(affiliate.Refuse(affiliate.ReasonValidation))
+		result.Details = detailsOf(i, wrong)
+		return nil
+	}
 	var key *affiliate.IdempotencyKey
 	if b.key != nil {
 		own := b.key.Item(i)
@@ -172,6 +178,38 @@ func (b *batch) report(ctx context.Context, i int) error {
 		return nil
 	}
 	return err
+}
+
+// faultsOf validates the items and returns what is wrong with them, by their
+// places. Items that the gateway could not decode have its faults.
+func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]affiliate.Violations {
+	faults := map[int]affiliate.Violations{}
+	for _, fault := range req.GetItemFaults() {
+		i := int(fault.GetIndex())
+		faults[i] = append(faults[i], affiliate.Violation{Field: fault.GetField(), Message: fault.GetMessage()})
+	}
+	for i, item := range req.GetConversions() {
+		if len(faults[i]) > 0 {
+			continue
+		}
+		if wrong := server.ValidateItem(s, item); len(wrong) > 0 {
+			faults[i] = wrong
+		}
+	}
+	return faults
+}
+
+// detailsOf names the fields of a malformed item by their paths in the body.
+func detailsOf(i int, wrong affiliate.Violations) []*affiliatev1.FieldFault {
+	details := make([]*affiliatev1.FieldFault, len(wrong))
+	for j, v := range wrong {
+		field := fmt.Sprintf("conversions[%d]", i)
+		if v.Field != "" {
+			field += "." + v.Field
+		}
+		details[j] = &affiliatev1.FieldFault{Field: field, Message: v.Message}
+	}
+	return details
 }
 
 // find looks for an item's click as a single report does, but does not wait for

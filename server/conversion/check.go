@@ -26,68 +26,64 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch r := req.(type) {
 	case *affiliatev1.ReportConversionRequest:
-		s.checkReport(r, "", &found)
-	case *affiliatev1.ReportConversionsRequest:
-		for i, item := range r.GetConversions() {
-			s.checkReport(item, fmt.Sprintf("conversions[%d].", i), &found)
-		}
+		s.checkReport(r, &found)
 	case *affiliatev1.ListConversionsRequest:
 		_, found = affiliate.ParsePeriod(r.GetDateFrom(), r.GetDateTo(), r.GetTimezone())
 	}
 	return found
 }
 
-// checkReport notes what is wrong with one conversion, whose fields' paths begin
-// with prefix.
-func (s *Service) checkReport(r *affiliatev1.ReportConversionRequest, prefix string, found *affiliate.Violations) {
-	checkAmount(r, prefix, found)
-	s.checkTime(r, prefix, found)
-	checkMetadata(r.GetMetadata(), prefix+"metadata", found)
+// checkReport notes what is wrong with one conversion.
+func (s *Service) checkReport(r *affiliatev1.ReportConversionRequest, found *affiliate.Violations) {
+	checkAmount(r, found)
+	s.checkTime(r, found)
+	checkMetadata(r.GetMetadata(), found)
 	if id := r.GetClickId(); id != "" {
 		if _, ok := affiliate.ParseID[affiliate.Click](id); !ok {
-			found.Add(prefix+"click_id", "must be a UUID")
+			found.Add("click_id", "must be a UUID")
 		}
 	}
 	if email := r.GetCustomerEmail(); email != "" && !affiliate.BareAddress(email) {
-		found.Add(prefix+"customer_email", "must be an e-mail address")
+		found.Add("customer_email", "must be an e-mail address")
 	}
 	if ip := r.GetCustomerIp(); ip != "" {
 		if addr, err := netip.ParseAddr(ip); err != nil || addr.Zone() != "" {
-			found.Add(prefix+"customer_ip", "must be an IPv4 or IPv6 address")
+			found.Add("customer_ip", "must be an IPv4 or IPv6 address")
 		}
 	}
 }
 
-func checkAmount(r *affiliatev1.ReportConversionRequest, prefix string, found *affiliate.Violations) {
+func checkAmount(r *affiliatev1.ReportConversionRequest, found *affiliate.Violations) {
 	if r.AmountCents == nil && eventOf(r).Priced() {
-		found.Add(prefix+"amount_cents", "is required for this event_type")
+		found.Add("amount_cents", "is required for this event_type")
 	}
 	switch currency := r.GetCurrency(); {
 	case currency != "":
 		if _, ok := affiliate.ParseCurrency(currency); !ok {
-			found.Add(prefix+"currency", "must be an ISO 4217 currency code of 3 letters")
+			found.Add("currency", "must be an ISO 4217 currency code of 3 letters")
 		}
 	case r.AmountCents != nil || eventOf(r).Priced():
-		found.Add(prefix+"currency", "is required together with amount_cents")
+		found.Add("currency", "is required together with amount_cents")
 	}
 }
 
-func (s *Service) checkTime(r *affiliatev1.ReportConversionRequest, prefix string, found *affiliate.Violations) {
+func (s *Service) checkTime(r *affiliatev1.ReportConversionRequest, found *affiliate.Violations) {
 	if r.GetOccurredAt() == nil {
 		return
 	}
 	now, at := s.now(), r.GetOccurredAt().AsTime()
 	switch {
 	case !r.GetOccurredAt().IsValid():
-		found.Add(prefix+"occurred_at", "must be an RFC 3339 timestamp")
+		found.Add("occurred_at", "must be an RFC 3339 timestamp")
 	case at.Before(now.Add(-affiliate.MaxConversionAge)):
-		found.Add(prefix+"occurred_at", "must not lie more than 90 days back")
+		found.Add("occurred_at", "must not lie more than 90 days back")
 	case at.After(now.Add(affiliate.MaxConversionLead)):
-		found.Add(prefix+"occurred_at", "must not lie more than 5 minutes ahead")
+		found.Add("occurred_at", "must not lie more than 5 minutes ahead")
 	}
 }
 
-func checkMetadata(m *structpb.Struct, path string, found *affiliate.Violations) {
+func checkMetadata(m *structpb.Struct, found *affiliate.Violations) {
+	const path = "metadata"
 	if m == nil {
 		return
 	}

@@ -20,7 +20,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		server.CheckWord("policy", req.GetPolicy(), &found)
 		for i, rule := range req.GetDisabledRules() {
 			if !fraud.Known(rule) {
-				found.Add(fmt.Sprintf("disabled_rules[%d]", i), "is no fraud rule")
+				found.Add(fmt.Sprintf("disabled_rules[%d]", i), "must be the name of a fraud rule")
 			}
 		}
 		for i, site := range req.GetCouponSites() {
@@ -34,6 +34,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 			}
 		}
 	case *affiliatev1.ListFraudEventsRequest:
+		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 		server.CheckWord("status", req.GetStatus(), &found)
 	}
 	return found

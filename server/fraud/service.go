@@ -65,7 +65,11 @@ func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudP
 
 // ListFraudEvents pages through what the rules found, newest first.
 func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFraudEventsRequest) (*affiliatev1.ListFraudEventsResponse, error) {
-	filter := affiliate.FraudEventFilter{Status: affiliate.FraudEventStatus(server.Word(req.GetStatus()))}
+	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
+	if err := wrong.Err(); err != nil {
+		return nil, err
+	}
+	filter := affiliate.FraudEventFilter{Created: created, Status: affiliate.FraudEventStatus(server.Word(req.GetStatus()))}
 	if id, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId()); ok {
 		filter.Program = &id
 	}

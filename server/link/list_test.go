@@ -8,6 +8,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestListLinks(t *testing.T) {
@@ -107,6 +108,10 @@ func TestListPartnerLinks(t *testing.T) {
 		"not in the other mode": {affiliate.ModeTest, &affiliatev1.ListPartnerLinksRequest{ProgramId: &own}, nil, 0},
 	} {
 		res, err := w.service.ListPartnerLinks(w.partner(jane.partner, tc.mode), tc.req)
+		if name == "not in the other mode" {
+			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,8 +22,10 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case *affiliatev1.ListPayoutBatchesRequest:
 		server.CheckWord("status", req.GetStatus(), &found)
 	case *affiliatev1.ListPayoutsRequest:
+		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 		server.CheckWord("status", req.GetStatus(), &found)
 	case *affiliatev1.ListPartnerPayoutsRequest:
+		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 		server.CheckWord("status", req.GetStatus(), &found)
 	case *affiliatev1.ExportPayoutBatchRequest:
 		server.CheckWord("format", req.GetFormat(), &found)
@@ -31,7 +33,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		switch at := req.GetPaidAt(); {
 		case at == nil:
 		case at.CheckValid() != nil:
-			found.Add("paid_at", "is no instant")
+			found.Add("paid_at", "must be an RFC 3339 timestamp")
 		case at.AsTime().After(s.now()):
 			found.Add("paid_at", "must not be in the future")
 		}

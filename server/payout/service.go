@@ -152,12 +152,17 @@ func batchCall(
 
 // ListPayouts pages through the mode's payouts.
 func (s *Service) ListPayouts(ctx context.Context, req *affiliatev1.ListPayoutsRequest) (*affiliatev1.ListPayoutsResponse, error) {
+	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
+	if err := wrong.Err(); err != nil {
+		return nil, err
+	}
 	page := server.PageOf(req)
 	items, total, err := s.store.Payouts(ctx, server.PrincipalFrom(ctx).Scope(), affiliate.PayoutFilter{
 		Status:      affiliate.PayoutStatus(server.Word(req.GetStatus())),
 		Program:     optionalID[affiliate.Program](req.ProgramId),
 		Participant: optionalID[affiliate.Participant](req.ParticipantId),
 		Batch:       optionalID[affiliate.PayoutBatch](req.BatchId),
+		Created:     created,
 	}, page)
 	if err != nil {
 		return nil, err
@@ -224,10 +229,15 @@ func (s *Service) move(ctx context.Context, req interface{ GetPayoutId() string 
 
 // ListPartnerPayouts pages through the partner's own payouts.
 func (s *Service) ListPartnerPayouts(ctx context.Context, req *affiliatev1.ListPartnerPayoutsRequest) (*affiliatev1.ListPartnerPayoutsResponse, error) {
+	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
+	if err := wrong.Err(); err != nil {
+		return nil, err
+	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	items, total, err := s.store.PartnerPayouts(ctx, caller.User, caller.Mode, affiliate.PayoutFilter{
 		Status:  affiliate.PayoutStatus(server.Word(req.GetStatus())),
 		Program: optionalID[affiliate.Program](req.ProgramId),
+		Created: created,
 	}, page)
 	if err != nil {
 		return nil, err

@@ -17,14 +17,9 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	switch req := req.(type) {
 	case *affiliatev1.CreateProgramRequest:
 		checkFields(req, &found)
-		if req.Currency != nil {
-			if _, ok := affiliate.ParseCurrency(req.GetCurrency()); !ok {
-				found.Add("currency", "is no ISO 4217 currency")
-			}
-		}
 		firstRules(req.GetCommissionRules(), &found)
 	case *affiliatev1.UpdateProgramRequest:
-		server.CheckMask(req, &found, "name")
+		server.CheckMask(req, &found, "name", "currency")
 		checkFields(req, &found)
 		checkAmounts(req.GetCommissionRules(), &found)
 		patch := heldChanges(req.GetCommissionRules(), &found)
@@ -47,16 +42,22 @@ func checkFields(req interface {
 	GetTermsUrl() string
 	GetLinkParam() string
 	GetAllowedDomains() []string
+	GetCurrency() string
 	ProtoReflect() protoreflect.Message
 }, found *affiliate.Violations,
 ) {
 	checkURLs(req, found)
+	if currency := req.GetCurrency(); currency != "" {
+		if _, ok := affiliate.ParseCurrency(currency); !ok {
+			found.Add("currency", "must be an ISO 4217 currency code of 3 letters")
+		}
+	}
 	if affiliate.ReservedParam(req.GetLinkParam()) {
-		found.Add("link_param", "is a parameter that links use for something else")
+		found.Add("link_param", "must not be a parameter that links use otherwise")
 	}
 	for i, domain := range req.GetAllowedDomains() {
 		if _, ok := affiliate.ParseAllowedDomain(domain); !ok {
-			found.Add(fmt.Sprintf("allowed_domains[%d]", i), "is neither a host name nor *. and a host name")
+			found.Add(fmt.Sprintf("allowed_domains[%d]", i), "must be a host name, or *. and a host name")
 		}
 	}
 }
@@ -76,7 +77,7 @@ func checkURLs(req interface {
 			continue
 		}
 		if _, ok := affiliate.ParseWebURL(m.Get(field).String()); !ok {
-			found.Add(string(name), "is no http or https URL")
+			found.Add(string(name), "must be an http or https URL")
 		}
 	}
 }
@@ -89,10 +90,10 @@ func checkAmounts(rules *affiliatev1.CommissionRules, found *affiliate.Violation
 	}
 	switch kind := rules.GetCommissionType(); {
 	case rules.Percentage != nil && rules.FlatAmountCents != nil && kind == 0:
-		found.Add("commission_rules.flat_amount_cents", "excludes percentage")
+		found.Add("commission_rules.flat_amount_cents", "must be absent beside a percentage")
 	case rules.FlatAmountCents != nil && kind == affiliatev1.CommissionType_COMMISSION_TYPE_PERCENTAGE:
-		found.Add("commission_rules.flat_amount_cents", "needs commission_type flat")
+		found.Add("commission_rules.flat_amount_cents", "must be absent for the type percentage")
 	case rules.Percentage != nil && kind == affiliatev1.CommissionType_COMMISSION_TYPE_FLAT:
-		found.Add("commission_rules.percentage", "needs commission_type percentage")
+		found.Add("commission_rules.percentage", "must be absent for the type flat")
 	}
 }

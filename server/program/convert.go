@@ -114,6 +114,9 @@ func patchOf(req *affiliatev1.UpdateProgramRequest) affiliate.ProgramPatch {
 			patch.IsPublic = optional(req.IsPublic)
 		case "terms_url":
 			patch.TermsURL = optional(req.TermsUrl)
+		case "currency":
+			currency, _ := affiliate.ParseCurrency(req.GetCurrency())
+			patch.Currency = affiliate.Set(currency)
 		case "signal_precedence":
 			patch.Precedence = word[affiliate.SignalPrecedence](server.Word(req.GetSignalPrecedence()))
 		case "min_payout_cents":

@@ -52,8 +52,8 @@ func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProg
 // ListPrograms pages through the programmes, newest first.
 func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgramsRequest) (*affiliatev1.ListProgramsResponse, error) {
 	page := server.PageOf(req)
-	status := affiliate.ProgramStatus(server.Word(req.GetStatus()))
-	programs, total, err := s.store.ListPrograms(ctx, server.PrincipalFrom(ctx).Scope(), status, page)
+	filter := affiliate.ProgramFilter{Status: affiliate.ProgramStatus(server.Word(req.GetStatus())), Search: req.GetSearch()}
+	programs, total, err := s.store.ListPrograms(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgram
 		data[i] = toProto(p)
 	}
 	return &affiliatev1.ListProgramsResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.SearchTotal(ctx, total, filter.Search),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
 	}, nil
 }

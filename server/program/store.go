@@ -19,7 +19,7 @@ type Store interface {
 	Program(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error)
 	// ListPrograms reads one page, newest first, and counts all pages. An empty
 	// status is any.
-	ListPrograms(ctx context.Context, scope affiliate.Scope, status affiliate.ProgramStatus, page affiliate.Page) ([]affiliate.Program, int64, error)
+	ListPrograms(ctx context.Context, scope affiliate.Scope, filter affiliate.ProgramFilter, page affiliate.Page) ([]affiliate.Program, int64, error)
 	// UpdateProgram changes what the patch names; a patch that changes nothing
 	// leaves no trace. Errors: NOT_FOUND, VALIDATION_ERROR, SLUG_TAKEN.
 	UpdateProgram(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, patch affiliate.ProgramPatch, at time.Time, by affiliate.Actor) (affiliate.Program, error)

@@ -106,6 +106,15 @@ func spansOf(p affiliate.Period) []span {
 	return nonEmpty(spans...)
 }
 
+// spansFor are the spans by which the commissions of a filter are counted. One
+// participant's commissions are counted in their index, row by row.
+func spansFor(filter affiliate.CommissionFilter) []span {
+	if filter.Participant != nil {
+		return nonEmpty(span{byRow, filter.Created})
+	}
+	return spansOf(filter.Created)
+}
+
 func nonEmpty(spans ...span) []span {
 	return slices.DeleteFunc(spans, func(s span) bool {
 		return s.From != nil && s.Before != nil && !s.From.Before(*s.Before)

@@ -46,6 +46,9 @@ func (s *Store) ExportCommissions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder,
 	each func(*affiliate.CommissionRow) error,
 ) error {
+	if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
+		return err
+	}
 	return s.inExport(ctx, scope.Workspace, func(ctx context.Context, tx pgx.Tx) error {
 		where, err := commissionConditions(ctx, tx, scope, filter)
 		if err != nil {

@@ -55,6 +55,9 @@ func commissionSortOf(order affiliate.CommissionOrder) string {
 func (s *Store) Commissions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) (items []affiliate.CommissionItem, total int64, err error) {
+	if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
+		return nil, 0, err
+	}
 	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if filter.Search != "" {
 			items, total, err = searchCommissions(ctx, tx, scope, filter, order, page)
@@ -89,8 +92,8 @@ func listCommissions(
 func startOfPage(
 	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) (within affiliate.CommissionFilter, offset, total int64, err error) {
-	spans := spansOf(filter.Created)
-	far := order.By == affiliate.SortCreatedAt && page.Offset() > 0
+	spans := spansFor(filter)
+	far := order.By == affiliate.SortCreatedAt && page.Offset() > 0 && filter.Participant == nil
 	if far && filter.Created == (affiliate.Period{}) {
 		spans = []span{{byMonth, filter.Created}}
 	}
@@ -227,6 +230,10 @@ func countedConditions(scope affiliate.Scope, filter affiliate.CommissionFilter)
 	where.add("c.mode = ?", scope.Mode)
 	if filter.Program != nil {
 		where.add("c.program_id = ?", *filter.Program)
+	}
+	if filter.Participant != nil {
+		// commission_counts have no participants: spansFor counts their rows.
+		where.add("c.participant_id = ?", *filter.Participant)
 	}
 	if filter.Status != "" {
 		where.add("c.status = ?", filter.Status)

@@ -11,8 +11,11 @@ import (
 
 // CommissionStats counts and sums what a filter leaves, as one instant has it;
 // with a search up to affiliate.MaxSearchTotal of them. Errors: NOT_FOUND for the
-// filter's programme.
+// filter's programme and participant.
 func (s *Store) CommissionStats(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter) (stats affiliate.CommissionStats, err error) {
+	if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
+		return stats, err
+	}
 	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		currency, err := currencyOf(ctx, tx, scope, filter.Program)
 		if err != nil {
@@ -53,7 +56,7 @@ func commissionGroups(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, fil
 		}
 		sql, args = searchGroupsSQL(where)
 	} else {
-		spans := spansOf(filter.Created)
+		spans := spansFor(filter)
 		if len(spans) == 0 {
 			return nil, nil
 		}

@@ -19,7 +19,11 @@ const decisionColumns = `
 	(
 		select s.id from attribution_decisions s
 		where s.workspace_id = d.workspace_id and s.mode = d.mode and s.supersedes = d.id limit 1
-	) as superseded_by`
+	) as superseded_by,
+	(
+		select v.customer_ref from conversions v
+		where v.workspace_id = d.workspace_id and v.mode = d.mode and v.id = d.conversion_id
+	) as customer_ref`
 
 type decisionRow struct {
 	ID            affiliate.DecisionID
@@ -33,6 +37,7 @@ type decisionRow struct {
 	Supersedes    *affiliate.DecisionID
 	DecidedAt     time.Time
 	SupersededBy  *affiliate.DecisionID
+	CustomerRef   *string
 }
 
 // storedTrace keeps the rules beside the trace as they stand there.
@@ -63,7 +68,7 @@ func (r decisionRow) record() affiliate.DecisionRecord {
 			Explanation: r.Explanation, EngineVersion: r.EngineVersion, DecidedAt: r.DecidedAt.UTC(),
 			Supersedes: r.Supersedes, Trace: r.Trace.Trace,
 		},
-		RuleJSON: r.Trace.rule, SupersededBy: r.SupersededBy,
+		RuleJSON: r.Trace.rule, CustomerRef: r.CustomerRef, SupersededBy: r.SupersededBy,
 	}
 }
 

@@ -7,6 +7,23 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
+// checkParticipation refuses a programme in which the partner does not take part:
+// NOT_FOUND. A nil programme is any.
+func (s *Store) checkParticipation(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID) error {
+	if program == nil {
+		return nil
+	}
+	const known = `select exists (select from participants t where t.partner_id = $1 and t.mode = $2 and t.program_id = $3)`
+	var found bool
+	if err := s.pool.QueryRow(ctx, known, partner, mode, *program).Scan(&found); err != nil {
+		return fmt.Errorf("participation: %w", err)
+	}
+	if !found {
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return nil
+}
+
 // checkFilter tells a programme, a participant or a batch of payouts that has
 // nothing to list from one that the mode does not have: NOT_FOUND.
 func (s *Store) checkFilter(

@@ -101,6 +101,12 @@ func whereFraudEvents(filter affiliate.FraudEventFilter) string {
 	if filter.Participant != nil {
 		where += ` and f.participant_id = @participant`
 	}
+	if filter.Created.From != nil {
+		where += ` and f.created_at >= @from`
+	}
+	if filter.Created.Before != nil {
+		where += ` and f.created_at < @before`
+	}
 	return where
 }
 
@@ -124,7 +130,7 @@ func (s *Store) FraudEvents(
 	pageSQL, countSQL := fraudEventListSQL(filter)
 	args := pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "status": filter.Status, "program": filter.Program,
-		"participant": filter.Participant, "limit": page.Size, "offset": page.Offset(),
+		"participant": filter.Participant, "from": filter.Created.From, "before": filter.Created.Before, "limit": page.Size, "offset": page.Offset(),
 	}
 	rows, err := s.pool.Query(ctx, pageSQL, planned, args)
 	events, err := AllRows(rows, err, func(r fraudEventRow) affiliate.FraudEvent { return r.event(scope) })

@@ -19,6 +19,6 @@ func FraudEventListSQL(scope affiliate.Scope, filter affiliate.FraudEventFilter)
 	page, count = fraudEventListSQL(filter)
 	return page, count, pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "status": filter.Status, "program": filter.Program,
-		"participant": filter.Participant, "limit": 20, "offset": 0,
+		"participant": filter.Participant, "from": filter.Created.From, "before": filter.Created.Before, "limit": 20, "offset": 0,
 	}
 }

@@ -139,6 +139,9 @@ const partnerLedgerBalances = `
 func (s *Store) PartnerLedger(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.LedgerFilter, page affiliate.Page,
 ) ([]affiliate.PartnerLedgerEntry, int64, []affiliate.LedgerBalance, error) {
+	if err := s.checkParticipation(ctx, partner, mode, filter.Program); err != nil {
+		return nil, 0, nil, err
+	}
 	var where conditions
 	where.add("l.partner_id = ?", partner)
 	where.add("l.mode = ?", mode)

@@ -134,6 +134,9 @@ func (s *Store) Links(
 	if _, err := s.Program(ctx, scope, program); err != nil {
 		return nil, 0, err
 	}
+	if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
+		return nil, 0, err
+	}
 	list, count := linkListSQL(filter)
 	args := linkListArgs(scope, program, filter, page)
 	var (
@@ -179,6 +182,9 @@ func ownLinksSQL(program *affiliate.ProgramID) (page, count string) {
 func (s *Store) PartnerLinks(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page,
 ) ([]affiliate.Link, int64, error) {
+	if err := s.checkParticipation(ctx, partner, mode, program); err != nil {
+		return nil, 0, err
+	}
 	list, count := ownLinksSQL(program)
 	args := pgx.NamedArgs{"partner": partner, "mode": mode, "program": program, "limit": page.Size, "offset": page.Offset()}
 	var total int64

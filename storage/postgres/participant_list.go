@@ -101,12 +101,15 @@ var participantSorts = map[affiliate.ParticipantSort]struct{ descending, ascendi
 }
 
 // ListParticipants reads one page of a programme's participants and counts all
-// pages. Errors: NOT_FOUND for the programme.
+// pages. Errors: NOT_FOUND for the programme and the filter's group.
 func (s *Store) ListParticipants(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID,
 	filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder, page affiliate.Page,
 ) ([]affiliate.Participant, int64, error) {
 	if _, err := s.Program(ctx, scope, program); err != nil {
+		return nil, 0, err
+	}
+	if err := s.checkGroup(ctx, scope, program, filter.Group); err != nil {
 		return nil, 0, err
 	}
 	args := participantListArgs(scope, program, filter, page)
@@ -124,6 +127,22 @@ func (s *Store) ListParticipants(
 	}
 	total, err := s.countParticipants(ctx, scope, program, filter, args)
 	return participants, total, err
+}
+
+// checkGroup refuses a group that the programme does not have: NOT_FOUND.
+func (s *Store) checkGroup(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) error {
+	if group == nil {
+		return nil
+	}
+	const known = `select exists (select from groups g where g.workspace_id = $1 and g.program_id = $2 and g.id = $3)`
+	var found bool
+	if err := s.pool.QueryRow(ctx, known, scope.Workspace, program, *group).Scan(&found); err != nil {
+		return fmt.Errorf("group: %w", err)
+	}
+	if !found {
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return nil
 }
 
 func participantListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, page affiliate.Page) pgx.NamedArgs {

@@ -30,15 +30,15 @@ const partnerCommissionColumns = `
 	c.hold_until, c.rejection_code, c.approved_at, c.rejected_at, c.paid_at, c.refunded_at, c.created_at`
 
 // PartnerCommissions is one page of a partner's commissions in the mode, and how
-// many rows all its pages have, counted up to affiliate.MaxTotal. A
-// programme that the partner does not take part in has none. The order is by age,
-// amount or status.
+// many rows all its pages have, counted up to affiliate.MaxTotal. The order is by
+// age, amount or status. Errors: NOT_FOUND for a programme that the partner does not
+// take part in.
 func (s *Store) PartnerCommissions(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode,
 	filter affiliate.PartnerCommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) ([]affiliate.PartnerCommission, int64, error) {
-	where, found, err := s.partnerCommissionConditions(ctx, partner, mode, filter)
-	if err != nil || !found {
+	where, err := s.partnerCommissionConditions(ctx, partner, mode, filter)
+	if err != nil {
 		return nil, 0, err
 	}
 	pageSQL, countSQL := partnerCommissionsSQL(where, order)
@@ -62,11 +62,11 @@ func (s *Store) PartnerCommissions(
 	return commissions, total, nil
 }
 
-// partnerCommissionConditions say which rows of c the filter leaves; found is
-// false when it names a programme that the partner does not take part in.
+// partnerCommissionConditions say which rows of c the filter leaves. Errors:
+// NOT_FOUND for a programme that the partner does not take part in.
 func (s *Store) partnerCommissionConditions(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerCommissionFilter,
-) (where conditions, found bool, err error) {
+) (where conditions, err error) {
 	if filter.Program == nil {
 		where.add("c.partner_id = ?", partner)
 		where.add("c.mode = ?", mode)
@@ -77,10 +77,10 @@ func (s *Store) partnerCommissionConditions(
 		var participant affiliate.ParticipantID
 		err := s.pool.QueryRow(ctx, participation, partner, mode, *filter.Program).Scan(&workspace, &participant)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return where, false, nil
+			return where, affiliate.Refuse(affiliate.ReasonNotFound)
 		}
 		if err != nil {
-			return where, false, fmt.Errorf("participation: %w", err)
+			return where, fmt.Errorf("participation: %w", err)
 		}
 		where.add("c.workspace_id = ?", workspace)
 		where.add("c.mode = ?", mode)
@@ -95,7 +95,7 @@ func (s *Store) partnerCommissionConditions(
 	if filter.Created.Before != nil {
 		where.add("c.created_at < ?", *filter.Created.Before)
 	}
-	return where, true, nil
+	return where, nil
 }
 
 // partnerCommissionsSQL are the statements for a page, whose last two arguments

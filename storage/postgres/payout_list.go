@@ -43,6 +43,7 @@ func payoutConditions(where *conditions, filter affiliate.PayoutFilter) {
 	if filter.Batch != nil {
 		where.add("p.batch_id = ?", *filter.Batch)
 	}
+	where.within("p.created_at", filter.Created)
 }
 
 // payoutListSQL are the statements for a page, whose last two arguments are its
@@ -100,6 +101,9 @@ func (s *Store) Payouts(ctx context.Context, scope affiliate.Scope, filter affil
 func (s *Store) PartnerPayouts(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PayoutFilter, page affiliate.Page,
 ) ([]affiliate.PayoutItem, int64, error) {
+	if err := s.checkParticipation(ctx, partner, mode, filter.Program); err != nil {
+		return nil, 0, err
+	}
 	var where conditions
 	where.add("p.partner_id = ?", partner)
 	where.add("p.mode = ?", mode)

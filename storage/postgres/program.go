@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -193,35 +194,50 @@ func readProgram(ctx context.Context, db Queryer, sql string, scope affiliate.Sc
 	return row.program(), err
 }
 
-// The filter on the status stays a filter: a workspace has few programmes, and
-// the index by age gives them in order.
-const (
-	whereProgramsListed = `
+// programListSQL are the statements for a page and for the total. A workspace has
+// few programmes, and the index by age gives them in order: the status is a filter
+// over it. A search looks its matches up in the index of names.
+func programListSQL(filter affiliate.ProgramFilter) (page, count string) {
+	where := `
 		from programs p
-		where p.workspace_id = @workspace and p.mode = @mode and (@status = '' or p.status = @status)`
-	countPrograms = `select count(*)` + whereProgramsListed
-	listPrograms  = `select ` + programColumns + whereProgramsListed + `
-		order by p.created_at desc, p.id desc
-		limit @limit offset @offset`
-)
-
-// ListPrograms reads one page, newest first, and counts all pages. An empty
-// status is any.
-func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, status affiliate.ProgramStatus, page affiliate.Page) ([]affiliate.Program, int64, error) {
-	args := pgx.NamedArgs{
-		"workspace": scope.Workspace, "mode": scope.Mode, "status": status, "limit": page.Size, "offset": page.Offset(),
+		where p.workspace_id = @workspace and p.mode = @mode`
+	if filter.Status != "" {
+		where += ` and p.status = @status`
 	}
+	count = `select count(*)` + where
+	if filter.Search != "" {
+		where += ` and lower(p.name) like lower(@pattern)`
+		count = `select count(*) from (select` + where + ` limit @most) p`
+	}
+	return `select ` + programColumns + where + `
+		order by p.created_at desc, p.id desc
+		limit @limit offset @offset`, count
+}
+
+func programListArgs(scope affiliate.Scope, filter affiliate.ProgramFilter, page affiliate.Page) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "status": filter.Status, "pattern": likePrefix(filter.Search),
+		"limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxSearchTotal + 1,
+	}
+}
+
+// ListPrograms reads one page, newest first, and counts all pages, those of a
+// search up to one more than affiliate.MaxSearchTotal.
+func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, filter affiliate.ProgramFilter, page affiliate.Page) ([]affiliate.Program, int64, error) {
+	list, count := programListSQL(filter)
+	args := programListArgs(scope, filter, page)
 	var total int64
-	if err := s.pool.QueryRow(ctx, countPrograms, args).Scan(&total); err != nil {
+	if err := s.pool.QueryRow(ctx, count, planned, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.pool.Query(ctx, listPrograms, args)
+	rows, err := s.pool.Query(ctx, list, planned, args)
 	programs, err := AllRows(rows, err, programRow.program)
 	return programs, total, err
 }
 
 // UpdateProgram changes what the patch names; a patch that changes nothing
-// leaves no trace. Errors: NOT_FOUND, VALIDATION_ERROR, SLUG_TAKEN.
+// leaves no trace. Errors: NOT_FOUND, VALIDATION_ERROR, SLUG_TAKEN,
+// PROGRAM_STATE_INVALID for the currency of a programme with commissions.
 func (s *Store) UpdateProgram(
 	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, patch affiliate.ProgramPatch, at time.Time, by affiliate.Actor,
 ) (affiliate.Program, error) {
@@ -234,7 +250,7 @@ func (s *Store) UpdateProgram(
 			is_public = @is_public, rules = @rules, rules_version = @rules_version, signal_precedence = @precedence,
 			min_payout_cents = @min_payout_cents, payout_term_days = @payout_term_days, fraud_policy = @fraud_policy,
 			fraud_updated_at = case when fraud_policy = @fraud_policy then fraud_updated_at else @updated_at end,
-			terms_url = @terms_url, version = @version, updated_at = @updated_at
+			currency = @currency, terms_url = @terms_url, version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
 	var after affiliate.Program
 	err := s.InTx(ctx, func(tx *Tx) error {
@@ -246,6 +262,11 @@ func (s *Store) UpdateProgram(
 		}
 		if after, err = before.Patch(patch); err != nil {
 			return err
+		}
+		if after.Currency != before.Currency {
+			if err := mayChangeCurrency(ctx, tx, scope, id); err != nil {
+				return err
+			}
 		}
 		if after.Slug != before.Slug {
 			if _, err := lockSlugs(ctx, tx, scope.Workspace); err != nil {
@@ -273,6 +294,20 @@ func (s *Store) UpdateProgram(
 		return s.programChanged(ctx, tx, after, "program.update", at, by, was, is)
 	})
 	return after, err
+}
+
+// mayChangeCurrency refuses a programme that has a commission, which keeps the
+// currency that it was earned in: PROGRAM_STATE_INVALID.
+func mayChangeCurrency(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) error {
+	const earned = `select exists (select from commissions c where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3)`
+	var has bool
+	if err := tx.QueryRow(ctx, earned, scope.Workspace, scope.Mode, id).Scan(&has); err != nil {
+		return fmt.Errorf("commissions of the programme: %w", err)
+	}
+	if has {
+		return affiliate.Refuse(affiliate.ReasonProgramStateInvalid)
+	}
+	return nil
 }
 
 // programVerbs are the audit log's words for the moves.
@@ -341,7 +376,7 @@ func refuseProgramMove(ctx context.Context, tx *Tx, scope affiliate.Scope, id af
 	case err != nil:
 		return err
 	case p.Status.MoveTo(to) && !p.HasDestination():
-		return affiliate.Invalid("website_url", "a programme needs website_url or landing_url to be active")
+		return affiliate.Invalid("website_url", "is required, or a landing page, for an active programme")
 	}
 	return programStateInvalid(p.Status)
 }

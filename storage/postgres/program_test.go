@@ -126,15 +126,20 @@ func TestProgramListsUseTheirIndexes(t *testing.T) {
 		from generate_series(1, 3000) n`, w.scope.Workspace, w.now)
 	pgtest.VacuumAnalyze(t, w.owner)
 
-	anyStatus := pgx.NamedArgs{"workspace": w.scope.Workspace, "mode": w.scope.Mode, "status": "", "limit": 20, "offset": 0}
+	list, count, all := postgres.ProgramListSQL(w.scope, affiliate.ProgramFilter{})
+	other := w.scope
+	other.Mode = affiliate.ModeTest
+	found, foundCount, named := postgres.ProgramListSQL(other, affiliate.ProgramFilter{Search: "Rare"})
 	for name, tc := range map[string]struct {
 		sql    string
 		args   []any
 		index  string
 		sorted bool // the index has the order
 	}{
-		"programmes":                        {postgres.ListProgramsSQL, []any{anyStatus}, "programs_by_age", true},
-		"number of programmes":              {postgres.CountProgramsSQL, []any{anyStatus}, "programs_", false},
+		"programmes":                        {list, []any{all}, "programs_by_age", true},
+		"number of programmes":              {count, []any{all}, "programs_", false},
+		"programmes by name":                {found, []any{pgx.QueryExecModeCacheDescribe, named}, "programs_by_name", false},
+		"number of programmes by name":      {foundCount, []any{pgx.QueryExecModeCacheDescribe, named}, "programs_by_name", false},
 		"all codes, page by page":           {postgres.TargetsAfterSQL, []any{w.now, w.scope.Workspace, w.scope.Mode, "0", 100}, "referral_codes_pkey", false},
 		"a programme's codes, page by page": {postgres.ProgramTargetsSQL, []any{w.now, w.scope.Workspace, small.ID, "0", 100}, "referral_codes_by_program", false},
 		"all keys, page by page":            {postgres.PublicKeysAfterSQL, []any{w.scope.Workspace, affiliate.APIKeyID{}, 100}, "api_keys_pkey", true},

@@ -59,6 +59,9 @@ func (s *Store) PromoCodes(
 	if _, err := s.Program(ctx, scope, program); err != nil {
 		return nil, 0, err
 	}
+	if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
+		return nil, 0, err
+	}
 	list, count := promoCodeListSQL(filter)
 	args := promoCodeListArgs(scope, program, filter, page)
 	var (
@@ -97,6 +100,9 @@ func ownPromoCodesSQL(program *affiliate.ProgramID) (page, count string) {
 func (s *Store) PartnerPromoCodes(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page,
 ) ([]affiliate.PromoCode, int64, error) {
+	if err := s.checkParticipation(ctx, partner, mode, program); err != nil {
+		return nil, 0, err
+	}
 	list, count := ownPromoCodesSQL(program)
 	args := pgx.NamedArgs{"partner": partner, "mode": mode, "program": program, "limit": page.Size, "offset": page.Offset()}
 	var total int64

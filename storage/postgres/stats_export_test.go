@@ -34,7 +34,7 @@ func (s *Store) PartnerCommissionsSQL(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode,
 	filter affiliate.PartnerCommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) (pageSQL string, pageArgs []any, countSQL string, countArgs []any, err error) {
-	where, _, err := s.partnerCommissionConditions(ctx, partner, mode, filter)
+	where, err := s.partnerCommissionConditions(ctx, partner, mode, filter)
 	pageSQL, countSQL = partnerCommissionsSQL(where, order)
 	return pageSQL, append(append([]any{}, where.args...), page.Size, page.Offset()), countSQL, where.args, err
 }

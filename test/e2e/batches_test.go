@@ -96,11 +96,22 @@ func TestConversionBatches(t *testing.T) {
 			key.get(t, "/api/v1/conversions/"+made.text(fmt.Sprintf("results.%d.id", i))).want(http.StatusOK).wantFields(object{"recurring_index": i + 1})
 		}
 	})
-	t.Run("what does not fit is refused as a whole", func(t *testing.T) {
+	t.Run("a malformed item fails alone", func(t *testing.T) {
 		good, bad := purchase(click), purchase(click)
-		bad["currency"], bad["occurred_at"] = "XXX", "2001-01-01T00:00:00Z"
-		key.post(t, path, object{"conversions": []object{good, bad}}).
-			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "conversions[1].currency", "conversions[1].occurred_at")
+		bad["currency"], bad["occurred_at"], bad["external_transaction_id"] = "XXX", "2001-01-01T00:00:00Z", ""
+		key.post(t, path, object{"conversions": []object{good, bad}}).want(http.StatusMultiStatus).wantFields(object{
+			"summary": object{"total": 2, "succeeded": 1, "failed": 1}, "results.0.success": true, "results.0.details": []any{},
+			"results.1.success": false, "results.1.status_code": 400, "results.1.code": "VALIDATION_ERROR", "results.1.conversion": nil,
+			"results.1.details.0.field": "conversions[1].external_transaction_id", "results.1.details.1.field": "conversions[1].currency",
+			"results.1.details.2.field": "conversions[1].occurred_at",
+		})
+		key.post(t, path, object{"conversions": []object{bad, bad}}).wantError(http.StatusUnprocessableEntity, "BULK_ALL_FAILED").wantFields(object{
+			"statusCode": 422, "summary": object{"total": 2, "succeeded": 0, "failed": 2}, "results.1.status_code": 400,
+			"results.1.details.1.field": "conversions[1].currency",
+		})
+	})
+	t.Run("what is no list of items is refused as a whole", func(t *testing.T) {
+		good, bad := purchase(click), purchase(click)
 		bad["amount_cents"] = "10"
 		key.post(t, path, object{"conversions": []object{good, bad}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "conversions[1].amount_cents")
 		key.post(t, path, object{"conversions": []object{}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "conversions")
@@ -198,7 +209,7 @@ func TestAttributionAudit(t *testing.T) {
 		rival := sys.partner(t).in("test")
 		place := rival.post(t, w.applyPath(), nil).want(http.StatusCreated).text("id")
 		w.merchant.patch(t, w.programPath()+"/partners/"+place+"/approve", nil).want(http.StatusOK)
-		w.merchant.post(t, "/api/v1/conversions/"+sale.text("id")+"/reattribute", object{"participantId": place, "reason": "It was Rosa"}).want(http.StatusOK)
+		w.merchant.post(t, "/api/v1/conversions/"+sale.text("id")+"/reattribute", object{"participant_id": place, "reason": "It was Rosa"}).want(http.StatusOK)
 		now := key.get(t, path+"/conversions/"+sale.text("id")).want(http.StatusOK).wantFields(object{
 			"method": "manual", "reason_code": "MANUALLY_REASSIGNED", "supersedes": decision.text("decision_id"), "superseded_by": nil,
 		})
@@ -313,7 +324,7 @@ func TestFraud(t *testing.T) {
 		sale := own(t).wantFields(object{"attributed": true, "attribution.reason_code": "SELF_REFERRAL_BLOCKED", "commission": nil, "fraud.flagged": true})
 		events(t, fmt.Sprintf("?programId=%s&participantId=%s", w.program, w.participant)).wantFields(object{"data.0.action": "blocked", "data.0.commissionId": nil, "data.0.conversionId": sale.text("id")})
 		// A person may find that nothing was wrong.
-		w.merchant.post(t, "/api/v1/conversions/"+sale.text("id")+"/reattribute", object{"participantId": w.participant, "reason": "A colleague, again"}).
+		w.merchant.post(t, "/api/v1/conversions/"+sale.text("id")+"/reattribute", object{"participant_id": w.participant, "reason": "A colleague, again"}).
 			want(http.StatusOK).wantFields(object{"attribution.method": "manual", "commission.amount_cents": 2000, "fraud.flagged": false})
 		w.sys.caller().as(w.secretKey).get(t, "/api/v1/conversions/"+sale.text("id")).want(http.StatusOK).
 			wantFields(object{"fraud.flagged": false, "fraud_score": 0, "fraud.signals": []any{}})

@@ -101,8 +101,8 @@ func TestNoRouteLeadsElsewhere(t *testing.T) {
 				own.merchant.post(t, own.programPath()+path, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "participantId")
 			}
 			own.merchant.patch(t, own.participantPath(), object{"groupId": foreign.ids["group_id"]}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "groupId")
-			own.merchant.post(t, "/api/v1/conversions/"+own.ids["conversion_id"]+"/reattribute", object{"participantId": foreign.participant, "reason": "x"}).
-				wantError(http.StatusBadRequest, "VALIDATION_ERROR", "participantId")
+			own.merchant.post(t, "/api/v1/conversions/"+own.ids["conversion_id"]+"/reattribute", object{"participant_id": foreign.participant, "reason": "x"}).
+				wantError(http.StatusBadRequest, "VALIDATION_ERROR", "participant_id")
 			if !same {
 				own.merchant.post(t, workspacePath+"/transfer-ownership", object{"memberId": foreign.merchant.id}).wantOutcome(notFound)
 			}

@@ -222,7 +222,7 @@ func TestPayoutsFollowTheirCommissions(t *testing.T) {
 			wantPayout(status, 7_000, 4)
 			w.refund(t, external, nil).want(http.StatusCreated).wantFields(object{"commission.status": "refunded"})
 			wantPayout(status, 6_000, 3)
-			w.merchant.post(t, "/api/v1/conversions/"+sales[2].text("id")+"/reattribute", object{"participantId": place, "reason": "Ria's"}).want(http.StatusOK)
+			w.merchant.post(t, "/api/v1/conversions/"+sales[2].text("id")+"/reattribute", object{"participant_id": place, "reason": "Ria's"}).want(http.StatusOK)
 			wantPayout(status, 4_000, 2)
 			event := w.merchant.get(t, "/api/v1/fraud/events?status=open").want(http.StatusOK).text("data.0.id")
 			w.merchant.post(t, "/api/v1/fraud/events/"+event+"/resolve", object{"outcome": "confirmed"}).want(http.StatusOK)

@@ -155,9 +155,9 @@ func TestCustomersAreBound(t *testing.T) {
 	// Reassigned by hand, with a reason.
 	w.merchant = w.merchant.login(t)
 	path := "/api/v1/conversions/" + renewal.text("id") + "/reattribute"
-	w.merchant.post(t, path, object{"participantId": other}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "reason")
-	w.merchant.post(t, path, object{"participantId": w.program, "reason": "Mistaken"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "participantId")
-	w.merchant.post(t, path, object{"participantId": other, "reason": "The rival convinced them."}).want(http.StatusOK).wantFields(object{
+	w.merchant.post(t, path, object{"participant_id": other}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "reason")
+	w.merchant.post(t, path, object{"participant_id": w.program, "reason": "Mistaken"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "participant_id")
+	w.merchant.post(t, path, object{"participant_id": other, "reason": "The rival convinced them."}).want(http.StatusOK).wantFields(object{
 		"attributed": true, "attribution.method": "manual", "attribution.participant_id": other, "commission.amount_cents": 2000,
 	})
 	w.merchant.get(t, w.commissionPath(renewal.text("commission.id"))).want(http.StatusOK).wantFields(object{"status": "rejected"})
@@ -181,7 +181,7 @@ func TestAMovedPaymentComesBackAsItWas(t *testing.T) {
 		return w.report(t, sale).want(http.StatusCreated)
 	}
 	give := func(conversion answer, to string) answer {
-		return w.merchant.post(t, "/api/v1/conversions/"+conversion.text("id")+"/reattribute", object{"participantId": to, "reason": "Moved."}).want(http.StatusOK)
+		return w.merchant.post(t, "/api/v1/conversions/"+conversion.text("id")+"/reattribute", object{"participant_id": to, "reason": "Moved."}).want(http.StatusOK)
 	}
 	first := pay("c-1").wantFields(object{"commission.amount_cents": 3000})
 	pay("c-1").wantFields(object{"attribution.reason_code": "RECURRING_LIMIT_REACHED"})

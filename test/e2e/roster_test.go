@@ -215,7 +215,7 @@ func TestErasedParticipantsCannotBeWritten(t *testing.T) {
 	w.merchant.patch(t, w.programPath()+"/partners/bulk-reject", object{"participantIds": []string{w.participant, other.participant}}).
 		want(http.StatusMultiStatus).wantFields(object{"results.0.code": "PARTICIPANT_ERASED"})
 	erased(w.merchant.post(t, "/api/v1/conversions/"+w.report(t, typed("nobodys")).want(http.StatusCreated).text("id")+"/reattribute",
-		object{"participantId": w.participant, "reason": "x"}))
+		object{"participant_id": w.participant, "reason": "x"}))
 	if after := w.merchant.get(t, w.participantPath()).body; after != before {
 		t.Errorf("it was\n%s\nand is\n%s", before, after)
 	}

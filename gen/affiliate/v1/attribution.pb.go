@@ -997,8 +997,10 @@ type DecisionCandidate struct {
 	Eligible  bool                   `protobuf:"varint,7,opt,name=eligible,proto3" json:"eligible,omitempty"`
 	// Null for the one that won.
 	RejectedBecause *string `protobuf:"bytes,8,opt,name=rejected_because,proto3,oneof" json:"rejected_because,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The customer whose binding it is: customer_ref of the conversion.
+	CustomerId    *string `protobuf:"bytes,9,opt,name=customer_id,proto3,oneof" json:"customer_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DecisionCandidate) Reset() {
@@ -1083,6 +1085,13 @@ func (x *DecisionCandidate) GetEligible() bool {
 func (x *DecisionCandidate) GetRejectedBecause() string {
 	if x != nil && x.RejectedBecause != nil {
 		return *x.RejectedBecause
+	}
+	return ""
+}
+
+func (x *DecisionCandidate) GetCustomerId() string {
+	if x != nil && x.CustomerId != nil {
+		return *x.CustomerId
 	}
 	return ""
 }
@@ -2007,7 +2016,7 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\x05model\x18\x03 \x01(\x0e2\x1e.affiliate.v1.AttributionModelR\x05model\x12>\n" +
 	"\n" +
 	"precedence\x18\x04 \x01(\x0e2\x1e.affiliate.v1.SignalPrecedenceR\n" +
-	"precedence\"\x93\x03\n" +
+	"precedence\"\xca\x03\n" +
 	"\x11DecisionCandidate\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1f\n" +
 	"\bclick_id\x18\x02 \x01(\tH\x00R\bclick_id\x88\x01\x01\x12#\n" +
@@ -2020,11 +2029,13 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expires_at\x12\x1a\n" +
 	"\beligible\x18\a \x01(\bR\beligible\x12/\n" +
-	"\x10rejected_because\x18\b \x01(\tH\x03R\x10rejected_because\x88\x01\x01B\v\n" +
+	"\x10rejected_because\x18\b \x01(\tH\x03R\x10rejected_because\x88\x01\x01\x12%\n" +
+	"\vcustomer_id\x18\t \x01(\tH\x04R\vcustomer_id\x88\x01\x01B\v\n" +
 	"\t_click_idB\r\n" +
 	"\v_promo_codeB\x11\n" +
 	"\x0f_participant_idB\x13\n" +
-	"\x11_rejected_because\"l\n" +
+	"\x11_rejected_becauseB\x0e\n" +
+	"\f_customer_id\"l\n" +
 	"\fDecisionStep\x12\x14\n" +
 	"\x05order\x18\x01 \x01(\x05R\x05order\x12\x14\n" +
 	"\x05check\x18\x02 \x01(\tR\x05check\x12\x18\n" +

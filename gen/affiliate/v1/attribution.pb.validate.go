@@ -2045,6 +2045,10 @@ func (m *DecisionCandidate) validate(all bool) error {
 		// no validation rules for RejectedBecause
 	}
 
+	if m.CustomerId != nil {
+		// no validation rules for CustomerId
+	}
+
 	if len(errors) > 0 {
 		return DecisionCandidateMultiError(errors)
 	}

@@ -82,6 +82,123 @@ func (x *BulkSummary) GetFailed() int32 {
 	return 0
 }
 
+// FieldFault is what is wrong with one field.
+type FieldFault struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path in the request's body, as the caller wrote it.
+	Field         string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldFault) Reset() {
+	*x = FieldFault{}
+	mi := &file_affiliate_v1_bulk_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldFault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldFault) ProtoMessage() {}
+
+func (x *FieldFault) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_bulk_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldFault.ProtoReflect.Descriptor instead.
+func (*FieldFault) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_bulk_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *FieldFault) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *FieldFault) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// ItemFault is what is wrong with one item of a list.
+type ItemFault struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Place in the list, from 0.
+	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// Path within the item, as proto writes it; empty for the item as a whole.
+	Field         string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ItemFault) Reset() {
+	*x = ItemFault{}
+	mi := &file_affiliate_v1_bulk_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ItemFault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ItemFault) ProtoMessage() {}
+
+func (x *ItemFault) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_bulk_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ItemFault.ProtoReflect.Descriptor instead.
+func (*ItemFault) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_bulk_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ItemFault) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ItemFault) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *ItemFault) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 var File_affiliate_v1_bulk_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_bulk_proto_rawDesc = "" +
@@ -90,7 +207,15 @@ const file_affiliate_v1_bulk_proto_rawDesc = "" +
 	"\vBulkSummary\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x1c\n" +
 	"\tsucceeded\x18\x02 \x01(\x05R\tsucceeded\x12\x16\n" +
-	"\x06failed\x18\x03 \x01(\x05R\x06failedB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x06failed\x18\x03 \x01(\x05R\x06failed\"<\n" +
+	"\n" +
+	"FieldFault\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"Q\n" +
+	"\tItemFault\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x14\n" +
+	"\x05field\x18\x02 \x01(\tR\x05field\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessageB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_bulk_proto_rawDescOnce sync.Once
@@ -104,9 +229,11 @@ func file_affiliate_v1_bulk_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_bulk_proto_rawDescData
 }
 
-var file_affiliate_v1_bulk_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_affiliate_v1_bulk_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_affiliate_v1_bulk_proto_goTypes = []any{
 	(*BulkSummary)(nil), // 0: affiliate.v1.BulkSummary
+	(*FieldFault)(nil),  // 1: affiliate.v1.FieldFault
+	(*ItemFault)(nil),   // 2: affiliate.v1.ItemFault
 }
 var file_affiliate_v1_bulk_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
@@ -127,7 +254,7 @@ func file_affiliate_v1_bulk_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_bulk_proto_rawDesc), len(file_affiliate_v1_bulk_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

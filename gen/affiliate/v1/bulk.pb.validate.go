@@ -139,3 +139,211 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = BulkSummaryValidationError{}
+
+// Validate checks the field values on FieldFault with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *FieldFault) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on FieldFault with the rules defined in
+// the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in FieldFaultMultiError, or
+// nil if none found.
+func (m *FieldFault) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *FieldFault) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Field
+
+	// no validation rules for Message
+
+	if len(errors) > 0 {
+		return FieldFaultMultiError(errors)
+	}
+
+	return nil
+}
+
+// FieldFaultMultiError is an error wrapping multiple validation errors
+// returned by FieldFault.ValidateAll() if the designated constraints aren't met.
+type FieldFaultMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m FieldFaultMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m FieldFaultMultiError) AllErrors() []error { return m }
+
+// FieldFaultValidationError is the validation error returned by
+// FieldFault.Validate if the designated constraints aren't met.
+type FieldFaultValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e FieldFaultValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e FieldFaultValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e FieldFaultValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e FieldFaultValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e FieldFaultValidationError) ErrorName() string { return "FieldFaultValidationError" }
+
+// Error satisfies the builtin error interface
+func (e FieldFaultValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sFieldFault.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = FieldFaultValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = FieldFaultValidationError{}
+
+// Validate checks the field values on ItemFault with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *ItemFault) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ItemFault with the rules defined in
+// the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in ItemFaultMultiError, or nil
+// if none found.
+func (m *ItemFault) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ItemFault) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Index
+
+	// no validation rules for Field
+
+	// no validation rules for Message
+
+	if len(errors) > 0 {
+		return ItemFaultMultiError(errors)
+	}
+
+	return nil
+}
+
+// ItemFaultMultiError is an error wrapping multiple validation errors returned
+// by ItemFault.ValidateAll() if the designated constraints aren't met.
+type ItemFaultMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ItemFaultMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ItemFaultMultiError) AllErrors() []error { return m }
+
+// ItemFaultValidationError is the validation error returned by
+// ItemFault.Validate if the designated constraints aren't met.
+type ItemFaultValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ItemFaultValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ItemFaultValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ItemFaultValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ItemFaultValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ItemFaultValidationError) ErrorName() string { return "ItemFaultValidationError" }
+
+// Error satisfies the builtin error interface
+func (e ItemFaultValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sItemFault.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ItemFaultValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ItemFaultValidationError{}

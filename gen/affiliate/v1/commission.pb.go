@@ -232,7 +232,9 @@ type ListCommissionsRequest struct {
 	// commission id; case does not matter.
 	Search *string `protobuf:"bytes,10,opt,name=search,proto3,oneof" json:"search,omitempty"`
 	// Narrows to one programme.
-	ProgramId     *string `protobuf:"bytes,11,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	ProgramId *string `protobuf:"bytes,11,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// Narrows to one participant.
+	ParticipantId *string `protobuf:"bytes,12,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -344,6 +346,13 @@ func (x *ListCommissionsRequest) GetProgramId() string {
 	return ""
 }
 
+func (x *ListCommissionsRequest) GetParticipantId() string {
+	if x != nil && x.ParticipantId != nil {
+		return *x.ParticipantId
+	}
+	return ""
+}
+
 type ListProgramCommissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// From 1; default 1.
@@ -365,8 +374,10 @@ type ListProgramCommissionsRequest struct {
 	NeedsReview *bool   `protobuf:"varint,9,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
 	// Prefix of partner name, partner e-mail, external id, promo code or
 	// commission id; case does not matter.
-	Search        *string `protobuf:"bytes,10,opt,name=search,proto3,oneof" json:"search,omitempty"`
-	ProgramId     string  `protobuf:"bytes,11,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	Search    *string `protobuf:"bytes,10,opt,name=search,proto3,oneof" json:"search,omitempty"`
+	ProgramId string  `protobuf:"bytes,11,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// Narrows to one participant.
+	ParticipantId *string `protobuf:"bytes,12,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -474,6 +485,13 @@ func (x *ListProgramCommissionsRequest) GetSearch() string {
 func (x *ListProgramCommissionsRequest) GetProgramId() string {
 	if x != nil {
 		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *ListProgramCommissionsRequest) GetParticipantId() string {
+	if x != nil && x.ParticipantId != nil {
+		return *x.ParticipantId
 	}
 	return ""
 }
@@ -735,7 +753,9 @@ type GetCommissionStatsRequest struct {
 	// commission id; case does not matter.
 	Search *string `protobuf:"bytes,6,opt,name=search,proto3,oneof" json:"search,omitempty"`
 	// Narrows to one programme.
-	ProgramId     *string `protobuf:"bytes,7,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	ProgramId *string `protobuf:"bytes,7,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// Narrows to one participant.
+	ParticipantId *string `protobuf:"bytes,8,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -819,6 +839,13 @@ func (x *GetCommissionStatsRequest) GetProgramId() string {
 	return ""
 }
 
+func (x *GetCommissionStatsRequest) GetParticipantId() string {
+	if x != nil && x.ParticipantId != nil {
+		return *x.ParticipantId
+	}
+	return ""
+}
+
 type GetProgramCommissionStatsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Status CommissionStatus       `protobuf:"varint,1,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
@@ -831,8 +858,10 @@ type GetProgramCommissionStatsRequest struct {
 	NeedsReview *bool   `protobuf:"varint,5,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
 	// Prefix of partner name, partner e-mail, external id, promo code or
 	// commission id; case does not matter.
-	Search        *string `protobuf:"bytes,6,opt,name=search,proto3,oneof" json:"search,omitempty"`
-	ProgramId     string  `protobuf:"bytes,7,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	Search    *string `protobuf:"bytes,6,opt,name=search,proto3,oneof" json:"search,omitempty"`
+	ProgramId string  `protobuf:"bytes,7,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// Narrows to one participant.
+	ParticipantId *string `protobuf:"bytes,8,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -916,6 +945,13 @@ func (x *GetProgramCommissionStatsRequest) GetProgramId() string {
 	return ""
 }
 
+func (x *GetProgramCommissionStatsRequest) GetParticipantId() string {
+	if x != nil && x.ParticipantId != nil {
+		return *x.ParticipantId
+	}
+	return ""
+}
+
 type ExportCommissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// createdAt (default), amountCents, status, commissionType, needsReview or
@@ -935,7 +971,9 @@ type ExportCommissionsRequest struct {
 	// commission id; case does not matter.
 	Search *string `protobuf:"bytes,8,opt,name=search,proto3,oneof" json:"search,omitempty"`
 	// Narrows to one programme.
-	ProgramId     *string `protobuf:"bytes,9,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	ProgramId *string `protobuf:"bytes,9,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// Narrows to one participant.
+	ParticipantId *string `protobuf:"bytes,10,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1033,6 +1071,13 @@ func (x *ExportCommissionsRequest) GetProgramId() string {
 	return ""
 }
 
+func (x *ExportCommissionsRequest) GetParticipantId() string {
+	if x != nil && x.ParticipantId != nil {
+		return *x.ParticipantId
+	}
+	return ""
+}
+
 type ExportProgramCommissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// createdAt (default), amountCents, status, commissionType, needsReview or
@@ -1050,8 +1095,10 @@ type ExportProgramCommissionsRequest struct {
 	NeedsReview *bool   `protobuf:"varint,7,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
 	// Prefix of partner name, partner e-mail, external id, promo code or
 	// commission id; case does not matter.
-	Search        *string `protobuf:"bytes,8,opt,name=search,proto3,oneof" json:"search,omitempty"`
-	ProgramId     string  `protobuf:"bytes,9,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	Search    *string `protobuf:"bytes,8,opt,name=search,proto3,oneof" json:"search,omitempty"`
+	ProgramId string  `protobuf:"bytes,9,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// Narrows to one participant.
+	ParticipantId *string `protobuf:"bytes,10,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1145,6 +1192,13 @@ func (x *ExportProgramCommissionsRequest) GetSearch() string {
 func (x *ExportProgramCommissionsRequest) GetProgramId() string {
 	if x != nil {
 		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *ExportProgramCommissionsRequest) GetParticipantId() string {
+	if x != nil && x.ParticipantId != nil {
+		return *x.ParticipantId
 	}
 	return ""
 }
@@ -2924,7 +2978,7 @@ var File_affiliate_v1_commission_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\n" +
-	"\x1daffiliate/v1/commission.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xb8\x05\n" +
+	"\x1daffiliate/v1/commission.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x81\x06\n" +
 	"\x16ListCommissionsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x12m\n" +
@@ -2939,7 +2993,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\x06search\x18\n" +
 	" \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\aR\x06search\x88\x01\x01\x12,\n" +
 	"\n" +
-	"program_id\x18\v \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\bR\tprogramId\x88\x01\x01B\a\n" +
+	"program_id\x18\v \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\bR\tprogramId\x88\x01\x01\x124\n" +
+	"\x0eparticipant_id\x18\f \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\tR\rparticipantId\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
 	"_page_sizeB\n" +
@@ -2952,7 +3007,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\t_timezoneB\x0f\n" +
 	"\r_needs_reviewB\t\n" +
 	"\a_searchB\r\n" +
-	"\v_program_id\"\xa1\x05\n" +
+	"\v_program_idB\x11\n" +
+	"\x0f_participant_id\"\xea\x05\n" +
 	"\x1dListProgramCommissionsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x12m\n" +
@@ -2967,7 +3023,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\x06search\x18\n" +
 	" \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\aR\x06search\x88\x01\x01\x12\x1d\n" +
 	"\n" +
-	"program_id\x18\v \x01(\tR\tprogramIdB\a\n" +
+	"program_id\x18\v \x01(\tR\tprogramId\x124\n" +
+	"\x0eparticipant_id\x18\f \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\bR\rparticipantId\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
 	"_page_sizeB\n" +
@@ -2979,7 +3036,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\b_date_toB\v\n" +
 	"\t_timezoneB\x0f\n" +
 	"\r_needs_reviewB\t\n" +
-	"\a_search\"\x8f\x01\n" +
+	"\a_searchB\x11\n" +
+	"\x0f_participant_id\"\x8f\x01\n" +
 	"\x17ListCommissionsResponse\x124\n" +
 	"\x04data\x18\x01 \x03(\v2 .affiliate.v1.CommissionListItemR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
@@ -2999,7 +3057,7 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\rcommission_id\x18\x02 \x01(\tR\fcommissionId\x12+\n" +
 	"\x06reason\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01H\x00R\x06reason\x88\x01\x01\x12/\n" +
 	"\x04code\x18\x04 \x01(\x0e2\x1b.affiliate.v1.RejectionCodeR\x04codeB\t\n" +
-	"\a_reason\"\xa2\x03\n" +
+	"\a_reason\"\xeb\x03\n" +
 	"\x19GetCommissionStatsRequest\x126\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12)\n" +
 	"\tdate_from\x18\x02 \x01(\tB\a\xfaB\x04r\x02\x18(H\x00R\bdateFrom\x88\x01\x01\x12%\n" +
@@ -3008,7 +3066,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\fneeds_review\x18\x05 \x01(\bH\x03R\vneedsReview\x88\x01\x01\x12)\n" +
 	"\x06search\x18\x06 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x04R\x06search\x88\x01\x01\x12,\n" +
 	"\n" +
-	"program_id\x18\a \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x05R\tprogramId\x88\x01\x01B\f\n" +
+	"program_id\x18\a \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x05R\tprogramId\x88\x01\x01\x124\n" +
+	"\x0eparticipant_id\x18\b \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x06R\rparticipantId\x88\x01\x01B\f\n" +
 	"\n" +
 	"_date_fromB\n" +
 	"\n" +
@@ -3016,7 +3075,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\t_timezoneB\x0f\n" +
 	"\r_needs_reviewB\t\n" +
 	"\a_searchB\r\n" +
-	"\v_program_id\"\x8b\x03\n" +
+	"\v_program_idB\x11\n" +
+	"\x0f_participant_id\"\xd4\x03\n" +
 	" GetProgramCommissionStatsRequest\x126\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12)\n" +
 	"\tdate_from\x18\x02 \x01(\tB\a\xfaB\x04r\x02\x18(H\x00R\bdateFrom\x88\x01\x01\x12%\n" +
@@ -3025,14 +3085,16 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\fneeds_review\x18\x05 \x01(\bH\x03R\vneedsReview\x88\x01\x01\x12)\n" +
 	"\x06search\x18\x06 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x04R\x06search\x88\x01\x01\x12\x1d\n" +
 	"\n" +
-	"program_id\x18\a \x01(\tR\tprogramIdB\f\n" +
+	"program_id\x18\a \x01(\tR\tprogramId\x124\n" +
+	"\x0eparticipant_id\x18\b \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x05R\rparticipantId\x88\x01\x01B\f\n" +
 	"\n" +
 	"_date_fromB\n" +
 	"\n" +
 	"\b_date_toB\v\n" +
 	"\t_timezoneB\x0f\n" +
 	"\r_needs_reviewB\t\n" +
-	"\a_search\"\xd4\x04\n" +
+	"\a_searchB\x11\n" +
+	"\x0f_participant_id\"\x9d\x05\n" +
 	"\x18ExportCommissionsRequest\x12m\n" +
 	"\asort_by\x18\x01 \x01(\tBO\xfaBLrJR\tcreatedAtR\vamountCentsR\x06statusR\x0ecommissionTypeR\vneedsReviewR\vpartnerNameH\x00R\x06sortBy\x88\x01\x01\x126\n" +
 	"\n" +
@@ -3044,7 +3106,9 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\fneeds_review\x18\a \x01(\bH\x04R\vneedsReview\x88\x01\x01\x12)\n" +
 	"\x06search\x18\b \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x05R\x06search\x88\x01\x01\x12,\n" +
 	"\n" +
-	"program_id\x18\t \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x06R\tprogramId\x88\x01\x01B\n" +
+	"program_id\x18\t \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x06R\tprogramId\x88\x01\x01\x124\n" +
+	"\x0eparticipant_id\x18\n" +
+	" \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\aR\rparticipantId\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sort_byB\f\n" +
 	"\n" +
@@ -3054,7 +3118,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\t_timezoneB\x0f\n" +
 	"\r_needs_reviewB\t\n" +
 	"\a_searchB\r\n" +
-	"\v_program_id\"\xbd\x04\n" +
+	"\v_program_idB\x11\n" +
+	"\x0f_participant_id\"\x86\x05\n" +
 	"\x1fExportProgramCommissionsRequest\x12m\n" +
 	"\asort_by\x18\x01 \x01(\tBO\xfaBLrJR\tcreatedAtR\vamountCentsR\x06statusR\x0ecommissionTypeR\vneedsReviewR\vpartnerNameH\x00R\x06sortBy\x88\x01\x01\x126\n" +
 	"\n" +
@@ -3066,7 +3131,9 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\fneeds_review\x18\a \x01(\bH\x04R\vneedsReview\x88\x01\x01\x12)\n" +
 	"\x06search\x18\b \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x05R\x06search\x88\x01\x01\x12\x1d\n" +
 	"\n" +
-	"program_id\x18\t \x01(\tR\tprogramIdB\n" +
+	"program_id\x18\t \x01(\tR\tprogramId\x124\n" +
+	"\x0eparticipant_id\x18\n" +
+	" \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x06R\rparticipantId\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sort_byB\f\n" +
 	"\n" +
@@ -3075,7 +3142,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\b_date_toB\v\n" +
 	"\t_timezoneB\x0f\n" +
 	"\r_needs_reviewB\t\n" +
-	"\a_search\"\xe8\x02\n" +
+	"\a_searchB\x11\n" +
+	"\x0f_participant_id\"\xe8\x02\n" +
 	"\x0fCommissionStats\x12\x1f\n" +
 	"\vtotal_count\x18\x01 \x01(\x03R\n" +
 	"totalCount\x12,\n" +

@@ -189,6 +189,22 @@ func (m *ListCommissionsRequest) validate(all bool) error {
 
 	}
 
+	if m.ParticipantId != nil {
+
+		if err := m._validateUuid(m.GetParticipantId()); err != nil {
+			err = ListCommissionsRequestValidationError{
+				field:  "ParticipantId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ListCommissionsRequestMultiError(errors)
 	}
@@ -423,8 +439,32 @@ func (m *ListProgramCommissionsRequest) validate(all bool) error {
 
 	}
 
+	if m.ParticipantId != nil {
+
+		if err := m._validateUuid(m.GetParticipantId()); err != nil {
+			err = ListProgramCommissionsRequestValidationError{
+				field:  "ParticipantId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ListProgramCommissionsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ListProgramCommissionsRequest) _validateUuid(uuid string) error {
+	if matched := _commission_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
 	}
 
 	return nil
@@ -1094,6 +1134,22 @@ func (m *GetCommissionStatsRequest) validate(all bool) error {
 
 	}
 
+	if m.ParticipantId != nil {
+
+		if err := m._validateUuid(m.GetParticipantId()); err != nil {
+			err = GetCommissionStatsRequestValidationError{
+				field:  "ParticipantId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return GetCommissionStatsRequestMultiError(errors)
 	}
@@ -1273,8 +1329,32 @@ func (m *GetProgramCommissionStatsRequest) validate(all bool) error {
 
 	}
 
+	if m.ParticipantId != nil {
+
+		if err := m._validateUuid(m.GetParticipantId()); err != nil {
+			err = GetProgramCommissionStatsRequestValidationError{
+				field:  "ParticipantId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return GetProgramCommissionStatsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *GetProgramCommissionStatsRequest) _validateUuid(uuid string) error {
+	if matched := _commission_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
 	}
 
 	return nil
@@ -1465,6 +1545,22 @@ func (m *ExportCommissionsRequest) validate(all bool) error {
 		if err := m._validateUuid(m.GetProgramId()); err != nil {
 			err = ExportCommissionsRequestValidationError{
 				field:  "ProgramId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ParticipantId != nil {
+
+		if err := m._validateUuid(m.GetParticipantId()); err != nil {
+			err = ExportCommissionsRequestValidationError{
+				field:  "ParticipantId",
 				reason: "value must be a valid UUID",
 				cause:  err,
 			}
@@ -1680,8 +1776,32 @@ func (m *ExportProgramCommissionsRequest) validate(all bool) error {
 
 	}
 
+	if m.ParticipantId != nil {
+
+		if err := m._validateUuid(m.GetParticipantId()); err != nil {
+			err = ExportProgramCommissionsRequestValidationError{
+				field:  "ParticipantId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ExportProgramCommissionsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ExportProgramCommissionsRequest) _validateUuid(uuid string) error {
+	if matched := _commission_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
 	}
 
 	return nil

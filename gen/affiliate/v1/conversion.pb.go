@@ -404,9 +404,9 @@ func (x *ReportConversionRequest) GetCustomerUserAgent() string {
 
 type ReattributeConversionRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
-	ConversionId string                 `protobuf:"bytes,1,opt,name=conversion_id,json=conversionId,proto3" json:"conversion_id,omitempty"`
+	ConversionId string                 `protobuf:"bytes,1,opt,name=conversion_id,proto3" json:"conversion_id,omitempty"`
 	// Another participant of the workspace and mode.
-	ParticipantId string `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	ParticipantId string `protobuf:"bytes,2,opt,name=participant_id,proto3" json:"participant_id,omitempty"`
 	// 1 to 500 characters; kept in the audit log and in the histories of the
 	// commissions that end and begin.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -979,8 +979,12 @@ func (x *FraudSignal) GetEvidence() string {
 }
 
 type ReportConversionsRequest struct {
-	state         protoimpl.MessageState     `protogen:"open.v1"`
-	Conversions   []*ReportConversionRequest `protobuf:"bytes,1,rep,name=conversions,proto3" json:"conversions,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Each is validated by itself: one that is malformed fails alone.
+	Conversions []*ReportConversionRequest `protobuf:"bytes,1,rep,name=conversions,proto3" json:"conversions,omitempty"`
+	// Faults of items that the REST gateway could not decode. They stand in
+	// conversions as empty messages. No JSON body has this field.
+	ItemFaults    []*ItemFault `protobuf:"bytes,2,rep,name=item_faults,proto3" json:"item_faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1018,6 +1022,13 @@ func (*ReportConversionsRequest) Descriptor() ([]byte, []int) {
 func (x *ReportConversionsRequest) GetConversions() []*ReportConversionRequest {
 	if x != nil {
 		return x.Conversions
+	}
+	return nil
+}
+
+func (x *ReportConversionsRequest) GetItemFaults() []*ItemFault {
+	if x != nil {
+		return x.ItemFaults
 	}
 	return nil
 }
@@ -1088,8 +1099,10 @@ type ReportConversionResult struct {
 	// What POST /api/v1/conversions would have answered; null for a failure.
 	Conversion *ReportConversionResponse `protobuf:"bytes,6,opt,name=conversion,proto3" json:"conversion,omitempty"`
 	// ErrorReason of a failure; null for a success.
-	Code          *string `protobuf:"bytes,7,opt,name=code,proto3,oneof" json:"code,omitempty"`
-	Message       *string `protobuf:"bytes,8,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	Code    *string `protobuf:"bytes,7,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	Message *string `protobuf:"bytes,8,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	// What is wrong with the item; empty unless code is VALIDATION_ERROR.
+	Details       []*FieldFault `protobuf:"bytes,9,rep,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1178,6 +1191,13 @@ func (x *ReportConversionResult) GetMessage() string {
 		return *x.Message
 	}
 	return ""
+}
+
+func (x *ReportConversionResult) GetDetails() []*FieldFault {
+	if x != nil {
+		return x.Details
+	}
+	return nil
 }
 
 type RefundConversionRequest struct {
@@ -2449,10 +2469,10 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\r_is_recurringB\t\n" +
 	"\a_sub_idB\x0e\n" +
 	"\f_customer_ipB\x16\n" +
-	"\x14_customer_user_agent\"\x9c\x01\n" +
-	"\x1cReattributeConversionRequest\x12#\n" +
-	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\x12/\n" +
-	"\x0eparticipant_id\x18\x02 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01R\rparticipantId\x12&\n" +
+	"\x14_customer_user_agent\"\x9e\x01\n" +
+	"\x1cReattributeConversionRequest\x12$\n" +
+	"\rconversion_id\x18\x01 \x01(\tR\rconversion_id\x120\n" +
+	"\x0eparticipant_id\x18\x02 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01R\x0eparticipant_id\x12&\n" +
 	"\x06reason\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01R\x06reason\"\xa5\x01\n" +
 	"\bLineItem\x12*\n" +
 	"\n" +
@@ -2525,12 +2545,13 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\vFraudSignal\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x05R\x05score\x12\x1a\n" +
-	"\bevidence\x18\x03 \x01(\tR\bevidence\"p\n" +
-	"\x18ReportConversionsRequest\x12T\n" +
-	"\vconversions\x18\x01 \x03(\v2%.affiliate.v1.ReportConversionRequestB\v\xfaB\b\x92\x01\x05\b\x01\x10\xf4\x03R\vconversions\"\x90\x01\n" +
+	"\bevidence\x18\x03 \x01(\tR\bevidence\"\xb8\x01\n" +
+	"\x18ReportConversionsRequest\x12[\n" +
+	"\vconversions\x18\x01 \x03(\v2%.affiliate.v1.ReportConversionRequestB\x12\xfaB\x0f\x92\x01\f\b\x01\x10\xf4\x03\"\x05\x8a\x01\x02\b\x01R\vconversions\x12?\n" +
+	"\vitem_faults\x18\x02 \x03(\v2\x17.affiliate.v1.ItemFaultB\x04\xb0\xbb\x18\x01R\vitem_faults\"\x90\x01\n" +
 	"\x19ReportConversionsResponse\x123\n" +
 	"\asummary\x18\x01 \x01(\v2\x19.affiliate.v1.BulkSummaryR\asummary\x12>\n" +
-	"\aresults\x18\x02 \x03(\v2$.affiliate.v1.ReportConversionResultR\aresults\"\xd5\x02\n" +
+	"\aresults\x18\x02 \x03(\v2$.affiliate.v1.ReportConversionResultR\aresults\"\x89\x03\n" +
 	"\x16ReportConversionResult\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x128\n" +
 	"\x17external_transaction_id\x18\x02 \x01(\tR\x17external_transaction_id\x12\x18\n" +
@@ -2541,7 +2562,8 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"conversion\x18\x06 \x01(\v2&.affiliate.v1.ReportConversionResponseR\n" +
 	"conversion\x12\x17\n" +
 	"\x04code\x18\a \x01(\tH\x01R\x04code\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18\b \x01(\tH\x02R\amessage\x88\x01\x01B\x05\n" +
+	"\amessage\x18\b \x01(\tH\x02R\amessage\x88\x01\x01\x122\n" +
+	"\adetails\x18\t \x03(\v2\x18.affiliate.v1.FieldFaultR\adetailsB\x05\n" +
 	"\x03_idB\a\n" +
 	"\x05_codeB\n" +
 	"\n" +
@@ -2815,7 +2837,9 @@ var file_affiliate_v1_conversion_proto_goTypes = []any{
 	(*structpb.Struct)(nil),              // 25: google.protobuf.Struct
 	(Mode)(0),                            // 26: affiliate.v1.Mode
 	(CommissionStatus)(0),                // 27: affiliate.v1.CommissionStatus
-	(*BulkSummary)(nil),                  // 28: affiliate.v1.BulkSummary
+	(*ItemFault)(nil),                    // 28: affiliate.v1.ItemFault
+	(*BulkSummary)(nil),                  // 29: affiliate.v1.BulkSummary
+	(*FieldFault)(nil),                   // 30: affiliate.v1.FieldFault
 }
 var file_affiliate_v1_conversion_proto_depIdxs = []int32{
 	23, // 0: affiliate.v1.ReportConversionRequest.event_type:type_name -> affiliate.v1.EventType
@@ -2835,54 +2859,56 @@ var file_affiliate_v1_conversion_proto_depIdxs = []int32{
 	24, // 14: affiliate.v1.ConversionCommission.hold_until:type_name -> google.protobuf.Timestamp
 	10, // 15: affiliate.v1.FraudVerdict.signals:type_name -> affiliate.v1.FraudSignal
 	3,  // 16: affiliate.v1.ReportConversionsRequest.conversions:type_name -> affiliate.v1.ReportConversionRequest
-	28, // 17: affiliate.v1.ReportConversionsResponse.summary:type_name -> affiliate.v1.BulkSummary
-	13, // 18: affiliate.v1.ReportConversionsResponse.results:type_name -> affiliate.v1.ReportConversionResult
-	6,  // 19: affiliate.v1.ReportConversionResult.conversion:type_name -> affiliate.v1.ReportConversionResponse
-	0,  // 20: affiliate.v1.Refund.status:type_name -> affiliate.v1.RefundStatus
-	16, // 21: affiliate.v1.Refund.commission:type_name -> affiliate.v1.RefundedCommission
-	24, // 22: affiliate.v1.Refund.created_at:type_name -> google.protobuf.Timestamp
-	27, // 23: affiliate.v1.RefundedCommission.status:type_name -> affiliate.v1.CommissionStatus
-	23, // 24: affiliate.v1.ListConversionsRequest.event_type:type_name -> affiliate.v1.EventType
-	20, // 25: affiliate.v1.ListConversionsResponse.data:type_name -> affiliate.v1.ConversionListItem
-	26, // 26: affiliate.v1.ConversionListItem.mode:type_name -> affiliate.v1.Mode
-	23, // 27: affiliate.v1.ConversionListItem.event_type:type_name -> affiliate.v1.EventType
-	1,  // 28: affiliate.v1.ConversionListItem.status:type_name -> affiliate.v1.ConversionStatus
-	2,  // 29: affiliate.v1.ConversionListItem.source:type_name -> affiliate.v1.ConversionSource
-	24, // 30: affiliate.v1.ConversionListItem.occurred_at:type_name -> google.protobuf.Timestamp
-	24, // 31: affiliate.v1.ConversionListItem.created_at:type_name -> google.protobuf.Timestamp
-	7,  // 32: affiliate.v1.ConversionListItem.attribution:type_name -> affiliate.v1.ConversionAttribution
-	8,  // 33: affiliate.v1.ConversionListItem.commission:type_name -> affiliate.v1.ConversionCommission
-	9,  // 34: affiliate.v1.ConversionListItem.fraud:type_name -> affiliate.v1.FraudVerdict
-	26, // 35: affiliate.v1.Conversion.mode:type_name -> affiliate.v1.Mode
-	23, // 36: affiliate.v1.Conversion.event_type:type_name -> affiliate.v1.EventType
-	1,  // 37: affiliate.v1.Conversion.status:type_name -> affiliate.v1.ConversionStatus
-	2,  // 38: affiliate.v1.Conversion.source:type_name -> affiliate.v1.ConversionSource
-	24, // 39: affiliate.v1.Conversion.occurred_at:type_name -> google.protobuf.Timestamp
-	24, // 40: affiliate.v1.Conversion.created_at:type_name -> google.protobuf.Timestamp
-	7,  // 41: affiliate.v1.Conversion.attribution:type_name -> affiliate.v1.ConversionAttribution
-	8,  // 42: affiliate.v1.Conversion.commission:type_name -> affiliate.v1.ConversionCommission
-	9,  // 43: affiliate.v1.Conversion.fraud:type_name -> affiliate.v1.FraudVerdict
-	5,  // 44: affiliate.v1.Conversion.line_items:type_name -> affiliate.v1.LineItem
-	25, // 45: affiliate.v1.Conversion.metadata:type_name -> google.protobuf.Struct
-	22, // 46: affiliate.v1.Conversion.refunds:type_name -> affiliate.v1.ConversionRefund
-	24, // 47: affiliate.v1.ConversionRefund.created_at:type_name -> google.protobuf.Timestamp
-	3,  // 48: affiliate.v1.ConversionService.ReportConversion:input_type -> affiliate.v1.ReportConversionRequest
-	11, // 49: affiliate.v1.ConversionService.ReportConversions:input_type -> affiliate.v1.ReportConversionsRequest
-	14, // 50: affiliate.v1.ConversionService.RefundConversion:input_type -> affiliate.v1.RefundConversionRequest
-	17, // 51: affiliate.v1.ConversionService.ListConversions:input_type -> affiliate.v1.ListConversionsRequest
-	19, // 52: affiliate.v1.ConversionService.GetConversion:input_type -> affiliate.v1.GetConversionRequest
-	4,  // 53: affiliate.v1.ConversionService.ReattributeConversion:input_type -> affiliate.v1.ReattributeConversionRequest
-	6,  // 54: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
-	12, // 55: affiliate.v1.ConversionService.ReportConversions:output_type -> affiliate.v1.ReportConversionsResponse
-	15, // 56: affiliate.v1.ConversionService.RefundConversion:output_type -> affiliate.v1.Refund
-	18, // 57: affiliate.v1.ConversionService.ListConversions:output_type -> affiliate.v1.ListConversionsResponse
-	21, // 58: affiliate.v1.ConversionService.GetConversion:output_type -> affiliate.v1.Conversion
-	6,  // 59: affiliate.v1.ConversionService.ReattributeConversion:output_type -> affiliate.v1.ReportConversionResponse
-	54, // [54:60] is the sub-list for method output_type
-	48, // [48:54] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	28, // 17: affiliate.v1.ReportConversionsRequest.item_faults:type_name -> affiliate.v1.ItemFault
+	29, // 18: affiliate.v1.ReportConversionsResponse.summary:type_name -> affiliate.v1.BulkSummary
+	13, // 19: affiliate.v1.ReportConversionsResponse.results:type_name -> affiliate.v1.ReportConversionResult
+	6,  // 20: affiliate.v1.ReportConversionResult.conversion:type_name -> affiliate.v1.ReportConversionResponse
+	30, // 21: affiliate.v1.ReportConversionResult.details:type_name -> affiliate.v1.FieldFault
+	0,  // 22: affiliate.v1.Refund.status:type_name -> affiliate.v1.RefundStatus
+	16, // 23: affiliate.v1.Refund.commission:type_name -> affiliate.v1.RefundedCommission
+	24, // 24: affiliate.v1.Refund.created_at:type_name -> google.protobuf.Timestamp
+	27, // 25: affiliate.v1.RefundedCommission.status:type_name -> affiliate.v1.CommissionStatus
+	23, // 26: affiliate.v1.ListConversionsRequest.event_type:type_name -> affiliate.v1.EventType
+	20, // 27: affiliate.v1.ListConversionsResponse.data:type_name -> affiliate.v1.ConversionListItem
+	26, // 28: affiliate.v1.ConversionListItem.mode:type_name -> affiliate.v1.Mode
+	23, // 29: affiliate.v1.ConversionListItem.event_type:type_name -> affiliate.v1.EventType
+	1,  // 30: affiliate.v1.ConversionListItem.status:type_name -> affiliate.v1.ConversionStatus
+	2,  // 31: affiliate.v1.ConversionListItem.source:type_name -> affiliate.v1.ConversionSource
+	24, // 32: affiliate.v1.ConversionListItem.occurred_at:type_name -> google.protobuf.Timestamp
+	24, // 33: affiliate.v1.ConversionListItem.created_at:type_name -> google.protobuf.Timestamp
+	7,  // 34: affiliate.v1.ConversionListItem.attribution:type_name -> affiliate.v1.ConversionAttribution
+	8,  // 35: affiliate.v1.ConversionListItem.commission:type_name -> affiliate.v1.ConversionCommission
+	9,  // 36: affiliate.v1.ConversionListItem.fraud:type_name -> affiliate.v1.FraudVerdict
+	26, // 37: affiliate.v1.Conversion.mode:type_name -> affiliate.v1.Mode
+	23, // 38: affiliate.v1.Conversion.event_type:type_name -> affiliate.v1.EventType
+	1,  // 39: affiliate.v1.Conversion.status:type_name -> affiliate.v1.ConversionStatus
+	2,  // 40: affiliate.v1.Conversion.source:type_name -> affiliate.v1.ConversionSource
+	24, // 41: affiliate.v1.Conversion.occurred_at:type_name -> google.protobuf.Timestamp
+	24, // 42: affiliate.v1.Conversion.created_at:type_name -> google.protobuf.Timestamp
+	7,  // 43: affiliate.v1.Conversion.attribution:type_name -> affiliate.v1.ConversionAttribution
+	8,  // 44: affiliate.v1.Conversion.commission:type_name -> affiliate.v1.ConversionCommission
+	9,  // 45: affiliate.v1.Conversion.fraud:type_name -> affiliate.v1.FraudVerdict
+	5,  // 46: affiliate.v1.Conversion.line_items:type_name -> affiliate.v1.LineItem
+	25, // 47: affiliate.v1.Conversion.metadata:type_name -> google.protobuf.Struct
+	22, // 48: affiliate.v1.Conversion.refunds:type_name -> affiliate.v1.ConversionRefund
+	24, // 49: affiliate.v1.ConversionRefund.created_at:type_name -> google.protobuf.Timestamp
+	3,  // 50: affiliate.v1.ConversionService.ReportConversion:input_type -> affiliate.v1.ReportConversionRequest
+	11, // 51: affiliate.v1.ConversionService.ReportConversions:input_type -> affiliate.v1.ReportConversionsRequest
+	14, // 52: affiliate.v1.ConversionService.RefundConversion:input_type -> affiliate.v1.RefundConversionRequest
+	17, // 53: affiliate.v1.ConversionService.ListConversions:input_type -> affiliate.v1.ListConversionsRequest
+	19, // 54: affiliate.v1.ConversionService.GetConversion:input_type -> affiliate.v1.GetConversionRequest
+	4,  // 55: affiliate.v1.ConversionService.ReattributeConversion:input_type -> affiliate.v1.ReattributeConversionRequest
+	6,  // 56: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
+	12, // 57: affiliate.v1.ConversionService.ReportConversions:output_type -> affiliate.v1.ReportConversionsResponse
+	15, // 58: affiliate.v1.ConversionService.RefundConversion:output_type -> affiliate.v1.Refund
+	18, // 59: affiliate.v1.ConversionService.ListConversions:output_type -> affiliate.v1.ListConversionsResponse
+	21, // 60: affiliate.v1.ConversionService.GetConversion:output_type -> affiliate.v1.Conversion
+	6,  // 61: affiliate.v1.ConversionService.ReattributeConversion:output_type -> affiliate.v1.ReportConversionResponse
+	56, // [56:62] is the sub-list for method output_type
+	50, // [50:56] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_conversion_proto_init() }

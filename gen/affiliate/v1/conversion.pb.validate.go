@@ -1626,12 +1626,19 @@ func (m *ReportConversionsRequest) validate(all bool) error {
 	for idx, item := range m.GetConversions() {
 		_, _ = idx, item
 
+		// skipping validation for conversions
+
+	}
+
+	for idx, item := range m.GetItemFaults() {
+		_, _ = idx, item
+
 		if all {
 			switch v := interface{}(item).(type) {
 			case interface{ ValidateAll() error }:
 				if err := v.ValidateAll(); err != nil {
 					errors = append(errors, ReportConversionsRequestValidationError{
-						field:  fmt.Sprintf("Conversions[%v]", idx),
+						field:  fmt.Sprintf("ItemFaults[%v]", idx),
 						reason: "embedded message failed validation",
 						cause:  err,
 					})
@@ -1639,7 +1646,7 @@ func (m *ReportConversionsRequest) validate(all bool) error {
 			case interface{ Validate() error }:
 				if err := v.Validate(); err != nil {
 					errors = append(errors, ReportConversionsRequestValidationError{
-						field:  fmt.Sprintf("Conversions[%v]", idx),
+						field:  fmt.Sprintf("ItemFaults[%v]", idx),
 						reason: "embedded message failed validation",
 						cause:  err,
 					})
@@ -1648,7 +1655,7 @@ func (m *ReportConversionsRequest) validate(all bool) error {
 		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
 			if err := v.Validate(); err != nil {
 				return ReportConversionsRequestValidationError{
-					field:  fmt.Sprintf("Conversions[%v]", idx),
+					field:  fmt.Sprintf("ItemFaults[%v]", idx),
 					reason: "embedded message failed validation",
 					cause:  err,
 				}
@@ -1959,6 +1966,40 @@ func (m *ReportConversionResult) validate(all bool) error {
 				cause:  err,
 			}
 		}
+	}
+
+	for idx, item := range m.GetDetails() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ReportConversionResultValidationError{
+						field:  fmt.Sprintf("Details[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ReportConversionResultValidationError{
+						field:  fmt.Sprintf("Details[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ReportConversionResultValidationError{
+					field:  fmt.Sprintf("Details[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
 	}
 
 	if m.Id != nil {

@@ -444,6 +444,12 @@ type ListFraudEventsRequest struct {
 	Status        FraudEventStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.FraudEventStatus" json:"status,omitempty"`
 	ProgramId     *string          `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
 	ParticipantId *string          `protobuf:"bytes,5,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
+	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	DateFrom *string `protobuf:"bytes,6,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	DateTo *string `protobuf:"bytes,7,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// IANA name in which dates without a time are read; default UTC.
+	Timezone      *string `protobuf:"bytes,8,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -509,6 +515,27 @@ func (x *ListFraudEventsRequest) GetProgramId() string {
 func (x *ListFraudEventsRequest) GetParticipantId() string {
 	if x != nil && x.ParticipantId != nil {
 		return *x.ParticipantId
+	}
+	return ""
+}
+
+func (x *ListFraudEventsRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *ListFraudEventsRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *ListFraudEventsRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
 	}
 	return ""
 }
@@ -916,19 +943,27 @@ const file_affiliate_v1_fraud_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x05R\x05score\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x18\n" +
-	"\aenabled\x18\x04 \x01(\bR\aenabled\"\xbc\x02\n" +
+	"\aenabled\x18\x04 \x01(\bR\aenabled\"\xdf\x03\n" +
 	"\x16ListFraudEventsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x126\n" +
 	"\x06status\x18\x03 \x01(\x0e2\x1e.affiliate.v1.FraudEventStatusR\x06status\x12,\n" +
 	"\n" +
 	"program_id\x18\x04 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x02R\tprogramId\x88\x01\x01\x124\n" +
-	"\x0eparticipant_id\x18\x05 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x03R\rparticipantId\x88\x01\x01B\a\n" +
+	"\x0eparticipant_id\x18\x05 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x03R\rparticipantId\x88\x01\x01\x12)\n" +
+	"\tdate_from\x18\x06 \x01(\tB\a\xfaB\x04r\x02\x18(H\x04R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\a \x01(\tB\a\xfaB\x04r\x02\x18(H\x05R\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\b \x01(\tB\a\xfaB\x04r\x02\x18@H\x06R\btimezone\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
 	"_page_sizeB\r\n" +
 	"\v_program_idB\x11\n" +
-	"\x0f_participant_id\"\x87\x01\n" +
+	"\x0f_participant_idB\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezone\"\x87\x01\n" +
 	"\x17ListFraudEventsResponse\x12,\n" +
 	"\x04data\x18\x01 \x03(\v2\x18.affiliate.v1.FraudEventR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +

@@ -733,6 +733,51 @@ func (m *ListFraudEventsRequest) validate(all bool) error {
 
 	}
 
+	if m.DateFrom != nil {
+
+		if utf8.RuneCountInString(m.GetDateFrom()) > 40 {
+			err := ListFraudEventsRequestValidationError{
+				field:  "DateFrom",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateTo != nil {
+
+		if utf8.RuneCountInString(m.GetDateTo()) > 40 {
+			err := ListFraudEventsRequestValidationError{
+				field:  "DateTo",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := ListFraudEventsRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ListFraudEventsRequestMultiError(errors)
 	}

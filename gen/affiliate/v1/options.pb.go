@@ -106,6 +106,14 @@ var file_affiliate_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,50101,opt,name=trim",
 		Filename:      "affiliate/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         50102,
+		Name:          "affiliate.v1.set_by_gateway",
+		Tag:           "varint,50102,opt,name=set_by_gateway",
+		Filename:      "affiliate/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.EnumValueOptions.
@@ -122,6 +130,11 @@ var (
 	//
 	// optional bool trim = 50101;
 	E_Trim = &file_affiliate_v1_options_proto_extTypes[1]
+	// The REST gateway fills the field in. JSON bodies and the OpenAPI document do
+	// not have it.
+	//
+	// optional bool set_by_gateway = 50102;
+	E_SetByGateway = &file_affiliate_v1_options_proto_extTypes[2]
 )
 
 var File_affiliate_v1_options_proto protoreflect.FileDescriptor
@@ -135,7 +148,8 @@ const file_affiliate_v1_options_proto_rawDesc = "" +
 	"\tgrpc_code\x18\x02 \x01(\x05R\bgrpcCode\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage:R\n" +
 	"\x05error\x12!.google.protobuf.EnumValueOptions\x18\xb4\x87\x03 \x01(\v2\x17.affiliate.v1.ErrorSpecR\x05error:3\n" +
-	"\x04trim\x12\x1d.google.protobuf.FieldOptions\x18\xb5\x87\x03 \x01(\bR\x04trimB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x04trim\x12\x1d.google.protobuf.FieldOptions\x18\xb5\x87\x03 \x01(\bR\x04trim:E\n" +
+	"\x0eset_by_gateway\x12\x1d.google.protobuf.FieldOptions\x18\xb6\x87\x03 \x01(\bR\fsetByGatewayB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_options_proto_rawDescOnce sync.Once
@@ -158,11 +172,12 @@ var file_affiliate_v1_options_proto_goTypes = []any{
 var file_affiliate_v1_options_proto_depIdxs = []int32{
 	1, // 0: affiliate.v1.error:extendee -> google.protobuf.EnumValueOptions
 	2, // 1: affiliate.v1.trim:extendee -> google.protobuf.FieldOptions
-	0, // 2: affiliate.v1.error:type_name -> affiliate.v1.ErrorSpec
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	2, // [2:3] is the sub-list for extension type_name
-	0, // [0:2] is the sub-list for extension extendee
+	2, // 2: affiliate.v1.set_by_gateway:extendee -> google.protobuf.FieldOptions
+	0, // 3: affiliate.v1.error:type_name -> affiliate.v1.ErrorSpec
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	3, // [3:4] is the sub-list for extension type_name
+	0, // [0:3] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -178,7 +193,7 @@ func file_affiliate_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_options_proto_rawDesc), len(file_affiliate_v1_options_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   1,
-			NumExtensions: 2,
+			NumExtensions: 3,
 			NumServices:   0,
 		},
 		GoTypes:           file_affiliate_v1_options_proto_goTypes,

@@ -1204,6 +1204,12 @@ type ListPayoutsRequest struct {
 	ProgramId     *string      `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
 	ParticipantId *string      `protobuf:"bytes,5,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	BatchId       *string      `protobuf:"bytes,6,opt,name=batch_id,json=batchId,proto3,oneof" json:"batch_id,omitempty"`
+	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	DateFrom *string `protobuf:"bytes,7,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	DateTo *string `protobuf:"bytes,8,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// IANA name in which dates without a time are read; default UTC.
+	Timezone      *string `protobuf:"bytes,9,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1276,6 +1282,27 @@ func (x *ListPayoutsRequest) GetParticipantId() string {
 func (x *ListPayoutsRequest) GetBatchId() string {
 	if x != nil && x.BatchId != nil {
 		return *x.BatchId
+	}
+	return ""
+}
+
+func (x *ListPayoutsRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *ListPayoutsRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *ListPayoutsRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
 	}
 	return ""
 }
@@ -2126,9 +2153,15 @@ type ListPartnerPayoutsRequest struct {
 	// From 1; default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
 	// 1 to 100; default 20. `limit` is an alias.
-	PageSize      *int32       `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	Status        PayoutStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.PayoutStatus" json:"status,omitempty"`
-	ProgramId     *string      `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	PageSize  *int32       `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	Status    PayoutStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.PayoutStatus" json:"status,omitempty"`
+	ProgramId *string      `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	DateFrom *string `protobuf:"bytes,5,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	DateTo *string `protobuf:"bytes,6,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// IANA name in which dates without a time are read; default UTC.
+	Timezone      *string `protobuf:"bytes,7,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2187,6 +2220,27 @@ func (x *ListPartnerPayoutsRequest) GetStatus() PayoutStatus {
 func (x *ListPartnerPayoutsRequest) GetProgramId() string {
 	if x != nil && x.ProgramId != nil {
 		return *x.ProgramId
+	}
+	return ""
+}
+
+func (x *ListPartnerPayoutsRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *ListPartnerPayoutsRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *ListPartnerPayoutsRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
 	}
 	return ""
 }
@@ -2533,7 +2587,7 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\bbatch_id\x18\x01 \x01(\tR\abatchId\"o\n" +
 	"\x18ExportPayoutBatchRequest\x12\x19\n" +
 	"\bbatch_id\x18\x01 \x01(\tR\abatchId\x128\n" +
-	"\x06format\x18\x02 \x01(\x0e2 .affiliate.v1.PayoutExportFormatR\x06format\"\xeb\x02\n" +
+	"\x06format\x18\x02 \x01(\x0e2 .affiliate.v1.PayoutExportFormatR\x06format\"\x8e\x04\n" +
 	"\x12ListPayoutsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x122\n" +
@@ -2541,13 +2595,21 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\n" +
 	"program_id\x18\x04 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x02R\tprogramId\x88\x01\x01\x124\n" +
 	"\x0eparticipant_id\x18\x05 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x03R\rparticipantId\x88\x01\x01\x12(\n" +
-	"\bbatch_id\x18\x06 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x04R\abatchId\x88\x01\x01B\a\n" +
+	"\bbatch_id\x18\x06 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x04R\abatchId\x88\x01\x01\x12)\n" +
+	"\tdate_from\x18\a \x01(\tB\a\xfaB\x04r\x02\x18(H\x05R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\b \x01(\tB\a\xfaB\x04r\x02\x18(H\x06R\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\t \x01(\tB\a\xfaB\x04r\x02\x18@H\aR\btimezone\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
 	"_page_sizeB\r\n" +
 	"\v_program_idB\x11\n" +
 	"\x0f_participant_idB\v\n" +
-	"\t_batch_id\"\x7f\n" +
+	"\t_batch_idB\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezone\"\x7f\n" +
 	"\x13ListPayoutsResponse\x12(\n" +
 	"\x04data\x18\x01 \x03(\v2\x14.affiliate.v1.PayoutR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
@@ -2636,17 +2698,25 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\famount_cents\x18\x02 \x01(\x03R\vamountCents\x126\n" +
 	"\x17external_transaction_id\x18\x03 \x01(\tR\x15externalTransactionId\x12;\n" +
 	"\vapproved_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"approvedAt\"\xf2\x01\n" +
+	"approvedAt\"\x95\x03\n" +
 	"\x19ListPartnerPayoutsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x122\n" +
 	"\x06status\x18\x03 \x01(\x0e2\x1a.affiliate.v1.PayoutStatusR\x06status\x12,\n" +
 	"\n" +
-	"program_id\x18\x04 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x02R\tprogramId\x88\x01\x01B\a\n" +
+	"program_id\x18\x04 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x02R\tprogramId\x88\x01\x01\x12)\n" +
+	"\tdate_from\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18(H\x03R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\x06 \x01(\tB\a\xfaB\x04r\x02\x18(H\x04R\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\a \x01(\tB\a\xfaB\x04r\x02\x18@H\x05R\btimezone\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
 	"_page_sizeB\r\n" +
-	"\v_program_id\"\x8d\x01\n" +
+	"\v_program_idB\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezone\"\x8d\x01\n" +
 	"\x1aListPartnerPayoutsResponse\x12/\n" +
 	"\x04data\x18\x01 \x03(\v2\x1b.affiliate.v1.PartnerPayoutR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +

@@ -1262,7 +1262,9 @@ type UpdateProgramRequest struct {
 	// Days, 0 to 365; default 0.
 	PayoutTermDays *int32 `protobuf:"varint,22,opt,name=payout_term_days,json=payoutTermDays,proto3,oneof" json:"payout_term_days,omitempty"`
 	// Default flag.
-	FraudPolicy   FraudPolicy `protobuf:"varint,23,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
+	FraudPolicy FraudPolicy `protobuf:"varint,23,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
+	// ISO 4217. It is fixed once the programme has a commission.
+	Currency      *string `protobuf:"bytes,24,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1430,13 +1432,22 @@ func (x *UpdateProgramRequest) GetFraudPolicy() FraudPolicy {
 	return FraudPolicy_FRAUD_POLICY_UNSPECIFIED
 }
 
+func (x *UpdateProgramRequest) GetCurrency() string {
+	if x != nil && x.Currency != nil {
+		return *x.Currency
+	}
+	return ""
+}
+
 type ListProgramsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// From 1; default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
 	// 1 to 100; default 20. `limit` is an alias.
-	PageSize      *int32        `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	Status        ProgramStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.ProgramStatus" json:"status,omitempty"`
+	PageSize *int32        `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	Status   ProgramStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.ProgramStatus" json:"status,omitempty"`
+	// Prefix of the name; case does not matter.
+	Search        *string `protobuf:"bytes,4,opt,name=search,proto3,oneof" json:"search,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1492,12 +1503,21 @@ func (x *ListProgramsRequest) GetStatus() ProgramStatus {
 	return ProgramStatus_PROGRAM_STATUS_UNSPECIFIED
 }
 
+func (x *ListProgramsRequest) GetSearch() string {
+	if x != nil && x.Search != nil {
+		return *x.Search
+	}
+	return ""
+}
+
 type ListProgramsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []*Program             `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
-	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []*Program             `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// Exact. With search it counts to 10,000, and the response header
+	// "Total-Capped: true" says that there are more.
+	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2567,7 +2587,7 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\n" +
 	"_terms_urlB\x13\n" +
 	"\x11_min_payout_centsB\x13\n" +
-	"\x11_payout_term_days\"\xa6\n" +
+	"\x11_payout_term_days\"\xea\n" +
 	"\n" +
 	"\x14UpdateProgramRequest\x12\x1d\n" +
 	"\n" +
@@ -2597,7 +2617,8 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\x10payout_term_days\x18\x16 \x01(\x05B\n" +
 	"\xfaB\a\x1a\x05\x18\xed\x02(\x00H\n" +
 	"R\x0epayoutTermDays\x88\x01\x01\x12<\n" +
-	"\ffraud_policy\x18\x17 \x01(\x0e2\x19.affiliate.v1.FraudPolicyR\vfraudPolicyB\a\n" +
+	"\ffraud_policy\x18\x17 \x01(\x0e2\x19.affiliate.v1.FraudPolicyR\vfraudPolicy\x125\n" +
+	"\bcurrency\x18\x18 \x01(\tB\x14\xfaB\x11r\x0f2\r^[A-Za-z]{3}$H\vR\bcurrency\x88\x01\x01B\a\n" +
 	"\x05_slugB\x0e\n" +
 	"\f_descriptionB\x0e\n" +
 	"\f_website_urlB\x0e\n" +
@@ -2610,14 +2631,17 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\n" +
 	"_terms_urlB\x13\n" +
 	"\x11_min_payout_centsB\x13\n" +
-	"\x11_payout_term_days\"\xb0\x01\n" +
+	"\x11_payout_term_daysB\v\n" +
+	"\t_currency\"\xe6\x01\n" +
 	"\x13ListProgramsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x123\n" +
-	"\x06status\x18\x03 \x01(\x0e2\x1b.affiliate.v1.ProgramStatusR\x06statusB\a\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x1b.affiliate.v1.ProgramStatusR\x06status\x12)\n" +
+	"\x06search\x18\x04 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x02R\x06search\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
-	"_page_size\"\x81\x01\n" +
+	"_page_sizeB\t\n" +
+	"\a_search\"\x81\x01\n" +
 	"\x14ListProgramsResponse\x12)\n" +
 	"\x04data\x18\x01 \x03(\v2\x15.affiliate.v1.ProgramR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +

@@ -1928,6 +1928,21 @@ func (m *UpdateProgramRequest) validate(all bool) error {
 
 	}
 
+	if m.Currency != nil {
+
+		if !_UpdateProgramRequest_Currency_Pattern.MatchString(m.GetCurrency()) {
+			err := UpdateProgramRequestValidationError{
+				field:  "Currency",
+				reason: "value does not match regex pattern \"^[A-Za-z]{3}$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return UpdateProgramRequestMultiError(errors)
 	}
@@ -2012,6 +2027,8 @@ var _UpdateProgramRequest_Slug_Pattern = regexp.MustCompile("^[a-z0-9](?:[a-z0-9
 
 var _UpdateProgramRequest_LinkParam_Pattern = regexp.MustCompile("^[a-zA-Z][a-zA-Z0-9_-]{0,31}$")
 
+var _UpdateProgramRequest_Currency_Pattern = regexp.MustCompile("^[A-Za-z]{3}$")
+
 // Validate checks the field values on ListProgramsRequest with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.
@@ -2057,6 +2074,21 @@ func (m *ListProgramsRequest) validate(all bool) error {
 			err := ListProgramsRequestValidationError{
 				field:  "PageSize",
 				reason: "value must be inside range [1, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Search != nil {
+
+		if utf8.RuneCountInString(m.GetSearch()) > 200 {
+			err := ListProgramsRequestValidationError{
+				field:  "Search",
+				reason: "value length must be at most 200 runes",
 			}
 			if !all {
 				return err
