@@ -73,7 +73,7 @@ func BenchmarkDecode(b *testing.B) {
 		for b.Loop() {
 			var m affiliatev1.ReportConversionRequest
 			var found violations
-			decodeBody(body, plan.names, m.ProtoReflect(), nil, nil, &found)
+			decodeBody(body, plan.names, m.ProtoReflect(), &found)
 			if found.list != nil {
 				b.Fatal(found.list)
 			}

@@ -294,7 +294,8 @@ func (c *call) decode(data []byte, m protoreflect.Message) {
 	if c.route.lenient {
 		ignored = &c.ignored
 	}
-	decodeBody(data, c.route.body, m, mask, ignored, &c.faults)
+	d := decoder{found: &c.faults, mask: mask, ignored: ignored, items: c.route.items}
+	d.body(data, c.route.body, m)
 	if mask != nil {
 		m.Set(c.route.mask, protoreflect.ValueOfMessage((&fieldmaskpb.FieldMask{Paths: *mask}).ProtoReflect()))
 	}
@@ -313,7 +314,7 @@ func (marshaler) Unmarshal(data []byte, v any) error {
 		return err
 	}
 	var found violations
-	if decodeBody(data, plan.names, m, nil, nil, &found); len(found.list) > 0 {
+	if decodeBody(data, plan.names, m, &found); len(found.list) > 0 {
 		return errInvalid
 	}
 	return nil

@@ -42,7 +42,7 @@ func decode(t testing.TB, body string, m proto.Message) string {
 		t.Fatal(err)
 	}
 	var found violations
-	decodeBody([]byte(body), plan.names, m.ProtoReflect(), nil, nil, &found)
+	decodeBody([]byte(body), plan.names, m.ProtoReflect(), &found)
 	var lines []string
 	for _, v := range found.list {
 		lines = append(lines, v.Field+"="+v.Message)
@@ -275,7 +275,7 @@ func TestDecodeNamesNoMoreThanAHundredFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decodeBody([]byte(body), plan.names, m.ProtoReflect(), nil, nil, &found)
+	decodeBody([]byte(body), plan.names, m.ProtoReflect(), &found)
 	if len(found.list) != maxViolations {
 		t.Errorf("%d violations", len(found.list))
 	}
@@ -378,7 +378,7 @@ func TestUpdateMaskNamesThePresentKeys(t *testing.T) {
 		}
 		var found violations
 		var mask []string
-		decodeBody([]byte(body), plan.names, m.ProtoReflect(), &mask, nil, &found)
+		(&decoder{found: &found, mask: &mask}).body([]byte(body), plan.names, m.ProtoReflect())
 		if got := strings.Join(mask, ","); got != want || len(found.list) > 0 {
 			t.Errorf("%s: %s %v", body, got, found.list)
 		}
@@ -403,7 +403,7 @@ func FuzzDecode(f *testing.F) {
 		m := &affiliatev1.ReportConversionRequest{}
 		var found violations
 		var mask []string
-		decodeBody(body, plan.names, m.ProtoReflect(), &mask, nil, &found)
+		(&decoder{found: &found, mask: &mask}).body(body, plan.names, m.ProtoReflect())
 		var lines []string
 		for _, v := range found.list {
 			lines = append(lines, v.Field+v.Message)

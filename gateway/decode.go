@@ -58,6 +58,15 @@ type decoder struct {
 	// ignored collects the paths of unknown keys. It is nil when unknown keys are
 	// faults.
 	ignored *[]string
+	// items is the list whose items fail one by one. It is nil for most requests.
+	items *itemList
+}
+
+// itemList is a list of objects, each of which has its own result (DECISIONS.md
+// section 17.7). A fault of one item is reported to the core in another list of
+// the same message and does not refuse the request.
+type itemList struct {
+	list, faults *fieldPlan
 }
 
 // step is one part of the JSON path: a key when isKey is set, else an index.
@@ -67,14 +76,17 @@ type step struct {
 	index int
 }
 
-// decodeBody reads a body into m. It accepts the keys in names; all others are
-// unknown. An empty body counts as an empty object. mask and ignored may be nil,
-// as decoder says.
-func decodeBody(body []byte, names map[string]*fieldPlan, m protoreflect.Message, mask, ignored *[]string, found *violations) {
-	if len(body) == 0 {
-		return
-	}
-	d := decoder{Scanner: jsonscan.Scanner{Data: string(body)}, found: found, mask: mask, ignored: ignored}
+// decodeBody reads a body into m, without a mask and without ignored keys. It
+// accepts the keys in names; all others are unknown. An empty body counts as an
+// empty object.
+func decodeBody(body []byte, names map[string]*fieldPlan, m protoreflect.Message, found *violations) {
+	d := decoder{found: found}
+	d.body(body, names, m)
+}
+
+// body is decodeBody with the rules of the decoder.
+func (d *decoder) body(body []byte, names map[string]*fieldPlan, m protoreflect.Message) {
+	d.Scanner = jsonscan.Scanner{Data: string(body)}
 	if d.Space(); d.Pos == len(body) {
 		return
 	}
@@ -341,7 +353,13 @@ func (d *decoder) list(f *fieldPlan, m protoreflect.Message) bool {
 	t := d.open(']')
 	for ; t == item; t = d.next(']') {
 		d.element()
+		before := len(d.found.list)
+		isObject := d.Space() == '{'
 		value, usable, ok := d.one(f, list.NewElement)
+		if ok && isObject && d.items != nil && f == d.items.list && len(d.found.list) > before {
+			d.failItem(m, before)
+			value = list.NewElement()
+		}
 		if usable {
 			list.Append(value)
 		}
@@ -351,6 +369,23 @@ func (d *decoder) list(f *fieldPlan, m protoreflect.Message) bool {
 	}
 	d.mask = mask
 	return t == done
+}
+
+// failItem moves the faults of the current item, which are those from before on, to
+// the list of item faults.
+func (d *decoder) failItem(m protoreflect.Message, before int) {
+	item := d.where()
+	plan := d.items.faults
+	faults := m.Mutable(plan.fd).List()
+	for _, fault := range d.found.list[before:] {
+		entry := faults.NewElement()
+		set := func(name string, value protoreflect.Value) { entry.Message().Set(plan.message.names[name].fd, value) }
+		set("index", protoreflect.ValueOfInt32(int32(d.path[len(d.path)-1].index))) //nolint:gosec // at most the length of a body
+		set("field", protoreflect.ValueOfString(strings.TrimPrefix(strings.TrimPrefix(fault.Field, item), ".")))
+		set("message", protoreflect.ValueOfString(fault.Message))
+		faults.Append(entry)
+	}
+	d.found.list = d.found.list[:before]
 }
 
 // dict reads a map. The mask names the whole map and nothing inside it.

@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -266,6 +268,43 @@ func TestUnknownKeysOfConversionsAreIgnoredAndNamed(t *testing.T) {
 		t.Errorf("%d, a header of %d bytes", long.status, len(got))
 	}
 	r.do("POST", "/api/v1/attribution/simulate", `{"x":1}`).refused(t, 400, "VALIDATION_ERROR")
+}
+
+func TestMalformedItemsOfABatchAreReportedToTheCore(t *testing.T) {
+	r := newRig(t, nil)
+	answer := r.do("POST", "/api/v1/conversions/batch", `{"conversions":[
+		{"event_type":"lead","external_transaction_id":"a"},
+		{"event_type":"sale","amount_cents":"5","line_items":[{"quantity":1.5}]},
+		{"event_type":"lead","external_transaction_id":"c"}]}`)
+	if answer.status >= 300 {
+		t.Fatalf("%d: %s", answer.status, answer.body)
+	}
+	request := onlyCall(t, r.core, affiliatev1.ConversionService_ReportConversions_FullMethodName).request.(*affiliatev1.ReportConversionsRequest)
+	var got []string
+	for _, item := range request.GetConversions() {
+		got = append(got, item.GetExternalTransactionId())
+	}
+	if want := []string{"a", "", "c"}; !slices.Equal(got, want) {
+		t.Errorf("items %q, want %q", got, want)
+	}
+	got = nil
+	for _, fault := range request.GetItemFaults() {
+		got = append(got, fmt.Sprint(fault.GetIndex(), " ", fault.GetField()))
+	}
+	if want := []string{"1 event_type", "1 amount_cents", "1 line_items[0].quantity"}; !slices.Equal(got, want) {
+		t.Errorf("faults %q, want %q", got, want)
+	}
+
+	for _, body := range []string{
+		`[]`, `{"conversions":{}}`, `{"conversions":[1]}`, `{"conversions":[null]}`, `{"conversions":[{"event_type":"lead"]}`,
+	} {
+		r.do("POST", "/api/v1/conversions/batch", body).refused(t, 400, "VALIDATION_ERROR")
+	}
+	// Clients cannot write what the gateway fills in.
+	answer = r.do("POST", "/api/v1/conversions/batch", `{"conversions":[{"event_type":"lead"}],"item_faults":[{"index":0}]}`)
+	if answer.header.Get("Ignored-Fields") != "item_faults" {
+		t.Errorf("%d: ignored %q", answer.status, answer.header.Get("Ignored-Fields"))
+	}
 }
 
 func TestFaultsOfAQueryAreNamedTogetherWithThoseOfTheCore(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,7 +33,12 @@ type route struct {
 	success int
 	// lenient means that unknown keys of a body are ignored.
 	lenient bool
+	// items is the list of a batch whose items fail one by one, nil for other routes.
+	items *itemList
 }
+
+// itemFaults is the field of a batch that gets the faults of its items.
+const itemFaults = "item_faults"
 
 // readRoutes returns the routes by verb and by the pattern's name in the mux.
 func readRoutes(files []protoreflect.FileDescriptor) (map[string]*route, error) {
@@ -71,10 +77,14 @@ func newRoute(r contract.Route) (*route, error) {
 	if err != nil {
 		return nil, err
 	}
+	if faults, ok := plan.names[itemFaults]; ok && contract.SetByGateway(faults.fd) {
+		list := slices.IndexFunc(plan.fields, func(f fieldPlan) bool { return f.list && f.message != nil })
+		made.items = &itemList{list: &plan.fields[list], faults: faults}
+	}
 	made.body, made.query = make(map[string]*fieldPlan), make(map[string]*fieldPlan)
 	for name, field := range plan.names {
 		switch {
-		case r.InPath(field.fd) || field.message != nil && field.message.form == formMask:
+		case r.InPath(field.fd) || field.message != nil && field.message.form == formMask || contract.SetByGateway(field.fd):
 		case r.HasBody:
 			made.body[name] = field
 		case field.inQuery():
@@ -143,7 +153,7 @@ func (g *gateway) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 		if c.route.HasBody {
 			r.Body = &requestBody{call: c, data: data}
 		} else {
-			decodeBody(data, c.route.body, c.route.input.New(), nil, nil, &c.faults)
+			decodeBody(data, c.route.body, c.route.input.New(), &c.faults)
 			if len(c.faults.list) > 0 {
 				g.reject(c, affiliate.ReasonValidation)
 				return

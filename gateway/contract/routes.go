@@ -167,6 +167,13 @@ func (r Route) Download() bool {
 	return r.RPC != nil && r.RPC.IsStreamingServer() && r.RPC.Output().FullName() == "google.api.HttpBody"
 }
 
+// SetByGateway reports whether the gateway fills the field in, so that no body has
+// it.
+func SetByGateway(field protoreflect.FieldDescriptor) bool {
+	set, _ := proto.GetExtension(field.Options(), affiliatev1.E_SetByGateway).(bool)
+	return set
+}
+
 // Mask is the request's update_mask, nil when it has none. Clients do not send
 // it: the gateway fills it with the keys of the body.
 func (r Route) Mask() protoreflect.FieldDescriptor {

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/gateway/contract"
-	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
 // place is where a field stands: its absence is said differently.
@@ -74,12 +73,6 @@ func (b *builder) message(name string, desc protoreflect.MessageDescriptor, at p
 	return name, nil
 }
 
-// setByGateway reports whether no JSON body has the field.
-func setByGateway(field protoreflect.FieldDescriptor) bool {
-	set, _ := proto.GetExtension(field.Options(), affiliatev1.E_SetByGateway).(bool)
-	return set
-}
-
 // requestBody makes the schema of a route's body: the request without what the
 // path binds, without update_mask and without what the gateway fills in.
 func (b *builder) requestBody(r contract.Route, key string) (name string, required bool, err error) {
@@ -90,7 +83,7 @@ func (b *builder) requestBody(r contract.Route, key string) (name string, requir
 	for i := range desc.Fields().Len() {
 		field := desc.Fields().Get(i)
 		mask := r.Mask()
-		if r.InPath(field) || mask != nil && mask.Number() == field.Number() || setByGateway(field) {
+		if r.InPath(field) || mask != nil && mask.Number() == field.Number() || contract.SetByGateway(field) {
 			continue
 		}
 		fields = append(fields, field)
