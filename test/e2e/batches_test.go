@@ -110,10 +110,19 @@ func TestConversionBatches(t *testing.T) {
 			"results.1.details.1.field": "conversions[1].currency",
 		})
 	})
-	t.Run("what is no list of items is refused as a whole", func(t *testing.T) {
+	t.Run("an item that does not decode fails alone", func(t *testing.T) {
 		good, bad := purchase(click), purchase(click)
 		bad["amount_cents"] = "10"
-		key.post(t, path, object{"conversions": []object{good, bad}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "conversions[1].amount_cents")
+		key.post(t, path, object{"conversions": []object{bad, good}}).want(http.StatusMultiStatus).wantFields(object{
+			"summary": object{"total": 2, "succeeded": 1, "failed": 1}, "results.0.success": false, "results.0.status_code": 400,
+			"results.0.code": "VALIDATION_ERROR", "results.0.details.0.field": "conversions[0].amount_cents", "results.1.success": true,
+		})
+		bad["amount_cents"] = 10
+		w.report(t, bad).want(http.StatusCreated) // nothing of it was stored
+	})
+	t.Run("a body without a list of objects is refused as a whole", func(t *testing.T) {
+		good := purchase(click)
+		key.post(t, path, object{"conversions": []any{good, 1}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "conversions[1]")
 		key.post(t, path, object{"conversions": []object{}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "conversions")
 		w.report(t, good).want(http.StatusCreated)
 	})
