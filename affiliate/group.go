@@ -1,6 +1,9 @@
 package affiliate
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Group is a set of a programme's partners with a rate of its own.
 type Group struct {
@@ -63,4 +66,15 @@ type GroupObject struct {
 // Object is g as the audit log compares it.
 func (g Group) Object() GroupObject {
 	return GroupObject{ID: g.ID, Program: g.Program, Name: g.Name, RateObject: g.Rate.Object(), Version: g.Version}
+}
+
+// GroupInUse makes the refusal to delete a group that has participants, or into which
+// an open invitation leads.
+func GroupInUse(participants int64) *Error {
+	refused := Refuse(ReasonGroupInUse)
+	refused.Metadata = map[string]string{"participants": strconv.FormatInt(participants, 10)}
+	if participants == 0 {
+		refused.Message = "An open invitation leads into the group."
+	}
+	return refused
 }

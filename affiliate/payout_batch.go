@@ -112,3 +112,10 @@ type NewPayoutBatch struct {
 	// Answer makes what is kept under the key.
 	Answer func(PayoutBatch) ([]byte, error)
 }
+
+// NothingPayable makes the refusal of a batch without payouts.
+func NothingPayable() *Error {
+	refused := Refuse(ReasonPayoutState)
+	refused.Message = "Nothing is payable."
+	return refused
+}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -202,7 +201,7 @@ func (s *Store) DeleteGroup(
 			return err
 		}
 		if g.Participants > 0 || invites > 0 {
-			return groupInUse(g.Participants)
+			return affiliate.GroupInUse(g.Participants)
 		}
 		if _, err := tx.Exec(ctx, forget, scope.Workspace, scope.Mode, id); err != nil {
 			return err
@@ -241,15 +240,6 @@ func holdOpenProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affi
 		return programStateInvalid(p.Status)
 	}
 	return nil
-}
-
-func groupInUse(participants int64) error {
-	refused := affiliate.Refuse(affiliate.ReasonGroupInUse)
-	refused.Metadata = map[string]string{"participants": strconv.FormatInt(participants, 10)}
-	if participants == 0 {
-		refused.Message = "An open invitation leads into the group."
-	}
-	return refused
 }
 
 // groupRefusal tells who gives a group the name of another one.

@@ -133,9 +133,7 @@ func draftPayouts(
 		payouts, into[of] = append(payouts, p), &p.ID
 	}
 	if len(payouts) == 0 {
-		nothing := affiliate.Refuse(affiliate.ReasonPayoutState)
-		nothing.Message = "Nothing is payable."
-		return nil, nil, nothing
+		return nil, nil, affiliate.NothingPayable()
 	}
 	var held []affiliate.HeldCommission
 	for _, c := range free {
