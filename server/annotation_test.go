@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -49,7 +48,7 @@ func TestOptionalTextOfWhiteSpaceAloneIsAbsent(t *testing.T) {
 	reject := &affiliatev1.RejectCommissionRequest{Reason: proto.String("   ")}
 	rules := &affiliatev1.CreateProgramRequest{Name: " N ", Description: proto.String(" ")}
 	for _, request := range []proto.Message{report, reject, rules} {
-		var found affiliate.Violations = check(nil, request)
+		found := check(nil, request)
 		for _, v := range found {
 			if v.Field == "reason" || v.Field == "promo_code" || v.Field == "click_id" || v.Field == "description" {
 				t.Errorf("%s %s", v.Field, v.Message)
