@@ -261,17 +261,27 @@ func TestPanicOfAnItemIsAnAccidentOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestBatchIsCheckedAsAWhole(t *testing.T) {
-	click := affiliate.NewID[affiliate.Click](checkedAt)
-	bad := purchase("order-2", click)
+func TestBatch_ChecksItemsOneByOne(t *testing.T) {
+	w := newWorld(t)
+	click := w.store1(w.click())
+	bad := purchase("order-2", click.ID)
 	bad.Currency, bad.ClickId = ptr("XXY"), ptr("none")
-	found := checker().Check(batchOf(purchase("order-1", click), bad))
+	if found := w.service.Check(batchOf(purchase("order-1", click.ID), bad)); len(found) > 0 {
+		t.Errorf("the batch as a whole: %v", found)
+	}
+	got, _, err := w.batch(purchase("order-1", click.ID), bad)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var fields []string
-	for _, v := range found {
-		fields = append(fields, v.Field)
+	for _, fault := range got.Results[1].GetDetails() {
+		fields = append(fields, fault.GetField())
 	}
 	if want := []string{"conversions[1].currency", "conversions[1].click_id"}; !slices.Equal(fields, want) {
 		t.Errorf("%v, want %v", fields, want)
+	}
+	if !got.Results[0].GetSuccess() || got.Results[1].GetStatusCode() != 400 || got.Results[1].GetCode() != string(affiliate.ReasonValidation) {
+		t.Errorf("%v", got.Results)
 	}
 }
 

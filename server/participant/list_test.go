@@ -1,6 +1,7 @@
 package participant_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -150,8 +151,6 @@ func TestListFiltersSearchesAndSorts(t *testing.T) {
 		"a status by commission":  {&request{Status: approved, SortBy: proto.String("commissionCents")}, []string{"Bob", "Cy_d"}},
 		"a group":                 {&request{GroupId: proto.String(group.String())}, []string{"Eve", "Bob"}},
 		"a group and a status":    {&request{GroupId: proto.String(group.String()), Status: approved}, []string{"Bob"}},
-		"another's group":         {&request{GroupId: proto.String(elsewhere.String())}, []string{}},
-		"an unknown group":        {&request{GroupId: proto.String(affiliate.NewID[affiliate.Group](w.now).String())}, []string{}},
 		"a name":                  {&request{Search: proto.String("BOB")}, []string{"bobby", "Bob"}},
 		"a name, sorted":          {&request{Search: proto.String("bob"), SortBy: proto.String("clicks"), SortOrder: asc}, []string{"Bob", "bobby"}},
 		"a name and a status":     {&request{Search: proto.String("bob"), Status: approved}, []string{"Bob"}},
@@ -179,6 +178,15 @@ func TestListFiltersSearchesAndSorts(t *testing.T) {
 	}
 	if got, total := w.names(affiliate.RoleManager, &request{Search: proto.String("mail"), Page: proto.Int32(2), PageSize: proto.Int32(3)}); !slices.Equal(got, []string{"Bob", "Ada"}) || total != 5 {
 		t.Errorf("the second page has %v of %d", got, total)
+	}
+
+	for name, group := range map[string]affiliate.GroupID{
+		"another programme's": elsewhere, "an unknown": affiliate.NewID[affiliate.Group](w.now),
+	} {
+		_, err := w.service.ListParticipants(w.asMerchant(affiliate.RoleManager), &request{ProgramId: own.String(), GroupId: proto.String(group.String())})
+		if !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+			t.Errorf("%s group: %v", name, err)
+		}
 	}
 
 	// A programme of the other mode, and another workspace, list and find nothing.

@@ -96,7 +96,6 @@ func TestListPartnerPromoCodes(t *testing.T) {
 		"a page":            {partner, affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{Page: proto.Int32(2), PageSize: proto.Int32(1)}, []string{"first"}, 2},
 		"one programme":     {partner, affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{ProgramId: &own}, []string{"first"}, 1},
 		"the other mode":    {partner, affiliate.ModeTest, &affiliatev1.ListPartnerPromoCodesRequest{}, []string{"tried"}, 1},
-		"live in test mode": {partner, affiliate.ModeTest, &affiliatev1.ListPartnerPromoCodesRequest{ProgramId: &own}, nil, 0},
 		"a stranger":        {w.NewPartner("Jane"), affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{}, nil, 0},
 		"a merchant's user": {w.user, affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{}, nil, 0},
 	} {
@@ -112,6 +111,9 @@ func TestListPartnerPromoCodes(t *testing.T) {
 			t.Errorf("%s: %v, total %d; want %v, %d", name, codes, res.GetTotal(), tc.want, tc.total)
 		}
 	}
+	// The programme is of live mode.
+	_, err := w.service.ListPartnerPromoCodes(w.partner(partner, affiliate.ModeTest), &affiliatev1.ListPartnerPromoCodesRequest{ProgramId: &own})
+	pgtest.Refused(t, err, affiliate.ReasonNotFound)
 }
 
 func TestMerchantSeesItsOwnPromoCodesOnly(t *testing.T) {

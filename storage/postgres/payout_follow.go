@@ -143,7 +143,7 @@ const remainingContent = `
 	from payout_commissions h
 	join commissions c on c.workspace_id = h.workspace_id and c.id = h.commission_id
 	left join unnest($4::uuid[], $5::bigint[]) as t (id, amount_cents) on t.id = h.commission_id
-	where h.workspace_id = $1 and h.payout_id = $2 and h.commission_id <> all($3)`
+	where h.workspace_id = $1 and c.mode = $6 and h.payout_id = $2 and h.commission_id <> all($3)`
 
 // followInto changes one payout, which is locked with its batch.
 func followInto(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []affiliate.CommissionChange) error {
@@ -160,7 +160,7 @@ func followInto(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []af
 	if err != nil {
 		return err
 	}
-	rows, _ := tx.Query(ctx, remainingContent, scope.Workspace, id, gone, lowered, amounts)
+	rows, _ := tx.Query(ctx, remainingContent, scope.Workspace, id, gone, lowered, amounts, scope.Mode)
 	left, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[affiliate.PayoutContent])
 	if err != nil {
 		return fmt.Errorf("content of a payout: %w", err)

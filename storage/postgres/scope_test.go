@@ -184,6 +184,7 @@ var unscoped = map[string]string{
 	"UpdatePartnerProfile.rename":       "a partner has one name in all workspaces",
 	"package.countInGroup":              "the group is of a programme that was found in the mode",
 	"package.countInGroupAndStatus":     "the group is of a programme that was found in the mode",
+	"checkParticipation.known":          "the partner's own participations, in all workspaces",
 	"package.countInGroups":             "the groups are of a programme that was found in the mode",
 	"replaceCode.find":                  "the participant was found in the mode",
 	"account/LiveKey.touch":             "the key was found by its digest, which determines workspace and mode",

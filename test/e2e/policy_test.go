@@ -180,7 +180,7 @@ var contract = map[string]rule{
 	"RefundConversion":      {who: secretKeys, admitted: invalid, refused: badKey},
 	"ListConversions":       {who: readers, action: readDashboards, admitted: ok, refused: badKey},
 	"GetConversion":         {who: readers, action: readDashboards, admitted: notFound, refused: badKey},
-	"ReattributeConversion": {who: merchants, action: review, admitted: invalid, body: object{"participantId": nowhere, "reason": "Mistaken"}},
+	"ReattributeConversion": {who: merchants, action: review, admitted: invalid, body: object{"participant_id": nowhere, "reason": "Mistaken"}},
 
 	"GetDecision":              {who: secretKeys, admitted: notFound, refused: badSecret},
 	"FindDecision":             {who: secretKeys, admitted: invalid, refused: badSecret},
