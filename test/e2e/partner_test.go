@@ -59,7 +59,7 @@ func TestAPartnersSide(t *testing.T) {
 		}
 	}
 	partner.get(t, "/api/v1/partner/commissions?status=pending&programId="+a.program).want(http.StatusOK).wantFields(object{"total": 1, "data.0.id": pending})
-	partner.get(t, "/api/v1/partner/commissions?programId="+hidden).want(http.StatusOK).wantFields(object{"total": 0})
+	partner.get(t, "/api/v1/partner/commissions?programId="+hidden).wantOutcome(notFound)
 	rival.get(t, "/api/v1/partner/commissions").want(http.StatusOK).wantFields(object{"total": 0})
 	partner.get(t, "/api/v1/partner/balances").want(http.StatusOK).wantFields(object{"balances": []object{
 		{"currency": "EUR", "balanceCents": 3000, "pendingCents": 0, "paidCents": 0},

@@ -404,7 +404,7 @@ func (x *ReportConversionRequest) GetCustomerUserAgent() string {
 
 type ReattributeConversionRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
-	ConversionId string                 `protobuf:"bytes,1,opt,name=conversion_id,proto3" json:"conversion_id,omitempty"`
+	ConversionId string                 `protobuf:"bytes,1,opt,name=conversion_id,json=conversionId,proto3" json:"conversion_id,omitempty"`
 	// Another participant of the workspace and mode.
 	ParticipantId string `protobuf:"bytes,2,opt,name=participant_id,proto3" json:"participant_id,omitempty"`
 	// 1 to 500 characters; kept in the audit log and in the histories of the
@@ -2469,9 +2469,9 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\r_is_recurringB\t\n" +
 	"\a_sub_idB\x0e\n" +
 	"\f_customer_ipB\x16\n" +
-	"\x14_customer_user_agent\"\x9e\x01\n" +
-	"\x1cReattributeConversionRequest\x12$\n" +
-	"\rconversion_id\x18\x01 \x01(\tR\rconversion_id\x120\n" +
+	"\x14_customer_user_agent\"\x9d\x01\n" +
+	"\x1cReattributeConversionRequest\x12#\n" +
+	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\x120\n" +
 	"\x0eparticipant_id\x18\x02 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01R\x0eparticipant_id\x12&\n" +
 	"\x06reason\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01R\x06reason\"\xa5\x01\n" +
 	"\bLineItem\x12*\n" +
