@@ -66,9 +66,9 @@ func (g *gateway) refuse(c *call, r refusal) {
 }
 
 // reject refuses a request that cannot be decoded. The core admits the caller
-// first, so a caller who is refused learns nothing about the request. It also
-// validates what could be decoded of a query, so that all faults of a query are
-// named at once.
+// first, so a caller without access gets 401, 429 or 403 and no details. The core
+// also validates the fields of a query that could be decoded, so that the response
+// names all faults of the query at once.
 func (g *gateway) reject(c *call, reason affiliate.Reason) {
 	// net/http cancels the context of a request whose body ends early.
 	ctx := context.WithValue(context.WithoutCancel(c.request.Context()), callKey{}, c)

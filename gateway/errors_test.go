@@ -364,7 +364,7 @@ func TestViolationsOfTheCoreOnTheSnakeCaseSurface(t *testing.T) {
 	}
 }
 
-// The body of a caller who is refused is never judged.
+// The gateway does not validate the body of a caller that the core refuses.
 func TestBodyTypeAndSizeFollowTheCaller(t *testing.T) {
 	r := newRig(t, admitting(coreRefusal(codes.ResourceExhausted, "RATE_LIMIT_EXCEEDED", "", map[string]string{"retry_after": "12"})))
 	large := strings.Repeat(" ", 64<<10+1)

@@ -28,8 +28,8 @@ const (
 // unknownInFlight is the limit of an endpoint without a known outcome.
 const unknownInFlight = 2
 
-// Load takes over the stored state of an endpoint. An endpoint that failed last is
-// limited like one that timed out, because the cause is not stored.
+// Load takes over the stored state of an endpoint. If its last attempt failed, Load
+// sets the limit of a timeout, because the cause of the failure is not stored.
 func (l *Limit) Load(t Target) {
 	if t.ConsecutiveFailures == l.failures {
 		return

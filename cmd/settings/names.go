@@ -57,7 +57,8 @@ func addNames(names map[string]bool, t reflect.Type) {
 // tests have their own.
 var foreign = regexp.MustCompile(`_SERVICE_HOST$|_PORT(_|$)|^` + namePrefix + `TEST_`)
 
-// unknown returns the names of variables that look like settings and are none, sorted.
+// unknown returns the sorted names of variables that have the prefix of settings but
+// are not settings.
 func unknown(values map[string]string) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -90,7 +91,7 @@ func misspelt(values map[string]string) []error {
 	return faults
 }
 
-// WarnUnknown logs each variable that looks like a setting and is none. Parse has
+// WarnUnknown logs each variable that has the prefix of settings but is not one. Parse has
 // refused those that are close to a setting.
 func WarnUnknown(log *slog.Logger, environ []string) {
 	values := map[string]string{}
