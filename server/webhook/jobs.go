@@ -14,6 +14,8 @@ import (
 const (
 	// jobBlock bounds the deliveries of one transaction.
 	jobBlock = 5000
+	// lockedPause is the time to the next run of a job that has found locked deliveries.
+	lockedPause = time.Second
 	// jobRun is how long a run of a job goes on beginning blocks; the next run takes
 	// what it leaves. jobTimeout ends a run that hangs. Both lie below the time after
 	// which the jobs of a process are taken for lost (cmd/assemble).
@@ -91,12 +93,15 @@ func (w *recoverWorker) Work(ctx context.Context, job *river.Job[affiliate.Recov
 	return nil
 }
 
-// recoverBlock restarts up to limit deliveries and returns their number. If the endpoint
-// was disabled or deleted since the request, the recovery is void.
+// recoverBlock restarts up to limit deliveries and returns their number. If all that are
+// left are locked, for example because they are being marked as canceled, the error makes
+// the queue begin another run soon. If the endpoint was disabled or deleted since the
+// request, the recovery is void.
 func (w *recoverWorker) recoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, limit int) (recovered int, err error) {
 	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, at(w.now)
+	var locked int64
 	err = w.store.InTx(ctx, func(tx Tx) error {
-		recovered = 0
+		recovered, locked = 0, 0
 		endpoint, err := tx.Endpoint(ctx, scope, job.Endpoint)
 		if errors.Is(err, affiliate.Refuse(affiliate.ReasonWebhookNotFound)) || err == nil && !endpoint.Active {
 			return nil
@@ -105,8 +110,14 @@ func (w *recoverWorker) recoverBlock(ctx context.Context, job affiliate.RecoverD
 			return err
 		}
 		recovered, err = tx.RecoverBlock(ctx, job, endpoint.Epoch, now, limit)
+		if err == nil && recovered < limit {
+			locked, err = tx.CountRecoverable(ctx, job, endpoint.Epoch)
+		}
 		return err
 	})
+	if err == nil && locked > 0 {
+		err = river.JobSnooze(lockedPause)
+	}
 	return recovered, err
 }
 

@@ -1,11 +1,13 @@
 package webhook_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/riverqueue/river"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -256,6 +258,38 @@ func TestNothingIsRecoveredForAnEndpointThatIsOff(t *testing.T) {
 		w.recover(job, 10, 0)
 		if got := w.stored(id); !strings.HasPrefix(got, "dead_lettered") {
 			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// A delivery that is being marked as canceled when the job runs is recovered by the next
+// run.
+func TestLockedDeliveriesAreRecoveredLater(t *testing.T) {
+	w := newUseCases(t)
+	e := w.create(w.scope)
+	at := w.now.Add(-2 * time.Hour)
+	free := w.insert(e, at, become(affiliate.DeliveryDeadLettered, at))
+	locked := w.insert(e, at, become(affiliate.DeliveryDeadLettered, at))
+	job := w.recovery(e, affiliate.DeliveryDeadLettered)
+
+	other, err := w.Store.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Exec(t.Context(), `select from webhook_deliveries where id = $1 for update`, locked); err != nil {
+		t.Fatal(err)
+	}
+	n, err := webhook.RecoverBlock(t.Context(), w.store, w.inAnHour, job, 10)
+	if snooze := (*river.JobSnoozeError)(nil); n != 1 || !errors.As(err, &snooze) {
+		t.Errorf("%d recovered while one is locked, %v", n, err)
+	}
+	if err := other.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.recover(job, 10, 1)
+	for _, id := range []affiliate.DeliveryID{free, locked} {
+		if got, want := w.stored(id), fmt.Sprintf(startedOver, 1); got != want {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }

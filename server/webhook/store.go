@@ -53,8 +53,9 @@ type Tx interface {
 	// CountRecoverable counts the deliveries of a recovery in an epoch of the endpoint.
 	CountRecoverable(ctx context.Context, job affiliate.RecoverDeliveries, epoch int) (int64, error)
 	// RecoverBlock restarts up to limit deliveries of a recovery, CancelBlock cancels up
-	// to limit that wait in an epoch before the given one. Both return their number;
-	// fewer than limit: none is left.
+	// to limit that wait in an epoch before the given one. Both skip deliveries that
+	// another transaction has locked, and return their number; fewer than limit: no
+	// other is left.
 	RecoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, epoch int, at time.Time, limit int) (int, error)
 	CancelBlock(ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, epoch int, endedAt time.Time, limit int) (int, error)
 

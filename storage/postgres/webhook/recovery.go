@@ -76,8 +76,8 @@ func (tx *Tx) CountRecoverable(ctx context.Context, job affiliate.RecoverDeliver
 }
 
 // RecoverBlock restarts up to limit deliveries of a recovery, due at an instant, and
-// returns their number; fewer than limit: none is left. The sender is woken after the
-// commit.
+// returns their number; fewer than limit: what is left is locked by other
+// transactions. The sender is woken after the commit.
 func (tx *Tx) RecoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, epoch int, at time.Time, limit int) (int, error) {
 	if _, err := tx.Exec(ctx, blockPlan); err != nil {
 		return 0, err
@@ -132,7 +132,8 @@ const (
 )
 
 // CancelBlock cancels up to limit deliveries that wait in an epoch before the given one,
-// as of an instant, and returns their number; fewer than limit: none is left.
+// as of an instant, and returns their number; fewer than limit: what is left is locked
+// by other transactions, and CancelLeft cancels it later.
 func (tx *Tx) CancelBlock(
 	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, epoch int, endedAt time.Time, limit int,
 ) (int, error) {
