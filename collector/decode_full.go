@@ -1,17 +1,15 @@
 package collector
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// maxDepth bounds the nesting of values, and so the recursion of the parser.
+// maxDepth bounds the nesting of values, and so the recursion of the decoder.
 const maxDepth = 32
 
 // bodyField names the body as a whole in a violation.
@@ -19,62 +17,145 @@ const bodyField = "body"
 
 // decodeFull reads any JSON strictly. It adds all faults to wrong: syntax, repeated
 // fields, wrong types, text that is not Unicode or holds NUL. It returns false if the
-// body could not be read to its end; then b holds the fields before the fault and
-// wrong holds that fault alone.
+// body as a whole is wrong; then b holds the fields before the fault and wrong holds
+// that fault alone.
 func decodeFull(raw []byte, b *body, wrong *affiliate.Violations) (whole bool) {
+	d := fullDecoder{Scanner: jsonscan.Scanner{Data: string(raw)}, body: b, wrong: wrong}
+	fault := d.document()
 	if !utf8.Valid(raw) {
-		wrong.Add(bodyField, "must be valid UTF-8")
-		// Only the public key of such a body is used.
-		raw = []byte(strings.ToValidUTF8(string(raw), "\uFFFD"))
+		fault = "must be valid UTF-8"
 	}
-	p := parser{s: string(raw)}
-	top, err := p.document()
-	switch {
-	case err != nil:
-		wrong.Add(bodyField, err.Error())
-	case top.kind != kindObject:
-		wrong.Add(bodyField, "must be a JSON object")
+	if fault != "" {
+		*wrong = affiliate.Violations{}
+		wrong.Add(bodyField, fault)
 	}
-	whole = len(*wrong) == 0
-	interpret(top, b, "", wrong)
-	if !whole {
-		*wrong = (*wrong)[:1]
-	}
-	return whole
+	return fault == ""
 }
 
-func interpret(object value, b *body, prefix string, wrong *affiliate.Violations) {
-	seen := make(map[string]bool, len(object.members))
-	for _, m := range object.members {
-		path := prefix + m.name
-		if seen[m.name] {
-			wrong.Add(printable(path), "must not be repeated")
-			continue
-		}
-		seen[m.name] = true
-		if prefix == "" && m.name == "utm" {
-			switch m.value.kind {
-			case kindNull:
-			case kindObject:
-				interpret(m.value, b, utmPrefix, wrong)
-			default:
-				wrong.Add(path, "must be an object")
-			}
-			continue
-		}
-		field := fieldOf(prefix, m.name)
+// fullDecoder decodes one body. Its methods return false if the body cannot be read on:
+// it is nested too deep, has an impossible name, or is no JSON at Pos.
+type fullDecoder struct {
+	jsonscan.Scanner
+	body  *body
+	wrong *affiliate.Violations
+	depth int
+	fault string // why reading ended, if not because of the syntax
+}
+
+// document returns the fault of the body as a whole, if there is one.
+func (d *fullDecoder) document() (fault string) {
+	isObject := d.Space() == '{'
+	read := d.skip
+	if isObject {
+		read = func() bool { return d.fields("") }
+	}
+	switch ok := read(); {
+	case d.fault != "":
+		return d.fault
+	case !ok:
+		return "is not valid JSON at byte " + strconv.Itoa(d.Pos)
+	case !isObject:
+		return "must be a JSON object"
+	}
+	if d.Space(); d.Pos < len(d.Data) {
+		return "must hold nothing after the JSON object"
+	}
+	return ""
+}
+
+// fields reads the body (prefix "") or its utm object.
+func (d *fullDecoder) fields(prefix string) bool {
+	seen := map[string]bool{}
+	return d.object(func(name string) bool {
+		path, field, c := prefix+name, fieldOf(prefix, name), d.Space()
 		switch {
-		case field < 0:
-			b.ignored = append(b.ignored, path)
-		case m.value.kind == kindNull: // absent
-		case m.value.kind != kindString:
-			wrong.Add(path, "must be a string")
-		case m.value.fault != "":
-			wrong.Add(path, m.value.fault)
-		default:
-			b.text[field] = m.value.text
+		case seen[name]:
+			d.wrong.Add(printable(path), "must not be repeated")
+		case path == "utm" && c == '{':
+			seen[name] = true
+			return d.fields(utmPrefix)
+		case path == "utm" && c != 'n':
+			d.wrong.Add(path, "must be an object")
+		case path != "utm" && field < 0:
+			d.body.ignored = append(d.body.ignored, path)
+		case c == '"':
+			seen[name] = true
+			return d.text(field)
+		case c != 'n': // null is absent
+			d.wrong.Add(path, "must be a string")
+		}
+		seen[name] = true
+		return d.skip()
+	})
+}
+
+// text reads a string into a field of the body.
+func (d *fullDecoder) text(field int) bool {
+	text, fault, ok := d.Text()
+	if fault != "" {
+		d.wrong.Add(fieldNames[field], fault)
+	} else if ok {
+		d.body.text[field] = text
+	}
+	return ok
+}
+
+// object reads an object. value reads the value of each of its fields.
+func (d *fullDecoder) object(value func(name string) bool) bool {
+	return d.list('}', func() bool {
+		if d.Space() != '"' {
+			return false
+		}
+		name, fault, ok := d.Text()
+		if fault != "" {
+			d.fault = "has a field name that cannot be used: " + fault
+			return false
+		}
+		return ok && d.Take(':') && value(name)
+	})
+}
+
+// list reads the items of an object or array whose opening bracket is at Pos.
+func (d *fullDecoder) list(closing byte, item func() bool) bool {
+	if d.depth++; d.depth > maxDepth {
+		d.fault = "must not be nested deeper than " + strconv.Itoa(maxDepth) + " levels"
+		return false
+	}
+	defer func() { d.depth-- }()
+	d.Pos++
+	if d.Take(closing) {
+		return true
+	}
+	for item() {
+		if d.Take(closing) {
+			return true
+		}
+		if !d.Take(',') {
+			return false
 		}
 	}
+	return false
+}
+
+// skip reads any value and forgets it.
+func (d *fullDecoder) skip() (ok bool) {
+	switch d.Space() {
+	case '{':
+		return d.object(func(string) bool { return d.skip() })
+	case '[':
+		return d.list(']', d.skip)
+	case '"':
+		_, _, ok = d.Text()
+	case 't':
+		ok = d.Literal("true")
+	case 'f':
+		ok = d.Literal("false")
+	case 'n':
+		ok = d.Literal("null")
+	default:
+		_, _, ok = d.Number()
+	}
+	return ok
 }
 
 // printable replaces control characters in a field's path and bounds its length, so
@@ -90,267 +171,4 @@ func printable(name string) string {
 		name = string([]rune(name)[:maxWord]) + "…"
 	}
 	return name
-}
-
-type kind int
-
-const (
-	kindNull kind = iota
-	kindBool
-	kindNumber
-	kindString
-	kindArray
-	kindObject
-)
-
-type value struct {
-	kind kind
-	text string
-	// fault is the reason why a string of valid syntax is refused.
-	fault   string
-	members []member
-}
-
-type member struct {
-	name  string
-	value value
-}
-
-// parser reads RFC 8259 and nothing more.
-type parser struct {
-	s     string
-	at    int
-	depth int
-}
-
-var (
-	errEnd   = errors.New("is not valid JSON: it ends too early")
-	errDepth = fmt.Errorf("must not be nested deeper than %d levels", maxDepth)
-)
-
-func (p *parser) syntax() error {
-	if p.at >= len(p.s) {
-		return errEnd
-	}
-	return fmt.Errorf("is not valid JSON at byte %d", p.at)
-}
-
-func (p *parser) document() (value, error) {
-	v, err := p.value()
-	if err != nil {
-		return v, err
-	}
-	if p.space(); p.at != len(p.s) {
-		return v, errors.New("must hold nothing after the JSON object")
-	}
-	return v, nil
-}
-
-func (p *parser) space() {
-	for p.at < len(p.s) && strings.IndexByte(" \t\r\n", p.s[p.at]) >= 0 {
-		p.at++
-	}
-}
-
-func (p *parser) next(c byte) bool {
-	p.space()
-	if p.at < len(p.s) && p.s[p.at] == c {
-		p.at++
-		return true
-	}
-	return false
-}
-
-// value reads one value. With an error it returns the part before the fault.
-func (p *parser) value() (v value, err error) {
-	p.space()
-	if p.at >= len(p.s) {
-		return v, errEnd
-	}
-	switch c := p.s[p.at]; {
-	case c == '{' || c == '[':
-		if p.depth++; p.depth > maxDepth {
-			return v, errDepth
-		}
-		defer func() { p.depth-- }()
-		p.at++
-		if c == '{' {
-			return p.object()
-		}
-		return value{kind: kindArray}, p.array()
-	case c == '"':
-		text, fault, err := p.text()
-		return value{kind: kindString, text: text, fault: fault}, err
-	case c == '-' || '0' <= c && c <= '9':
-		return value{kind: kindNumber}, p.number()
-	}
-	for word, kind := range map[string]kind{"true": kindBool, "false": kindBool, "null": kindNull} {
-		if strings.HasPrefix(p.s[p.at:], word) {
-			p.at += len(word)
-			return value{kind: kind}, nil
-		}
-	}
-	return v, p.syntax()
-}
-
-func (p *parser) object() (value, error) {
-	v := value{kind: kindObject}
-	if p.next('}') {
-		return v, nil
-	}
-	for {
-		p.space()
-		if p.at >= len(p.s) || p.s[p.at] != '"' {
-			return v, p.syntax()
-		}
-		name, fault, err := p.text()
-		if err != nil {
-			return v, err
-		}
-		if fault != "" {
-			return v, errors.New("has a field name that " + fault)
-		}
-		if !p.next(':') {
-			return v, p.syntax()
-		}
-		inner, err := p.value()
-		if err != nil {
-			return v, err
-		}
-		v.members = append(v.members, member{name, inner})
-		if p.next('}') {
-			return v, nil
-		}
-		if !p.next(',') {
-			return v, p.syntax()
-		}
-	}
-}
-
-func (p *parser) array() error {
-	if p.next(']') {
-		return nil
-	}
-	for {
-		if _, err := p.value(); err != nil {
-			return err
-		}
-		if p.next(']') {
-			return nil
-		}
-		if !p.next(',') {
-			return p.syntax()
-		}
-	}
-}
-
-func (p *parser) number() error {
-	digits := func() bool {
-		start := p.at
-		for p.at < len(p.s) && '0' <= p.s[p.at] && p.s[p.at] <= '9' {
-			p.at++
-		}
-		return p.at > start
-	}
-	if p.s[p.at] == '-' {
-		p.at++
-	}
-	if p.at < len(p.s) && p.s[p.at] == '0' {
-		p.at++
-	} else if !digits() {
-		return p.syntax()
-	}
-	if p.at < len(p.s) && p.s[p.at] == '.' {
-		if p.at++; !digits() {
-			return p.syntax()
-		}
-	}
-	if p.at < len(p.s) && (p.s[p.at] == 'e' || p.s[p.at] == 'E') {
-		if p.at++; p.at < len(p.s) && (p.s[p.at] == '+' || p.s[p.at] == '-') {
-			p.at++
-		}
-		if !digits() {
-			return p.syntax()
-		}
-	}
-	return nil
-}
-
-// text reads a string. fault is the reason why a string of valid syntax is refused.
-func (p *parser) text() (text, fault string, err error) {
-	p.at++ // the quote
-	var out strings.Builder
-	for {
-		if p.at >= len(p.s) {
-			return "", "", errEnd
-		}
-		switch c := p.s[p.at]; {
-		case c == '"':
-			p.at++
-			return out.String(), fault, nil
-		case c < ' ':
-			return "", "", p.syntax()
-		case c != '\\':
-			out.WriteByte(c)
-			p.at++
-		default:
-			r, ok := p.escape()
-			if !ok {
-				return "", "", p.syntax()
-			}
-			switch {
-			case r == 0:
-				fault = "must not hold the NUL character"
-			case utf16.IsSurrogate(r):
-				fault = "must not hold half of a surrogate pair"
-			}
-			out.WriteRune(r)
-		}
-	}
-}
-
-// escape reads one escape sequence, or two that are a surrogate pair.
-func (p *parser) escape() (rune, bool) {
-	if p.at+1 >= len(p.s) {
-		p.at = len(p.s)
-		return 0, false
-	}
-	c := p.s[p.at+1]
-	if c == 'u' {
-		r, ok := p.hex(p.at)
-		if !ok {
-			return 0, false
-		}
-		p.at += 6
-		if utf16.IsSurrogate(r) && strings.HasPrefix(p.s[p.at:], `\u`) {
-			if low, ok := p.hex(p.at); ok {
-				if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
-					p.at += 6
-					return pair, true
-				}
-			}
-		}
-		return r, true
-	}
-	i := strings.IndexByte(`"\/bfnrt`, c)
-	if i < 0 {
-		return 0, false
-	}
-	p.at += 2
-	return rune("\"\\/\b\f\n\r\t"[i]), true
-}
-
-func (p *parser) hex(at int) (rune, bool) {
-	if at+6 > len(p.s) {
-		return 0, false
-	}
-	digits := p.s[at+2 : at+6]
-	// ParseUint would take an underscore or a sign.
-	for i := range len(digits) {
-		if letter := digits[i] | 0x20; (digits[i] < '0' || digits[i] > '9') && (letter < 'a' || letter > 'f') {
-			return 0, false
-		}
-	}
-	n, err := strconv.ParseUint(digits, 16, 32)
-	return rune(n), err == nil
 }

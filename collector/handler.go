@@ -25,7 +25,7 @@ const (
 // Header values that all responses share. net/http only reads them.
 var (
 	anyOrigin     = []string{"*"}
-	exposed       = []string{"Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, " + ignoredHeader}
+	exposed       = []string{"Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, " + httpedge.IgnoredFieldsHeader}
 	jsonType      = []string{"application/json"}
 	noStore       = []string{"no-store"}
 	hsts          = []string{httpedge.HSTS}
@@ -140,7 +140,7 @@ func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	click, wrong := decode(raw)
-	setIgnored(h, click.ignored)
+	httpedge.SetIgnoredFields(h, click.ignored)
 	if !inHeader {
 		credential = click.text[fieldPublicKey]
 	}

@@ -233,7 +233,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"NaN", `{"tax_cents":NaN}`, "tax_cents=" + mustBeInteger + "\nbody=The body is not valid JSON at byte 13."},
 		{"raw control character", "{\"currency\":\"a\nb\"}", "body=The body is not valid JSON at byte 14."},
 		{"raw NUL", "{\"currency\":\"\x00\"}", "body=The body is not valid JSON at byte 13."},
-		{"bad escape", `{"currency":"\x"}`, "body=The body is not valid JSON at byte 15."},
+		{"bad escape", `{"currency":"\x"}`, "body=The body is not valid JSON at byte 13."},
 		{"byte order mark", "\ufeff{}", "body=The body is not valid JSON at byte 0."},
 		{"comment", `{/**/}`, "body=The body is not valid JSON at byte 1."},
 		{"too deep", `{"metadata":{"a":` + deep(31) + `}}`, "metadata.a" + strings.Repeat("[0]", 30) + "=Is nested deeper than 32 levels."},

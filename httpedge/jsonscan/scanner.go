@@ -12,7 +12,8 @@ import (
 )
 
 // Scanner reads the tokens of Data from Pos on. When a method returns ok ==
-// false, the text is not JSON at Pos and the scanner must not be used further.
+// false, the text is not JSON at Pos and the scanner must not be used further. In a
+// broken escape sequence, Pos is at the backslash.
 //
 // Strings and numbers are substrings of Data unless they contain escapes, so
 // they need no memory of their own and keep Data alive.
@@ -143,8 +144,10 @@ func (s *Scanner) escapedText(start int) (value, fault string, ok bool) {
 		case c < ' ':
 			return "", "", false
 		case c == '\\':
+			backslash := s.Pos
 			r, ok := s.escape()
 			if !ok {
+				s.Pos = backslash
 				return "", "", false
 			}
 			switch {
@@ -201,12 +204,10 @@ func (s *Scanner) escape() (rune, bool) {
 	if s.Pos+1 < len(s.Data) && s.Data[s.Pos] == '\\' && s.Data[s.Pos+1] == 'u' {
 		after := s.Pos
 		s.Pos += 2
-		second, ok := s.hex4()
-		if !ok {
-			return 0, false
-		}
-		if whole := utf16.DecodeRune(first, second); whole != utf8.RuneError {
-			return whole, true
+		if second, ok := s.hex4(); ok {
+			if whole := utf16.DecodeRune(first, second); whole != utf8.RuneError {
+				return whole, true
+			}
 		}
 		s.Pos = after
 	}

@@ -46,3 +46,14 @@ func TestScannerReportsStringsThatCannotBeStored(t *testing.T) {
 		}
 	}
 }
+
+func TestScannerStopsAtTheByteThatIsWrong(t *testing.T) {
+	for text, want := range map[string]int{
+		`"a\x"`: 2, `"\u12`: 1, `"\ud83d\u+123"`: 7, "\"a\nb\"": 2, `"ab`: 3, `"ü\`: 3,
+	} {
+		s := Scanner{Data: text}
+		if _, _, ok := s.Text(); ok || s.Pos != want {
+			t.Errorf("%q: read %v to byte %d, want %d", text, ok, s.Pos, want)
+		}
+	}
+}
