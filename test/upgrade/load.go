@@ -27,21 +27,25 @@ const (
 	// failuresShown bounds the failures that the verdict prints.
 	failuresShown = 10
 	password      = "a long enough password"
+	referralCode  = "upgrade"
 	promoCode     = "upgrade"
+	// clicksPath is the collector's route; the others are the gateway's.
+	clicksPath = "/v1/clicks"
 )
 
 type object = map[string]any
 
-// load sends requests to a gateway and counts the responses.
+// load sends requests to a gateway and a collector and counts the responses.
 type load struct {
-	address string
-	client  *http.Client
+	gateway, collector string // addresses
+	client             *http.Client
 
-	merchant, partner, secretKey string
+	merchant, partner, secretKey, publicKey string
 	// reads are the paths of all routes that read, with the parameters in braces.
 	reads []string
 
 	counter atomic.Int64
+	clicks  atomic.Int64 // that were acknowledged
 	mu      sync.Mutex
 	// ids holds the newest value of each path parameter.
 	ids      map[string]string
@@ -52,9 +56,9 @@ type load struct {
 
 // newLoad creates what the requests need: a merchant, a partner, a programme, a promo
 // code. It fails if one of these steps is refused.
-func newLoad(ctx context.Context, address string) (*load, error) {
+func newLoad(ctx context.Context, gateway, collector string) (*load, error) {
 	l := &load{
-		address: address, client: &http.Client{Timeout: requestTimeout},
+		gateway: gateway, collector: collector, client: &http.Client{Timeout: requestTimeout},
 		ids: map[string]string{}, statuses: map[int]int{},
 	}
 	var faults []error
@@ -76,6 +80,7 @@ func newLoad(ctx context.Context, address string) (*load, error) {
 		"email": "partner@example.com", "password": password, "name": "Pat", "country": "DE",
 	}), "accessToken")
 	l.secretKey = text(step(http.MethodPost, "/api-keys", l.merchant, object{"name": "Upgrade"}), "secretKey")
+	l.publicKey = text(step(http.MethodGet, "/api-keys", l.merchant, nil), "publicKey")
 	l.ids["programId"] = text(step(http.MethodPost, "/programs", l.merchant, object{
 		"name": "Spring", "slug": "spring", "websiteUrl": "https://shop.example.com", "currency": "EUR",
 		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 0, "autoApproval": false},
@@ -83,7 +88,7 @@ func newLoad(ctx context.Context, address string) (*load, error) {
 	program := "/programs/" + l.ids["programId"]
 	step(http.MethodPut, program+"/fraud-policy", l.merchant, object{"policy": "off"})
 	step(http.MethodPost, program+"/activate", l.merchant, nil)
-	l.ids["participantId"] = text(step(http.MethodPost, "/partner"+program+"/apply", l.partner, object{"acceptTerms": true, "referralCode": "upgrade"}), "id")
+	l.ids["participantId"] = text(step(http.MethodPost, "/partner"+program+"/apply", l.partner, object{"acceptTerms": true, "referralCode": referralCode}), "id")
 	step(http.MethodPatch, program+"/partners/"+l.ids["participantId"]+"/approve", l.merchant, object{})
 	l.ids["promoCodeId"] = text(step(http.MethodPost, program+"/promo-codes", l.merchant, object{
 		"participantId": l.ids["participantId"], "code": promoCode, "discountType": "percentage", "discountValue": 10,
@@ -121,15 +126,24 @@ func (l *load) while(ctx context.Context, do func(context.Context) error) error 
 	return err
 }
 
-// round sells once, changes something of each kind now and then, and reads from a few
+// round clicks and sells once, changes something of each kind now and then, and reads from a few
 // routes.
 func (l *load) round(ctx context.Context) {
 	n := int(l.counter.Add(1))
 	order := fmt.Sprintf("order-%d", n)
 	program := "/programs/" + l.id("programId")
-	sale := l.call(ctx, http.MethodPost, "/conversions", l.secretKey, object{
-		"event_type": "purchase", "external_transaction_id": order, "amount_cents": 10000, "currency": "EUR", "promo_code": promoCode,
-	})
+	sold := object{"event_type": "purchase", "external_transaction_id": order, "amount_cents": 10000, "currency": "EUR"}
+	click := l.call(ctx, http.MethodPost, clicksPath, "", object{"public_key": l.publicKey, "referral_code": referralCode, "url": "https://shop.example.com/"})
+	clickID, _ := click["click_id"].(string)
+	if clickID != "" {
+		l.clicks.Add(1)
+	}
+	if n%2 == 0 && clickID != "" {
+		sold["click_id"] = clickID
+	} else {
+		sold["promo_code"] = promoCode
+	}
+	sale := l.call(ctx, http.MethodPost, "/conversions", l.secretKey, sold)
 	l.remember("conversionId", sale)
 	commission, _ := sale["commission"].(object)
 	if id, _ := commission["id"].(string); id != "" {
@@ -214,7 +228,11 @@ func (l *load) request(ctx context.Context, method, path, credential string, bod
 			return 0, nil, err
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+l.address+"/api/v1"+path, &sent)
+	url := "http://" + l.gateway + "/api/v1" + path
+	if path == clicksPath {
+		url = "http://" + l.collector + path
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url, &sent)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -278,7 +296,7 @@ func (l *load) verdict() error {
 	if l.failed > 0 {
 		return fmt.Errorf("%d requests failed, for example:\n%s", l.failed, strings.Join(l.failures, "\n"))
 	}
-	if l.statuses[http.StatusCreated] == 0 || l.statuses[http.StatusOK] == 0 {
+	if l.clicks.Load() == 0 || l.statuses[http.StatusOK] == 0 {
 		return fmt.Errorf("the load did nothing: %v", l.statuses)
 	}
 	return nil

@@ -9,16 +9,15 @@
 // TRIBUTARY_TEST_REDIS_URL, as tools/withservers starts them, and the history of the
 // repository.
 //
-// It migrates a database with the earlier commit's core, starts that core and its
-// gateway and sends requests through REST. While they run it migrates the database
+// It migrates a database with the earlier commit's core, starts that core, its gateway
+// and its collector and sends them requests. While they run it migrates the database
 // with the present core. Then it starts the earlier binaries again and repeats the
 // requests. Every route that reads is called, and the routes that write most tables.
-// A status of 500 or more, a request without a response and an error in the core's
-// log fail the run.
+// A status of 500 or more, a request without a response, an acknowledged click that is
+// not stored and an error in the core's log fail the run.
 //
 // It does not test whether the present binaries work on an earlier schema: a core
-// refuses such a schema. Nor does it test clicks, which reach the database through
-// the core's ingestion.
+// refuses such a schema.
 package main
 
 import (
@@ -73,7 +72,7 @@ func run(ctx context.Context) (err error) {
 	if err := commits.Extract(ctx, p.commit, source); err != nil {
 		return err
 	}
-	if err := commits.Build(ctx, source, before, "./cmd/core", "./cmd/gateway"); err != nil {
+	if err := commits.Build(ctx, source, before, "./cmd/core", "./cmd/gateway", "./cmd/collector"); err != nil {
 		return err
 	}
 	if err := commits.Build(ctx, ".", after, "./cmd/core"); err != nil {
@@ -96,7 +95,7 @@ func upgrade(ctx context.Context, dir, before, after string) (err error) {
 		return err
 	}
 	defer s.stop()
-	l, err := newLoad(ctx, s.api)
+	l, err := newLoad(ctx, s.gateway, s.collector)
 	if err != nil {
 		return errors.Join(fmt.Errorf("prepare the load: %w", err), s.logs())
 	}
@@ -119,7 +118,10 @@ func upgrade(ctx context.Context, dir, before, after string) (err error) {
 	if err := s.start(ctx); err != nil {
 		return fmt.Errorf("the earlier binaries do not start on the present schema: %w", err)
 	}
-	return l.while(ctx, func(ctx context.Context) error { return sleep(ctx, phase) })
+	if err := l.while(ctx, func(ctx context.Context) error { return sleep(ctx, phase) }); err != nil {
+		return err
+	}
+	return s.awaitClicks(ctx, l.clicks.Load())
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -29,15 +29,16 @@ const (
 	noLimit = "1000000000"
 )
 
-// system is a core and a gateway of an earlier commit on a database of the run.
+// system is a core, a gateway and a collector of an earlier commit on a database of the
+// run.
 type system struct {
 	dir, binaries string
+	database      string // its URL
 	environment   []string
-	// api and metrics are addresses: the gateway's, and those of both processes'
-	// metrics.
-	api     string
-	metrics [2]string
-	running []*process
+	// gateway, collector and metrics are addresses, the last those of each process.
+	gateway, collector string
+	metrics            [3]string
+	running            []*process
 }
 
 type process struct {
@@ -65,19 +66,22 @@ func newSystem(ctx context.Context, dir, binaries string) (*system, error) {
 		return nil, err
 	}
 	target.Path = "/tributary_upgrade"
-	addresses, err := servers.FreeAddresses(4)
+	addresses, err := servers.FreeAddresses(6)
 	if err != nil {
 		return nil, err
 	}
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 	return &system{
-		dir: dir, binaries: binaries, api: addresses[0], metrics: [2]string{addresses[2], addresses[3]},
+		dir: dir, binaries: binaries, database: target.String(),
+		gateway: addresses[0], collector: addresses[2], metrics: [3]string(addresses[3:]),
 		environment: service.Environ(
 			"TRIBUTARY_DATABASE_URL="+target.String(), "TRIBUTARY_REDIS_URL="+redis,
 			"TRIBUTARY_API_LISTEN="+addresses[0], "TRIBUTARY_GRPC_LISTEN="+addresses[1], "TRIBUTARY_GRPC_ADDR="+addresses[1],
+			"TRIBUTARY_COLLECTOR_LISTEN="+addresses[2], "TRIBUTARY_SHUTDOWN_DELAY=0s",
 			"TRIBUTARY_ALLOW_HTTP=true", "TRIBUTARY_TRUSTED_PROXIES=127.0.0.1", "TRIBUTARY_WEBHOOK_ALLOW_CIDRS=127.0.0.0/8",
 			"TRIBUTARY_JWT_KEYS=k:"+key, "TRIBUTARY_ENCRYPTION_KEYS=k:"+key, "TRIBUTARY_HASH_KEY="+key,
 			"TRIBUTARY_LIMIT_CONVERSIONS="+noLimit, "TRIBUTARY_LIMIT_AUTH="+noLimit, "TRIBUTARY_LIMIT_GENERAL="+noLimit,
+			"TRIBUTARY_LIMIT_TRACKING="+noLimit,
 		),
 	}, nil
 }
@@ -92,9 +96,9 @@ func (s *system) migrate(ctx context.Context, binaries string) error {
 	return nil
 }
 
-// start starts core and gateway and returns when the gateway is ready.
+// start starts all processes and returns when gateway and collector are ready.
 func (s *system) start(ctx context.Context) error {
-	for i, argv := range [][]string{{"core", "serve"}, {"gateway"}} {
+	for i, argv := range [][]string{{"core", "serve"}, {"gateway"}, {"collector"}} {
 		p, err := s.launch(ctx, s.metrics[i], argv...)
 		if err != nil {
 			s.stop()
@@ -104,18 +108,7 @@ func (s *system) start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.api+"/api/v1/health/ready", nil)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
+	for !answers(ctx, "http://"+s.gateway+"/api/v1/health/ready") || !answers(ctx, "http://"+s.collector+"/v1/health/ready") {
 		for _, p := range s.running {
 			select {
 			case <-p.done:
@@ -126,7 +119,45 @@ func (s *system) start(ctx context.Context) error {
 		}
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {
 			s.stop()
-			return errors.Join(fmt.Errorf("not ready within %s", startTimeout), s.tail("core"), s.tail("gateway"))
+			return errors.Join(fmt.Errorf("not ready within %s", startTimeout), s.tail("core"), s.tail("gateway"), s.tail("collector"))
+		}
+	}
+	return nil
+}
+
+// answers reports whether a GET of the URL is answered with 200.
+func answers(ctx context.Context, url string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// awaitClicks waits until so many clicks are stored.
+func (s *system) awaitClicks(ctx context.Context, want int64) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.database)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	for {
+		var stored int64
+		if err := conn.QueryRow(ctx, "select count(*) from clicks").Scan(&stored); err != nil {
+			return err
+		}
+		if stored >= want {
+			return nil
+		}
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return fmt.Errorf("%d of %d acknowledged clicks are stored", stored, want)
 		}
 	}
 }
