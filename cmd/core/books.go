@@ -61,9 +61,13 @@ func loadRates(ctx context.Context, out io.Writer, paths []string) error {
 	return nil
 }
 
+// openStore opens a database whose schema has every migration of this binary.
 func openStore(ctx context.Context) (*postgres.Store, error) {
 	cfg, err := settings.Read[settings.Database]()
 	if err != nil {
+		return nil, err
+	}
+	if _, err := postgres.CheckSchema(ctx, cfg.DatabaseURL); err != nil {
 		return nil, err
 	}
 	return postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: 1})

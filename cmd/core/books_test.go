@@ -54,6 +54,24 @@ func TestLoadTakesAllFilesOrNone(t *testing.T) {
 	}
 }
 
+func TestCommandsRefuseASchemaThatIsTooOld(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
+	f.Exec(`delete from goose_db_version where version_id = (select max(version_id) from goose_db_version)`)
+	rates := filepath.Join(t.TempDir(), "rates.csv")
+	if err := os.WriteFile(rates, []byte("date,base,quote,rate\n2026-03-09,EUR,USD,1.08\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, command := range map[string]func() error{
+		"check":   func() error { return checkBooks(t.Context(), io.Discard) },
+		"fx load": func() error { return loadRates(t.Context(), io.Discard, []string{rates}) },
+	} {
+		if err := command(); err == nil || !strings.Contains(err.Error(), "run `core migrate` first") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{nil, {"fx"}, {"fx", "load"}, {"fx", "unload", "file"}, {"nothing"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil || err.Error() != usage {
