@@ -156,6 +156,7 @@ func TestRecovery(t *testing.T) {
 	queued(object{"since": sys.ago(time.Hour), "statuses": []string{"delivered"}}).wantFields(object{"queued": 1})
 	h.await(t, 3)
 
+	hourAgo := sys.ago(time.Hour)
 	for name, c := range map[string]struct {
 		body  object
 		field string
@@ -165,7 +166,7 @@ func TestRecovery(t *testing.T) {
 		"too long ago":                {object{"since": sys.ago(31 * 24 * time.Hour)}, "since"},
 		"later than now":              {object{"since": sys.ago(-time.Hour)}, "since"},
 		"the end before the start":    {object{"since": sys.ago(time.Hour), "until": sys.ago(2 * time.Hour)}, "since"},
-		"the end at the start":        {object{"since": sys.ago(time.Hour), "until": sys.ago(time.Hour)}, "since"},
+		"the end at the start":        {object{"since": hourAgo, "until": hourAgo}, "since"},
 		"the end in the future":       {object{"since": sys.ago(time.Hour), "until": sys.ago(-time.Hour)}, "until"},
 		"what is going to be sent":    {object{"since": sys.ago(time.Hour), "statuses": []string{"canceled", "pending"}}, "statuses[1]"},
 		"a status that there is not":  {object{"since": sys.ago(time.Hour), "statuses": []string{"gone"}}, "statuses[0]"},
