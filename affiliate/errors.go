@@ -1,6 +1,7 @@
 package affiliate
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -79,12 +80,44 @@ type Error struct {
 	Violations []Violation
 }
 
-// Violation is one thing wrong with one field, named by its proto path
-// (commission_rules.percentage).
+// Violation is a fault of one field.
 type Violation struct {
-	Field   string
+	// Field is the proto path: commission_rules.percentage. It is empty for a fault
+	// of the request as a whole.
+	Field string
+	// Message says what is accepted, without the field and the full stop: "must not
+	// be before {date_from}". A name in braces is the proto path of another field.
 	Message string
 }
+
+// reference is a name in braces. A quantifier of a pattern ({1,40}) is none.
+var reference = regexp.MustCompile(`\{[a-z][a-z0-9_.\[\]]*\}`)
+
+// Spelled returns v with its field and the fields in its message as the caller
+// spells them. spell gets proto paths. The message has no references any more.
+func (v Violation) Spelled(spell func(path string) string) Violation {
+	return Violation{
+		Field: spell(v.Field),
+		Message: reference.ReplaceAllStringFunc(v.Message, func(name string) string {
+			return spell(name[1 : len(name)-1])
+		}),
+	}
+}
+
+// Sentence is the message of a spelled violation for the caller.
+func (v Violation) Sentence() string {
+	subject := v.Field
+	switch v.Field {
+	case "":
+		subject = "The request"
+	case WholeBody:
+		subject = "The body"
+	}
+	return subject + " " + v.Message + "."
+}
+
+// WholeBody is the field of a fault of an HTTP body as a whole.
+const WholeBody = "body"
 
 // Refuse makes an Error of a reason with the reason's standard message.
 func Refuse(reason Reason) *Error { return &Error{Reason: reason} }

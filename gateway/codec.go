@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -171,18 +172,13 @@ func makeEnumPlan(desc protoreflect.EnumDescriptor) (*enumPlan, error) {
 		quoted: make(map[protoreflect.EnumNumber]string, len(words)),
 		words:  make(map[string]protoreflect.EnumNumber, len(words)),
 	}
-	for i, word := range words {
+	var choices []string
+	for _, word := range words {
 		plan.quoted[word.Number] = string(appendString(nil, word.Text))
 		plan.words[word.Text] = word.Number
-		switch {
-		case i == 0:
-		case i == len(words)-1:
-			plan.choices += " or "
-		default:
-			plan.choices += ", "
-		}
-		plan.choices += word.Text
+		choices = append(choices, word.Text)
 	}
+	plan.choices = strings.Join(choices, ", ")
 	return plan, nil
 }
 

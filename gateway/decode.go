@@ -22,10 +22,8 @@ const (
 	maxIgnored    = 100
 )
 
-// wholeBody is the field of a fault that concerns the body as a whole.
-const wholeBody = "body"
-
 // violations collects the faults of one request, named as its client writes them.
+// A message is what follows the field in the sentence.
 type violations struct{ list []affiliate.Violation }
 
 func (v *violations) add(field, message string) {
@@ -93,7 +91,7 @@ func (d *decoder) body(body []byte, names map[string]*fieldPlan, m protoreflect.
 	if d.Space() != '{' {
 		if d.skip() {
 			d.end()
-			d.fault("The body must be a JSON object.")
+			d.fault("must be a JSON object")
 		}
 		return
 	}
@@ -105,7 +103,7 @@ func (d *decoder) body(body []byte, names map[string]*fieldPlan, m protoreflect.
 // end notes a fault when something follows the value.
 func (d *decoder) end() {
 	if d.Space(); d.Pos < len(d.Data) {
-		d.found.add(wholeBody, "The body goes on after the JSON object.")
+		d.found.add(affiliate.WholeBody, "must not continue after the JSON object")
 	}
 }
 
@@ -115,7 +113,7 @@ func (d *decoder) fault(message string) { d.found.add(d.where(), message) }
 // where is the current path as the client wrote it.
 func (d *decoder) where() string {
 	if len(d.path) == 0 {
-		return wholeBody
+		return affiliate.WholeBody
 	}
 	var b strings.Builder
 	for _, s := range d.path {
@@ -133,14 +131,14 @@ func (d *decoder) where() string {
 
 // broken notes that the text is not JSON. Reading ends there.
 func (d *decoder) broken() bool {
-	d.found.add(wholeBody, "The body is not valid JSON at byte "+strconv.Itoa(d.Pos)+".")
+	d.found.add(affiliate.WholeBody, "is not valid JSON at byte "+strconv.Itoa(d.Pos))
 	return false
 }
 
 func (d *decoder) enter() bool {
 	d.Pos++
 	if d.depth++; d.depth > maxDepth {
-		d.fault("Is nested deeper than " + strconv.Itoa(maxDepth) + " levels.")
+		d.fault("must not be nested deeper than " + strconv.Itoa(maxDepth) + " levels")
 		return false
 	}
 	return true
@@ -198,7 +196,7 @@ func (d *decoder) member() (key, flaw string, ok bool) {
 	}
 	d.path[len(d.path)-1] = step{key: key, isKey: true}
 	if flaw != "" {
-		flaw = "This key cannot be used: " + strings.ToLower(flaw[:1]) + flaw[1:]
+		flaw = textFaults[flaw] + " in its name"
 	}
 	return key, flaw, true
 }
@@ -321,7 +319,8 @@ func (d *decoder) field(f *fieldPlan, m protoreflect.Message, prefix string) boo
 	}
 	if f.oneof != nil {
 		if other := m.WhichOneof(f.oneof); other != nil {
-			return d.refuse("Cannot be given together with " + other.JSONName() + ".")
+			object := strings.TrimSuffix(d.where(), d.path[len(d.path)-1].key)
+			return d.refuse(excludes + object + other.JSONName())
 		}
 	}
 	switch {
@@ -468,7 +467,7 @@ func (d *decoder) plainText() (text string, usable, ok bool) {
 	case !ok:
 		return "", false, d.broken()
 	case flaw != "":
-		d.fault(flaw)
+		d.fault(textFaults[flaw])
 		return "", false, true
 	}
 	return text, true, true

@@ -15,7 +15,7 @@ func (d *decoder) dynamic(m protoreflect.Message) bool {
 	value, ok := d.structure()
 	target, known := m.Interface().(*structpb.Struct)
 	if !known {
-		d.fault("Cannot be read by this server.")
+		d.fault("cannot be read by this server")
 		return ok
 	}
 	target.Fields = value.GetFields()

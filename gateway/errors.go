@@ -31,6 +31,8 @@ const errorDomain = "tributary"
 type refusal struct {
 	reason     affiliate.Reason
 	message    string
+	// violations name their fields as the client wrote them. Their messages are not
+	// yet sentences.
 	violations []affiliate.Violation
 	retryAfter string
 	// results are the outcomes of the items of a bulk request, nil for others.
@@ -62,6 +64,9 @@ func (g *gateway) refuse(c *call, r refusal) {
 			return
 		}
 	}
+	for i, v := range r.violations {
+		r.violations[i].Message = v.Sentence()
+	}
 	httpedge.WriteError(c, spec.HTTPStatus, r.reason, message, r.violations...)
 }
 
@@ -87,8 +92,8 @@ func (g *gateway) reject(c *call, reason affiliate.Reason) {
 		return
 	}
 	for _, v := range admitted.GetViolations() {
-		if field := c.fieldName(v.GetField()); !c.faults.names(field) {
-			c.faults.add(field, v.GetMessage())
+		if spelled := c.spelled(v); !c.faults.names(spelled.Field) {
+			c.faults.add(spelled.Field, spelled.Message)
 		}
 	}
 	g.refuse(c, refusal{reason: reason, violations: c.faults.list})
@@ -97,24 +102,19 @@ func (g *gateway) reject(c *call, reason affiliate.Reason) {
 // refuseStatus writes the error that the core returned.
 func (g *gateway) refuseStatus(c *call, err error) {
 	st := status.Convert(err)
-	r, ok := refusalOf(st)
+	r, ok := c.refusalOf(st)
 	if !ok {
 		r = g.unexplained(c, st)
 	}
 	if r.reason == affiliate.ReasonBulkAllFailed {
 		r.results = resultsOf(st, c.route)
 	}
-	if r.reason == affiliate.ReasonValidation {
-		for i := range r.violations {
-			r.violations[i].Field = c.fieldName(r.violations[i].Field)
-		}
-	}
 	g.refuse(c, r)
 }
 
 // refusalOf reads a refusal of the core: a status with an ErrorInfo of this
 // service and a reason that this build knows.
-func refusalOf(st *status.Status) (refusal, bool) {
+func (c *call) refusalOf(st *status.Status) (refusal, bool) {
 	var r refusal
 	var known bool
 	for _, detail := range st.Details() {
@@ -129,9 +129,9 @@ func refusalOf(st *status.Status) (refusal, bool) {
 			if seconds, err := strconv.ParseUint(d.GetMetadata()["retry_after"], 10, 32); err == nil {
 				r.retryAfter = strconv.FormatUint(seconds, 10)
 			}
-		case *errdetails.BadRequest:
-			for _, v := range d.GetFieldViolations() {
-				r.violations = append(r.violations, affiliate.Violation{Field: v.GetField(), Message: v.GetDescription()})
+		case *affiliatev1.SpellableViolations:
+			for _, v := range d.GetViolations() {
+				r.violations = append(r.violations, c.spelled(v))
 			}
 		}
 	}
@@ -154,8 +154,7 @@ func (g *gateway) unexplained(c *call, st *status.Status) refusal {
 	var r refusal
 	switch st.Code() {
 	case codes.InvalidArgument:
-		r, _ = refusalOf(st)
-		r = refusal{reason: affiliate.ReasonValidation, violations: r.violations}
+		r.reason = affiliate.ReasonValidation
 	case codes.Unauthenticated:
 		r.reason = affiliate.ReasonUnauthorized
 	case codes.PermissionDenied:
@@ -225,11 +224,16 @@ func copyHeaders(c *call, md metadata.MD) {
 	}
 }
 
+// spelled returns a violation of the core as the client spells its fields.
+func (c *call) spelled(v *affiliatev1.AdmitViolation) affiliate.Violation {
+	return affiliate.Violation{Field: v.GetField(), Message: v.GetMessage()}.Spelled(c.fieldName)
+}
+
 // fieldName turns the proto path of a violation into the path as the client wrote
 // it. The core names the whole body "".
 func (c *call) fieldName(path string) string {
 	if path == "" {
-		return wholeBody
+		return affiliate.WholeBody
 	}
 	if spelling, ok := c.written[protoreflect.Name(path)]; ok {
 		return spelling

@@ -33,7 +33,7 @@ func TestEveryReasonIsPrinted(t *testing.T) {
 		}
 		reason := strings.TrimPrefix(string(values.Get(i).Name()), "ERROR_REASON_")
 		spec := proto.GetExtension(values.Get(i).Options(), affiliatev1.E_Error).(*affiliatev1.ErrorSpec)
-		refusal = coreRefusal(codes.Code(spec.GetGrpcCode()), reason, "Words of its own.", map[string]string{"retry_after": "7"}, "name", "Is bad.")
+		refusal = coreRefusal(codes.Code(spec.GetGrpcCode()), reason, "Words of its own.", map[string]string{"retry_after": "7"}, "name", "must be good")
 		answer := r.do("POST", "/api/v1/programs", `{}`)
 		e := answer.refused(t, int(spec.GetHttpStatus()), reason)
 		if want := map[bool]string{true: spec.GetMessage(), false: "Words of its own."}[reason == "INTERNAL_ERROR"]; e.Message != want {
@@ -58,32 +58,32 @@ func TestEveryReasonIsPrinted(t *testing.T) {
 
 func TestViolationsOfTheCoreAreNamedAsTheClientWrites(t *testing.T) {
 	fields := []string{
-		"name", "Is bad.", "website_url", "Is bad.", "commission_rules.flat_amount_cents", "Is bad.", "allowed_domains[3]", "Is bad.", "x-mode", "Is bad.",
+		"name", "must be good", "website_url", "must be good", "commission_rules.flat_amount_cents", "must be good", "allowed_domains[3]", "must be good", "x-mode", "must be good",
 	}
 	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) {
 		return nil, coreRefusal(codes.InvalidArgument, "VALIDATION_ERROR", "", nil, fields...)
 	})
 	e := r.do("POST", "/api/v1/programs", `{}`).refused(t, 400, "VALIDATION_ERROR")
-	if got := e.fields(); got != "name=Is bad.\nwebsiteUrl=Is bad.\ncommissionRules.flatAmountCents=Is bad.\nallowedDomains[3]=Is bad.\nx-mode=Is bad." {
+	if got := e.fields(); got != "name=must be good\nwebsiteUrl=must be good\ncommissionRules.flatAmountCents=must be good\nallowedDomains[3]=must be good\nx-mode=must be good" {
 		t.Error(got)
 	}
-	fields = []string{"line_items[0].amount_cents", "Is bad.", "event_type", "Is bad."}
+	fields = []string{"line_items[0].amount_cents", "must be good", "event_type", "must be good"}
 	e = r.do("POST", "/api/v1/conversions", `{}`).refused(t, 400, "VALIDATION_ERROR")
-	if got := e.fields(); got != "line_items[0].amount_cents=Is bad.\nevent_type=Is bad." {
+	if got := e.fields(); got != "line_items[0].amount_cents=must be good\nevent_type=must be good" {
 		t.Error(got)
 	}
-	fields = []string{"answers[favourite colour]", "Is bad.", "program_id", "Is bad.", "referral_code", "Is bad."}
+	fields = []string{"answers[favourite colour]", "must be good", "program_id", "must be good", "referral_code", "must be good"}
 	e = r.do("POST", "/api/v1/partner/programs/p/apply", `{}`).refused(t, 400, "VALIDATION_ERROR")
-	if got := e.fields(); got != "answers.favourite colour=Is bad.\nprogramId=Is bad.\nreferralCode=Is bad." {
+	if got := e.fields(); got != "answers.favourite colour=must be good\nprogramId=must be good\nreferralCode=must be good" {
 		t.Error(got)
 	}
-	fields = []string{"page_size", "Is bad."}
+	fields = []string{"page_size", "must be good"}
 	e = r.do("GET", "/api/v1/programs?limit=1000", "").refused(t, 400, "VALIDATION_ERROR")
-	if got := e.fields(); got != "limit=Is bad." {
+	if got := e.fields(); got != "limit=must be good" {
 		t.Error(got)
 	}
 	e = r.do("GET", "/api/v1/programs?pageSize=1000", "").refused(t, 400, "VALIDATION_ERROR")
-	if got := e.fields(); got != "pageSize=Is bad." {
+	if got := e.fields(); got != "pageSize=must be good" {
 		t.Error(got)
 	}
 }
@@ -280,7 +280,7 @@ func TestBodyThatEndsEarlyIsTheClientsFault(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			response := r.halfRequest(t, c.head, c.body, true)
 			e := response.refused(t, 400, "VALIDATION_ERROR")
-			if e.fields() != "body=The body could not be read to its end." || response.header.Get("Connection") != "close" {
+			if e.fields() != "body=could not be read to its end" || response.header.Get("Connection") != "close" {
 				t.Errorf("%s, Connection %q", e.fields(), response.header.Get("Connection"))
 			}
 			onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
@@ -297,7 +297,7 @@ func TestBodyThatStallsIsTheClientsFault(t *testing.T) {
 	r.url = impatient.URL
 	response := r.halfRequest(t, "Content-Length: 100\r\n", `{"name":"x"}`, false)
 	e := response.refused(t, 400, "VALIDATION_ERROR")
-	if e.fields() != "body=The body could not be read to its end." || response.header.Get("Connection") != "close" {
+	if e.fields() != "body=could not be read to its end" || response.header.Get("Connection") != "close" {
 		t.Errorf("%s, Connection %q", e.fields(), response.header.Get("Connection"))
 	}
 	onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
@@ -340,7 +340,7 @@ func (r *rig) halfRequest(t *testing.T, header, body string, end bool) httpAnswe
 func TestViolationsOfTheCoreOnTheSnakeCaseSurface(t *testing.T) {
 	var field string
 	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) {
-		return nil, coreRefusal(codes.InvalidArgument, "VALIDATION_ERROR", "", nil, field, "Is bad.")
+		return nil, coreRefusal(codes.InvalidArgument, "VALIDATION_ERROR", "", nil, field, "must be good")
 	})
 	for _, c := range []struct{ query, field, want string }{
 		{"page_size=1000", "page_size", "page_size"},
@@ -353,13 +353,13 @@ func TestViolationsOfTheCoreOnTheSnakeCaseSurface(t *testing.T) {
 	} {
 		field = c.field
 		e := r.do("GET", "/api/v1/conversions?"+c.query, "").refused(t, 400, "VALIDATION_ERROR")
-		if e.fields() != c.want+"=Is bad." {
+		if e.fields() != c.want+"=must be good" {
 			t.Errorf("%s: %s, want %s", c.query, e.fields(), c.want)
 		}
 	}
 	field = "commission_rules.tiers[2].min_revenue_cents"
 	e := r.do("POST", "/api/v1/programs", `{}`).refused(t, 400, "VALIDATION_ERROR")
-	if e.fields() != "commissionRules.tiers[2].minRevenueCents=Is bad." {
+	if e.fields() != "commissionRules.tiers[2].minRevenueCents=must be good" {
 		t.Error(e.fields())
 	}
 }
@@ -375,4 +375,30 @@ func TestBodyTypeAndSizeFollowTheCaller(t *testing.T) {
 	// 415 and 413 precede the faults of the query.
 	r.do("POST", "/api/v1/programs?x=1", large).refused(t, 413, "PAYLOAD_TOO_LARGE")
 	r.do("POST", "/api/v1/programs?x=1", `{`, "Content-Type", "text/plain").refused(t, 415, "UNSUPPORTED_MEDIA_TYPE")
+}
+
+// Fields inside a sentence have the spelling of the client, as the field itself has.
+func TestSentencesNameFieldsAsTheClientWrites(t *testing.T) {
+	var field, message string
+	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) {
+		return nil, coreRefusal(codes.InvalidArgument, "VALIDATION_ERROR", "", nil, field, message)
+	})
+	for _, c := range []struct{ verb, path, body, field, message, want string }{
+		{"GET", "/api/v1/commissions", "", "date_to", "must not be before {date_from}", "dateTo must not be before dateFrom."},
+		{"GET", "/api/v1/conversions", "", "date_to", "must not be before {date_from}", "date_to must not be before date_from."},
+		{"GET", "/api/v1/conversions?dateFrom=2026-01-01", "", "date_to", "must not be before {date_from}", "date_to must not be before dateFrom."},
+		{"POST", "/api/v1/conversions", `{}`, "amount_cents", "is required with {currency}", "amount_cents is required with currency."},
+		{
+			"POST", "/api/v1/programs", `{}`, "commission_rules.tiers[1].min_conversions", "must be absent with {commission_rules.tiers[0].min_revenue_cents}",
+			"commissionRules.tiers[1].minConversions must be absent with commissionRules.tiers[0].minRevenueCents.",
+		},
+		{"POST", "/api/v1/programs", `{}`, "slug", "must match the pattern ^[a-z_]{1,40}$", "slug must match the pattern ^[a-z_]{1,40}$."},
+		{"POST", "/api/v1/programs", `{}`, "", "must be good", "The body must be good."},
+	} {
+		field, message = c.field, c.message
+		e := r.do(c.verb, c.path, c.body).refused(t, 400, "VALIDATION_ERROR")
+		if len(e.Details) != 1 || e.Details[0].Message != c.want {
+			t.Errorf("%s %s: %+v, want %q", c.verb, c.path, e.Details, c.want)
+		}
+	}
 }

@@ -266,11 +266,20 @@ func (a httpAnswer) refused(t *testing.T, status int, code string) envelope {
 	return e
 }
 
-// fields renders details as field=message lines.
+// fields renders details as field=message lines. A sentence about the field loses
+// its subject and its full stop.
 func (e envelope) fields() string {
 	var lines []string
 	for _, d := range e.Details {
-		lines = append(lines, d.Field+"="+d.Message)
+		message := d.Message
+		subject, special := map[string]string{"": "The request", "body": "The body"}[d.Field]
+		if !special {
+			subject = d.Field
+		}
+		if rest, ok := strings.CutPrefix(message, subject+" "); ok && strings.HasSuffix(rest, ".") {
+			message = strings.TrimSuffix(rest, ".")
+		}
+		lines = append(lines, d.Field+"="+message)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -279,11 +288,12 @@ func (e envelope) fields() string {
 func coreRefusal(code codes.Code, reason, message string, info map[string]string, fields ...string) error {
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason, Domain: "tributary", Metadata: info}}
 	if len(fields) > 0 {
-		bad := &errdetails.BadRequest{}
+		bad, spellable := &errdetails.BadRequest{}, &affiliatev1.SpellableViolations{}
 		for i := 0; i+1 < len(fields); i += 2 {
-			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: fields[i], Description: fields[i+1]})
+			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: fields[i], Description: "For gRPC callers."})
+			spellable.Violations = append(spellable.Violations, &affiliatev1.AdmitViolation{Field: fields[i], Message: fields[i+1]})
 		}
-		details = append(details, bad)
+		details = append(details, bad, protoadapt.MessageV1Of(spellable))
 	}
 	st, err := status.New(code, message).WithDetails(details...)
 	if err != nil {

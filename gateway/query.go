@@ -33,12 +33,16 @@ func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Me
 		name, nameErr := url.QueryUnescape(rawName)
 		value, valueErr := url.QueryUnescape(rawValue)
 		if nameErr != nil {
-			found.add(rawName, "Is not a well-formed parameter name.")
+			found.add(rawName, "is not a well-formed parameter name")
 			continue
 		}
 		field, ok := names[name]
+		if name == "" {
+			found.add(name, "must not have a parameter without a name")
+			continue
+		}
 		if !ok {
-			found.add(name, "Is not a parameter of this route.")
+			found.add(name, "is not a parameter of this route")
 			continue
 		}
 		before, again := written[field.fd.Name()]
@@ -46,7 +50,7 @@ func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Me
 		case !again:
 			written[field.fd.Name()] = name
 		case before != name:
-			found.add(name, "Is the same parameter as "+before+"; give one of them.")
+			found.add(name, excludes+before+", which is the same parameter")
 			continue
 		case !field.list:
 			found.add(name, givenTwice)
@@ -54,11 +58,11 @@ func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Me
 		}
 		switch {
 		case valueErr != nil:
-			found.add(name, "Is not well-formed.")
+			found.add(name, "must be well-formed percent-encoding")
 		case !utf8.ValidString(value):
-			found.add(name, jsonscan.NotUTF8)
+			found.add(name, textFaults[jsonscan.NotUTF8])
 		case strings.IndexByte(value, 0) >= 0:
-			found.add(name, jsonscan.HoldsNUL)
+			found.add(name, textFaults[jsonscan.HoldsNUL])
 		case value == "":
 		default:
 			if wrong := field.setText(scratch, value); wrong != "" {

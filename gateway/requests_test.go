@@ -81,7 +81,7 @@ func TestBodyRules(t *testing.T) {
 		{"read-only fields", "PATCH", "/api/v1/programs/p", `{"mode":"test","status":"active","id":"x"}`, "mode=" + unknownField + "\nstatus=" + unknownField + "\nid=" + unknownField},
 		{"proto name", "POST", "/api/v1/programs", `{"website_url":"x"}`, "website_url=" + unknownField},
 		{"nested", "POST", "/api/v1/programs", `{"commissionRules":{"percentage":"5"}}`, "commissionRules.percentage=" + mustBeNumber},
-		{"query of a route with a body", "POST", "/api/v1/programs?name=x&a=1", `{"b":1}`, "name=Is not a parameter of this route.\na=Is not a parameter of this route.\nb=" + unknownField},
+		{"query of a route with a body", "POST", "/api/v1/programs?name=x&a=1", `{"b":1}`, "name=is not a parameter of this route\na=is not a parameter of this route\nb=" + unknownField},
 		{"body of a route without one", "POST", "/api/v1/programs/p/activate", `{"a":1}`, "a=" + unknownField},
 		{"body of a GET", "GET", "/api/v1/programs?page=x", `{"page":1}`, "page=" + mustBeInteger + "\npage=" + unknownField},
 	} {
@@ -144,31 +144,31 @@ func TestQueries(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		"?foo=1":               "foo=Is not a parameter of this route.",
-		"?foo=":                "foo=Is not a parameter of this route.",
-		"?page_size=5":         "page_size=Is not a parameter of this route.",
-		"?Page=5":              "Page=Is not a parameter of this route.",
+		"?foo=1":               "foo=is not a parameter of this route",
+		"?foo=":                "foo=is not a parameter of this route",
+		"?page_size=5":         "page_size=is not a parameter of this route",
+		"?Page=5":              "Page=is not a parameter of this route",
 		"?page=1&page=1":       "page=" + givenTwice,
 		"?page=&page=2":        "page=" + givenTwice,
-		"?limit=1&pageSize=1":  "pageSize=Is the same parameter as limit; give one of them.",
-		"?pageSize=1&limit=":   "limit=Is the same parameter as pageSize; give one of them.",
+		"?limit=1&pageSize=1":  "pageSize=must not be given together with limit, which is the same parameter",
+		"?pageSize=1&limit=":   "limit=must not be given together with pageSize, which is the same parameter",
 		"?page=1.0":            "page=" + mustBeInteger,
 		"?page=1e1":            "page=" + mustBeInteger,
 		"?page=%2B1":           "page=" + mustBeInteger,
 		"?page=01":             "page=" + mustBeInteger,
 		"?page=+1":             "page=" + mustBeInteger,
 		"?page=0x10":           "page=" + mustBeInteger,
-		"?page=2147483648":     "page=" + outOfRange,
+		"?page=2147483648":     "page=must be from -2147483648 to 2147483647",
 		"?needsReview=1":       "needsReview=" + mustBeBool,
 		"?needsReview=TRUE":    "needsReview=" + mustBeBool,
-		"?sortOrder=ASC":       "sortOrder=Must be asc or desc.",
-		"?sortOrder=1":         "sortOrder=Must be asc or desc.",
-		"?search=%ff":          "search=" + jsonscan.NotUTF8,
-		"?search=%00":          "search=" + jsonscan.HoldsNUL,
-		"?search=%zz":          "search=Is not well-formed.",
-		"?%zz=1":               "%zz=Is not a well-formed parameter name.",
-		"?page=x&status=y&z=1": "page=" + mustBeInteger + "\nstatus=Must be pending, approved, rejected, paid or refunded.\nz=Is not a parameter of this route.",
-		"?=1":                  "=Is not a parameter of this route.",
+		"?sortOrder=ASC":       "sortOrder=must be one of asc, desc",
+		"?sortOrder=1":         "sortOrder=must be one of asc, desc",
+		"?search=%ff":          "search=" + textFaults[jsonscan.NotUTF8],
+		"?search=%00":          "search=" + textFaults[jsonscan.HoldsNUL],
+		"?search=%zz":          "search=must be well-formed percent-encoding",
+		"?%zz=1":               "%zz=is not a well-formed parameter name",
+		"?page=x&status=y&z=1": "page=" + mustBeInteger + "\nstatus=must be one of pending, approved, rejected, paid, refunded\nz=is not a parameter of this route",
+		"?=1":                  "=must not have a parameter without a name",
 	} {
 		e := r.do("GET", path+query, "").refused(t, 400, "VALIDATION_ERROR")
 		if e.fields() != want {
@@ -195,7 +195,7 @@ func TestQueriesOfOtherKinds(t *testing.T) {
 		"colours=deep_red&colours=&colours=deep_red": "",
 		"times=2026-01-02T03:04:05Z":                 "",
 		"f32=1.5&u64=3&or=-1&either=":                "",
-		"times=x&colours=red&f32=NaN&u64=-1":         "times=" + mustBeTimestamp + ",colours=Must be deep_red.,f32=" + mustBeNumber + ",u64=" + outOfRange,
+		"times=x&colours=red&f32=NaN&u64=-1":         "times=" + mustBeTimestamp + ",colours=must be one of deep_red,f32=" + mustBeNumber + ",u64=must be from 0 to 9007199254740992",
 	} {
 		var found violations
 		parseQuery(query, plan.names, dynamicpb.NewMessage(kinds), &found)
@@ -230,11 +230,11 @@ func TestSnakeCaseSurfaceAcceptsBothSpellingsOfQueryParameters(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		"page_size=5&pageSize=5":                   "pageSize=Is the same parameter as page_size; give one of them.",
-		"dateFrom=2026-01-01&date_from=2026-01-01": "date_from=Is the same parameter as dateFrom; give one of them.",
-		"programId=a&program_id=":                  "program_id=Is the same parameter as programId; give one of them.",
-		"PageSize=5&event_type=x&attributed=1": "PageSize=Is not a parameter of this route.\n" +
-			"event_type=Must be purchase, renewal, signup, lead, trial or custom.\nattributed=" + mustBeBool,
+		"page_size=5&pageSize=5":                   "pageSize=must not be given together with page_size, which is the same parameter",
+		"dateFrom=2026-01-01&date_from=2026-01-01": "date_from=must not be given together with dateFrom, which is the same parameter",
+		"programId=a&program_id=":                  "program_id=must not be given together with programId, which is the same parameter",
+		"PageSize=5&event_type=x&attributed=1": "PageSize=is not a parameter of this route\n" +
+			"event_type=must be one of purchase, renewal, signup, lead, trial, custom\nattributed=" + mustBeBool,
 	} {
 		e := r.do("GET", "/api/v1/conversions?"+query, "").refused(t, 400, "VALIDATION_ERROR")
 		if e.fields() != want {
@@ -313,11 +313,11 @@ func TestFaultsOfAQueryAreNamedTogetherWithThoseOfTheCore(t *testing.T) {
 			return nil, nil
 		}
 		return &affiliatev1.AdmitResponse{Violations: []*affiliatev1.AdmitViolation{
-			{Field: "page", Message: "Is too small."}, {Field: "status", Message: "Is unknown."}, {Field: "page_size", Message: "Is too large."},
+			{Field: "page", Message: "must be larger"}, {Field: "status", Message: "must be known"}, {Field: "page_size", Message: "must be smaller"},
 		}}, nil
 	})
 	e := r.do("GET", "/api/v1/programs/p/commissions?page=0&status=x&limit=1000&colour=red", "").refused(t, 400, "VALIDATION_ERROR")
-	want := "status=Must be pending, approved, rejected, paid or refunded.\ncolour=Is not a parameter of this route.\npage=Is too small.\nlimit=Is too large."
+	want := "status=must be one of pending, approved, rejected, paid, refunded\ncolour=is not a parameter of this route\npage=must be larger\nlimit=must be smaller"
 	if e.fields() != want {
 		t.Errorf("got\n%s\nwant\n%s", e.fields(), want)
 	}

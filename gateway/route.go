@@ -187,7 +187,7 @@ func (c *call) readBody() (data []byte, refused affiliate.Reason) {
 		return nil, affiliate.ReasonPayloadTooLarge
 	case err != nil:
 		c.Header().Set("Connection", "close")
-		c.faults.add(wholeBody, "The body could not be read to its end.")
+		c.faults.add(affiliate.WholeBody, "could not be read to its end")
 		return nil, ""
 	case len(data) > 0 && !plainJSON(c.request.Header):
 		return nil, affiliate.ReasonUnsupportedMediaType

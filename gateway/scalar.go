@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -9,48 +10,58 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
 // Messages about single values, the same for bodies and queries.
 const (
-	mustBeInteger   = "Must be an integer number."
-	mustBeNumber    = "Must be a number."
-	mustBeBool      = "Must be true or false."
-	mustBeString    = "Must be a string."
-	mustBeObject    = "Must be an object."
-	mustBeArray     = "Must be an array."
-	mustBeTimestamp = "Must be a timestamp like 2026-01-31T12:00:00Z."
-	mustNotBeNull   = "Must not be null."
-	outOfRange      = "Is out of range."
-	unknownField    = "Is not a field of this request."
-	givenTwice      = "Is given more than once."
+	mustBeInteger   = "must be an integer"
+	mustBeNumber    = "must be a number"
+	mustBeBool      = "must be true or false"
+	mustBeString    = "must be a string"
+	mustBeObject    = "must be an object"
+	mustBeArray     = "must be an array"
+	mustBeTimestamp = "must be an RFC 3339 timestamp"
+	mustNotBeNull   = "must not be null"
+	unknownField    = "is not a field of this request"
+	givenTwice      = "must be given only once"
+	// excludes ends with the other field.
+	excludes = "must not be given together with "
 )
+
+// textFaults are the messages about strings that cannot be stored.
+var textFaults = map[string]string{
+	jsonscan.NotUTF8:       "must be valid UTF-8",
+	jsonscan.LoneSurrogate: "must not contain half of a surrogate pair",
+	jsonscan.HoldsNUL:      "must not contain the NUL character",
+}
 
 // maxInteger is the largest integer that every JSON reader represents exactly. A
 // larger one may have been changed before it arrived.
 const maxInteger = 1 << 53
 
 // integer reads the literal of a JSON integer for a field of that kind.
-func integer(literal string, kind protoreflect.Kind) (protoreflect.Value, string) {
+func integer(literal string, kind protoreflect.Kind) (value protoreflect.Value, wrong string) {
+	lowest, highest := int64(-maxInteger), int64(maxInteger)
+	switch kind {
+	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+		lowest, highest = math.MinInt32, math.MaxInt32
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
+		lowest, highest = 0, math.MaxUint32
+	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		lowest = 0
+	}
 	n, err := strconv.ParseInt(literal, 10, 64)
-	if err != nil || n > maxInteger || n < -maxInteger {
-		return protoreflect.Value{}, outOfRange
+	if err != nil || n < lowest || n > highest {
+		return value, fmt.Sprintf("must be from %d to %d", lowest, highest)
 	}
 	switch kind {
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
-		if n < math.MinInt32 || n > math.MaxInt32 {
-			return protoreflect.Value{}, outOfRange
-		}
 		return protoreflect.ValueOfInt32(int32(n)), ""
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
-		if n < 0 || n > math.MaxUint32 {
-			return protoreflect.Value{}, outOfRange
-		}
 		return protoreflect.ValueOfUint32(uint32(n)), ""
 	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		if n < 0 {
-			return protoreflect.Value{}, outOfRange
-		}
 		return protoreflect.ValueOfUint64(uint64(n)), ""
 	default:
 		return protoreflect.ValueOfInt64(n), ""
@@ -62,13 +73,13 @@ func float(literal string, kind protoreflect.Kind) (protoreflect.Value, string) 
 	if kind == protoreflect.FloatKind {
 		f, err := strconv.ParseFloat(literal, 32)
 		if err != nil {
-			return protoreflect.Value{}, outOfRange
+			return protoreflect.Value{}, "must fit in a 32-bit floating-point number"
 		}
 		return protoreflect.ValueOfFloat32(float32(f)), ""
 	}
 	f, err := strconv.ParseFloat(literal, 64)
 	if err != nil {
-		return protoreflect.Value{}, outOfRange
+		return protoreflect.Value{}, "must fit in a 64-bit floating-point number"
 	}
 	return protoreflect.ValueOfFloat64(f), ""
 }
@@ -76,7 +87,7 @@ func float(literal string, kind protoreflect.Kind) (protoreflect.Value, string) 
 func (p *enumPlan) parse(word string) (protoreflect.Value, string) {
 	number, ok := p.words[word]
 	if !ok {
-		return protoreflect.Value{}, "Must be " + p.choices + "."
+		return protoreflect.Value{}, "must be one of " + p.choices
 	}
 	return protoreflect.ValueOfEnum(number), ""
 }
@@ -93,7 +104,7 @@ func parseTimestamp(text string, m protoreflect.Message) string {
 	}
 	ts := timestamppb.New(t)
 	if ts.CheckValid() != nil {
-		return outOfRange
+		return "must be a timestamp of the years 1 to 9999"
 	}
 	if target, ok := m.Interface().(*timestamppb.Timestamp); ok {
 		target.Seconds, target.Nanos = ts.GetSeconds(), ts.GetNanos()

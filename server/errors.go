@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
@@ -57,11 +58,13 @@ func refusalStatus(refusal *affiliate.Error) *status.Status {
 		Metadata: refusal.Metadata,
 	}}
 	if len(refusal.Violations) > 0 {
-		fields := make([]*errdetails.BadRequest_FieldViolation, len(refusal.Violations))
-		for i, v := range refusal.Violations {
-			fields[i] = &errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Message}
+		bad, spellable := &errdetails.BadRequest{}, &affiliatev1.SpellableViolations{}
+		for _, v := range refusal.Violations {
+			named := v.Spelled(protoName)
+			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: named.Field, Description: named.Sentence()})
+			spellable.Violations = append(spellable.Violations, &affiliatev1.AdmitViolation{Field: v.Field, Message: v.Message})
 		}
-		details = append(details, &errdetails.BadRequest{FieldViolations: fields})
+		details = append(details, bad, protoadapt.MessageV1Of(spellable))
 	}
 	st := status.New(codes.Code(spec.GRPCCode), message)
 	with, err := st.WithDetails(details...)
@@ -70,6 +73,9 @@ func refusalStatus(refusal *affiliate.Error) *status.Status {
 	}
 	return with
 }
+
+// protoName is how gRPC callers spell a field.
+func protoName(path string) string { return path }
 
 // unavailable says that the caller may try again soon.
 func unavailable() *affiliate.Error {

@@ -121,11 +121,13 @@ func (x *AdmitResponse) GetViolations() []*AdmitViolation {
 	return nil
 }
 
-// AdmitViolation is a fault of a field that decodes.
+// AdmitViolation is a fault of one field.
 type AdmitViolation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Proto path: page_size.
-	Field         string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	// Proto path: page_size. Empty: the request as a whole.
+	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	// What is accepted, without the field and the full stop: "must not be before
+	// {date_from}". A name in braces is the proto path of another field.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -175,6 +177,54 @@ func (x *AdmitViolation) GetMessage() string {
 	return ""
 }
 
+// SpellableViolations is a detail of a VALIDATION_ERROR. The gateway writes the
+// sentences of a REST response from it, because it knows how the client spells the
+// fields. It has the same faults as the google.rpc.BadRequest, which gRPC callers
+// read.
+type SpellableViolations struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Violations    []*AdmitViolation      `protobuf:"bytes,1,rep,name=violations,proto3" json:"violations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpellableViolations) Reset() {
+	*x = SpellableViolations{}
+	mi := &file_affiliate_v1_gate_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpellableViolations) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpellableViolations) ProtoMessage() {}
+
+func (x *SpellableViolations) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_gate_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpellableViolations.ProtoReflect.Descriptor instead.
+func (*SpellableViolations) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_gate_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SpellableViolations) GetViolations() []*AdmitViolation {
+	if x != nil {
+		return x.Violations
+	}
+	return nil
+}
+
 var File_affiliate_v1_gate_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_gate_proto_rawDesc = "" +
@@ -189,7 +239,11 @@ const file_affiliate_v1_gate_proto_rawDesc = "" +
 	"violations\"@\n" +
 	"\x0eAdmitViolation\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage2O\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"S\n" +
+	"\x13SpellableViolations\x12<\n" +
+	"\n" +
+	"violations\x18\x01 \x03(\v2\x1c.affiliate.v1.AdmitViolationR\n" +
+	"violations2O\n" +
 	"\vGateService\x12@\n" +
 	"\x05Admit\x12\x1a.affiliate.v1.AdmitRequest\x1a\x1b.affiliate.v1.AdmitResponseB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
@@ -205,23 +259,25 @@ func file_affiliate_v1_gate_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_gate_proto_rawDescData
 }
 
-var file_affiliate_v1_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_affiliate_v1_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_affiliate_v1_gate_proto_goTypes = []any{
-	(*AdmitRequest)(nil),   // 0: affiliate.v1.AdmitRequest
-	(*AdmitResponse)(nil),  // 1: affiliate.v1.AdmitResponse
-	(*AdmitViolation)(nil), // 2: affiliate.v1.AdmitViolation
-	(*anypb.Any)(nil),      // 3: google.protobuf.Any
+	(*AdmitRequest)(nil),        // 0: affiliate.v1.AdmitRequest
+	(*AdmitResponse)(nil),       // 1: affiliate.v1.AdmitResponse
+	(*AdmitViolation)(nil),      // 2: affiliate.v1.AdmitViolation
+	(*SpellableViolations)(nil), // 3: affiliate.v1.SpellableViolations
+	(*anypb.Any)(nil),           // 4: google.protobuf.Any
 }
 var file_affiliate_v1_gate_proto_depIdxs = []int32{
-	3, // 0: affiliate.v1.AdmitRequest.request:type_name -> google.protobuf.Any
+	4, // 0: affiliate.v1.AdmitRequest.request:type_name -> google.protobuf.Any
 	2, // 1: affiliate.v1.AdmitResponse.violations:type_name -> affiliate.v1.AdmitViolation
-	0, // 2: affiliate.v1.GateService.Admit:input_type -> affiliate.v1.AdmitRequest
-	1, // 3: affiliate.v1.GateService.Admit:output_type -> affiliate.v1.AdmitResponse
-	3, // [3:4] is the sub-list for method output_type
-	2, // [2:3] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	2, // 2: affiliate.v1.SpellableViolations.violations:type_name -> affiliate.v1.AdmitViolation
+	0, // 3: affiliate.v1.GateService.Admit:input_type -> affiliate.v1.AdmitRequest
+	1, // 4: affiliate.v1.GateService.Admit:output_type -> affiliate.v1.AdmitResponse
+	4, // [4:5] is the sub-list for method output_type
+	3, // [3:4] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_gate_proto_init() }
@@ -235,7 +291,7 @@ func file_affiliate_v1_gate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_gate_proto_rawDesc), len(file_affiliate_v1_gate_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

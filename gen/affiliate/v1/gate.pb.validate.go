@@ -402,3 +402,139 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = AdmitViolationValidationError{}
+
+// Validate checks the field values on SpellableViolations with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *SpellableViolations) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on SpellableViolations with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// SpellableViolationsMultiError, or nil if none found.
+func (m *SpellableViolations) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *SpellableViolations) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	for idx, item := range m.GetViolations() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, SpellableViolationsValidationError{
+						field:  fmt.Sprintf("Violations[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, SpellableViolationsValidationError{
+						field:  fmt.Sprintf("Violations[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return SpellableViolationsValidationError{
+					field:  fmt.Sprintf("Violations[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return SpellableViolationsMultiError(errors)
+	}
+
+	return nil
+}
+
+// SpellableViolationsMultiError is an error wrapping multiple validation
+// errors returned by SpellableViolations.ValidateAll() if the designated
+// constraints aren't met.
+type SpellableViolationsMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m SpellableViolationsMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m SpellableViolationsMultiError) AllErrors() []error { return m }
+
+// SpellableViolationsValidationError is the validation error returned by
+// SpellableViolations.Validate if the designated constraints aren't met.
+type SpellableViolationsValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e SpellableViolationsValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e SpellableViolationsValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e SpellableViolationsValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e SpellableViolationsValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e SpellableViolationsValidationError) ErrorName() string {
+	return "SpellableViolationsValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e SpellableViolationsValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sSpellableViolations.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = SpellableViolationsValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = SpellableViolationsValidationError{}
