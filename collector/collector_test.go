@@ -336,8 +336,16 @@ func TestEveryRefusal(t *testing.T) {
 			if got.body["code"] != c.code || got.body["statusCode"] != float64(c.status) || got.body["error"] != http.StatusText(c.status) || got.body["message"] == "" {
 				t.Errorf("envelope %s", got.text)
 			}
-			if _, details := got.body["details"]; details != (c.status == 400) {
+			details, given := got.body["details"].([]any)
+			if given != (c.status == 400) {
 				t.Errorf("details belong to 400 only: %s", got.text)
+			}
+			for _, one := range details {
+				detail := one.(map[string]any)
+				field, message := detail["field"].(string), detail["message"].(string)
+				if message = strings.Replace(message, "The body ", "body ", 1); !strings.HasPrefix(message, field+" ") || !strings.HasSuffix(message, ".") {
+					t.Errorf("%s is no sentence about %s", message, field)
+				}
 			}
 			if c.status == 405 && got.header.Get("Allow") == "" {
 				t.Error("405 without Allow")

@@ -12,9 +12,6 @@ import (
 // maxDepth bounds the nesting of values, and so the recursion of the decoder.
 const maxDepth = 32
 
-// bodyField names the body as a whole in a violation.
-const bodyField = "body"
-
 // decodeFull reads any JSON strictly. It adds all faults to wrong: syntax, repeated
 // fields, wrong types, text that is not Unicode or holds NUL. It returns false if the
 // body as a whole is wrong; then b holds the fields before the fault and wrong holds
@@ -23,11 +20,11 @@ func decodeFull(raw []byte, b *body, wrong *affiliate.Violations) (whole bool) {
 	d := fullDecoder{Scanner: jsonscan.Scanner{Data: string(raw)}, body: b, wrong: wrong}
 	fault := d.document()
 	if !utf8.Valid(raw) {
-		fault = "must be valid UTF-8"
+		fault = jsonscan.NotUTF8
 	}
 	if fault != "" {
 		*wrong = affiliate.Violations{}
-		wrong.Add(bodyField, fault)
+		wrong.Add(affiliate.WholeBody, fault)
 	}
 	return fault == ""
 }
@@ -58,7 +55,7 @@ func (d *fullDecoder) document() (fault string) {
 		return "must be a JSON object"
 	}
 	if d.Space(); d.Pos < len(d.Data) {
-		return "must hold nothing after the JSON object"
+		return "must not continue after the JSON object"
 	}
 	return ""
 }
@@ -70,7 +67,7 @@ func (d *fullDecoder) fields(prefix string) bool {
 		path, field, c := prefix+name, fieldOf(prefix, name), d.Space()
 		switch {
 		case seen[name]:
-			d.wrong.Add(printable(path), "must not be repeated")
+			d.wrong.Add(printable(path), "must be given only once")
 		case path == "utm" && c == '{':
 			seen[name] = true
 			return d.fields(utmPrefix)
@@ -108,7 +105,7 @@ func (d *fullDecoder) object(value func(name string) bool) bool {
 		}
 		name, fault, ok := d.Text()
 		if fault != "" {
-			d.fault = "has a field name that cannot be used: " + fault
+			d.fault = fault + " in the names of its fields"
 			return false
 		}
 		return ok && d.Take(':') && value(name)

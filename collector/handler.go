@@ -133,7 +133,7 @@ func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 			h["Connection"] = []string{"close"}
 		}
 		c.refuseUnread(w, r, credential, inHeader, http.StatusBadRequest, affiliate.ReasonValidation, "The request body could not be read.",
-			affiliate.Violation{Field: bodyField, Message: "ended before it was complete"})
+			affiliate.Violation{Field: affiliate.WholeBody, Message: "could not be read to its end"})
 		return
 	case len(raw) > maxBody:
 		c.refuseUnread(w, r, credential, inHeader, http.StatusRequestEntityTooLarge, affiliate.ReasonPayloadTooLarge, tooLarge)
@@ -289,6 +289,9 @@ func readBody(from io.Reader, buffer []byte) ([]byte, error) {
 
 func (c *Collector) refuse(w http.ResponseWriter, status int, reason affiliate.Reason, message string, violations ...affiliate.Violation) {
 	c.metrics.reject(reason)
+	for i, v := range violations {
+		violations[i].Message = v.Sentence()
+	}
 	httpedge.WriteError(w, status, reason, message, violations...)
 }
 

@@ -196,7 +196,7 @@ func (d *decoder) member() (key, flaw string, ok bool) {
 	}
 	d.path[len(d.path)-1] = step{key: key, isKey: true}
 	if flaw != "" {
-		flaw = textFaults[flaw] + " in its name"
+		flaw = flaw + " in its name"
 	}
 	return key, flaw, true
 }
@@ -467,7 +467,7 @@ func (d *decoder) plainText() (text string, usable, ok bool) {
 	case !ok:
 		return "", false, d.broken()
 	case flaw != "":
-		d.fault(textFaults[flaw])
+		d.fault(flaw)
 		return "", false, true
 	}
 	return text, true, true

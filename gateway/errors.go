@@ -29,8 +29,8 @@ const errorDomain = "tributary"
 // refusal is an error response before it is written. An empty message means the
 // standard sentence of the reason.
 type refusal struct {
-	reason     affiliate.Reason
-	message    string
+	reason  affiliate.Reason
+	message string
 	// violations name their fields as the client wrote them. Their messages are not
 	// yet sentences.
 	violations []affiliate.Violation

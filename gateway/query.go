@@ -60,9 +60,9 @@ func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Me
 		case valueErr != nil:
 			found.add(name, "must be well-formed percent-encoding")
 		case !utf8.ValidString(value):
-			found.add(name, textFaults[jsonscan.NotUTF8])
+			found.add(name, jsonscan.NotUTF8)
 		case strings.IndexByte(value, 0) >= 0:
-			found.add(name, textFaults[jsonscan.HoldsNUL])
+			found.add(name, jsonscan.HoldsNUL)
 		case value == "":
 		default:
 			if wrong := field.setText(scratch, value); wrong != "" {

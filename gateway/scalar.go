@@ -10,8 +10,6 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
 // Messages about single values, the same for bodies and queries.
@@ -29,13 +27,6 @@ const (
 	// excludes ends with the other field.
 	excludes = "must not be given together with "
 )
-
-// textFaults are the messages about strings that cannot be stored.
-var textFaults = map[string]string{
-	jsonscan.NotUTF8:       "must be valid UTF-8",
-	jsonscan.LoneSurrogate: "must not contain half of a surrogate pair",
-	jsonscan.HoldsNUL:      "must not contain the NUL character",
-}
 
 // maxInteger is the largest integer that every JSON reader represents exactly. A
 // larger one may have been changed before it arrived.

@@ -97,12 +97,12 @@ func (s *Scanner) digits() bool {
 	return s.Pos > start
 }
 
-// Faults of strings that are valid JSON. Postgres does not store NUL, and proto
-// strings are UTF-8.
+// Faults of strings that are valid JSON, as the messages of violations
+// (affiliate.Violation). Postgres does not store NUL, and proto strings are UTF-8.
 const (
-	NotUTF8       = "Is not valid UTF-8."
-	LoneSurrogate = "Holds half of a surrogate pair."
-	HoldsNUL      = "Must not hold the NUL character."
+	NotUTF8       = "must be valid UTF-8"
+	LoneSurrogate = "must not contain half of a surrogate pair"
+	HoldsNUL      = "must not contain the NUL character"
 )
 
 // Text reads a string. Pos must be on its opening quote. fault is one of the
