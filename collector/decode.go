@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
 // body is the body of a click. text holds the fields as sent; check validates them
@@ -69,113 +70,19 @@ const (
 // from a body with faults, because a bad body with a known key is a 400 and counts
 // towards the limit of the key.
 func decode(raw []byte) (*body, affiliate.Violations) {
-	var b body
-	var wrong affiliate.Violations
-	if !decodeFlat(string(raw), &b) {
-		b = body{}
-		if whole := decodeFull(raw, &b, &wrong); !whole {
-			// Only the fault of the body is reported: the fields after it are not known.
-			return &b, wrong
-		}
+	d := decoder{Scanner: jsonscan.Scanner{Data: string(raw)}}
+	fault := d.document()
+	if !utf8.Valid(raw) {
+		fault = jsonscan.NotUTF8
 	}
-	b.check(&wrong)
-	return &b, wrong
-}
-
-// decodeFlat is the fast path for the object that nearly every client sends: known
-// fields, each once, plain strings without escapes, and one flat utm object. It
-// returns false for any other body, valid or not, which decodeFull then reads.
-func decodeFlat(s string, b *body) bool {
-	if !utf8.ValidString(s) {
-		return false
+	if fault != "" {
+		// Only the fault of the body is reported: the fields after it are not known.
+		var wrong affiliate.Violations
+		wrong.Add(affiliate.WholeBody, fault)
+		return &d.body, wrong
 	}
-	d := flat{s: s}
-	if !d.object(b, "") {
-		return false
-	}
-	d.space()
-	return d.at == len(s)
-}
-
-type flat struct {
-	s    string
-	at   int
-	seen uint32
-}
-
-func (d *flat) space() {
-	for d.at < len(d.s) {
-		switch d.s[d.at] {
-		case ' ', '\t', '\n', '\r':
-			d.at++
-		default:
-			return
-		}
-	}
-}
-
-func (d *flat) char(c byte) bool {
-	d.space()
-	if d.at < len(d.s) && d.s[d.at] == c {
-		d.at++
-		return true
-	}
-	return false
-}
-
-func (d *flat) plain() (string, bool) {
-	if !d.char('"') {
-		return "", false
-	}
-	start := d.at
-	for ; d.at < len(d.s); d.at++ {
-		switch c := d.s[d.at]; {
-		case c == '"':
-			d.at++
-			return d.s[start : d.at-1], true
-		case c == '\\' || c < ' ':
-			return "", false
-		}
-	}
-	return "", false
-}
-
-const seenUTM = 1 << fields
-
-func (d *flat) object(b *body, prefix string) bool {
-	if !d.char('{') {
-		return false
-	}
-	if d.char('}') {
-		return true
-	}
-	for {
-		name, ok := d.plain()
-		if !ok || !d.char(':') {
-			return false
-		}
-		if prefix == "" && name == "utm" {
-			if d.seen&seenUTM != 0 || !d.object(b, utmPrefix) {
-				return false
-			}
-			d.seen |= seenUTM
-		} else {
-			field := fieldOf(prefix, name)
-			if field < 0 || d.seen&(1<<field) != 0 {
-				return false
-			}
-			d.seen |= 1 << field
-			if b.text[field], ok = d.plain(); !ok {
-				return false
-			}
-		}
-		if d.char('}') {
-			return true
-		}
-		if !d.char(',') {
-			return false
-		}
-	}
+	d.body.check(&d.wrong)
+	return &d.body, d.wrong
 }
 
 // fieldOf returns the index of a field of the body (prefix "") or of utm, or -1.

@@ -12,41 +12,27 @@ import (
 // maxDepth bounds the nesting of values, and so the recursion of the decoder.
 const maxDepth = 32
 
-// decodeFull reads any JSON strictly. It adds all faults to wrong: syntax, repeated
-// fields, wrong types, text that is not Unicode or holds NUL. It returns false if the
-// body as a whole is wrong; then b holds the fields before the fault and wrong holds
-// that fault alone.
-func decodeFull(raw []byte, b *body, wrong *affiliate.Violations) (whole bool) {
-	d := fullDecoder{Scanner: jsonscan.Scanner{Data: string(raw)}, body: b, wrong: wrong}
-	fault := d.document()
-	if !utf8.Valid(raw) {
-		fault = jsonscan.NotUTF8
-	}
-	if fault != "" {
-		*wrong = affiliate.Violations{}
-		wrong.Add(affiliate.WholeBody, fault)
-	}
-	return fault == ""
-}
+const givenTwice = "must be given only once"
 
-// fullDecoder decodes one body. Its methods return false if the body cannot be read on:
-// it is nested too deep, has an impossible name, or is no JSON at Pos.
-type fullDecoder struct {
+// decoder reads the JSON of one body strictly. Its methods return false if the body
+// cannot be read on: it is nested too deep, has an impossible name, or is no JSON at
+// Pos.
+type decoder struct {
 	jsonscan.Scanner
-	body  *body
-	wrong *affiliate.Violations
+	body  body
+	wrong affiliate.Violations // repeated fields, wrong types, text that cannot be stored
+	fault string               // why reading ended, if not because of the syntax
 	depth int
-	fault string // why reading ended, if not because of the syntax
+	// seen has a bit for each field, and one for utm. ignored has the unknown fields.
+	seen    uint32
+	ignored map[string]bool
 }
 
 // document returns the fault of the body as a whole, if there is one.
-func (d *fullDecoder) document() (fault string) {
+func (d *decoder) document() (fault string) {
 	isObject := d.Space() == '{'
-	read := d.skip
-	if isObject {
-		read = func() bool { return d.fields("") }
-	}
-	switch ok := read(); {
+	ok := isObject && d.fields("") || !isObject && d.skip()
+	switch {
 	case d.fault != "":
 		return d.fault
 	case !ok:
@@ -61,33 +47,51 @@ func (d *fullDecoder) document() (fault string) {
 }
 
 // fields reads the body (prefix "") or its utm object.
-func (d *fullDecoder) fields(prefix string) bool {
-	seen := map[string]bool{}
+func (d *decoder) fields(prefix string) bool {
 	return d.object(func(name string) bool {
-		path, field, c := prefix+name, fieldOf(prefix, name), d.Space()
-		switch {
-		case seen[name]:
-			d.wrong.Add(printable(path), "must be given only once")
-		case path == "utm" && c == '{':
-			seen[name] = true
-			return d.fields(utmPrefix)
-		case path == "utm" && c != 'n':
-			d.wrong.Add(path, "must be an object")
-		case path != "utm" && field < 0:
-			d.body.ignored = append(d.body.ignored, path)
-		case c == '"':
-			seen[name] = true
-			return d.text(field)
-		case c != 'n': // null is absent
-			d.wrong.Add(path, "must be a string")
+		c := d.Space()
+		field := fieldOf(prefix, name)
+		if prefix == "" && name == "utm" {
+			field = fields
 		}
-		seen[name] = true
+		switch {
+		case field < 0:
+			d.unknown(prefix + name)
+		case d.seen&(1<<field) != 0:
+			d.wrong.Add(prefix+name, givenTwice)
+		default:
+			d.seen |= 1 << field
+			switch {
+			case c == 'n': // null is absent
+			case field == fields && c == '{':
+				return d.fields(utmPrefix)
+			case field == fields:
+				d.wrong.Add(name, "must be an object")
+			case c == '"':
+				return d.text(field)
+			default:
+				d.wrong.Add(prefix+name, "must be a string")
+			}
+		}
 		return d.skip()
 	})
 }
 
+// unknown notes a field that has no effect.
+func (d *decoder) unknown(path string) {
+	if d.ignored[path] {
+		d.wrong.Add(printable(path), givenTwice)
+		return
+	}
+	if d.ignored == nil {
+		d.ignored = map[string]bool{}
+	}
+	d.ignored[path] = true
+	d.body.ignored = append(d.body.ignored, path)
+}
+
 // text reads a string into a field of the body.
-func (d *fullDecoder) text(field int) bool {
+func (d *decoder) text(field int) bool {
 	text, fault, ok := d.Text()
 	if fault != "" {
 		d.wrong.Add(fieldNames[field], fault)
@@ -98,7 +102,7 @@ func (d *fullDecoder) text(field int) bool {
 }
 
 // object reads an object. value reads the value of each of its fields.
-func (d *fullDecoder) object(value func(name string) bool) bool {
+func (d *decoder) object(value func(name string) bool) bool {
 	return d.list('}', func() bool {
 		if d.Space() != '"' {
 			return false
@@ -113,7 +117,7 @@ func (d *fullDecoder) object(value func(name string) bool) bool {
 }
 
 // list reads the items of an object or array whose opening bracket is at Pos.
-func (d *fullDecoder) list(closing byte, item func() bool) bool {
+func (d *decoder) list(closing byte, item func() bool) bool {
 	if d.depth++; d.depth > maxDepth {
 		d.fault = "must not be nested deeper than " + strconv.Itoa(maxDepth) + " levels"
 		return false
@@ -135,7 +139,7 @@ func (d *fullDecoder) list(closing byte, item func() bool) bool {
 }
 
 // skip reads any value and forgets it.
-func (d *fullDecoder) skip() (ok bool) {
+func (d *decoder) skip() (ok bool) {
 	switch d.Space() {
 	case '{':
 		return d.object(func(string) bool { return d.skip() })
