@@ -33,10 +33,16 @@ func (s *Service) export(req exportRequest, needsReview *bool, of reach, stream 
 		"rejectedAt", "paidAt", "refundedAt", "payoutId",
 	}
 	return csv.Stream(stream, "commissions", scope.Mode, s.at(), columns, func(w *csv.Writer) error {
-		return s.store.ExportCommissions(ctx, scope, filter, orderOf(req), func(row *affiliate.CommissionRow) error {
+		for row, err := range s.store.ExportCommissions(ctx, scope, filter, orderOf(req)) {
+			if err != nil {
+				return err
+			}
 			writeRow(w, row)
-			return w.EndRow()
-		})
+			if err := w.EndRow(); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

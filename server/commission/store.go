@@ -2,6 +2,7 @@ package commission
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -19,10 +20,11 @@ type Store interface {
 	// CommissionStats counts and sums them; with a search up to
 	// affiliate.MaxSearchTotal. Errors: NOT_FOUND for the filter's programme.
 	CommissionStats(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter) (affiliate.CommissionStats, error)
-	// ExportCommissions calls each with every commission of one snapshot. The row is
-	// reused between the calls. An error of each ends the export. Errors:
-	// SERVICE_UNAVAILABLE while too many exports run.
-	ExportCommissions(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, each func(*affiliate.CommissionRow) error) error
+	// ExportCommissions returns all of these commissions as one snapshot has them.
+	// Each element is valid until the next one. The loop over them holds a
+	// connection. Errors: NOT_FOUND for the filter's participant,
+	// SERVICE_UNAVAILABLE if too many exports are running.
+	ExportCommissions(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder) iter.Seq2[*affiliate.CommissionRow, error]
 	// Commission reads one commission of a programme. Errors: NOT_FOUND.
 	Commission(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID) (affiliate.CommissionDetail, error)
 	// DueCommissions reads, without a lock, up to limit commissions of all workspaces

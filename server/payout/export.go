@@ -102,14 +102,20 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 		return err
 	}
 	return csv.Stream(stream, "payouts", scope.Mode, at, as.header, func(w *csv.Writer) error {
-		return s.store.ExportPayouts(ctx, scope, id, as.method, func(p affiliate.SentPayout) error {
+		for p, err := range s.store.ExportPayouts(ctx, scope, id, as.method) {
+			if err != nil {
+				return err
+			}
 			account, err := s.open(p)
 			if err != nil {
 				return fmt.Errorf("payout %s: account: %w", p.ID, err)
 			}
 			as.write(w, p, account)
-			return w.EndRow()
-		})
+			if err := w.EndRow(); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

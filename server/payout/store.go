@@ -2,6 +2,7 @@ package payout
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -33,10 +34,11 @@ type Store interface {
 	// SendPayouts moves the pending payouts of a batch to processing, all or those
 	// of one method. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 	SendPayouts(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, at time.Time, by affiliate.Actor) error
-	// ExportPayouts hands on the processing payouts of a batch, all or those of one
-	// method, by currency and by the partner's name. It ends at the first error of
-	// do. Errors: SERVICE_UNAVAILABLE.
-	ExportPayouts(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, do func(affiliate.SentPayout) error) error
+	// ExportPayouts returns the processing payouts of a batch, all or those of one
+	// method, by currency and by the partner's name, as one snapshot has them. The
+	// loop over them holds a connection. Errors: SERVICE_UNAVAILABLE if too many
+	// exports are running.
+	ExportPayouts(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod) iter.Seq2[affiliate.SentPayout, error]
 	// Payouts reads one page, newest first, and counts all pages up to
 	// affiliate.MaxTotal payouts.
 	Payouts(ctx context.Context, scope affiliate.Scope, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error)

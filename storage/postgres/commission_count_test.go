@@ -224,16 +224,18 @@ func (w *commissionWorld) checkStats(what string, filter affiliate.CommissionFil
 func (w *commissionWorld) checkExport(what string, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, rows []affiliate.Commission) {
 	w.t.Helper()
 	n := 0
-	err := w.store.ExportCommissions(w.t.Context(), w.scope, filter, order, func(row *affiliate.CommissionRow) error {
+	for row, err := range w.store.ExportCommissions(w.t.Context(), w.scope, filter, order) {
+		if err != nil {
+			w.t.Fatalf("%s: %v", what, err)
+		}
 		if n == len(rows) || row.ID != rows[n].ID || !row.CreatedAt.Equal(rows[n].CreatedAt) || string(row.Status) != string(rows[n].Status) ||
 			row.AmountCents != rows[n].AmountCents || string(row.Currency) != rows[n].Currency || row.PromoCode != nil || row.Payout != nil {
-			return fmt.Errorf("row %d is %+v", n, row)
+			w.t.Fatalf("%s: row %d is %+v", what, n, row)
 		}
 		n++
-		return nil
-	})
-	if err != nil || n != len(rows) {
-		w.t.Fatalf("%s: %d of %d rows exported, %v", what, n, len(rows), err)
+	}
+	if n != len(rows) {
+		w.t.Fatalf("%s: %d of %d rows exported", what, n, len(rows))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"time"
 
@@ -38,52 +39,38 @@ func commissionExportSQL(where conditions, order affiliate.CommissionOrder) stri
 // finds is few rows, which are sorted.
 const exportPlan = `set local enable_sort = off; set local enable_seqscan = off`
 
-// ExportCommissions hands every row of a list to each, in the list's order, as
-// one snapshot has them. The row is one and the same, filled anew. It reads on as
-// each takes them, so its memory does not grow, and ends with the first error
-// that each returns.
+// ExportCommissions returns every row of a list, in the list's order, as Export
+// does. All elements are the same row, which is overwritten by the next one. Errors:
+// NOT_FOUND for the filter's participant, SERVICE_UNAVAILABLE.
 func (s *Store) ExportCommissions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder,
-	each func(*affiliate.CommissionRow) error,
-) error {
-	if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
-		return err
-	}
-	return s.inExport(ctx, scope.Workspace, func(ctx context.Context, tx pgx.Tx) error {
+) iter.Seq2[*affiliate.CommissionRow, error] {
+	return func(yield func(*affiliate.CommissionRow, error) bool) {
+		if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
+			yield(nil, err)
+			return
+		}
+		tx, end, err := s.beginExport(ctx, scope.Workspace)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer end()
 		where, err := commissionConditions(ctx, tx, scope, filter)
 		if err != nil {
-			return err
+			yield(nil, err)
+			return
 		}
 		if filter.Search == "" {
 			if _, err := tx.Exec(ctx, exportPlan); err != nil {
-				return fmt.Errorf("export commissions: %w", err)
+				yield(nil, fmt.Errorf("export commissions: %w", err))
+				return
 			}
 		}
-		// A result that is not read to its end would be read to it by Close.
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		rows, err := tx.Query(ctx, commissionExportSQL(where, order), append([]any{planned, allBinary}, where.args...)...)
-		if err != nil {
-			return fmt.Errorf("export commissions: %w", err)
-		}
-		defer rows.Close()
+		args := append([]any{planned, allBinary}, where.args...)
 		var reader commissionReader
-		for rows.Next() {
-			row, err := reader.read(rows.RawValues())
-			if err != nil {
-				cancel()
-				return fmt.Errorf("export commissions: %w", err)
-			}
-			if err := each(row); err != nil {
-				cancel()
-				return err
-			}
-		}
-		if err := rows.Err(); err != nil {
-			return fmt.Errorf("export commissions: %w", err)
-		}
-		return nil
-	})
+		exportRows(ctx, tx, reader.read, commissionExportSQL(where, order), args...)(yield)
+	}
 }
 
 // allBinary is the format that commissionReader reads. It is cheaper for Postgres
@@ -103,8 +90,9 @@ type commissionReader struct {
 	err    error
 }
 
-func (r *commissionReader) read(values [][]byte) (*affiliate.CommissionRow, error) {
+func (r *commissionReader) read(from pgx.CollectableRow) (*affiliate.CommissionRow, error) {
 	const columns = 19
+	values := from.RawValues()
 	if len(values) != columns {
 		return nil, fmt.Errorf("%d values of %d", len(values), columns)
 	}

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"sync"
@@ -56,25 +55,6 @@ func (e *exports) leave(workspace affiliate.WorkspaceID) {
 	}
 }
 
-// inExport runs fn in a read-only transaction that may take exportTimeout. It never
-// repeats fn, whose rows the reader has received. Errors: SERVICE_UNAVAILABLE if as
-// many exports as may run are running, in the process or for the workspace.
-func (db *DB) inExport(ctx context.Context, workspace affiliate.WorkspaceID, fn func(ctx context.Context, tx pgx.Tx) error) error {
-	if !db.exports.enter(workspace) {
-		return affiliate.TooManyExports(exportRetry)
-	}
-	defer db.exports.leave(workspace)
-	return pgx.BeginTxFunc(ctx, db.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, fmt.Sprintf("set local statement_timeout = %d", exportTimeout.Milliseconds())); err != nil {
-			return err
-		}
-		return fn(ctx, tx)
-	})
-}
-
-// errExportStopped ends the transaction of an export whose reader has stopped.
-var errExportStopped = errors.New("the reader of the export has stopped")
-
 // Export returns the rows of a query as one snapshot has them. The loop over them
 // holds a connection and one of the places for exports until it ends, and reads the
 // rows as it consumes them, so its memory does not grow with their number. An error
@@ -83,30 +63,61 @@ func Export[T any](
 	ctx context.Context, db *DB, workspace affiliate.WorkspaceID, convert pgx.RowToFunc[T], sql string, args ...any,
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		err := db.inExport(ctx, workspace, func(ctx context.Context, tx pgx.Tx) error {
-			ctx, cancel := context.WithCancel(ctx)
-			defer cancel()
-			rows, err := tx.Query(ctx, sql, args...)
-			if err != nil {
-				return err
-			}
-			defer func() {
-				cancel() // otherwise Close reads the remaining rows
-				rows.Close()
-			}()
-			for rows.Next() {
-				row, err := convert(rows)
-				if err != nil {
-					return err
-				}
-				if !yield(row, nil) {
-					return errExportStopped
-				}
-			}
-			return rows.Err()
-		})
-		if err != nil && !errors.Is(err, errExportStopped) {
+		tx, end, err := db.beginExport(ctx, workspace)
+		if err != nil {
 			var none T
+			yield(none, err)
+			return
+		}
+		defer end()
+		exportRows(ctx, tx, convert, sql, args...)(yield)
+	}
+}
+
+// beginExport begins a read-only transaction whose statements may take
+// exportTimeout. end frees the connection and the place for exports. Errors:
+// SERVICE_UNAVAILABLE if as many exports as may run are running, in the process or
+// for the workspace.
+func (db *DB) beginExport(ctx context.Context, workspace affiliate.WorkspaceID) (tx pgx.Tx, end func(), err error) {
+	if !db.exports.enter(workspace) {
+		return nil, nil, affiliate.TooManyExports(exportRetry)
+	}
+	tx, err = db.pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
+	if err != nil {
+		db.exports.leave(workspace)
+		return nil, nil, fmt.Errorf("export: %w", err)
+	}
+	end = func() {
+		_ = tx.Rollback(ctx) // there is nothing to commit
+		db.exports.leave(workspace)
+	}
+	if _, err := tx.Exec(ctx, fmt.Sprintf("set local statement_timeout = %d", exportTimeout.Milliseconds())); err != nil {
+		end()
+		return nil, nil, fmt.Errorf("export: %w", err)
+	}
+	return tx, end, nil
+}
+
+// exportRows returns the rows of a query in the transaction of an export. A loop
+// that stops before the last row closes the connection.
+func exportRows[T any](ctx context.Context, tx pgx.Tx, convert pgx.RowToFunc[T], sql string, args ...any) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		ctx, cancel := context.WithCancel(ctx)
+		rows, _ := tx.Query(ctx, sql, args...)
+		defer rows.Close()
+		defer cancel() // otherwise Close reads the remaining rows
+		for rows.Next() {
+			row, err := convert(rows)
+			if err != nil {
+				yield(none, fmt.Errorf("export: %w", err))
+				return
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
 			yield(none, fmt.Errorf("export: %w", err))
 		}
 	}

@@ -1,8 +1,9 @@
 package postgres_test
 
 import (
-	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"testing"
 	"time"
 
@@ -12,6 +13,12 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
+
+// exportText is an export of one value that SQL gives.
+func exportText(t *testing.T, store *postgres.Store, workspace affiliate.WorkspaceID, sql string) iter.Seq2[string, error] {
+	t.Helper()
+	return postgres.Export(t.Context(), store.DB, workspace, pgx.RowTo[string], sql)
+}
 
 // Readers who take their time hold places, never the pool: a workspace has two,
 // everybody together eight, and who ends makes room.
@@ -25,20 +32,27 @@ func TestSlowReadersHoldNoMoreThanTheirPlaces(t *testing.T) {
 	reading, release, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 	begin := func(workspace affiliate.WorkspaceID) {
 		go func() {
-			ended <- store.InExport(t.Context(), workspace, func(context.Context, pgx.Tx) error {
+			var failed error
+			for _, err := range exportText(t, store, workspace, `select 'x'`) {
+				failed = err
 				reading <- struct{}{}
 				<-release
-				return nil
-			})
+			}
+			ended <- failed
 		}()
 		<-reading
 	}
 	refused := func(workspace affiliate.WorkspaceID) {
 		t.Helper()
-		err := store.InExport(t.Context(), workspace, func(context.Context, pgx.Tx) error { t.Error("it ran"); return nil })
+		var got error
+		for row, err := range exportText(t, store, workspace, `select 'x'`) {
+			if got = err; row != "" {
+				t.Error("it ran")
+			}
+		}
 		var refusal *affiliate.Error
-		if !errors.Is(err, full) || !errors.As(err, &refusal) || refusal.Metadata["retry_after"] != "10" {
-			t.Errorf("%v", err)
+		if !errors.Is(got, full) || !errors.As(got, &refusal) || refusal.Metadata["retry_after"] != "10" {
+			t.Errorf("%v", got)
 		}
 	}
 	for range postgres.MaxExports / postgres.MaxWorkspaceExports {
@@ -64,8 +78,10 @@ func TestSlowReadersHoldNoMoreThanTheirPlaces(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := store.InExport(t.Context(), other, func(context.Context, pgx.Tx) error { return nil }); err != nil {
-		t.Errorf("places are held by nobody: %v", err)
+	for _, err := range exportText(t, store, other, `select 'x'`) {
+		if err != nil {
+			t.Errorf("places are held by nobody: %v", err)
+		}
 	}
 }
 
@@ -76,8 +92,10 @@ func TestExportsMayTakeTenMinutesAndOnlyRead(t *testing.T) {
 	}
 	defer store.Close()
 	for name, want := range map[string]string{"statement_timeout": "10min", "transaction_read_only": "on", "role": "tributary_app"} {
-		if got, err := store.ExportSetting(t.Context(), name); err != nil || got != want {
-			t.Errorf("%s is %q, %v", name, got, err)
+		for got, err := range exportText(t, store, affiliate.WorkspaceID{}, fmt.Sprintf(`select current_setting('%s')`, name)) {
+			if err != nil || got != want {
+				t.Errorf("%s is %q, %v", name, got, err)
+			}
 		}
 	}
 	// The one connection is as before.
@@ -86,5 +104,32 @@ func TestExportsMayTakeTenMinutesAndOnlyRead(t *testing.T) {
 		return tx.QueryRow(t.Context(), `select current_setting('statement_timeout')`).Scan(&timeout)
 	}); err != nil || timeout != "10s" {
 		t.Errorf("after an export: %s, %v", timeout, err)
+	}
+}
+
+func TestExport_EndsWithAnErrorOrItsReader(t *testing.T) {
+	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	// Each loop needs the one connection and a place, which the loop before has freed.
+	for range postgres.MaxWorkspaceExports + 1 {
+		read := 0
+		for _, err := range exportText(t, store, affiliate.WorkspaceID{}, `select 'x' from generate_series(1, 1000000)`) {
+			if read++; err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		var failures []error
+		for _, err := range exportText(t, store, affiliate.WorkspaceID{}, `select (1 / (2 - n))::text from generate_series(1, 2) n`) {
+			if read++; err != nil {
+				failures = append(failures, err)
+			}
+		}
+		if read != 3 || len(failures) != 1 {
+			t.Errorf("%d elements, errors %v", read, failures)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -222,42 +223,25 @@ func paidBy(ctx context.Context, tx *Tx, payouts []affiliate.Payout, method affi
 	return slices.DeleteFunc(payouts, func(p affiliate.Payout) bool { return chosen[p.Partner] != method }), nil
 }
 
-// ExportPayouts hands on the processing payouts of a batch, or those of one
-// method, with their sealed accounts: by currency, then by the partner's name. It
-// ends at the first error of do. Errors: SERVICE_UNAVAILABLE.
+// ExportPayouts returns the processing payouts of a batch, or those of one method,
+// with their sealed accounts, as Export does: by currency, then by the partner's
+// name. Errors: SERVICE_UNAVAILABLE.
 func (s *Store) ExportPayouts(
-	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, do func(affiliate.SentPayout) error,
-) error {
+	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod,
+) iter.Seq2[affiliate.SentPayout, error] {
 	const read = `
 		select ` + payoutColumns + `, g.name as program_name, t.partner_name, m.account
-		from payouts p
-		join programs g on g.workspace_id = p.workspace_id and g.id = p.program_id
-		join participants t on t.workspace_id = p.workspace_id and t.id = p.participant_id
+		from payouts p` + payoutNames + `
 		left join payout_methods m on m.user_id = p.partner_id and m.method = p.method
 		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = 'processing' and ($4::text is null or p.method = $4)
 		order by p.currency, lower(t.partner_name), p.id`
-	type row struct {
-		payoutRow
-		ProgramName string
-		PartnerName string
-		Account     []byte
+	type sentRow struct {
+		payoutItemRow
+		Account []byte
 	}
-	return s.inExport(ctx, scope.Workspace, func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, read, scope.Workspace, scope.Mode, id, method)
-		if err != nil {
-			return fmt.Errorf("export payouts: %w", err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			r, err := pgx.RowToStructByNameLax[row](rows)
-			if err != nil {
-				return fmt.Errorf("export payouts: %w", err)
-			}
-			item := affiliate.PayoutItem{Payout: r.payout(scope.Workspace), ProgramName: r.ProgramName, PartnerName: r.PartnerName}
-			if err := do(affiliate.SentPayout{PayoutItem: item, Account: r.Account}); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
+	convert := func(row pgx.CollectableRow) (affiliate.SentPayout, error) {
+		r, err := pgx.RowToStructByNameLax[sentRow](row)
+		return affiliate.SentPayout{PayoutItem: r.item(scope.Workspace), Account: r.Account}, err
+	}
+	return Export(ctx, s.DB, scope.Workspace, convert, read, scope.Workspace, scope.Mode, id, method)
 }
