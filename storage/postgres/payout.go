@@ -60,47 +60,52 @@ func insertPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, pay
 	const insert = `
 		insert into payouts (workspace_id, mode, batch_id, created_at, updated_at, status, version,
 			id, program_id, participant_id, partner_id, amount_cents, currency, commission_count, adjustment_cents, method, period_start, period_end)
-		select $1, $2, $3, $4, $4, 'draft', 1,
+		select @workspace, @mode, @batch, @at, @at, 'draft', 1,
 			id, program_id, participant_id, partner_id, amount_cents, currency, commission_count, adjustment_cents, method, period_start, period_end
-		from unnest($5::uuid[], $6::uuid[], $7::uuid[], $8::uuid[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[], $13::text[],
-			$14::timestamptz[], $15::timestamptz[])
+		from unnest(@ids::uuid[], @programs::uuid[], @participants::uuid[], @partners::uuid[], @amounts::bigint[], @currencies::text[],
+			@counts::bigint[], @adjustments::bigint[], @methods::text[], @period_starts::timestamptz[], @period_ends::timestamptz[])
 			as t (id, program_id, participant_id, partner_id, amount_cents, currency, commission_count, adjustment_cents, method, period_start, period_end)`
-	var c payoutRows
-	for _, p := range payouts {
-		c.add(p)
-	}
-	_, err := tx.Exec(ctx, insert, batch.Scope.Workspace, batch.Scope.Mode, batch.ID, batch.CreatedAt,
-		c.ids, c.programs, c.participants, c.partners, c.amounts, c.currencies, c.counts, c.adjustments, c.methods, c.starts, c.ends)
-	if err != nil {
+	if _, err := tx.Exec(ctx, insert, payoutArgs(batch, batch.CreatedAt, payouts)); err != nil {
 		return fmt.Errorf("payouts: %w", err)
 	}
 	return nil
 }
 
-// payoutRows are payouts by column, as unnest takes them.
-type payoutRows struct {
-	ids                          []affiliate.PayoutID
-	programs                     []affiliate.ProgramID
-	participants                 []affiliate.ParticipantID
-	partners                     []affiliate.UserID
-	amounts, counts, adjustments []int64
-	currencies                   []string
-	methods                      []affiliate.PayoutMethod
-	statuses                     []affiliate.PayoutStatus
-	references, failures         []*string
-	starts, ends, begun, paid    []*time.Time
-	versions                     []int
+// payoutArgs are the arguments of statements that write payouts of one batch, with
+// an array for each column.
+func payoutArgs(batch affiliate.PayoutBatch, at time.Time, payouts []affiliate.Payout) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"workspace":       batch.Scope.Workspace,
+		"mode":            batch.Scope.Mode,
+		"batch":           batch.ID,
+		"at":              at,
+		"ids":             column(payouts, func(p affiliate.Payout) affiliate.PayoutID { return p.ID }),
+		"programs":        column(payouts, func(p affiliate.Payout) affiliate.ProgramID { return p.Program }),
+		"participants":    column(payouts, func(p affiliate.Payout) affiliate.ParticipantID { return p.Participant }),
+		"partners":        column(payouts, func(p affiliate.Payout) affiliate.UserID { return p.Partner }),
+		"amounts":         column(payouts, func(p affiliate.Payout) int64 { return p.AmountCents }),
+		"currencies":      column(payouts, func(p affiliate.Payout) string { return p.Currency }),
+		"counts":          column(payouts, func(p affiliate.Payout) int64 { return p.CommissionCount }),
+		"adjustments":     column(payouts, func(p affiliate.Payout) int64 { return p.AdjustmentCents }),
+		"statuses":        column(payouts, func(p affiliate.Payout) affiliate.PayoutStatus { return p.Status }),
+		"methods":         column(payouts, func(p affiliate.Payout) affiliate.PayoutMethod { return p.Method }),
+		"references":      column(payouts, func(p affiliate.Payout) *string { return p.Reference }),
+		"failure_reasons": column(payouts, func(p affiliate.Payout) *string { return p.FailureReason }),
+		"period_starts":   column(payouts, func(p affiliate.Payout) *time.Time { return p.PeriodStart }),
+		"period_ends":     column(payouts, func(p affiliate.Payout) *time.Time { return p.PeriodEnd }),
+		"initiated_at":    column(payouts, func(p affiliate.Payout) *time.Time { return p.InitiatedAt }),
+		"paid_at":         column(payouts, func(p affiliate.Payout) *time.Time { return p.PaidAt }),
+		"versions":        column(payouts, func(p affiliate.Payout) int { return p.Version }),
+	}
 }
 
-func (c *payoutRows) add(p affiliate.Payout) {
-	c.ids, c.programs, c.participants = append(c.ids, p.ID), append(c.programs, p.Program), append(c.participants, p.Participant)
-	c.partners, c.currencies = append(c.partners, p.Partner), append(c.currencies, p.Currency)
-	c.amounts, c.counts = append(c.amounts, p.AmountCents), append(c.counts, p.CommissionCount)
-	c.adjustments, c.methods = append(c.adjustments, p.AdjustmentCents), append(c.methods, p.Method)
-	c.statuses, c.versions = append(c.statuses, p.Status), append(c.versions, p.Version)
-	c.references, c.failures = append(c.references, p.Reference), append(c.failures, p.FailureReason)
-	c.starts, c.ends = append(c.starts, p.PeriodStart), append(c.ends, p.PeriodEnd)
-	c.begun, c.paid = append(c.begun, p.InitiatedAt), append(c.paid, p.PaidAt)
+// column returns one value of each row.
+func column[R, T any](rows []R, value func(R) T) []T {
+	values := make([]T, len(rows))
+	for i, row := range rows {
+		values[i] = value(row)
+	}
+	return values
 }
 
 // movePayouts writes moves of locked payouts of one batch with what follows from
@@ -115,23 +120,15 @@ func movePayouts(
 			amount_cents = t.amount_cents, commission_count = t.commission_count, adjustment_cents = t.adjustment_cents,
 			status = t.status, method = t.method, reference = t.reference, failure_reason = t.failure_reason,
 			period_start = t.period_start, period_end = t.period_end, initiated_at = t.initiated_at, paid_at = t.paid_at,
-			version = t.version, updated_at = $4
-		from unnest($5::uuid[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[],
-			$13::timestamptz[], $14::timestamptz[], $15::timestamptz[], $16::timestamptz[], $17::integer[])
+			version = t.version, updated_at = @at
+		from unnest(@ids::uuid[], @amounts::bigint[], @counts::bigint[], @adjustments::bigint[], @statuses::text[], @methods::text[],
+			@references::text[], @failure_reasons::text[], @period_starts::timestamptz[], @period_ends::timestamptz[],
+			@initiated_at::timestamptz[], @paid_at::timestamptz[], @versions::integer[])
 			as t (id, amount_cents, commission_count, adjustment_cents, status, method, reference, failure_reason,
 				period_start, period_end, initiated_at, paid_at, version)
-		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.id = t.id and p.version = t.version - 1`
-	var c payoutRows
-	var entries []affiliate.LedgerEntry
-	for _, change := range changes {
-		c.add(change.After)
-		if entry := change.LedgerEntry(); entry != nil {
-			entries = append(entries, *entry)
-		}
-	}
-	scope := batch.Scope
-	tag, err := tx.Exec(ctx, update, scope.Workspace, scope.Mode, batch.ID, at, c.ids, c.amounts, c.counts, c.adjustments, c.statuses,
-		c.methods, c.references, c.failures, c.starts, c.ends, c.begun, c.paid, c.versions)
+		where p.workspace_id = @workspace and p.mode = @mode and p.batch_id = @batch and p.id = t.id and p.version = t.version - 1`
+	moved := column(changes, func(change affiliate.PayoutChange) affiliate.Payout { return change.After })
+	tag, err := tx.Exec(ctx, update, payoutArgs(batch, at, moved))
 	if err == nil && tag.RowsAffected() != int64(len(changes)) {
 		err = fmt.Errorf("%d of %d are as they were locked", tag.RowsAffected(), len(changes))
 	}
@@ -141,12 +138,16 @@ func movePayouts(
 	if batch, err = followPayouts(ctx, tx, batch, at); err != nil {
 		return batch, err
 	}
-	named, err := namedCommissions(ctx, tx, scope, c.ids)
+	named, err := namedCommissions(ctx, tx, batch.Scope, column(moved, func(p affiliate.Payout) affiliate.PayoutID { return p.ID }))
 	if err != nil {
 		return batch, err
 	}
+	var entries []affiliate.LedgerEntry
 	var events []affiliate.Event
 	for _, change := range changes {
+		if entry := change.LedgerEntry(); entry != nil {
+			entries = append(entries, *entry)
+		}
 		if event, ok := change.Event(named[change.After.ID]); ok {
 			events = append(events, event)
 		}

@@ -28,7 +28,7 @@ const batchColumns = `
 func (s *Store) CreatePayoutBatch(ctx context.Context, n affiliate.NewPayoutBatch) (batch affiliate.PayoutBatch, replay []byte, err error) {
 	const insert = `
 		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at, version)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+		values (@workspace, @id, @mode, @status, @programs, @cutoff, @created_by, @created_at, @version)`
 	err = s.InTx(ctx, func(tx *Tx) (err error) {
 		if replay, err = claimKey(ctx, tx, n.Scope, n.Key); err != nil || replay != nil {
 			return err
@@ -44,8 +44,11 @@ func (s *Store) CreatePayoutBatch(ctx context.Context, n affiliate.NewPayoutBatc
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, insert, n.Scope.Workspace, batch.ID, n.Scope.Mode, batch.Status, append([]affiliate.ProgramID{}, n.Programs...),
-			n.Cutoff, batch.CreatedBy, n.At, batch.Version)
+		_, err = tx.Exec(ctx, insert, pgx.NamedArgs{
+			"workspace": n.Scope.Workspace, "id": batch.ID, "mode": n.Scope.Mode, "status": batch.Status,
+			"programs": append([]affiliate.ProgramID{}, n.Programs...), "cutoff": n.Cutoff, "created_by": batch.CreatedBy,
+			"created_at": n.At, "version": batch.Version,
+		})
 		if err != nil {
 			return fmt.Errorf("payout batch: %w", err)
 		}

@@ -25,7 +25,7 @@ const parkedBatch = 100
 // a duplicate is decided, parked ones included.
 const insertRefund = `
 	insert into refunds (workspace_id, id, mode, external_refund_id, external_transaction_id, asked_cents, reason, created_at, expires_at)
-	values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+	values (@workspace, @id, @mode, @external_refund_id, @external_transaction_id, @asked_cents, @reason, @created_at, @expires_at)
 	on conflict (workspace_id, mode, external_refund_id) do nothing`
 
 const lockSale = `
@@ -135,9 +135,11 @@ func lockRefundedSale(
 	})
 	if refund != nil {
 		except = refund.ID
-		batch.Queue(insertRefund, scope.Workspace, refund.ID, scope.Mode, refund.ExternalRefundID, external,
-			refund.AskedCents, refund.Reason, refund.CreatedAt, refund.ExpiresAt).
-			Exec(func(tag pgconn.CommandTag) error { return unlessNone(tag, nil, affiliate.ReasonRefundDuplicate) })
+		batch.Queue(insertRefund, pgx.NamedArgs{
+			"workspace": scope.Workspace, "id": refund.ID, "mode": scope.Mode, "external_refund_id": refund.ExternalRefundID,
+			"external_transaction_id": external, "asked_cents": refund.AskedCents, "reason": refund.Reason,
+			"created_at": refund.CreatedAt, "expires_at": refund.ExpiresAt,
+		}).Exec(func(tag pgconn.CommandTag) error { return unlessNone(tag, nil, affiliate.ReasonRefundDuplicate) })
 	}
 	queueParked(batch, scope, external, except, &parked)
 	const inForce = `
