@@ -383,6 +383,17 @@ func FitBatch(payable []PayoutDue) []PayoutDue {
 	return payable
 }
 
+// BatchParticipants returns the participants of those accounts among due that one
+// batch takes.
+func BatchParticipants(due []PayoutDue) []ParticipantID {
+	payable := slices.DeleteFunc(slices.Clone(due), func(d PayoutDue) bool { return d.Excluded() != "" })
+	var participants []ParticipantID
+	for _, d := range FitBatch(payable) {
+		participants = append(participants, d.Participant)
+	}
+	return participants
+}
+
 // HeldCommission is a commission that a payout takes in.
 type HeldCommission struct {
 	ID          CommissionID

@@ -103,14 +103,73 @@ type PayoutSelection struct {
 	Cutoff   time.Time
 }
 
-// NewPayoutBatch asks for a batch.
+// NewPayoutBatch is the request for a batch.
 type NewPayoutBatch struct {
 	PayoutSelection
-	By  Actor
-	At  time.Time
-	Key *IdempotencyKey
-	// Answer makes what is kept under the key.
-	Answer func(PayoutBatch) ([]byte, error)
+	By Actor
+	At time.Time
+}
+
+// PayoutBatchDraft is a new batch with its payouts and their commissions. The batch
+// has no counts and totals yet.
+type PayoutBatchDraft struct {
+	Batch       PayoutBatch
+	Payouts     []Payout
+	Commissions []HeldCommission // each with its payout, in the order of their ids
+}
+
+// Draft makes a batch of what is due to participants, one payout for each account
+// that is not excluded. The free commissions are in the order of their ids, and
+// each becomes part of its account's payout. Errors: PAYOUT_STATE_INVALID if there
+// is no payout.
+func (n NewPayoutBatch) Draft(due []PayoutDue, free []HeldCommission) (PayoutBatchDraft, error) {
+	type account struct {
+		Participant ParticipantID
+		Currency    string
+	}
+	commissions := map[account][]HeldCommission{}
+	for _, c := range free {
+		of := account{c.Participant, c.Currency}
+		commissions[of] = append(commissions[of], c)
+	}
+	draft := PayoutBatchDraft{Batch: PayoutBatch{
+		ID: NewID[PayoutBatch](n.At), Scope: n.Scope, Status: BatchDraft, Programs: n.Programs,
+		Cutoff: n.Cutoff, CreatedBy: *n.By.User, CreatedAt: n.At, Version: 1,
+	}}
+	payouts := map[account]*PayoutID{}
+	for _, d := range due {
+		of := account{d.Participant, d.Currency}
+		if d = d.WithCommissions(commissions[of]); d.Excluded() != "" {
+			continue
+		}
+		p := Payout{
+			ID: NewID[Payout](n.At), Scope: n.Scope, Batch: draft.Batch.ID, Program: d.Program, Participant: d.Participant,
+			Partner: d.Partner, Currency: d.Currency, Status: PayoutDraft, Version: 1, CreatedAt: n.At, UpdatedAt: n.At,
+		}.Settles(d)
+		draft.Payouts, payouts[of] = append(draft.Payouts, p), &p.ID
+	}
+	if len(draft.Payouts) == 0 {
+		return PayoutBatchDraft{}, NothingPayable()
+	}
+	for _, c := range free {
+		if c.Payout = payouts[account{c.Participant, c.Currency}]; c.Payout != nil {
+			draft.Commissions = append(draft.Commissions, c)
+		}
+	}
+	return draft, nil
+}
+
+// Events returns the events of the payouts.
+func (d PayoutBatchDraft) Events() []Event {
+	named := map[PayoutID][]CommissionID{}
+	for _, c := range d.Commissions {
+		named[*c.Payout] = append(named[*c.Payout], c.ID)
+	}
+	events := make([]Event, len(d.Payouts))
+	for i, p := range d.Payouts {
+		events[i] = p.Created(named[p.ID])
+	}
+	return events
 }
 
 // NothingPayable makes the refusal of a batch without payouts.

@@ -193,7 +193,7 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.CommissionService_ServiceDesc, Impl: commission.New(stores.Commission(c.store), c.now)},
 		server.Service{Desc: &affiliatev1.AttributionService_ServiceDesc, Impl: attribution.New(c.store, conversions)},
 		server.Service{Desc: &affiliatev1.LedgerService_ServiceDesc, Impl: ledger.New(c.store, c.now)},
-		server.Service{Desc: &affiliatev1.PayoutService_ServiceDesc, Impl: payout.New(payout.Config{Store: c.store, Seal: sealer, Now: c.now})},
+		server.Service{Desc: &affiliatev1.PayoutService_ServiceDesc, Impl: payout.New(payout.Config{Store: stores.Payout(c.store), Seal: sealer, Now: c.now})},
 		server.Service{Desc: &affiliatev1.FraudService_ServiceDesc, Impl: fraud.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.WebhookService_ServiceDesc, Impl: webhook.New(webhook.Config{
 			Store: stores.Webhook(c.webhooks), Seal: sealer, Client: c.calls, Now: c.now,

@@ -9,12 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -174,6 +177,46 @@ func TestBatchIsMadeOncePerKey(t *testing.T) {
 	}
 	if got := w.Actions("payout_batch", first.Id); !slices.Equal(got, []string{"payout_batch.create"}) {
 		t.Errorf("%v", got)
+	}
+	w.sound()
+}
+
+// conflictingStore rolls its first transaction back after its last statement, with
+// an error after which transactions are repeated.
+type conflictingStore struct {
+	payout.Store
+	runs int
+}
+
+func (s *conflictingStore) InTx(ctx context.Context, fn func(tx payout.Tx) error) error {
+	return s.Store.InTx(ctx, func(tx payout.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		if s.runs++; s.runs == 1 {
+			return &pgconn.PgError{Code: "40001"} // serialization_failure
+		}
+		return nil
+	})
+}
+
+func TestCreatePayoutBatch_AnswersWithTheBatchThatWasCommitted(t *testing.T) {
+	w := newWorld(t)
+	m := w.merchant()
+	m.commission(m.partner("Anna"), 100)
+	store := &conflictingStore{Store: stores.Payout(w.Store)}
+	service := payout.New(payout.Config{Store: store, Seal: w.keys, Now: w.now})
+	first, err := service.CreatePayoutBatch(withKey(m.call(), "key"), &affiliatev1.CreatePayoutBatchRequest{})
+	if err != nil || store.runs != 2 {
+		t.Fatalf("%v after %d runs", err, store.runs)
+	}
+	stored, err := service.GetPayoutBatch(m.call(), &affiliatev1.GetPayoutBatchRequest{BatchId: first.Id})
+	if err != nil || !proto.Equal(stored, first) {
+		t.Errorf("%v\n%v, %v", stored, first, err)
+	}
+	again, err := service.CreatePayoutBatch(withKey(m.call(), "key"), &affiliatev1.CreatePayoutBatchRequest{})
+	if err != nil || !proto.Equal(again, first) {
+		t.Errorf("%v\n%v, %v", again, first, err)
 	}
 	w.sound()
 }

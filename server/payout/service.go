@@ -67,34 +67,58 @@ func (s *Service) PreviewPayouts(ctx context.Context, req *affiliatev1.PreviewPa
 	}, nil
 }
 
-// CreatePayoutBatch makes a batch of drafts.
+// CreatePayoutBatch makes a batch of drafts. Each commission is in one of the
+// batches that are made at the same time.
 func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.CreatePayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
-	key, ok, _ := server.IdempotencyKeyFrom(ctx)
+	text, ok, _ := server.IdempotencyKeyFrom(ctx)
 	if !ok {
 		return nil, affiliate.Refuse(affiliate.ReasonIdempotencyKeyRequired)
 	}
-	at := s.at()
-	batch, replay, err := s.store.CreatePayoutBatch(ctx, affiliate.NewPayoutBatch{
-		PayoutSelection: selection(server.PrincipalFrom(ctx).Scope(), req, at),
-		By:              server.ActorFrom(ctx),
-		At:              at,
-		Key: &affiliate.IdempotencyKey{
-			Method: affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName, Key: key, Fingerprint: server.Fingerprint(nil, req), At: at,
-		},
-		Answer: func(b affiliate.PayoutBatch) ([]byte, error) { return proto.Marshal(toBatch(b)) },
+	scope, at := server.PrincipalFrom(ctx).Scope(), s.at()
+	key := affiliate.IdempotencyKey{
+		Method: affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName, Key: text, Fingerprint: server.Fingerprint(nil, req), At: at,
+	}
+	wanted := affiliate.NewPayoutBatch{PayoutSelection: selection(scope, req, at), By: server.ActorFrom(ctx), At: at}
+	response := &affiliatev1.PayoutBatch{}
+	replayed := false
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		stored, err := tx.ClaimKey(ctx, scope, key)
+		if err != nil {
+			return err
+		}
+		if replayed = stored != nil; replayed {
+			return proto.Unmarshal(stored, response)
+		}
+		// The participants to lock are known from a first look without locks.
+		candidates, err := tx.PayoutsDue(ctx, wanted.PayoutSelection)
+		if err != nil {
+			return err
+		}
+		due, free, err := tx.LockPayoutsDue(ctx, wanted.PayoutSelection, affiliate.BatchParticipants(candidates))
+		if err != nil {
+			return err
+		}
+		draft, err := wanted.Draft(due, free)
+		if err != nil {
+			return err
+		}
+		batch, err := tx.InsertPayoutBatch(ctx, draft, wanted.By)
+		if err != nil {
+			return err
+		}
+		response = toBatch(batch)
+		if stored, err = proto.Marshal(response); err != nil {
+			return err
+		}
+		return tx.StoreResponse(ctx, scope, key, stored)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if replay == nil {
-		return toBatch(batch), nil
+	if replayed {
+		server.MarkReplayed(ctx)
 	}
-	var answer affiliatev1.PayoutBatch
-	if err := proto.Unmarshal(replay, &answer); err != nil {
-		return nil, err
-	}
-	server.MarkReplayed(ctx)
-	return &answer, nil
+	return response, nil
 }
 
 // ListPayoutBatches pages through the mode's batches.

@@ -12,13 +12,12 @@ import (
 // *affiliate.Error. What a person changed is audited and published, and the
 // ledger follows, in the transaction of the change.
 type Store interface {
+	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
+	// more than once.
+	InTx(ctx context.Context, fn func(tx Tx) error) error
 	// PayoutsDue reads what a batch would consist of, then what would be left out,
 	// each by the partner's name. Errors: NOT_FOUND for a programme.
 	PayoutsDue(ctx context.Context, of affiliate.PayoutSelection) ([]affiliate.PayoutDue, error)
-	// CreatePayoutBatch makes drafts of what is due, or reads the answer that was
-	// given under the key before (replay). Errors: NOT_FOUND for a programme,
-	// IDEMPOTENCY_KEY_REUSED, PAYOUT_STATE_INVALID when nothing is due.
-	CreatePayoutBatch(ctx context.Context, n affiliate.NewPayoutBatch) (batch affiliate.PayoutBatch, replay []byte, err error)
 	// PayoutBatches reads one page, newest first, and counts all pages up to
 	// affiliate.MaxTotal batches; an empty status is any.
 	PayoutBatches(ctx context.Context, scope affiliate.Scope, status affiliate.PayoutBatchStatus, page affiliate.Page) ([]affiliate.PayoutBatch, int64, error)
@@ -49,6 +48,26 @@ type Store interface {
 	// PartnerPayouts reads one page of a partner's confirmed payouts in the mode,
 	// newest first, and counts all pages up to affiliate.MaxTotal payouts.
 	PartnerPayouts(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error)
+}
+
+// Tx is a transaction that makes a batch.
+type Tx interface {
+	// ClaimKey makes the row of a key, or waits for the transaction that has made it.
+	// replay is the response that is stored under the key, nil if this transaction is
+	// the first. Errors: IDEMPOTENCY_KEY_REUSED.
+	ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) (replay []byte, err error)
+	// StoreResponse stores the response under a claimed key.
+	StoreResponse(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey, response []byte) error
+	// PayoutsDue reads what is due, in no order and without locks. Errors: NOT_FOUND
+	// for a programme.
+	PayoutsDue(ctx context.Context, of affiliate.PayoutSelection) ([]affiliate.PayoutDue, error)
+	// LockPayoutsDue locks participants and their payable commissions that no payout
+	// holds, and reads what is due to the participants in each currency. The
+	// commissions are in the order of their ids.
+	LockPayoutsDue(ctx context.Context, of affiliate.PayoutSelection, participants []affiliate.ParticipantID) (due []affiliate.PayoutDue, free []affiliate.HeldCommission, err error)
+	// InsertPayoutBatch stores a new batch with all that belongs to it and returns it
+	// with its counts and totals.
+	InsertPayoutBatch(ctx context.Context, draft affiliate.PayoutBatchDraft, by affiliate.Actor) (affiliate.PayoutBatch, error)
 }
 
 // Opener decrypts payout accounts.

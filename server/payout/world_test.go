@@ -43,7 +43,7 @@ func newWorld(t *testing.T) *world {
 	if w.keys, err = seal.New("k1:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))); err != nil {
 		t.Fatal(err)
 	}
-	w.service = payout.New(payout.Config{Store: w.Store, Seal: w.keys, Now: w.now})
+	w.service = payout.New(payout.Config{Store: stores.Payout(w.Store), Seal: w.keys, Now: w.now})
 	return w
 }
 

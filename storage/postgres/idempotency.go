@@ -33,16 +33,13 @@ func queueClaim(batch *pgx.Batch, scope affiliate.Scope, key affiliate.Idempoten
 		})
 }
 
-// claimKey is queueClaim for one key, in a round trip of its own. replay is the
-// answer that was given under the key, nil when this transaction is the first.
-// IDEMPOTENCY_KEY_REUSED: the key came with another request. Keys that have ended
-// are as good as none.
-func claimKey(ctx context.Context, tx *Tx, scope affiliate.Scope, key *affiliate.IdempotencyKey) (replay []byte, err error) {
-	if key == nil {
-		return nil, nil
-	}
+// ClaimKey makes the row of a key, or waits for the transaction that has made it.
+// replay is the response that is stored under the key, nil if this transaction is
+// the first. A key that has expired counts as none. Errors: IDEMPOTENCY_KEY_REUSED
+// if the key came with another request.
+func (tx *Tx) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) (replay []byte, err error) {
 	batch, claimed := &pgx.Batch{}, false
-	queueClaim(batch, scope, *key, &claimed)
+	queueClaim(batch, scope, key, &claimed)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("idempotency key: %w", err)
 	}
@@ -50,10 +47,20 @@ func claimKey(ctx context.Context, tx *Tx, scope affiliate.Scope, key *affiliate
 		return nil, nil
 	}
 	// The claim has locked the row, ended or not, so it is still there.
-	return answerUnder(ctx, tx, scope, *key)
+	return answerUnder(ctx, tx, scope, key)
 }
 
-// claimKeys is claimKey for the reports of a batch that have one: each gets its
+// StoreResponse stores the response under a key that the transaction has claimed.
+func (tx *Tx) StoreResponse(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey, response []byte) error {
+	batch := &pgx.Batch{}
+	queueAnswer(batch, scope, &key, response)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("idempotency key: %w", err)
+	}
+	return nil
+}
+
+// claimKeys is ClaimKey for the reports of a batch that have one: each gets its
 // own answer, or its own refusal.
 func claimKeys(ctx context.Context, tx *Tx, all []*recording) error {
 	keyed := slices.DeleteFunc(slices.Clone(all), func(r *recording) bool { return r.Key == nil })
@@ -125,7 +132,7 @@ func (s *Store) Replay(ctx context.Context, scope affiliate.Scope, key affiliate
 // IDEMPOTENCY_KEY_REUSED for another.
 func (s *Store) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		_, err := claimKey(ctx, tx, scope, &key)
+		_, err := tx.ClaimKey(ctx, scope, key)
 		return err
 	})
 }

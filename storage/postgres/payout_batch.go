@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,131 +19,37 @@ const batchColumns = `
 	b.id, b.status, b.program_ids as programs, b.cutoff, b.created_by, b.confirmed_by, b.created_at, b.confirmed_at,
 	b.completed_at, b.version`
 
-// CreatePayoutBatch makes drafts of what is due, or reads the answer that was
-// given under the key before (replay). A batch that is made at the same time has
-// its participants first or last: each commission is in one of them. Errors:
-// NOT_FOUND for a programme, IDEMPOTENCY_KEY_REUSED, PAYOUT_STATE_INVALID when
-// nothing is due.
-func (s *Store) CreatePayoutBatch(ctx context.Context, n affiliate.NewPayoutBatch) (batch affiliate.PayoutBatch, replay []byte, err error) {
+// InsertPayoutBatch stores a new batch with its payouts, puts the commissions into
+// them, and publishes and audits it. Participants and commissions are locked by
+// LockPayoutsDue. It returns the batch with its counts and totals.
+func (tx *Tx) InsertPayoutBatch(ctx context.Context, draft affiliate.PayoutBatchDraft, by affiliate.Actor) (affiliate.PayoutBatch, error) {
 	const insert = `
 		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at, version)
 		values (@workspace, @id, @mode, @status, @programs, @cutoff, @created_by, @created_at, @version)`
-	err = s.InTx(ctx, func(tx *Tx) (err error) {
-		if replay, err = claimKey(ctx, tx, n.Scope, n.Key); err != nil || replay != nil {
-			return err
-		}
-		if err := knownPrograms(ctx, tx, n.PayoutSelection); err != nil {
-			return err
-		}
-		batch = affiliate.PayoutBatch{
-			ID: affiliate.NewID[affiliate.PayoutBatch](n.At), Scope: n.Scope, Status: affiliate.BatchDraft, Programs: n.Programs,
-			Cutoff: n.Cutoff, CreatedBy: *n.By.User, CreatedAt: n.At, Version: 1,
-		}
-		payouts, held, err := draftPayouts(ctx, tx, n, batch.ID)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, insert, pgx.NamedArgs{
-			"workspace": n.Scope.Workspace, "id": batch.ID, "mode": n.Scope.Mode, "status": batch.Status,
-			"programs": append([]affiliate.ProgramID{}, n.Programs...), "cutoff": n.Cutoff, "created_by": batch.CreatedBy,
-			"created_at": n.At, "version": batch.Version,
-		})
-		if err != nil {
-			return fmt.Errorf("payout batch: %w", err)
-		}
-		if err := insertPayouts(ctx, tx, batch, payouts); err != nil {
-			return err
-		}
-		if err := hold(ctx, tx, n.Scope, held, n.At); err != nil {
-			return err
-		}
-		batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch)
-		if err != nil {
-			return err
-		}
-		named := map[affiliate.PayoutID][]affiliate.CommissionID{}
-		for _, c := range held { // in the order of their ids
-			named[*c.Payout] = append(named[*c.Payout], c.ID)
-		}
-		events := make([]affiliate.Event, len(payouts))
-		for i, p := range payouts {
-			events[i] = p.Created(named[p.ID])
-		}
-		if err := tx.Publish(ctx, events...); err != nil {
-			return err
-		}
-		err = recordBatch(ctx, tx, batch, "create", n.At, n.By, nil, map[string]any{
-			"program_ids": append([]affiliate.ProgramID{}, n.Programs...), "cutoff": affiliate.FormatTime(n.Cutoff), "payout_count": len(payouts),
-		})
-		if err != nil {
-			return err
-		}
-		answer, err := n.Answer(batch)
-		if err != nil {
-			return err
-		}
-		kept := &pgx.Batch{}
-		queueAnswer(kept, n.Scope, n.Key, answer)
-		return tx.SendBatch(ctx, kept).Close()
-	})
-	return batch, replay, err
-}
-
-// draftPayouts decides what a batch consists of, under locks of the participants
-// and of the commissions that it takes in.
-func draftPayouts(
-	ctx context.Context, tx *Tx, n affiliate.NewPayoutBatch, batch affiliate.PayoutBatchID,
-) ([]affiliate.Payout, []affiliate.HeldCommission, error) {
-	// Without locks first, to find whom to lock.
-	candidates, err := payoutsDue(ctx, tx, n.PayoutSelection, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	candidates = slices.DeleteFunc(candidates, func(d affiliate.PayoutDue) bool { return d.Excluded() != "" })
-	participants := []affiliate.ParticipantID{}
-	for _, d := range affiliate.FitBatch(candidates) {
-		participants = append(participants, d.Participant)
-	}
-	if err := lockParticipants(ctx, tx, n.Scope, participants); err != nil {
-		return nil, nil, err
-	}
-	due, err := dueByAccount(ctx, tx, n.Scope, n.Cutoff, participants)
-	if err != nil {
-		return nil, nil, err
-	}
-	free, err := lockForPayout(ctx, tx, lockFree, pgx.NamedArgs{
-		"workspace": n.Scope.Workspace, "mode": n.Scope.Mode, "participants": participants, "cutoff": n.Cutoff,
+	batch := draft.Batch
+	programs := append([]affiliate.ProgramID{}, batch.Programs...) // not null
+	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+		"workspace": batch.Scope.Workspace, "id": batch.ID, "mode": batch.Scope.Mode, "status": batch.Status, "programs": programs,
+		"cutoff": batch.Cutoff, "created_by": batch.CreatedBy, "created_at": batch.CreatedAt, "version": batch.Version,
 	})
 	if err != nil {
-		return nil, nil, err
+		return batch, fmt.Errorf("payout batch: %w", err)
 	}
-	byAccount := map[account][]affiliate.HeldCommission{}
-	for _, c := range free {
-		of := account{c.Participant, c.Currency}
-		byAccount[of] = append(byAccount[of], c)
+	if err := insertPayouts(ctx, tx, batch, draft.Payouts); err != nil {
+		return batch, err
 	}
-	var payouts []affiliate.Payout
-	into := map[account]*affiliate.PayoutID{}
-	for of, d := range due {
-		if d = d.WithCommissions(byAccount[of]); d.Excluded() != "" {
-			continue
-		}
-		p := affiliate.Payout{
-			ID: affiliate.NewID[affiliate.Payout](n.At), Scope: n.Scope, Batch: batch, Program: d.Program, Participant: d.Participant,
-			Partner: d.Partner, Currency: d.Currency, Status: affiliate.PayoutDraft, Version: 1, CreatedAt: n.At, UpdatedAt: n.At,
-		}.Settles(d)
-		payouts, into[of] = append(payouts, p), &p.ID
+	if err := hold(ctx, tx, batch.Scope, draft.Commissions, batch.CreatedAt); err != nil {
+		return batch, err
 	}
-	if len(payouts) == 0 {
-		return nil, nil, affiliate.NothingPayable()
+	if batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch); err != nil {
+		return batch, err
 	}
-	var held []affiliate.HeldCommission
-	for _, c := range free {
-		if c.Payout = into[account{c.Participant, c.Currency}]; c.Payout != nil {
-			held = append(held, c)
-		}
+	if err := tx.Publish(ctx, draft.Events()...); err != nil {
+		return batch, err
 	}
-	return payouts, held, nil
+	return batch, recordBatch(ctx, tx, batch, "create", batch.CreatedAt, by, nil, map[string]any{
+		"program_ids": programs, "cutoff": affiliate.FormatTime(batch.Cutoff), "payout_count": len(draft.Payouts),
+	})
 }
 
 // lockBatch locks a batch, which guards all its payouts. Errors: NOT_FOUND.

@@ -133,10 +133,7 @@ func lockParticipants(ctx context.Context, tx *Tx, scope affiliate.Scope, ids []
 // out of it: what would be paid first, each by the partner's name. Errors:
 // NOT_FOUND for a programme.
 func (s *Store) PayoutsDue(ctx context.Context, of affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
-	if err := knownPrograms(ctx, s.pool, of); err != nil {
-		return nil, err
-	}
-	due, err := payoutsDue(ctx, s.pool, of, nil)
+	due, err := payoutsDueOf(ctx, s.pool, of)
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +149,41 @@ func (s *Store) PayoutsDue(ctx context.Context, of affiliate.PayoutSelection) ([
 			cmp.Compare(a.Participant.String(), b.Participant.String()), cmp.Compare(a.Currency, b.Currency))
 	})
 	return due, nil
+}
+
+// PayoutsDue reads what is due, in no order and without locks. Errors: NOT_FOUND for
+// a programme.
+func (tx *Tx) PayoutsDue(ctx context.Context, of affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
+	return payoutsDueOf(ctx, tx, of)
+}
+
+// payoutsDueOf is payoutsDue for all participants of programmes that exist.
+func payoutsDueOf(ctx context.Context, db Queryer, of affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
+	if err := knownPrograms(ctx, db, of); err != nil {
+		return nil, err
+	}
+	return payoutsDue(ctx, db, of, nil)
+}
+
+// LockPayoutsDue locks participants and their payable commissions that no payout
+// holds, and reads what is due to the participants in each currency. The
+// commissions are in the order of their ids.
+func (tx *Tx) LockPayoutsDue(
+	ctx context.Context, of affiliate.PayoutSelection, participants []affiliate.ParticipantID,
+) (due []affiliate.PayoutDue, free []affiliate.HeldCommission, err error) {
+	if len(participants) == 0 {
+		return nil, nil, nil
+	}
+	if err := lockParticipants(ctx, tx, of.Scope, participants); err != nil {
+		return nil, nil, err
+	}
+	if due, err = payoutsDue(ctx, tx, of, participants); err != nil {
+		return nil, nil, err
+	}
+	free, err = lockForPayout(ctx, tx, lockFree, pgx.NamedArgs{
+		"workspace": of.Scope.Workspace, "mode": of.Scope.Mode, "participants": participants, "cutoff": of.Cutoff,
+	})
+	return due, free, err
 }
 
 // knownPrograms refuses a programme that is not the mode's: NOT_FOUND.

@@ -89,9 +89,25 @@ func (w *payoutWorld) fill(participants, commissions, paid int) (affiliate.Scope
 // batch makes a batch of all that is due.
 func (w *payoutWorld) batch() affiliate.PayoutBatch {
 	w.t.Helper()
-	b, _, err := w.Store.CreatePayoutBatch(w.t.Context(), affiliate.NewPayoutBatch{
+	wanted := affiliate.NewPayoutBatch{
 		PayoutSelection: affiliate.PayoutSelection{Scope: w.scope, Cutoff: w.now}, By: affiliate.Actor{User: &w.user}, At: w.now,
-		Answer: func(affiliate.PayoutBatch) ([]byte, error) { return nil, nil },
+	}
+	var b affiliate.PayoutBatch
+	err := w.Store.InTx(w.t.Context(), func(tx *postgres.Tx) error {
+		candidates, err := tx.PayoutsDue(w.t.Context(), wanted.PayoutSelection)
+		if err != nil {
+			return err
+		}
+		due, free, err := tx.LockPayoutsDue(w.t.Context(), wanted.PayoutSelection, affiliate.BatchParticipants(candidates))
+		if err != nil {
+			return err
+		}
+		draft, err := wanted.Draft(due, free)
+		if err != nil {
+			return err
+		}
+		b, err = tx.InsertPayoutBatch(w.t.Context(), draft, wanted.By)
+		return err
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -1,0 +1,86 @@
+package affiliate
+
+import (
+	"errors"
+	"slices"
+	"testing"
+)
+
+func TestBatchParticipantsLeaveOutExcludedAccounts(t *testing.T) {
+	method := PayoutManual
+	paid := PayoutDue{Participant: NewID[Participant](payoutTime), CommissionCents: 5, Method: &method, Standing: ParticipantApproved}
+	unpaid := paid
+	unpaid.Participant, unpaid.Method = NewID[Participant](payoutTime), nil
+	due := []PayoutDue{unpaid, paid}
+	if got := BatchParticipants(due); !slices.Equal(got, []ParticipantID{paid.Participant}) {
+		t.Errorf("%v", got)
+	}
+	if due[0].Participant != unpaid.Participant || due[1].Participant != paid.Participant {
+		t.Error("the accounts have changed")
+	}
+	if got := BatchParticipants(due[:1]); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestDraftPutsEachCommissionIntoThePayoutOfItsAccount(t *testing.T) {
+	method, user := PayoutManual, NewID[User](payoutTime)
+	wanted := NewPayoutBatch{
+		PayoutSelection: PayoutSelection{Scope: Scope{Workspace: NewID[Workspace](payoutTime), Mode: ModeTest}, Cutoff: payoutTime},
+		By:              Actor{User: &user}, At: payoutTime,
+	}
+	anna, bert := NewID[Participant](payoutTime), NewID[Participant](payoutTime)
+	due := func(participant ParticipantID, currency string, adjustment int64) PayoutDue {
+		return PayoutDue{
+			// The commissions that were counted without locks do not matter.
+			Participant: participant, Currency: currency, CommissionCount: 9, CommissionCents: 900, AdjustmentCents: adjustment,
+			MinPayoutCents: 100, Method: &method, Standing: ParticipantApproved,
+		}
+	}
+	commission := func(participant ParticipantID, currency string, cents int64) HeldCommission {
+		return HeldCommission{
+			ID: NewID[Commission](payoutTime), Participant: participant, Currency: currency, AmountCents: cents, ApprovedAt: payoutTime, Payable: true,
+		}
+	}
+	free := []HeldCommission{
+		commission(anna, "EUR", 60), commission(bert, "EUR", 99), commission(anna, "USD", 200), commission(anna, "EUR", 50),
+	}
+	draft, err := wanted.Draft([]PayoutDue{due(anna, "EUR", -10), due(bert, "EUR", 0), due(anna, "USD", 0), due(bert, "USD", 100)}, free)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := draft.Batch; b.Status != BatchDraft || b.Scope != wanted.Scope || b.CreatedBy != user || b.Version != 1 || len(draft.Payouts) != 3 {
+		t.Fatalf("%+v", draft)
+	}
+	for i, want := range []struct {
+		participant        ParticipantID
+		cents, commissions int64
+	}{{anna, 100, 2}, {anna, 200, 1}, {bert, 100, 0}} {
+		p := draft.Payouts[i]
+		if p.Participant != want.participant || p.AmountCents != want.cents || p.CommissionCount != want.commissions || p.Batch != draft.Batch.ID {
+			t.Errorf("payout %d is %+v", i, p)
+		}
+	}
+	var ids []CommissionID
+	for _, c := range draft.Commissions {
+		ids = append(ids, c.ID)
+		if i := slices.IndexFunc(draft.Payouts, func(p Payout) bool { return p.ID == *c.Payout }); draft.Payouts[i].Currency != c.Currency ||
+			draft.Payouts[i].Participant != c.Participant {
+			t.Errorf("%+v is in payout %d", c, i)
+		}
+	}
+	if !slices.Equal(ids, []CommissionID{free[0].ID, free[2].ID, free[3].ID}) || free[0].Payout != nil {
+		t.Errorf("%v", ids)
+	}
+	var named []int
+	for _, event := range draft.Events() {
+		object, _ := event.Object.(payoutObject)
+		named = append(named, len(object.Commissions))
+	}
+	if !slices.Equal(named, []int{2, 1, 0}) {
+		t.Errorf("events name %v commissions", named)
+	}
+	if _, err := wanted.Draft([]PayoutDue{due(bert, "EUR", 0)}, free); !errors.Is(err, NothingPayable()) {
+		t.Errorf("%v", err)
+	}
+}
