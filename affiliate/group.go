@@ -30,10 +30,10 @@ type GroupPatch struct {
 func (p GroupPatch) Check() Violations {
 	var found Violations
 	if p.Name.Given && p.Name.or("", "") == "" {
-		found.Add("name", "is required")
+		found.Add("name", IsRequired)
 	}
 	if p.Bps.sets() && p.FlatCents.sets() {
-		found.Add("flat_amount_cents", "excludes percentage")
+		found.Add("flat_amount_cents", MustNotBeWith("percentage"))
 	}
 	return found
 }

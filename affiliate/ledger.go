@@ -87,10 +87,10 @@ func (e HandEntry) Check() Violations {
 	case e.AmountCents == 0:
 		wrong.Add("amount_cents", "must not be 0")
 	case e.Type == EntryBonus && e.AmountCents < 0:
-		wrong.Add("amount_cents", "must be positive in a bonus")
+		wrong.Add("amount_cents", "must be positive when {type} is bonus")
 	}
 	if _, ok := ParseCurrency(e.Currency); e.Currency != "" && !ok {
-		wrong.Add("currency", "must be an ISO 4217 code")
+		wrong.Add("currency", MustBeCurrency)
 	}
 	return wrong
 }

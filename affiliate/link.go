@@ -97,7 +97,7 @@ func (l Link) Patch(patch LinkPatch, domains []string) (Link, error) {
 	}
 	l.Destination = patch.Destination.orNil(l.Destination)
 	if l.Destination == nil && !l.IsDefault {
-		return l, Invalid("destination_url", "only the default link can lead to the programme's page")
+		return l, Invalid("destination_url", "is required for every link except the default link")
 	}
 	l.SubID = patch.SubID.or(l.SubID, "")
 	if patch.UTM.Reset {
@@ -120,7 +120,7 @@ func (l Link) CheckDestination(domains []string) error {
 }
 
 func forbiddenDestination() *Error {
-	return Invalid("destination_url", "its host is not in the programme's allowed domains")
+	return Invalid("destination_url", "must have a host in the programme's allowed domains")
 }
 
 // LinkFilter narrows a list of links; its zero value leaves all of them.

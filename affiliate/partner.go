@@ -102,7 +102,7 @@ type PartnerProfilePatch struct {
 func (p PartnerProfile) Patch(patch PartnerProfilePatch) (PartnerProfile, error) {
 	p.Name = patch.Name.or(p.Name, "")
 	if p.Name == "" {
-		return p, Invalid("name", "is required")
+		return p, Invalid("name", IsRequired)
 	}
 	p.Country = patch.Country.orNil(p.Country)
 	p.CompanyName = patch.CompanyName.orNil(p.CompanyName)
@@ -168,20 +168,20 @@ func ParsePayoutAccount(method PayoutMethod, account, holder *string) (PayoutAcc
 	switch method {
 	case PayoutManual, PayoutStoreCredit:
 		if account != nil {
-			wrong.Add("account", "is not taken with this method")
+			wrong.Add("account", "must be absent when {method} is "+string(method))
 		}
 		if holder != nil {
-			wrong.Add("account_holder", "is not taken with this method")
+			wrong.Add("account_holder", "must be absent when {method} is "+string(method))
 		}
 	case PayoutPayPal, PayoutWise:
 		if account == nil {
-			wrong.Add("account", "is required")
+			wrong.Add("account", "is required when {method} is "+string(method))
 		} else if !BareAddress(*account) {
-			wrong.Add("account", "must be an e-mail address")
+			wrong.Add("account", MustBeEmail)
 		}
 	case PayoutBankTransfer:
 		if account == nil {
-			wrong.Add("account", "is required")
+			wrong.Add("account", "is required when {method} is "+string(method))
 		} else {
 			var problem string
 			if parsed.Account, problem = parseBankAccount(*account); problem != "" {
@@ -189,10 +189,10 @@ func ParsePayoutAccount(method PayoutMethod, account, holder *string) (PayoutAcc
 			}
 		}
 		if holder == nil {
-			wrong.Add("account_holder", "is required")
+			wrong.Add("account_holder", "is required when {method} is "+string(method))
 		}
 	default:
-		wrong.Add("method", "cannot be set here")
+		wrong.Add("method", "must be one of manual, paypal, wise, bank_transfer, store_credit")
 	}
 	return parsed, wrong
 }
@@ -214,7 +214,7 @@ func parseBankAccount(s string) (account, problem string) {
 	switch {
 	case ibanForm.MatchString(compact):
 		if !validIBAN(compact) {
-			return "", "is an IBAN whose check digits are wrong"
+			return "", "must be an IBAN with the right check digits"
 		}
 		return compact, ""
 	case !accountForm.MatchString(s):

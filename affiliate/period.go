@@ -30,7 +30,7 @@ func ParsePeriod(from, to, timezone string) (Period, Violations) {
 	var wrong Violations
 	zone, ok := loadZone(timezone)
 	if !ok {
-		wrong.Add("timezone", "must be an IANA time zone, for example Europe/Berlin")
+		wrong.Add("timezone", MustBeTimezone)
 		zone = time.UTC
 	}
 	first, fromOK := parseBound(from, zone)
@@ -42,7 +42,7 @@ func ParsePeriod(from, to, timezone string) (Period, Violations) {
 		wrong.Add("date_to", badDate)
 	}
 	if fromOK && toOK && ok && from != "" && to != "" && first.after(last) {
-		wrong.Add("date_from", "must not be after the end date")
+		wrong.Add("date_to", "must not be before {date_from}")
 	}
 	if wrong != nil {
 		return Period{}, wrong
@@ -57,7 +57,7 @@ func ParsePeriod(from, to, timezone string) (Period, Violations) {
 	return p, nil
 }
 
-const badDate = "must be a date (YYYY-MM-DD) or an instant (RFC 3339)"
+const badDate = "must be a date (YYYY-MM-DD) or an RFC 3339 timestamp"
 
 // bound is a day or a millisecond, from start up to but not including end.
 type bound struct {

@@ -64,10 +64,10 @@ func TestParsePeriodReportsEverythingThatIsWrong(t *testing.T) {
 		from, to, zone string
 		fields         string
 	}{
-		{from: "2026-03-02", to: "2026-03-01", fields: "date_from"},
-		{from: "2026-03-02", to: "2026-03-01T23:59:59.999Z", fields: "date_from"},
-		{from: "2026-03-01T10:00:00.001Z", to: "2026-03-01T10:00:00Z", fields: "date_from"},
-		{from: "2026-03-02T00:00:00Z", to: "2026-03-01", fields: "date_from"},
+		{from: "2026-03-02", to: "2026-03-01", fields: "date_to"},
+		{from: "2026-03-02", to: "2026-03-01T23:59:59.999Z", fields: "date_to"},
+		{from: "2026-03-01T10:00:00.001Z", to: "2026-03-01T10:00:00Z", fields: "date_to"},
+		{from: "2026-03-02T00:00:00Z", to: "2026-03-01", fields: "date_to"},
 		{from: "2026-02-30", fields: "date_from"},
 		{from: "2026-3-1", fields: "date_from"},
 		{from: "20260301", fields: "date_from"},

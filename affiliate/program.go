@@ -148,7 +148,7 @@ func (p Program) Patch(patch ProgramPatch) (Program, error) {
 	var found Violations
 	p.Name = patch.Name.or(p.Name, "")
 	if p.Name == "" {
-		found.Add("name", "is required")
+		found.Add("name", IsRequired)
 	}
 	p.Slug = patch.Slug.or(p.Slug, "")
 	p.Description = patch.Description.orNil(p.Description)
@@ -166,11 +166,11 @@ func (p Program) Patch(patch ProgramPatch) (Program, error) {
 	p.FraudPolicy = patch.FraudPolicy.or(p.FraudPolicy, DefaultFraudPolicy)
 	p.TermsURL = patch.TermsURL.orNil(p.TermsURL)
 	if p.Currency = patch.Currency.or(p.Currency, ""); patch.Currency.Given && p.Currency == "" {
-		found.Add("currency", "is required")
+		found.Add("currency", IsRequired)
 	}
 
 	if p.Status == ProgramActive && !p.HasDestination() {
-		found.Add("website_url", "is required, or a landing page, for an active programme")
+		found.Add("website_url", NeedsDestination)
 	}
 
 	rules, wrong := p.Rules.Patch(patch.Rules)

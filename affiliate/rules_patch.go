@@ -71,18 +71,18 @@ func (r Rules) Patch(patch RulesPatch) (Rules, Violations) {
 	case Percentage:
 		r.RateBps, r.FlatCents = patch.RateBps.orNil(r.RateBps), nil
 		if r.RateBps == nil {
-			found.Add(rate, "is required for the type percentage")
+			found.Add(rate, "is required when {commission_rules.commission_type} is percentage")
 		}
 		if patch.FlatCents.sets() {
-			found.Add(flat, "must be absent for the type percentage")
+			found.Add(flat, "must be absent when {commission_rules.commission_type} is percentage")
 		}
 	case Flat:
 		r.RateBps, r.FlatCents = nil, patch.FlatCents.orNil(r.FlatCents)
 		if r.FlatCents == nil {
-			found.Add(flat, "is required for the type flat")
+			found.Add(flat, "is required when {commission_rules.commission_type} is flat")
 		}
 		if patch.RateBps.sets() {
-			found.Add(rate, "must be absent for the type flat")
+			found.Add(rate, "must be absent when {commission_rules.commission_type} is flat")
 		}
 	}
 	return r, found
@@ -101,7 +101,7 @@ func (r Recurring) patched(patch RecurringPatch, found *Violations) Recurring {
 	if !r.Once {
 		return r
 	}
-	const needs = "needs recurring.enabled"
+	const needs = "must be absent when {commission_rules.recurring.enabled} is false"
 	if patch.MaxMonths.sets() {
 		found.Add("commission_rules.recurring.max_months", needs)
 	}
@@ -120,7 +120,7 @@ func (p RulesPatch) checkLists(found *Violations) {
 		path := fmt.Sprintf("commission_rules.products[%d].", i)
 		product.Check(path, found)
 		if products[product.ProductID] {
-			found.Add(path+"product_id", "stands in the list before")
+			found.Add(path+"product_id", "must be unique in {commission_rules.products}")
 		}
 		products[product.ProductID] = true
 	}
@@ -131,7 +131,7 @@ func (p RulesPatch) checkLists(found *Violations) {
 			event.Check(path, found)
 		}
 		if events[event.EventType] {
-			found.Add(path+"event_type", "stands in the list before")
+			found.Add(path+"event_type", "must be unique in {commission_rules.events}")
 		}
 		events[event.EventType] = true
 	}
@@ -140,30 +140,30 @@ func (p RulesPatch) checkLists(found *Violations) {
 // checkTiers notes tiers that could not be put in one order.
 func checkTiers(tiers []Tier, found *Violations) {
 	const conversions, revenue = "min_conversions", "min_revenue_cents"
-	first := "" // the kind of the first tier that has one
+	first, firstPath := "", "" // the kind of the first tier that has one, and its path
 	seen := map[int64]bool{}
 	for i, tier := range tiers {
 		path := fmt.Sprintf("commission_rules.tiers[%d].", i)
 		kind, threshold := conversions, tier.MinConversions
 		switch {
 		case tier.MinConversions == nil && tier.MinRevenueCents == nil:
-			found.Add(path+conversions, "is required without a minimum of revenue")
+			found.Add(path+conversions, "is required without {"+path+revenue+"}")
 			continue
 		case tier.MinConversions != nil && tier.MinRevenueCents != nil:
-			found.Add(path+revenue, "must be absent beside a minimum of conversions")
+			found.Add(path+revenue, MustNotBeWith(path+conversions))
 			continue
 		case tier.MinConversions == nil:
 			kind, threshold = revenue, tier.MinRevenueCents
 		}
 		if first == "" {
-			first = kind
+			first, firstPath = kind, path+kind
 		}
 		if kind != first {
-			found.Add(path+kind, "does not go with "+first+" in another tier")
+			found.Add(path+kind, MustNotBeWith(firstPath))
 			continue
 		}
 		if seen[*threshold] {
-			found.Add(path+kind, "is the threshold of a tier before")
+			found.Add(path+kind, "must be unique in {commission_rules.tiers}")
 		}
 		seen[*threshold] = true
 	}
@@ -174,9 +174,9 @@ func checkTiers(tiers []Tier, found *Violations) {
 func (r Rate) Check(prefix string, found *Violations) {
 	switch {
 	case r.Bps == nil && r.FlatCents == nil:
-		found.Add(prefix+"percentage", "is required without a flat amount")
+		found.Add(prefix+"percentage", "is required without {"+prefix+"flat_amount_cents}")
 	case r.Bps != nil && r.FlatCents != nil:
-		found.Add(prefix+"flat_amount_cents", "excludes percentage")
+		found.Add(prefix+"flat_amount_cents", MustNotBeWith(prefix+"percentage"))
 	}
 }
 

@@ -78,14 +78,14 @@ func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
 		{"timezone", &w.Timezone, patch.Timezone},
 	} {
 		if *field.value = field.change.or(*field.value, ""); *field.value == "" {
-			found.Add(field.name, "is required")
+			found.Add(field.name, IsRequired)
 		}
 	}
 	w.AllowedOrigins = patch.AllowedOrigins.or(w.AllowedOrigins, []string{})
 	w.OriginPolicy = patch.OriginPolicy.or(w.OriginPolicy, ObserveOrigins)
 	w.TestMailRedirect = patch.TestMailRedirect.orNil(w.TestMailRedirect)
 	if w.OriginPolicy == EnforceOrigins && len(w.AllowedOrigins) == 0 {
-		found.Add("origin_policy", "enforce needs at least one allowed origin")
+		found.Add("origin_policy", "must not be enforce while {allowed_origins} is empty")
 	}
 	return w, found.Err()
 }

@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // Messages about single values, the same for bodies and queries.
@@ -20,7 +22,7 @@ const (
 	mustBeString    = "must be a string"
 	mustBeObject    = "must be an object"
 	mustBeArray     = "must be an array"
-	mustBeTimestamp = "must be an RFC 3339 timestamp"
+	mustBeTimestamp = affiliate.MustBeTimestamp
 	mustNotBeNull   = "must not be null"
 	unknownField    = "is not a field of this request"
 	givenTwice      = "must be given only once"

@@ -21,7 +21,7 @@ func CheckSubscription(word string) string {
 		return ""
 	}
 	if word == string(affiliate.EventWebhookPing) {
-		return "is sent by test-ping only"
+		return "must not be webhook.ping, which only a test sends"
 	}
 	noun, all := strings.CutSuffix(word, allOf)
 	for _, kind := range affiliate.Catalogue() {

@@ -37,7 +37,7 @@ func TestSubscriptionsThatAreNot(t *testing.T) {
 		"click.*":              noNoun,
 		"promo.*":              noNoun,
 		"webhook.*":            noNoun,
-		"webhook.ping":         "is sent by test-ping only",
+		"webhook.ping":         "must not be webhook.ping, which only a test sends",
 	} {
 		if got := CheckSubscription(word); got != want {
 			t.Errorf("%q %s, want %q", word, got, want)

@@ -102,7 +102,7 @@ var defaultPorts = map[string]uint16{"https": httpsPort, "http": 80}
 func sizeProblem(texts ...string) []string {
 	for _, text := range texts {
 		if len(text) > maxURLSize {
-			return []string{"must be at most " + strconv.Itoa(maxURLSize) + " characters"}
+			return []string{"must have at most " + strconv.Itoa(maxURLSize) + " characters"}
 		}
 	}
 	return nil

@@ -84,7 +84,7 @@ const (
 	noNumber   = "must have an IPv4 address as four decimal numbers, if it has one"
 	noPort     = "must have a port from 1 to 65535"
 	noPercent  = "must not contain a bare % in its path"
-	noSize     = "must be at most 2048 characters"
+	noSize     = "must have at most 2048 characters"
 )
 
 func TestURLsThatAreNot(t *testing.T) {

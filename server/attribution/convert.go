@@ -2,6 +2,7 @@ package attribution
 
 import (
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -25,6 +26,7 @@ func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, 
 		case "date_to":
 			wrong[i].Field = toName
 		}
+		wrong[i].Message = strings.ReplaceAll(wrong[i].Message, "{date_from}", "{"+fromName+"}")
 	}
 	wrong = append(twice, wrong...)
 	filter := affiliate.DecisionFilter{
@@ -38,7 +40,7 @@ func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, 
 	if text := req.GetProgramId(); text != "" {
 		id, ok := affiliate.ParseID[affiliate.Program](text)
 		if !ok {
-			wrong.Add("program_id", "must be a UUID")
+			wrong.Add("program_id", affiliate.MustBeUUID)
 		}
 		filter.Program = &id
 	}
@@ -54,7 +56,7 @@ func aliased(value *string, name string, other *string, alias string, found affi
 	case value == nil:
 		return *other, alias, found
 	}
-	found.Add(alias, "is the same parameter as "+name+"; give one of them")
+	found.Add(alias, affiliate.MustNotBeWith(name)+", which is the same parameter")
 	return *value, name, found
 }
 

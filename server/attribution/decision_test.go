@@ -248,7 +248,7 @@ func TestCheckOfLists(t *testing.T) {
 		req    *request
 		fields []string
 	}{
-		"backwards":         {&request{From: ptr("2026-03-11"), To: ptr("2026-03-10")}, []string{"from"}},
+		"backwards":         {&request{From: ptr("2026-03-11"), To: ptr("2026-03-10")}, []string{"to"}},
 		"no dates":          {&request{From: ptr("March"), To: ptr("2026-13-01")}, []string{"from", "to"}},
 		"no reason":         {&request{ReasonCode: ptr("click_unknown")}, []string{"reason_code"}},
 		"one of candidates": {&request{ReasonCode: ptr("OUTRANKED")}, []string{"reason_code"}},

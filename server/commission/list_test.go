@@ -423,7 +423,7 @@ func TestCheckReportsDates(t *testing.T) {
 		t.Errorf("wrong: %s", got)
 	}
 	backwards := &affiliatev1.ListProgramCommissionsRequest{DateFrom: proto.String("2026-03-02"), DateTo: proto.String("2026-03-01")}
-	if got := w.service.Check(backwards); len(got) != 1 || got[0].Field != "date_from" {
+	if got := w.service.Check(backwards); len(got) != 1 || got[0].Field != "date_to" {
 		t.Errorf("wrong: %v", got)
 	}
 	if got := w.service.Check(&affiliatev1.GetCommissionRequest{}); got != nil {

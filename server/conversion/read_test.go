@@ -224,11 +224,11 @@ func TestListFilters(t *testing.T) {
 		})
 	}
 	backwards := &request{DateFrom: ptr("2026-03-02"), DateTo: ptr("2026-03-01")}
-	if found := w.service.Check(backwards); len(found) != 1 || found[0].Field != "date_from" {
+	if found := w.service.Check(backwards); len(found) != 1 || found[0].Field != "date_to" {
 		t.Errorf("%v", found)
 	}
 	_, err := w.service.ListConversions(as(w.scope), backwards)
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "date_from")
+	pgtest.Refused(t, err, affiliate.ReasonValidation, "date_to")
 }
 
 func TestListItemAndDetailShareTheirFields(t *testing.T) {

@@ -168,7 +168,7 @@ func TestCheckNamesTheFieldAtFault(t *testing.T) {
 		"all right":           {&update{UpdateMask: mask("timezone", "currency"), Timezone: "Europe/Berlin", Currency: "EUR"}, nil},
 		"invite no address":   {&affiliatev1.CreateInviteRequest{Email: "<a@b.example>"}, []string{"email"}},
 		"invite":              {&affiliatev1.CreateInviteRequest{Email: "a@b.example"}, nil},
-		"a period backwards":  {&affiliatev1.ListAuditLogRequest{DateFrom: proto.String("2026-02-02"), DateTo: proto.String("2026-02-01")}, []string{"date_from"}},
+		"a period backwards":  {&affiliatev1.ListAuditLogRequest{DateFrom: proto.String("2026-02-02"), DateTo: proto.String("2026-02-01")}, []string{"date_to"}},
 		"an export's period":  {&affiliatev1.ExportAuditLogRequest{DateTo: proto.String("yesterday")}, []string{"date_to"}},
 		"an export's zone":    {&affiliatev1.ExportAuditLogRequest{Timezone: proto.String("Nowhere")}, []string{"timezone"}},
 		"a list without":      {&affiliatev1.ListAuditLogRequest{}, nil},

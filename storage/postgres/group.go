@@ -246,7 +246,7 @@ func holdOpenProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affi
 func groupRefusal(err error) error {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation && pgErr.ConstraintName == "groups_name" {
-		return affiliate.Invalid("name", "another group of the programme has this name")
+		return affiliate.Invalid("name", "must differ from the names of the programme's other groups")
 	}
 	return err
 }

@@ -116,7 +116,7 @@ func recipient(ctx context.Context, tx *Tx, scope affiliate.Scope, program affil
 	err = tx.QueryRow(ctx, hold, scope.Workspace, scope.Mode, program, id).Scan(&code, &status, &erasedAt)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return "", affiliate.Invalid("participant_id", "is no participant of the programme")
+		return "", affiliate.Invalid("participant_id", "must be a participant of the programme")
 	case err == nil && erasedAt != nil:
 		return "", affiliate.Refuse(affiliate.ReasonParticipantErased)
 	case err == nil && status == affiliate.ParticipantRejected:
@@ -254,7 +254,7 @@ func (s *Store) DeleteLink(
 			return err
 		}
 		if l.IsDefault {
-			return affiliate.Invalid("link_id", "is the default link, which stays as long as the participant")
+			return affiliate.Invalid("link_id", "must not be the default link")
 		}
 		if _, err := tx.Exec(ctx, end, scope.Workspace, scope.Mode, id, at); err != nil {
 			return err

@@ -133,7 +133,7 @@ func newParticipant(program affiliate.Program, partner affiliate.UserID, acceptT
 		AppliedAt: at, Version: 1, CreatedAt: at, UpdatedAt: at,
 	}
 	if program.TermsURL != nil && !acceptTerms {
-		return p, affiliate.Invalid("accept_terms", "has to be true: the programme has terms")
+		return p, affiliate.Invalid("accept_terms", "must be true because the programme has terms")
 	}
 	if acceptTerms {
 		p.TermsAcceptedAt = &at

@@ -102,7 +102,7 @@ func holdGroup(ctx context.Context, tx *Tx, scope affiliate.Scope, program affil
 	var there bool
 	err := tx.QueryRow(ctx, hold, scope.Workspace, program, *group).Scan(&there)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return affiliate.Invalid("group_id", "is no group of the programme")
+		return affiliate.Invalid("group_id", "must be a group of the programme")
 	}
 	return err
 }

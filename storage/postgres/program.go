@@ -376,7 +376,7 @@ func refuseProgramMove(ctx context.Context, tx *Tx, scope affiliate.Scope, id af
 	case err != nil:
 		return err
 	case p.Status.MoveTo(to) && !p.HasDestination():
-		return affiliate.Invalid("website_url", "is required, or a landing page, for an active programme")
+		return affiliate.Invalid("website_url", affiliate.NeedsDestination)
 	}
 	return programStateInvalid(p.Status)
 }

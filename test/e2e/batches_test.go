@@ -236,8 +236,8 @@ func TestAttributionAudit(t *testing.T) {
 			key.get(t, path+"/decisions?"+query).want(http.StatusOK).wantFields(object{"total": total})
 		}
 		for query, field := range map[string]string{
-			"reason_code=BECAUSE": "reason_code", "from=x": "from", "dateFrom=x": "dateFrom", "to=x": "to", "from=2026-02-01&to=2026-01-01": "from",
-			"date_from=2026-02-01&to=2026-01-01": "date_from", "program_id=1": "program_id", "timezone=Mars": "timezone",
+			"reason_code=BECAUSE": "reason_code", "from=x": "from", "dateFrom=x": "dateFrom", "to=x": "to", "from=2026-02-01&to=2026-01-01": "to",
+			"date_from=2026-02-01&to=2026-01-01": "to", "program_id=1": "program_id", "timezone=Mars": "timezone",
 			"from=2026-01-01&date_from=2026-01-01": "from", "to=2026-01-01&dateTo=2026-01-01": "to",
 			"date_from=2026-01-01&dateFrom=2026-01-01": "dateFrom", "dateFrom=2026-01-01&date_from=2026-01-01": "date_from",
 		} {

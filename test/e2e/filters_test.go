@@ -68,7 +68,7 @@ func TestFilters(t *testing.T) {
 		for path, total := range map[string]int{"/api/v1/payouts": 1, "/api/v1/fraud/events": 4} {
 			w.merchant.get(t, path+"?dateFrom="+today+"&dateTo="+today+"&timezone=UTC").want(http.StatusOK).wantFields(object{"total": total})
 			w.merchant.get(t, path+"?dateFrom="+tomorrow).want(http.StatusOK).wantFields(object{"total": 0})
-			w.merchant.get(t, path+"?dateFrom="+tomorrow+"&dateTo="+today).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "dateFrom")
+			w.merchant.get(t, path+"?dateFrom="+tomorrow+"&dateTo="+today).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "dateTo")
 			w.merchant.get(t, path+"?timezone=Nowhere").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "timezone")
 		}
 	})
