@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // annotationMessages turn the sentences of protoc-gen-validate into the style of
@@ -15,12 +17,12 @@ var annotationMessages = []struct {
 	reason  *regexp.Regexp
 	message string
 }{
-	{regexp.MustCompile(`^value is required$`), "is required"},
-	{regexp.MustCompile(`^value must be a valid UUID.*`), "must be a UUID"},
-	{regexp.MustCompile(`^value must be a valid email address.*`), "must be an e-mail address"},
+	{regexp.MustCompile(`^value is required$`), affiliate.IsRequired},
+	{regexp.MustCompile(`^value must be a valid UUID.*`), affiliate.MustBeUUID},
+	{regexp.MustCompile(`^value must be a valid email address.*`), affiliate.MustBeEmail},
 	{regexp.MustCompile(`^value must be (?:a valid URI|absolute).*`), "must be an absolute URL"},
 	{regexp.MustCompile(`^value length must be between (\d+) and (\d+) (?:runes|characters), inclusive$`), "must have $1 to $2 characters"},
-	{regexp.MustCompile(`^value length must be at least 1 runes$`), "must not be empty"},
+	{regexp.MustCompile(`^value length must be at least 1 runes$`), affiliate.MustNotBeEmpty},
 	{regexp.MustCompile(`^value length must be at least (\d+) runes$`), "must have at least $1 characters"},
 	{regexp.MustCompile(`^value length must be at most (\d+) runes$`), "must have at most $1 characters"},
 	{regexp.MustCompile(`^value length must be (\d+) runes$`), "must have $1 characters"},
@@ -34,8 +36,24 @@ var annotationMessages = []struct {
 	{regexp.MustCompile(`^value must contain no more than (\d+) item\(s\)$`), "must have at most $1 items"},
 	{regexp.MustCompile(`^value must contain (?:no more than|at most) (\d+) pair\(s\)$`), "must have at most $1 keys"},
 	{regexp.MustCompile(`^repeated value must contain unique items$`), "must not repeat an item"},
-	{regexp.MustCompile(`^value does not match regex pattern "(.*)"$`), "must match the pattern $1"},
 	{regexp.MustCompile(`^value must equal (.*)$`), "must be $1"},
+}
+
+// annotationPattern is what protoc-gen-validate says of a text that does not match.
+// The pattern is a Go literal.
+var annotationPattern = regexp.MustCompile(`^value does not match regex pattern (".*")$`)
+
+// patternMessages say in words what the patterns of the contract accept.
+var patternMessages = map[string]string{
+	`^[A-Z]{2}$`:                             "must be an ISO 3166 country code of 2 capital letters",
+	`^[A-Z]{3}$`:                             "must be an ISO 4217 currency code of 3 capital letters",
+	`^[A-Za-z]{3}$`:                          affiliate.MustBeCurrency,
+	`^[A-Za-z0-9_-]{3,50}$`:                  "must be 3 to 50 letters, digits, hyphens and underscores",
+	`^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$`: "must be 1 to 64 lower-case letters, digits and hyphens without a hyphen at either end",
+	`^[a-zA-Z][a-zA-Z0-9_-]{0,31}$`:          "must be 1 to 32 letters, digits, hyphens and underscores and begin with a letter",
+	`^[a-z_]+\.([a-z_]+|\*)$`:                "must be an action such as commission.approved, or a noun and .*",
+	`^[a-z_]{1,64}$`:                         "must be 1 to 64 lower-case letters and underscores",
+	`^evt_[0-9a-f]{32}$`:                     "must be evt_ and 32 lower-case hexadecimal digits",
 }
 
 // annotationList is what protoc-gen-validate says of a list of values.
@@ -44,22 +62,34 @@ var annotationList = regexp.MustCompile(`^value must (not )?be in list \[(.*)\]$
 // annotationMessage says in the API's words what an annotation of a field found.
 func annotationMessage(reason string, field protoreflect.FieldDescriptor) string {
 	if field != nil && field.Enum() != nil {
-		return "must be one of " + strings.Join(enumWords(field.Enum(), reason), ", ")
+		return mustBeOneOf(enumWords(field.Enum(), reason))
 	}
 	if list := annotationList.FindStringSubmatch(reason); list != nil {
-		values := strings.Join(strings.Fields(list[2]), ", ")
+		values := strings.Fields(list[2])
 		if list[1] != "" {
-			return "must not be one of " + values
+			return "must not be one of " + strings.Join(values, ", ")
 		}
-		return "must be one of " + values
+		return mustBeOneOf(values)
 	}
 	for _, m := range annotationMessages {
 		if m.reason.MatchString(reason) {
 			return plainNumbers(m.reason.ReplaceAllString(reason, m.message))
 		}
 	}
-	return strings.TrimPrefix(reason, "value ")
+	if literal := annotationPattern.FindStringSubmatch(reason); literal != nil {
+		pattern, err := strconv.Unquote(literal[1])
+		if words, ok := patternMessages[pattern]; ok && err == nil {
+			return words
+		}
+	}
+	return notValid
 }
+
+// notValid is the message about an annotation that has no words here. A test
+// prevents this.
+const notValid = "is not valid"
+
+func mustBeOneOf(words []string) string { return "must be one of " + strings.Join(words, ", ") }
 
 var powerOfTen = regexp.MustCompile(`\d+e\+\d+\b`)
 

@@ -1,6 +1,10 @@
 package server
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -37,6 +41,34 @@ func TestValidationSpeaksTheStyleOfTheAPI(t *testing.T) {
 		}
 		if got != tc.message {
 			t.Errorf("%s: %q, want %q", field, got, tc.message)
+		}
+	}
+}
+
+// The reasons that the generated validation can give are literals of its code.
+func TestEveryAnnotationHasWordsOfItsOwn(t *testing.T) {
+	files, err := filepath.Glob("../gen/affiliate/v1/*.pb.validate.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d generated files, %v", len(files), err)
+	}
+	literal := regexp.MustCompile(`reason: +("(?:[^"\\]|\\.)*")`)
+	for _, file := range files {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range literal.FindAllStringSubmatch(string(code), -1) {
+			reason, err := strconv.Unquote(found[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The fault is in the embedded message, which has a reason of its own.
+			if reason == "embedded message failed validation" {
+				continue
+			}
+			if got := annotationMessage(reason, nil); got == notValid || strings.Contains(got, "value") {
+				t.Errorf("%s: %q becomes %q", filepath.Base(file), reason, got)
+			}
 		}
 	}
 }

@@ -212,7 +212,7 @@ func (f *frame) authorise(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
 
 func (f *frame) validate(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if admissionOf(ctx).identity.badMode {
-		return nil, affiliate.Invalid("X-Mode", "must be test or live")
+		return nil, affiliate.Invalid("X-Mode", "must be one of test, live")
 	}
 	if err := validate(info.Server, req); err != nil {
 		return nil, err

@@ -30,12 +30,12 @@ func CheckMask(req Update, found *affiliate.Violations, required ...string) {
 	paths := req.GetUpdateMask().GetPaths()
 	for _, path := range paths {
 		if !changeable(m.Descriptor(), path) {
-			found.Add(maskField, fmt.Sprintf("%q cannot be changed", path))
+			found.Add(maskField, fmt.Sprintf("must not name %q, which cannot be changed", path))
 		}
 	}
 	for _, path := range required {
 		if field := m.Descriptor().Fields().ByName(protoreflect.Name(path)); slices.Contains(paths, path) && (!m.Has(field) || m.Get(field).String() == "") {
-			found.Add(path, "is required")
+			found.Add(path, affiliate.IsRequired)
 		}
 	}
 	if len(paths) > 0 {
@@ -44,7 +44,7 @@ func CheckMask(req Update, found *affiliate.Violations, required ...string) {
 	mask := m.Descriptor().Fields().ByName(maskField)
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		if field.Number() > mask.Number() && says(field, value) {
-			found.Add(maskField, "has to name the fields that are given")
+			found.Add(maskField, "must name the fields that are given")
 			return false
 		}
 		return true

@@ -102,15 +102,15 @@ func unreadableValue(field protoreflect.FieldDescriptor, value protoreflect.Valu
 	switch field.Kind() {
 	case protoreflect.StringKind:
 		if strings.ContainsRune(value.String(), 0) {
-			out.Add(path, "must not contain NUL")
+			out.Add(path, affiliate.MustNotHaveNUL)
 		}
 	case protoreflect.EnumKind:
 		if field.Enum().Values().ByNumber(value.Enum()) == nil {
-			out.Add(path, "must be a known value")
+			out.Add(path, mustBeOneOf(enumWords(field.Enum(), "")))
 		}
 	case protoreflect.MessageKind:
 		if at, ok := value.Message().Interface().(*timestamppb.Timestamp); ok && !at.IsValid() {
-			out.Add(path, "must be an RFC 3339 timestamp")
+			out.Add(path, affiliate.MustBeTimestamp)
 		}
 		if field.Message().FullName().Parent() != "google.protobuf" {
 			unreadable(value.Message(), path+".", out)
@@ -196,7 +196,7 @@ func flatten(err error, d protoreflect.MessageDescriptor, prefix string, out *af
 	}
 	one, ok := err.(annotationError)
 	if !ok {
-		out.Add(prefix, err.Error())
+		out.Add(strings.TrimSuffix(prefix, "."), notValid)
 		return
 	}
 	name, field := protoField(one.Field(), d)

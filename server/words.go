@@ -35,7 +35,7 @@ func Word[E Enum](e E) string {
 // CheckWord notes a number without a name, which only gRPC can carry.
 func CheckWord[E Enum](field string, value E, found *affiliate.Violations) {
 	if value != 0 && Word(value) == "" {
-		found.Add(field, "must be a known value")
+		found.Add(field, mustBeOneOf(enumWords(value.Descriptor(), "")))
 	}
 }
 
@@ -112,7 +112,7 @@ func OptionalBasisPoints(percentage *float64, path string, found *affiliate.Viol
 	}
 	bps, ok := BasisPoints(*percentage)
 	if !ok {
-		found.Add(path, "has more than 2 decimals")
+		found.Add(path, "must have at most 2 decimals")
 	}
 	return &bps
 }
