@@ -53,7 +53,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		GetPassword() string
 		GetName() string
 	}); ok && r.GetPassword() != "" && affiliate.CommonPassword(r.GetPassword()) {
-		found.Add("password", "is one of the most common passwords")
+		found.Add("password", "must not be one of the most common passwords")
 	}
 	switch r := req.(type) {
 	case *affiliatev1.RegisterMerchantRequest:
@@ -66,6 +66,6 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 
 func checkAddress(email string, found *affiliate.Violations) {
 	if !affiliate.BareAddress(email) {
-		found.Add("email", "must be a bare e-mail address")
+		found.Add("email", affiliate.MustBeEmail)
 	}
 }

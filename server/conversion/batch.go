@@ -199,15 +199,19 @@ func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]af
 	return faults
 }
 
-// detailsOf names the fields of a malformed item by their paths in the body.
+// detailsOf names the fields of a malformed item by their paths in the body, which
+// are the same over gRPC and REST.
 func detailsOf(i int, wrong affiliate.Violations) []*affiliatev1.FieldFault {
+	inBody := func(path string) string {
+		if path == "" {
+			return fmt.Sprintf("conversions[%d]", i)
+		}
+		return fmt.Sprintf("conversions[%d].%s", i, path)
+	}
 	details := make([]*affiliatev1.FieldFault, len(wrong))
 	for j, v := range wrong {
-		field := fmt.Sprintf("conversions[%d]", i)
-		if v.Field != "" {
-			field += "." + v.Field
-		}
-		details[j] = &affiliatev1.FieldFault{Field: field, Message: v.Message}
+		spelled := v.Spelled(inBody)
+		details[j] = &affiliatev1.FieldFault{Field: spelled.Field, Message: spelled.Sentence()}
 	}
 	return details
 }

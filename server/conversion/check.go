@@ -40,11 +40,11 @@ func (s *Service) checkReport(r *affiliatev1.ReportConversionRequest, found *aff
 	checkMetadata(r.GetMetadata(), found)
 	if id := r.GetClickId(); id != "" {
 		if _, ok := affiliate.ParseID[affiliate.Click](id); !ok {
-			found.Add("click_id", "must be a UUID")
+			found.Add("click_id", affiliate.MustBeUUID)
 		}
 	}
 	if email := r.GetCustomerEmail(); email != "" && !affiliate.BareAddress(email) {
-		found.Add("customer_email", "must be an e-mail address")
+		found.Add("customer_email", affiliate.MustBeEmail)
 	}
 	if ip := r.GetCustomerIp(); ip != "" {
 		if addr, err := netip.ParseAddr(ip); err != nil || addr.Zone() != "" {
@@ -55,15 +55,15 @@ func (s *Service) checkReport(r *affiliatev1.ReportConversionRequest, found *aff
 
 func checkAmount(r *affiliatev1.ReportConversionRequest, found *affiliate.Violations) {
 	if r.AmountCents == nil && eventOf(r).Priced() {
-		found.Add("amount_cents", "is required for this event_type")
+		found.Add("amount_cents", "is required when {event_type} is "+string(eventOf(r)))
 	}
 	switch currency := r.GetCurrency(); {
 	case currency != "":
 		if _, ok := affiliate.ParseCurrency(currency); !ok {
-			found.Add("currency", "must be an ISO 4217 currency code of 3 letters")
+			found.Add("currency", affiliate.MustBeCurrency)
 		}
 	case r.AmountCents != nil || eventOf(r).Priced():
-		found.Add("currency", "is required together with amount_cents")
+		found.Add("currency", "is required together with {amount_cents}")
 	}
 }
 
@@ -74,11 +74,11 @@ func (s *Service) checkTime(r *affiliatev1.ReportConversionRequest, found *affil
 	now, at := s.now(), r.GetOccurredAt().AsTime()
 	switch {
 	case !r.GetOccurredAt().IsValid():
-		found.Add("occurred_at", "must be an RFC 3339 timestamp")
+		found.Add("occurred_at", affiliate.MustBeTimestamp)
 	case at.Before(now.Add(-affiliate.MaxConversionAge)):
-		found.Add("occurred_at", "must not lie more than 90 days back")
+		found.Add("occurred_at", "must not be more than 90 days in the past")
 	case at.After(now.Add(affiliate.MaxConversionLead)):
-		found.Add("occurred_at", "must not lie more than 5 minutes ahead")
+		found.Add("occurred_at", "must not be more than 5 minutes in the future")
 	}
 }
 
@@ -88,7 +88,7 @@ func checkMetadata(m *structpb.Struct, found *affiliate.Violations) {
 		return
 	}
 	if len(m.GetFields()) > maxMetadataKeys {
-		found.Add(path, fmt.Sprintf("must not have more than %d keys", maxMetadataKeys))
+		found.Add(path, fmt.Sprintf("must have at most %d keys", maxMetadataKeys))
 		return
 	}
 	encoded, err := encodeMetadata(m)
@@ -96,9 +96,9 @@ func checkMetadata(m *structpb.Struct, found *affiliate.Violations) {
 	case err != nil:
 		found.Add(path, "must be a JSON object")
 	case len(encoded) > maxMetadataBytes:
-		found.Add(path, fmt.Sprintf("must not be longer than %d bytes of JSON", maxMetadataBytes))
+		found.Add(path, fmt.Sprintf("must have at most %d bytes of JSON", maxMetadataBytes))
 	case bytes.Contains(encoded, []byte(`\u0000`)) && containsNUL(m.AsMap()):
-		found.Add(path, "must not contain NUL")
+		found.Add(path, affiliate.MustNotHaveNUL)
 	}
 }
 

@@ -155,7 +155,7 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 	}
 	to, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
 	if !ok {
-		return nil, affiliate.Invalid("participant_id", "must be a UUID")
+		return nil, affiliate.Invalid("participant_id", affiliate.MustBeUUID)
 	}
 	now, by := s.now(), server.ActorFrom(ctx)
 	c, d, commission, err := s.store.ReattributeByHand(ctx, server.PrincipalFrom(ctx).Scope(), id, to, req.GetReason(), now, by,

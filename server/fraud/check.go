@@ -30,7 +30,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		}
 		for i, term := range req.GetBrandTerms() {
 			if strings.TrimSpace(term) == "" {
-				found.Add(fmt.Sprintf("brand_terms[%d]", i), "must not be empty")
+				found.Add(fmt.Sprintf("brand_terms[%d]", i), affiliate.MustNotBeEmpty)
 			}
 		}
 	case *affiliatev1.ListFraudEventsRequest:

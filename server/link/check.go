@@ -26,7 +26,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case creation:
 		checkURL(req.GetDestinationUrl(), &found)
 		if affiliate.ReservedCode(req.GetCode()) {
-			found.Add("code", "is reserved")
+			found.Add("code", "must not be a reserved word")
 		}
 	case update:
 		server.CheckMask(req, &found)
@@ -40,6 +40,6 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 
 func checkURL(text string, found *affiliate.Violations) {
 	if _, ok := affiliate.ParseWebURL(text); !ok {
-		found.Add("destination_url", "must be an http or https URL")
+		found.Add("destination_url", affiliate.MustBeWebURL)
 	}
 }

@@ -20,19 +20,16 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case *affiliatev1.InviteParticipantRequest:
 		checkCode(req.GetReferralCode(), &found)
 		if !affiliate.BareAddress(req.GetEmail()) {
-			found.Add("email", "must be an e-mail address")
+			found.Add("email", affiliate.MustBeEmail)
 		}
 	case *affiliatev1.ListParticipantsRequest:
-		// A number without a name, which only gRPC can carry.
-		if status := req.GetStatus(); status != 0 && server.Word(status) == "" {
-			found.Add("status", "must be a known value")
-		}
+		server.CheckWord("status", req.GetStatus(), &found)
 	case *affiliatev1.UpdateParticipantRequest:
 		server.CheckMask(req, &found, "referral_code")
 		checkCode(req.GetReferralCode(), &found)
 		for i, tag := range req.GetTags() {
 			if strings.TrimSpace(tag) == "" {
-				found.Add(fmt.Sprintf("tags[%d]", i), "must not be empty")
+				found.Add(fmt.Sprintf("tags[%d]", i), affiliate.MustNotBeEmpty)
 			}
 		}
 		if override := overrideOf(req); override != nil {
@@ -44,7 +41,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 
 func checkCode(code string, found *affiliate.Violations) {
 	if affiliate.ReservedCode(code) {
-		found.Add("referral_code", "is reserved")
+		found.Add("referral_code", "must not be a reserved word")
 	}
 }
 

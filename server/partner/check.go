@@ -28,7 +28,7 @@ func checkProfile(req *affiliatev1.UpdatePartnerProfileRequest, found *affiliate
 	server.CheckMask(req, found, "name")
 	if req.WebsiteUrl != nil {
 		if _, ok := affiliate.ParseWebURL(req.GetWebsiteUrl()); !ok {
-			found.Add("website_url", "must be an http or https URL")
+			found.Add("website_url", affiliate.MustBeWebURL)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		switch at := req.GetPaidAt(); {
 		case at == nil:
 		case at.CheckValid() != nil:
-			found.Add("paid_at", "must be an RFC 3339 timestamp")
+			found.Add("paid_at", affiliate.MustBeTimestamp)
 		case at.AsTime().After(s.now()):
 			found.Add("paid_at", "must not be in the future")
 		}

@@ -49,11 +49,11 @@ func checkFields(req interface {
 	checkURLs(req, found)
 	if currency := req.GetCurrency(); currency != "" {
 		if _, ok := affiliate.ParseCurrency(currency); !ok {
-			found.Add("currency", "must be an ISO 4217 currency code of 3 letters")
+			found.Add("currency", affiliate.MustBeCurrency)
 		}
 	}
 	if affiliate.ReservedParam(req.GetLinkParam()) {
-		found.Add("link_param", "must not be a parameter that links use otherwise")
+		found.Add("link_param", "must not be a parameter that links use for another purpose")
 	}
 	for i, domain := range req.GetAllowedDomains() {
 		if _, ok := affiliate.ParseAllowedDomain(domain); !ok {
@@ -77,7 +77,7 @@ func checkURLs(req interface {
 			continue
 		}
 		if _, ok := affiliate.ParseWebURL(m.Get(field).String()); !ok {
-			found.Add(string(name), "must be an http or https URL")
+			found.Add(string(name), affiliate.MustBeWebURL)
 		}
 	}
 }
@@ -90,10 +90,10 @@ func checkAmounts(rules *affiliatev1.CommissionRules, found *affiliate.Violation
 	}
 	switch kind := rules.GetCommissionType(); {
 	case rules.Percentage != nil && rules.FlatAmountCents != nil && kind == 0:
-		found.Add("commission_rules.flat_amount_cents", "must be absent beside a percentage")
+		found.Add("commission_rules.flat_amount_cents", affiliate.MustNotBeWith("commission_rules.percentage"))
 	case rules.FlatAmountCents != nil && kind == affiliatev1.CommissionType_COMMISSION_TYPE_PERCENTAGE:
-		found.Add("commission_rules.flat_amount_cents", "must be absent for the type percentage")
+		found.Add("commission_rules.flat_amount_cents", "must be absent when {commission_rules.commission_type} is percentage")
 	case rules.Percentage != nil && kind == affiliatev1.CommissionType_COMMISSION_TYPE_FLAT:
-		found.Add("commission_rules.percentage", "must be absent for the type flat")
+		found.Add("commission_rules.percentage", "must be absent when {commission_rules.commission_type} is flat")
 	}
 }

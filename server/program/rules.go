@@ -32,7 +32,7 @@ func firstRules(rules *affiliatev1.CommissionRules, found *affiliate.Violations)
 	made, wrong := affiliate.DefaultRules().Patch(patch)
 	*found = append(*found, wrong...)
 	if patch.Type.Given && made.Type == affiliate.Percentage && !patch.RateBps.Given {
-		found.Add(rulesField+".percentage", "is required for the type percentage")
+		found.Add(rulesField+".percentage", "is required when {commission_rules.commission_type} is percentage")
 	}
 	return made
 }
@@ -143,7 +143,7 @@ func tiersOf(tiers []*affiliatev1.Tier, found *affiliate.Violations) []affiliate
 		if bps := server.OptionalBasisPoints(tier.Percentage, path, found); bps != nil {
 			out[i].RateBps = *bps
 		} else if tier.Percentage == nil {
-			found.Add(path, "is required")
+			found.Add(path, affiliate.IsRequired)
 		}
 	}
 	return out

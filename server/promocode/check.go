@@ -17,20 +17,20 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	switch req := req.(type) {
 	case *affiliatev1.CreatePromoCodeRequest:
 		if !affiliate.ValidPromoCode(affiliate.FoldPromoCode(req.GetCode())) {
-			found.Add("code", fmt.Sprintf("needs 1 to %d visible characters without spaces", affiliate.MaxPromoCode))
+			found.Add("code", fmt.Sprintf("must have 1 to %d visible characters without spaces", affiliate.MaxPromoCode))
 		}
 		checkDiscount(req, &found)
 		switch end := req.GetExpiresAt(); {
 		case end == nil:
 		case !end.IsValid():
-			found.Add("expires_at", "must be an RFC 3339 timestamp")
+			found.Add("expires_at", affiliate.MustBeTimestamp)
 		case !instant(end).After(s.at()):
-			found.Add("expires_at", "must lie in the future")
+			found.Add("expires_at", affiliate.MustBeInFuture)
 		}
 	case *affiliatev1.UpdatePromoCodeRequest:
 		server.CheckMask(req, &found)
 		if end := req.GetExpiresAt(); end != nil && !end.IsValid() {
-			found.Add("expires_at", "must be an RFC 3339 timestamp")
+			found.Add("expires_at", affiliate.MustBeTimestamp)
 		}
 	}
 	return found
@@ -39,24 +39,24 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 // checkDiscount leaves numbers that no type knows to the annotations.
 func checkDiscount(req *affiliatev1.CreatePromoCodeRequest, found *affiliate.Violations) {
 	if req.DiscountValue == nil {
-		found.Add("discount_value", "is required")
+		found.Add("discount_value", affiliate.IsRequired)
 	}
 	value := req.GetDiscountValue()
 	switch req.GetDiscountType() {
 	case affiliatev1.DiscountType_DISCOUNT_TYPE_PERCENTAGE:
 		if _, ok := server.BasisPoints(value); !ok {
-			found.Add("discount_value", "must be 0 to 100 percent with at most 2 decimals")
+			found.Add("discount_value", "must be from 0 to 100 with at most 2 decimals when {discount_type} is percentage")
 		}
 		if req.Currency != nil {
-			found.Add("currency", "goes with a fixed discount only")
+			found.Add("currency", "must be absent when {discount_type} is percentage")
 		}
 	case affiliatev1.DiscountType_DISCOUNT_TYPE_FIXED:
 		// Written so that NaN fails.
 		if !(value == math.Trunc(value) && value <= affiliate.MaxAmountCents) {
-			found.Add("discount_value", "must be a whole number of minor units")
+			found.Add("discount_value", "must be a whole number of minor units when {discount_type} is fixed")
 		}
 		if _, ok := affiliate.ParseCurrency(req.GetCurrency()); req.Currency != nil && !ok {
-			found.Add("currency", "must be an ISO 4217 currency code of 3 letters")
+			found.Add("currency", affiliate.MustBeCurrency)
 		}
 	case affiliatev1.DiscountType_DISCOUNT_TYPE_UNSPECIFIED:
 	}

@@ -25,9 +25,9 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		s.checkURL(req.GetUrl(), &found)
 		switch {
 		case len(req.GetSubscriptions()) == 0 && len(req.GetEvents()) == 0:
-			found.Add("subscriptions", "needs at least one event name")
+			found.Add("subscriptions", "must have at least one event name")
 		case len(req.GetSubscriptions()) > 0 && len(req.GetEvents()) > 0:
-			found.Add("events", "is another name of subscriptions; give one of them")
+			found.Add("events", affiliate.MustNotBeWith("subscriptions")+", which is the same field")
 		}
 		checkSubscriptions("subscriptions", req.GetSubscriptions(), &found)
 		checkSubscriptions("events", req.GetEvents(), &found)
@@ -62,20 +62,20 @@ func checkSubscriptions(field string, words []string, found *affiliate.Violation
 func checkRecovery(req *affiliatev1.RecoverDeliveriesRequest, now time.Time, found *affiliate.Violations) {
 	since, until := req.GetSince(), req.GetUntil()
 	if since.IsValid() && since.AsTime().Before(now.Add(-shown-skew)) {
-		found.Add("since", "must lie in the last 30 days")
+		found.Add("since", "must be in the last 30 days")
 	}
 	if since.IsValid() && until == nil && !since.AsTime().Before(now) {
-		found.Add("since", "must lie in the past")
+		found.Add("since", "must be in the past")
 	}
 	if until.IsValid() && until.AsTime().After(now.Add(skew)) {
-		found.Add("until", "must not lie in the future")
+		found.Add("until", "must not be in the future")
 	}
 	if since.IsValid() && until.IsValid() && !since.AsTime().Before(until.AsTime()) {
-		found.Add("since", "must lie before until")
+		found.Add("since", "must be before {until}")
 	}
 	for i, status := range req.GetStatuses() {
 		if !slices.Contains(recoverable, affiliate.DeliveryStatus(server.Word(status))) {
-			found.Add(fmt.Sprintf("statuses[%d]", i), "must be dead_lettered, canceled, failed or delivered")
+			found.Add(fmt.Sprintf("statuses[%d]", i), "must be one of dead_lettered, canceled, failed, delivered")
 		}
 	}
 }

@@ -44,7 +44,7 @@ func auditFilter(req auditRequest) (affiliate.AuditFilter, error) {
 	if text := req.GetResourceId(); text != "" {
 		id, ok := affiliate.ParseID[affiliate.AuditEntry](text)
 		if !ok {
-			wrong.Add("resource_id", "must be a UUID")
+			wrong.Add("resource_id", affiliate.MustBeUUID)
 		}
 		filter.ResourceID = &id.UUID
 	}

@@ -21,7 +21,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		checkAddress("email", req.GetEmail(), &found)
 	case *affiliatev1.CreateApiKeyRequest:
 		if req.GetExpiresAt() != nil && !req.GetExpiresAt().AsTime().After(s.now()) {
-			found.Add("expires_at", "must lie in the future")
+			found.Add("expires_at", affiliate.MustBeInFuture)
 		}
 	case auditRequest:
 		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
@@ -32,11 +32,11 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 func checkSettings(req *affiliatev1.UpdateWorkspaceRequest, found *affiliate.Violations) {
 	if currency := req.GetCurrency(); currency != "" {
 		if _, ok := affiliate.ParseCurrency(currency); !ok {
-			found.Add("currency", "must be an ISO 4217 currency code of 3 letters")
+			found.Add("currency", affiliate.MustBeCurrency)
 		}
 	}
 	if timezone := req.GetTimezone(); timezone != "" && !affiliate.ValidTimezone(timezone) {
-		found.Add("timezone", "must be an IANA time zone, for example Europe/Berlin")
+		found.Add("timezone", affiliate.MustBeTimezone)
 	}
 	for i, origin := range req.GetAllowedOrigins() {
 		if _, ok := affiliate.ParseOrigin(origin); !ok {
@@ -50,6 +50,6 @@ func checkSettings(req *affiliatev1.UpdateWorkspaceRequest, found *affiliate.Vio
 
 func checkAddress(field, email string, found *affiliate.Violations) {
 	if !affiliate.BareAddress(email) {
-		found.Add(field, "must be a bare e-mail address")
+		found.Add(field, affiliate.MustBeEmail)
 	}
 }
