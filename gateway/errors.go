@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/gateway/contract"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
@@ -238,13 +239,13 @@ func (c *call) fieldName(path string) string {
 	if spelling, ok := c.written[protoreflect.Name(path)]; ok {
 		return spelling
 	}
-	return clientPath(c.route.input.Descriptor(), path, c.route.SnakeCase() && !c.route.HasBody)
+	return clientPath(c.route.input.Descriptor(), path, c.route.SnakeCase())
 }
 
 // clientPath turns a proto path (commission_rules.percentage,
-// line_items[0].amount_cents, answers[color]) into the path with the names of JSON,
-// or of a snake_case query. A name that is not a field of the message, such as a
-// header's, stays as it is.
+// line_items[0].amount_cents, answers[color]) into the path as a surface writes it.
+// A name that is not a field of the message is a header, or a field of the stored
+// object that the request changes.
 func clientPath(desc protoreflect.MessageDescriptor, path string, snakeCase bool) string {
 	var b strings.Builder
 	for path != "" {
@@ -257,8 +258,11 @@ func clientPath(desc protoreflect.MessageDescriptor, path string, snakeCase bool
 		if desc != nil {
 			field = desc.Fields().ByName(protoreflect.Name(name))
 		}
-		if field == nil {
+		if field == nil && snakeCase {
 			return b.String() + path
+		}
+		if field == nil {
+			return b.String() + contract.CamelCase(path)
 		}
 		if snakeCase {
 			b.WriteString(name)

@@ -92,6 +92,7 @@ func TestClientPath(t *testing.T) {
 	desc := (&affiliatev1.CreateProgramRequest{}).ProtoReflect().Descriptor()
 	for in, want := range map[string]string{
 		"": "", "nothing": "nothing", "website_url.x": "websiteUrl.x", "allowed_domains[": "allowedDomains[", "commission_rules.nope.a": "commissionRules.nope.a",
+		"flat_rate.a_b": "flatRate.aB", "X-Mode": "X-Mode",
 		"commission_rules": "commissionRules", "allowed_domains[0][1]": "allowedDomains[0].[1]", "[0]": "[0]", ".": ".",
 	} {
 		if got := clientPath(desc, in, false); got != want {
@@ -394,6 +395,8 @@ func TestSentencesNameFieldsAsTheClientWrites(t *testing.T) {
 		},
 		{"POST", "/api/v1/programs", `{}`, "slug", "must match the pattern ^[a-z_]{1,40}$", "slug must match the pattern ^[a-z_]{1,40}$."},
 		{"POST", "/api/v1/programs", `{}`, "", "must be good", "The body must be good."},
+		// A field of the stored object.
+		{"POST", "/api/v1/programs/p/activate", `{}`, "website_url", "is required without {landing_url}", "websiteUrl is required without landingUrl."},
 	} {
 		field, message = c.field, c.message
 		e := r.do(c.verb, c.path, c.body).refused(t, 400, "VALIDATION_ERROR")

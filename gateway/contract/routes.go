@@ -197,7 +197,7 @@ func QueryNames(r Route, field protoreflect.FieldDescriptor) []string {
 	names := []string{field.JSONName()}
 	if snake := string(field.Name()); r.SnakeCase() {
 		names = []string{snake}
-		if camel := camelCase(snake); camel != snake {
+		if camel := CamelCase(snake); camel != snake {
 			names = append(names, camel)
 		}
 	}
@@ -207,8 +207,8 @@ func QueryNames(r Route, field protoreflect.FieldDescriptor) []string {
 	return names
 }
 
-// camelCase is the default JSON name of a field, which json_name may replace.
-func camelCase(snake string) string {
+// CamelCase is the default JSON name of a field, which json_name may replace.
+func CamelCase(snake string) string {
 	var b strings.Builder
 	for i, part := range strings.Split(snake, "_") {
 		if i > 0 && part != "" {
