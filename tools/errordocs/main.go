@@ -35,13 +35,14 @@ Every error of the REST API has one shape:
 
 ` + "```json" + `
 {"statusCode": 400, "message": "The request is not valid.", "error": "Bad Request", "code": "VALIDATION_ERROR",
- "details": [{"field": "commissionRules.percentage", "message": "Must be a number."}]}
+ "details": [{"field": "commissionRules.percentage", "message": "commissionRules.percentage must be a number."}]}
 ` + "```" + `
 
 ` + "`code`" + ` is stable; programs compare it. ` + "`message`" + ` is for people and may change. ` + "`details`" + ` comes with
 VALIDATION_ERROR only and names every fault of query and body at once. Its ` + "`field`" + ` is the path as the request has it; a
-fault of the whole body is ` + "`body`" + `. Over gRPC the code is the ` + "`reason`" + ` of a google.rpc.ErrorInfo of domain
-` + "`tributary`" + `, with the metadata below, and the details are a google.rpc.BadRequest.
+fault of the whole body is ` + "`body`" + `. Its ` + "`message`" + ` is a sentence that begins with this path, says what is accepted and
+spells other fields as the request does. Over gRPC the code is the ` + "`reason`" + ` of a google.rpc.ErrorInfo of domain
+` + "`tributary`" + `, with the metadata below, and the details are a google.rpc.BadRequest with proto names.
 
 Checks have an order on every authenticated route: a bad credential is 401, or 429 if its address has used up its limit; then
 429, 403, 415 or 413, 400, and the rest. A refused caller learns nothing about the body.

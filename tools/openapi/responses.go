@@ -145,7 +145,6 @@ func errorSchema() object {
 	for _, spec := range errorspec.All() {
 		codes = append(codes, string(spec.Reason))
 	}
-	text := object{{"type", "string"}}
 	return object{
 		{"type", "object"},
 		{"description", "The body of every error."},
@@ -163,7 +162,7 @@ func errorSchema() object {
 					{"required", []string{"field", "message"}},
 					{"properties", object{
 						{"field", object{{"type", "string"}, {"description", "The path as the request has it; body for the whole body."}}},
-						{"message", text},
+						{"message", object{{"type", "string"}, {"description", "A sentence that begins with the field and says what is accepted. For people; may change at any time."}}},
 					}},
 				}},
 			}},
