@@ -57,7 +57,7 @@ func checkFields(req interface {
 	}
 	for i, domain := range req.GetAllowedDomains() {
 		if _, ok := affiliate.ParseAllowedDomain(domain); !ok {
-			found.Add(fmt.Sprintf("allowed_domains[%d]", i), "must be a host name, or *. and a host name")
+			found.Add(fmt.Sprintf("allowed_domains[%d]", i), "must be a host name, for example shop.example.com or *.example.com")
 		}
 	}
 }
