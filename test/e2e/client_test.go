@@ -74,10 +74,11 @@ func (c caller) patch(t testing.TB, path string, body any) answer {
 func (c caller) send(t testing.TB, method, url string, body any) answer {
 	t.Helper()
 	var reader io.Reader
+	var sent []byte
 	switch body := body.(type) {
 	case nil:
 	case string:
-		reader = strings.NewReader(body)
+		sent, reader = []byte(body), strings.NewReader(body)
 	case io.Reader:
 		reader = body
 	default:
@@ -86,7 +87,7 @@ func (c caller) send(t testing.TB, method, url string, body any) answer {
 			t.Errorf("encode the body: %v", err)
 			return answer{t: t}
 		}
-		reader = bytes.NewReader(encoded)
+		sent, reader = encoded, bytes.NewReader(encoded)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), method, url, reader)
 	if err != nil {
@@ -108,6 +109,7 @@ func (c caller) send(t testing.TB, method, url string, body any) answer {
 		t.Errorf("%s %s: %v", method, url, err)
 	}
 	checkDocumented(t, request, response.StatusCode)
+	checkMessages(t, request, sent, response.StatusCode, text)
 	return answer{t: t, what: method + " " + request.URL.RequestURI(), status: response.StatusCode, header: response.Header, body: string(text)}
 }
 
@@ -140,14 +142,11 @@ func (a answer) want(status int) answer {
 
 // envelope is the body of every error (SPEC.md section 7).
 type envelope struct {
-	StatusCode int    `json:"statusCode"`
-	Message    string `json:"message"`
-	Error      string `json:"error"`
-	Code       string `json:"code"`
-	Details    []struct {
-		Field   string `json:"field"`
-		Message string `json:"message"`
-	} `json:"details"`
+	StatusCode int     `json:"statusCode"`
+	Message    string  `json:"message"`
+	Error      string  `json:"error"`
+	Code       string  `json:"code"`
+	Details    []fault `json:"details"`
 }
 
 // wantError checks status, code and the whole shape of the envelope, and for a

@@ -221,6 +221,11 @@ func wantStatus(t *testing.T, err error, code codes.Code, reason string) []*errd
 			got = detail.GetReason()
 		case *errdetails.BadRequest:
 			violations = detail.GetFieldViolations()
+			for _, v := range violations {
+				if wrong := (fault{v.GetField(), v.GetDescription()}).wrong(true, ""); wrong != "" {
+					t.Errorf("%s: %q for the field %q", wrong, v.GetDescription(), v.GetField())
+				}
+			}
 		}
 	}
 	if st.Code() != code || got != reason {
