@@ -86,7 +86,8 @@ func (x *BulkSummary) GetFailed() int32 {
 type FieldFault struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Path in the request's body, as the caller wrote it.
-	Field         string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	// A sentence that begins with the field and says what is accepted.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -142,7 +143,8 @@ type ItemFault struct {
 	// Place in the list, from 0.
 	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	// Path within the item, as proto writes it; empty for the item as a whole.
-	Field         string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
+	Field string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
+	// What is accepted, without the field and the full stop.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
