@@ -112,14 +112,14 @@ func (b *body) check(wrong *affiliate.Violations) {
 	b.code = affiliate.FoldCode(strings.TrimSpace(b.text[fieldReferralCode]))
 	switch n := utf8.RuneCountInString(b.code); {
 	case n == 0:
-		add(fieldReferralCode, "is required")
+		add(fieldReferralCode, affiliate.IsRequired)
 	case n > maxCode:
 		add(fieldReferralCode, "must have 1 to 100 characters")
 	}
 	if id := b.text[fieldClickID]; id != "" {
 		parsed, ok := affiliate.ParseID[affiliate.Click](id)
 		if b.clickID, b.proposed = parsed.UUID, ok; !ok {
-			add(fieldClickID, "must be a UUID")
+			add(fieldClickID, affiliate.MustBeUUID)
 		}
 	}
 	switch consent := affiliate.Consent(b.text[fieldConsent]); consent {
@@ -128,12 +128,12 @@ func (b *body) check(wrong *affiliate.Violations) {
 	case affiliate.ConsentGranted, affiliate.ConsentDenied, affiliate.ConsentUnknown:
 		b.consent = consent
 	default:
-		add(fieldConsent, "must be granted, denied or unknown")
+		add(fieldConsent, "must be one of granted, denied, unknown")
 	}
 	if at := b.text[fieldOccurredAt]; at != "" {
 		var err error
 		if b.occurredAt, err = time.Parse(time.RFC3339, at); err != nil {
-			add(fieldOccurredAt, "must be an RFC 3339 timestamp")
+			add(fieldOccurredAt, affiliate.MustBeTimestamp)
 		}
 	}
 	if text := b.text[fieldURL]; text != "" {

@@ -29,7 +29,7 @@ func TestDecodeNamesEverythingThatIsWrong(t *testing.T) {
 		{"long code", `{"referral_code":"` + strings.Repeat("ü", 101) + `"}`, []string{"referral_code must have 1 to 100 characters"}},
 		{"many at once", `{"referral_code":1,"sub_id":"` + long + `","x":1,"consent":"maybe","click_id":"7","occurred_at":"yesterday","url":"/p","utm":{"sauce":"a","source":[]}}`, []string{
 			"referral_code must be a string", "utm.source must be a string",
-			"click_id must be a UUID", "consent must be granted, denied or unknown", "occurred_at must be an RFC 3339 timestamp", "url must be an absolute http or https URL", "sub_id must have at most 255 characters",
+			"click_id must be a UUID", "consent must be one of granted, denied, unknown", "occurred_at must be an RFC 3339 timestamp", "url must be an absolute http or https URL", "sub_id must have at most 255 characters",
 		}},
 		{"repeated unknown field", `{"referral_code":"a","x":1,"x":2}`, []string{"x must be given only once"}},
 		{"repeated", `{"referral_code":"a","referral_code":"a"}`, []string{"referral_code must be given only once"}},

@@ -9,6 +9,8 @@ package jsonscan
 import (
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // Scanner reads the tokens of Data from Pos on. When a method returns ok ==
@@ -102,7 +104,7 @@ func (s *Scanner) digits() bool {
 const (
 	NotUTF8       = "must be valid UTF-8"
 	LoneSurrogate = "must not contain half of a surrogate pair"
-	HoldsNUL      = "must not contain the NUL character"
+	HoldsNUL      = affiliate.MustNotHaveNUL
 )
 
 // Text reads a string. Pos must be on its opening quote. fault is one of the
