@@ -88,7 +88,9 @@ type CommissionTransition struct {
 	Actor      Actor
 	At         time.Time
 	Reason     *string // MoveReject, MoveOverride; MoveClearReview: the note
-	Code       *string // MoveReject
+	// Code is why, for programs: the rejection code of MoveReject, or what
+	// ReviewPending puts in the history.
+	Code *string
 	// ReviewReasons are those that MoveFlag adds and MoveClearReview takes off.
 	ReviewReasons []string
 	// AmountCents is what MoveRefund leaves; Full says that nothing of the sale is

@@ -1,11 +1,14 @@
 package affiliate
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// ReviewPending goes on with what the suspension of a participant, or its end,
-// means for the commissions that wait, behind those that the move itself took:
-// Move is one of the two. It takes one block, the oldest first, and is followed by
-// another of its kind; where another move was made by now it is over.
+// ReviewPending flags the pending commissions of a suspended participant for review,
+// or takes that flag off the commissions of a reinstated one. Move is one of the two.
+// One job moves one block of commissions, the oldest first, and enqueues the next
+// block. It does nothing if the participant was moved again.
 type ReviewPending struct {
 	Workspace   WorkspaceID     `json:"workspace"`
 	Mode        Mode            `json:"mode"`
@@ -24,3 +27,38 @@ type ReviewPending struct {
 
 // Kind names the job.
 func (ReviewPending) Kind() string { return "review_pending" }
+
+// The codes of a ReviewPending in the histories of commissions.
+const (
+	codeParticipantSuspended  = "participant_suspended"
+	codeParticipantReinstated = "participant_reinstated"
+)
+
+// Flags reports whether the job adds the flag. Otherwise it takes the flag off.
+func (job ReviewPending) Flags() bool { return job.Move == SuspendParticipant }
+
+// Concerns reports whether the job has to move the commission, which belongs to the
+// participant.
+func (job ReviewPending) Concerns(c Commission) bool {
+	return c.Status == CommissionPending && slices.Contains(c.ReviewReasons, ReviewParticipantSuspended) != job.Flags()
+}
+
+// Transition returns the move that the job makes of each commission, except the id of
+// the commission. Its code tells the lines of the job from all others in a history.
+func (job ReviewPending) Transition(at time.Time) CommissionTransition {
+	if at.Before(job.Since) { // the clocks of two processes differ
+		at = job.Since
+	}
+	t := CommissionTransition{
+		Scope: Scope{Workspace: job.Workspace, Mode: job.Mode}, Program: job.Program,
+		Actor: Actor{User: job.User, Key: job.Key}, At: at, ReviewReasons: []string{ReviewParticipantSuspended},
+	}
+	code, note := codeParticipantSuspended, "The partner was suspended."
+	t.Move = MoveFlag
+	if !job.Flags() {
+		code, note = codeParticipantReinstated, "The partner was reinstated."
+		t.Move = MoveClearReview
+	}
+	t.Code, t.Note = &code, &note
+	return t
+}

@@ -79,6 +79,7 @@ type historyRow struct {
 	ToStatus     affiliate.CommissionStatus  `db:"to_status"`
 	AmountCents  int64                       `db:"amount_cents"`
 	Reason       *string                     `db:"reason"`
+	Code         *string                     `db:"code"`
 }
 
 // settle writes changes of commissions with everything that follows from them except
@@ -145,7 +146,7 @@ func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChan
 		history = append(history, historyRow{
 			WorkspaceID: after.Scope.Workspace, CommissionID: after.ID, Seq: after.Version, At: at,
 			Actor: change.Transition.Actor.String(), FromStatus: from, ToStatus: after.Status, AmountCents: after.AmountCents,
-			Reason: change.Note(),
+			Reason: change.Note(), Code: change.Transition.Code,
 		})
 		if entry := change.LedgerEntry(); entry != nil {
 			s.entries = append(s.entries, *entry)

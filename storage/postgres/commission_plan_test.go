@@ -314,8 +314,12 @@ func checkPendingPlans(t *testing.T, w *commissionWorld) {
 	pgtest.VacuumAnalyze(t, w.owner, "commission_history")
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		w.exec(`set plan_cache_mode = ` + mode)
-		plan := w.plan(postgres.SelectPendingOfSQL, w.scope.Workspace, w.scope.Mode, participant, affiliate.ReviewParticipantSuspended, false, partner,
-			w.now.AddDate(0, -1, 0), affiliate.CommissionID{}, postgres.ReviewChunk, w.now, "The partner was suspended.")
+		plan := w.plan(postgres.SelectPendingOfSQL, pgx.NamedArgs{
+			"workspace": w.scope.Workspace, "mode": w.scope.Mode, "participant": participant, "partner": partner,
+			"review_reason": affiliate.ReviewParticipantSuspended, "flagged": false,
+			"after": w.now.AddDate(0, -1, 0), "after_id": affiliate.CommissionID{}, "since": w.now,
+			"code": "participant_suspended", "limit": postgres.ReviewChunk,
+		})
 		// From where the block before ended; a handful may be sorted.
 		w.checkPlan(mode, plan, []string{"commissions_by_partner_status", "ROW(created_at, id) >", "commission_history_pkey"}, []string{"Seq Scan"})
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,30 +23,23 @@ import (
 const reviewChunk = 500
 
 // selectPendingOf reads the next of a participant's pending commissions that have
-// a review reason, or have it not, oldest first: the order of the index by which
+// a review reason, or do not have it, oldest first: the order of the index by which
 // the partner finds them. Most of what a participant ever earned is not pending.
-// What the move has reached before ($10 is when it was made, $11 its note) it does
-// not reach again, whatever a person has done since.
+// A commission that the same move has reached before, which the code in its history
+// says, is left as people have made it since.
 const selectPendingOf = `
 	select c.created_at, c.id
 	from commissions c
-	where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.status = 'pending'
-		and c.partner_id = $6 and ($4 = any (c.review_reasons)) = $5
-		and (c.created_at, c.id) > ($7, $8)
+	where c.workspace_id = @workspace and c.mode = @mode and c.participant_id = @participant and c.status = 'pending'
+		and c.partner_id = @partner and (@review_reason = any (c.review_reasons)) = @flagged
+		and (c.created_at, c.id) > (@after, @after_id)
 		and (
 			select h.seq from commission_history h
-			where h.workspace_id = c.workspace_id and h.commission_id = c.id and h.at >= $10 and h.reason = $11
+			where h.workspace_id = c.workspace_id and h.commission_id = c.id and h.at >= @since and h.code = @code
 			order by h.seq desc
 			limit 1) is null
 	order by c.created_at, c.id
-	limit $9`
-
-// The notes in the history of what a move reaches. They are looked for there, so
-// another wording is another move.
-const (
-	suspendedNote  = "The partner was suspended."
-	reinstatedNote = "The partner was reinstated."
-)
+	limit @limit`
 
 // reviewPending keeps what a suspended participant has waiting from being approved
 // without a person, and takes that back when the participant is reinstated: a
@@ -89,29 +81,19 @@ func (s *Store) ReviewPending(ctx context.Context, job affiliate.ReviewPending, 
 	})
 }
 
-// reviewBlock flags a block of commissions, or takes the flag off them, and leaves
-// a job for what follows it. Its participant is locked.
+// reviewBlock moves a block of commissions and enqueues a job for the rest. The
+// participant is locked.
 func (s *Store) reviewBlock(ctx context.Context, tx *Tx, job affiliate.ReviewPending, partner affiliate.UserID, at time.Time) error {
-	scope := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}
-	t := affiliate.CommissionTransition{
-		Scope: scope, Program: job.Program, Actor: affiliate.Actor{User: job.User, Key: job.Key}, At: at,
-		Move: affiliate.MoveFlag, ReviewReasons: []string{affiliate.ReviewParticipantSuspended},
-	}
-	note := suspendedNote
-	if job.Move == affiliate.ReinstateParticipant {
-		t.Move, note = affiliate.MoveClearReview, reinstatedNote
-	}
-	t.Note = &note
-	if t.At.Before(job.Since) { // by another process's clock
-		t.At = job.Since
-	}
-	has := t.Move == affiliate.MoveClearReview
+	t := job.Transition(at)
 	type pendingRow struct {
 		CreatedAt time.Time
 		ID        affiliate.CommissionID
 	}
-	rows, _ := tx.Query(ctx, selectPendingOf, scope.Workspace, scope.Mode, job.Participant, affiliate.ReviewParticipantSuspended, has, partner,
-		job.After, job.AfterID, reviewChunk, job.Since, note)
+	rows, _ := tx.Query(ctx, selectPendingOf, pgx.NamedArgs{
+		"workspace": job.Workspace, "mode": job.Mode, "participant": job.Participant, "partner": partner,
+		"review_reason": affiliate.ReviewParticipantSuspended, "flagged": !job.Flags(),
+		"after": job.After, "after_id": job.AfterID, "since": job.Since, "code": t.Code, "limit": reviewChunk,
+	})
 	pending, err := pgx.CollectRows(rows, pgx.RowToStructByName[pendingRow])
 	if err != nil {
 		return fmt.Errorf("pending commissions: %w", err)
@@ -120,15 +102,14 @@ func (s *Store) reviewBlock(ctx context.Context, tx *Tx, job affiliate.ReviewPen
 	for i, c := range pending {
 		ids[i] = c.ID
 	}
-	locked, err := lockCommissions(ctx, tx, scope, ids)
+	locked, err := lockCommissions(ctx, tx, t.Scope, ids)
 	if err != nil {
 		return err
 	}
 	var changes []affiliate.CommissionChange
 	var events []affiliate.Event
 	for _, c := range locked {
-		// Judged again: it may have gone on before it was locked.
-		if c.Status != affiliate.CommissionPending || slices.Contains(c.ReviewReasons, affiliate.ReviewParticipantSuspended) != has {
+		if !job.Concerns(c.Commission) { // changed before it was locked
 			continue
 		}
 		t.Commission = c.ID

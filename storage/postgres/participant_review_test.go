@@ -236,6 +236,30 @@ func TestReinstatingEndsWhatASuspensionBegan(t *testing.T) {
 	}
 }
 
+// A person's note may be the very sentence that the suspension leaves in the
+// history. It does not keep the commission from being flagged.
+func TestSuspendingFlagsACommissionWithANoteOfThatText(t *testing.T) {
+	t.Parallel()
+	w := newCommissionWorld(t)
+	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	w.copies(w.commission(participant, partner, nil), postgres.ReviewChunk)
+	w.exec(`update commissions set created_at = created_at - interval '1 day'`)
+	newest := w.commission(participant, partner, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"} })
+	if err := w.moveParticipant(participant, affiliate.SuspendParticipant); err != nil {
+		t.Fatal(err)
+	}
+	note := "The partner was suspended."
+	if err := w.move(newest, affiliate.CommissionTransition{Move: affiliate.MoveClearReview, Reason: &note}); err != nil {
+		t.Fatal(err)
+	}
+	for jobs := w.reviewJobs(); len(jobs) > 0; jobs = w.reviewJobs() {
+		w.work(jobs...)
+	}
+	if got := w.review(newest.ID); !slices.Equal(got.ReviewReasons, []string{affiliate.ReviewParticipantSuspended}) {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A job of a suspension that has ended does nothing in the next one.
 func TestASuspensionDoesNotWorkForTheNext(t *testing.T) {
 	t.Parallel()
