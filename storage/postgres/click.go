@@ -127,7 +127,9 @@ func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 	const insert = `
 		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks, unique_clicks)
 		select workspace_id, id, mode, program_id, participant_id, link_id, hour, '', clicks, unique_clicks
-		from unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[], $7::timestamptz[], $8::bigint[], $9::bigint[])
+		from unnest(
+			@workspaces::uuid[], @ids::uuid[], @modes::text[], @programs::uuid[], @participants::uuid[], @links::uuid[],
+			@hours::timestamptz[], @clicks::bigint[], @unique_clicks::bigint[])
 			as d (workspace_id, id, mode, program_id, participant_id, link_id, hour, clicks, unique_clicks)`
 	type place struct {
 		scope       affiliate.Scope
@@ -177,7 +179,10 @@ func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 		all = append(all, counted.clicks)
 		unique = append(unique, counted.unique)
 	}
-	batch.Queue(insert, workspaces, ids, modes, programs, participants, links, hours, all, unique)
+	batch.Queue(insert, pgx.NamedArgs{
+		"workspaces": workspaces, "ids": ids, "modes": modes, "programs": programs, "participants": participants, "links": links,
+		"hours": hours, "clicks": all, "unique_clicks": unique,
+	})
 }
 
 // uuids is room for one id per key of a map.

@@ -18,9 +18,9 @@ import (
 const insertFraudEvent = `
 	insert into fraud_events (
 		workspace_id, id, mode, program_id, participant_id, conversion_id, commission_id, score, signals, action, status, created_at)
-	select c.workspace_id, c.decision_id, c.mode, $5, $6, c.id, $7, $8, $9, $10, 'open', $11
+	select c.workspace_id, c.decision_id, c.mode, @program, @participant, c.id, @commission, @score, @signals, @action, 'open', @decided_at
 	from conversions c
-	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and c.decision_id = $4`
+	where c.workspace_id = @workspace and c.mode = @mode and c.id = @conversion and c.decision_id = @decision`
 
 // queueFraudEvent stores what a decision suspects.
 func queueFraudEvent(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) error {
@@ -35,8 +35,11 @@ func queueFraudEvent(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decis
 	if commission != nil {
 		earned = &commission.ID
 	}
-	batch.Queue(insertFraudEvent, c.Scope.Workspace, c.Scope.Mode, c.ID, d.ID,
-		d.Program, d.Participant, earned, affiliate.FraudScore(d.Fraud), signals, d.FraudAction, d.DecidedAt)
+	batch.Queue(insertFraudEvent, pgx.NamedArgs{
+		"workspace": c.Scope.Workspace, "mode": c.Scope.Mode, "conversion": c.ID, "decision": d.ID,
+		"program": d.Program, "participant": d.Participant, "commission": earned,
+		"score": affiliate.FraudScore(d.Fraud), "signals": signals, "action": d.FraudAction, "decided_at": d.DecidedAt,
+	})
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"testing"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -8,11 +10,20 @@ import (
 
 // The statements whose plans are asserted.
 const (
-	FindFraudFactsSQL   = findFraudFacts
 	CountFromAddressSQL = countFromAddress
 	SelectPendingOfSQL  = selectPendingOf
 	ReviewChunk         = reviewChunk
 )
+
+// FindFraudFactsSQL is the statement as Postgres gets it.
+func FindFraudFactsSQL(t *testing.T) string {
+	t.Helper()
+	sql, _, err := (&fraudQuestions{}).args().RewriteQuery(t.Context(), nil, findFraudFacts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sql
+}
 
 // FraudEventListSQL are the statements of a list, with the arguments of both.
 func FraudEventListSQL(scope affiliate.Scope, filter affiliate.FraudEventFilter) (page, count string, args pgx.NamedArgs) {

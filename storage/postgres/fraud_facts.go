@@ -15,27 +15,22 @@ import (
 // brought. It counts what came before a conversion, which is itself not among it:
 // it is not stored yet, or not attributed.
 //
-//	$1–$10  the candidates: the number of their conversion, its workspace and mode,
-//	        participant, programme, partner; when it was reported and when it
-//	        happened; the customer and the hash of the buyer's e-mail address
-//	$11, $12  networks of a conversion, by its number
-//	$13–$15   devices likewise, as networks and agents
-//	$16, $17  how many conversions are looked at
-//	$18, $19  how long networks and devices are remembered
+// The arguments are fraudQuestions.args: the candidates, and the networks and devices
+// of the buyers by the number n of their conversion.
 //
 // conversion_velocity looks at what happened within an hour, and not at what was
 // reported in it: a day's sales that are reported at once are no burst.
 const findFraudFacts = `
 	select t.n, t.participant_id, hour.conversions, recent.conversions as recent, recent.refunded,
 		exists (
-			select from unnest($11::integer[], $12::text[]) as b (n, ip_prefix)
+			select from unnest(@network_n::integer[], @network_prefixes::text[]) as b (n, ip_prefix)
 			join user_origins o on o.user_id = t.partner_id and o.ip_prefix = b.ip_prefix
-			where b.n = t.n and o.seen_at >= t.reported_at - $18::interval
+			where b.n = t.n and o.seen_at >= t.reported_at - @network_window::interval
 		) as same_network,
 		exists (
-			select from unnest($13::integer[], $14::text[], $15::bytea[]) as b (n, ip_prefix, ua_hash)
+			select from unnest(@device_n::integer[], @device_prefixes::text[], @device_agents::bytea[]) as b (n, ip_prefix, ua_hash)
 			join user_origins o on o.user_id = t.partner_id and o.ip_prefix = b.ip_prefix and o.ua_hash = b.ua_hash
-			where b.n = t.n and o.seen_at >= t.reported_at - $19::interval
+			where b.n = t.n and o.seen_at >= t.reported_at - @device_window::interval
 		) as same_device,
 		exists (
 			select from conversions c
@@ -46,7 +41,9 @@ const findFraudFacts = `
 			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.customer_email_hash = t.email_hash and c.program_id = t.program_id
 				and c.participant_id <> t.participant_id and c.created_at <= t.reported_at
 		) as brought_by_another
-	from unnest($1::integer[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[], $7::timestamptz[], $8::timestamptz[], $9::text[], $10::bytea[])
+	from unnest(
+		@n::integer[], @workspaces::uuid[], @modes::text[], @participants::uuid[], @programs::uuid[], @partners::uuid[],
+		@reported_at::timestamptz[], @occurred_at::timestamptz[], @customer_refs::text[], @email_hashes::bytea[])
 		as t (n, workspace_id, mode, participant_id, program_id, partner_id, reported_at, occurred_at, customer_ref, email_hash)
 	cross join lateral (
 		select count(*) as conversions
@@ -55,7 +52,7 @@ const findFraudFacts = `
 			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.participant_id = t.participant_id
 				and c.created_at > t.reported_at - interval '1 hour' and c.created_at <= t.reported_at
 				and c.occurred_at > t.occurred_at - interval '1 hour' and c.occurred_at <= t.occurred_at
-			limit $16
+			limit @max_in_hour
 		) as c
 	) as hour
 	cross join lateral (
@@ -64,7 +61,7 @@ const findFraudFacts = `
 			select c.refunded_amount_cents from conversions c
 			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.participant_id = t.participant_id and c.created_at <= t.reported_at
 			order by c.created_at desc, c.id desc
-			limit $17
+			limit @max_recent
 		) as c
 	) as recent`
 
@@ -95,15 +92,13 @@ func queueFraudFacts(batch *pgx.Batch, all []*signals) {
 	if len(asked.n) == 0 {
 		return
 	}
-	batch.Queue(findFraudFacts, asked.n, asked.workspaces, asked.modes, asked.participants, asked.programs, asked.partners,
-		asked.reported, asked.occurred, asked.customers, asked.emails,
-		asked.networks.n, asked.networks.prefixes, asked.devices.n, asked.devices.prefixes, asked.devices.agents,
-		fraud.MaxConversionsInHour, fraud.RecentConversions, fraud.NetworkWindow, fraud.DeviceWindow).
+	batch.Queue(findFraudFacts, asked.args()).
 		Query(func(rows pgx.Rows) error { return collectFraudFacts(rows, all) })
 	queueFromAddress(batch, all)
 }
 
-// fraudQuestions are the arguments of findFraudFacts.
+// fraudQuestions are the arguments of findFraudFacts: one element of each slice for
+// each candidate of the conversion with the number n.
 type fraudQuestions struct {
 	n                  []int
 	workspaces         []affiliate.WorkspaceID
@@ -115,6 +110,17 @@ type fraudQuestions struct {
 	customers          []*string
 	emails             [][]byte
 	networks, devices  buyerOrigins
+}
+
+func (q *fraudQuestions) args() pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"n": q.n, "workspaces": q.workspaces, "modes": q.modes,
+		"participants": q.participants, "programs": q.programs, "partners": q.partners,
+		"reported_at": q.reported, "occurred_at": q.occurred, "customer_refs": q.customers, "email_hashes": q.emails,
+		"network_n": q.networks.n, "network_prefixes": q.networks.prefixes, "network_window": fraud.NetworkWindow,
+		"device_n": q.devices.n, "device_prefixes": q.devices.prefixes, "device_agents": q.devices.agents, "device_window": fraud.DeviceWindow,
+		"max_in_hour": fraud.MaxConversionsInHour, "max_recent": fraud.RecentConversions,
+	}
 }
 
 func (q *fraudQuestions) add(n int, s *signals) {

@@ -57,13 +57,13 @@ func TestFraudFactsAreReadByIndex(t *testing.T) {
 	s := newSales(t)
 	s.manyFacts()
 	at := salesDay.Format(time.RFC3339Nano)
-	s.exec(`prepare facts as ` + postgres.FindFraudFactsSQL)
+	s.exec(`prepare facts as ` + postgres.FindFraudFactsSQL(t))
 	s.exec(`prepare clicks as ` + postgres.CountFromAddressSQL)
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		s.exec(`set plan_cache_mode = ` + mode)
 		plan := strings.Join(s.explain(fmt.Sprintf(
-			`facts('{0}', '{%s}', '{test}', '{%s}', '{%s}', '{%s}', '{%s}', '{%s}', '{many-1}', array['\xab'::bytea],
-				'{0}', '{10.1.0.0/24}', '{0}', '{10.1.0.0/24}', array['\xab'::bytea], 11, 20, '24 hours', '720 hours')`,
+			`facts('{0}', '{10.1.0.0/24}', '24 hours', '{0}', '{10.1.0.0/24}', array['\xab'::bytea], '720 hours',
+				'{0}', '{%s}', '{test}', '{%s}', '{%s}', '{%s}', '{%s}', '{%s}', '{many-1}', array['\xab'::bytea], 11, 20)`,
 			s.scope.Workspace, s.participant, s.program, s.participant, at, at)), "\n")
 		for _, index := range []string{
 			"conversions_by_participant_time", "conversions_by_customer", "conversions_by_email", "user_origins_pkey",
@@ -140,7 +140,7 @@ func TestFactsAreReadOnlyWhereRulesWillAsk(t *testing.T) {
 		if err := traced.record(fmt.Sprintf("order-%d", i), click); err != nil {
 			t.Fatal(err)
 		}
-		if got := asked.has(postgres.FindFraudFactsSQL); got != tc.facts {
+		if got := asked.has(postgres.FindFraudFactsSQL(t)); got != tc.facts {
 			t.Errorf("%s: facts were read: %v", tc.policy, got)
 		}
 		if got := asked.has(postgres.CountFromAddressSQL); got != tc.clicks {

@@ -15,9 +15,9 @@ import (
 // nothing when that is another one by now.
 const supersede = `
 	update conversions
-	set decision_id = $5, attributed = $6, reason_code = $7, program_id = $8, participant_id = $9, link_id = $10,
-		recurring_index = $11, fraud_score = $12, fraud_signals = $13, version = version + 1
-	where workspace_id = $1 and mode = $2 and id = $3 and decision_id = $4
+	set decision_id = @decision, attributed = @attributed, reason_code = @reason, program_id = @program, participant_id = @participant,
+		link_id = @link, recurring_index = @recurring_index, fraud_score = @fraud_score, fraud_signals = @fraud_signals, version = version + 1
+	where workspace_id = @workspace and mode = @mode and id = @conversion and decision_id = @supersedes
 	returning version`
 
 // errSuperseded takes back all that came with a decision that came too late.
@@ -90,8 +90,12 @@ func queueSupersede(batch *pgx.Batch, c *affiliate.Conversion, d affiliate.Decis
 	if err != nil {
 		return fmt.Errorf("fraud signals: %w", err)
 	}
-	batch.Queue(supersede, c.Scope.Workspace, c.Scope.Mode, c.ID, d.Supersedes,
-		d.ID, d.Attributed, d.Reason, d.Program, d.Participant, d.Link, d.RecurringIndex, affiliate.FraudScore(d.Fraud), suspicions).
+	batch.Queue(supersede, pgx.NamedArgs{
+		"workspace": c.Scope.Workspace, "mode": c.Scope.Mode, "conversion": c.ID, "supersedes": d.Supersedes,
+		"decision": d.ID, "attributed": d.Attributed, "reason": d.Reason, "program": d.Program, "participant": d.Participant,
+		"link": d.Link, "recurring_index": d.RecurringIndex,
+		"fraud_score": affiliate.FraudScore(d.Fraud), "fraud_signals": suspicions,
+	}).
 		QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&c.Version)
 			if errors.Is(err, pgx.ErrNoRows) {
