@@ -41,6 +41,31 @@ func Created(c Commission, actor Actor, note *string) CommissionChange {
 	}}
 }
 
+// BeginCommission returns the changes by which the commission of a sale begins; none
+// if commission is nil. What was refunded of the sale before lowers it at once.
+func BeginCommission(commission *Commission, sale Conversion, by Actor, note *string, at time.Time) ([]CommissionChange, error) {
+	if commission == nil {
+		return nil, nil
+	}
+	created := Created(*commission, by, note)
+	if !sale.Refunded() {
+		return []CommissionChange{created}, nil
+	}
+	lowered, err := LockedCommission{Commission: *commission}.FollowRefunds(sale, at)
+	return append([]CommissionChange{created}, lowered...), err
+}
+
+// FollowRefunds returns the change that the refunds of the sale make to its
+// commission: one, or none.
+func (c LockedCommission) FollowRefunds(sale Conversion, at time.Time) ([]CommissionChange, error) {
+	t, moves := c.RefundMove(sale, RefundedSale, at)
+	if !moves {
+		return nil, nil
+	}
+	change, err := c.Move(t)
+	return []CommissionChange{change}, err
+}
+
 // Note returns the text of the change's line in the history.
 func (c CommissionChange) Note() *string {
 	if c.Transition.Note != nil {

@@ -21,6 +21,33 @@ type StatsDelta struct {
 	CommissionCents int64
 }
 
+// Brought returns what a conversion that d attributes adds to the counts of its
+// participant and link. Of its revenue, only what was not refunded counts. The
+// commission has a delta of its own if it is in another currency.
+func (d Decision) Brought(c Conversion, commission *Commission) []StatsDelta {
+	brought := StatsDelta{
+		Scope: c.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: d.DecidedAt, Conversions: 1,
+	}
+	if c.EventType == Signup {
+		brought.Signups = 1
+	}
+	if c.EventType.Priced() {
+		brought.Currency, brought.RevenueCents = c.Sale.Paid.Currency, c.Refundable()
+	}
+	switch {
+	case commission == nil:
+		return []StatsDelta{brought}
+	case brought.Currency == "" || brought.Currency == commission.Currency:
+		brought.Currency, brought.CommissionCents = commission.Currency, commission.AmountCents
+		return []StatsDelta{brought}
+	}
+	earned := StatsDelta{
+		Scope: c.Scope, Program: *d.Program, Participant: *d.Participant, At: d.DecidedAt,
+		Currency: commission.Currency, CommissionCents: commission.AmountCents,
+	}
+	return []StatsDelta{brought, earned}
+}
+
 // Stats are counts of a period. Revenue and commission are per currency.
 type Stats struct {
 	Clicks      int64

@@ -208,7 +208,7 @@ func insertTogether(ctx context.Context, tx *Tx, batch []*recording) error {
 			}
 		}
 		var err error
-		if r.changes, err = beginning(r.commission, r.refunds.sale, affiliate.System, nil, c.CreatedAt); err != nil {
+		if r.changes, err = affiliate.BeginCommission(r.commission, r.refunds.sale, affiliate.System, nil, c.CreatedAt); err != nil {
 			return err
 		}
 		r.recorded = affiliate.Recorded{Conversion: r.refunds.sale, Decision: r.decision, Commission: outcomeOf(r.changes)}
@@ -280,22 +280,6 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*recording) err
 	return tx.Enqueue(ctx, jobs...)
 }
 
-// beginning is how a commission begins; none without one. What is refunded of its
-// sale by now lowers it at once.
-func beginning(
-	commission *affiliate.Commission, sale affiliate.Conversion, by affiliate.Actor, note *string, at time.Time,
-) ([]affiliate.CommissionChange, error) {
-	if commission == nil {
-		return nil, nil
-	}
-	created := affiliate.Created(*commission, by, note)
-	if !sale.Refunded() {
-		return []affiliate.CommissionChange{created}, nil
-	}
-	lowered, err := followRefunds(affiliate.LockedCommission{Commission: *commission}, sale, at)
-	return append([]affiliate.CommissionChange{created}, lowered...), err
-}
-
 // outcomeOf is a commission as its changes leave it; nil without any.
 func outcomeOf(changes []affiliate.CommissionChange) *affiliate.Commission {
 	if len(changes) == 0 {
@@ -323,7 +307,7 @@ func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 			commissions = append(commissions, *o.commission)
 		}
 		if o.decision.Attributed {
-			deltas = append(deltas, broughtBy(o.of, o.decision, o.commission)...)
+			deltas = append(deltas, o.decision.Brought(o.of, o.commission)...)
 		}
 	}
 	queueCommissions(batch, commissions...)
@@ -375,33 +359,6 @@ func winnerOf(in affiliate.AttributionInputs, d affiliate.Decision) affiliate.Ea
 		return *in.Assigned
 	}
 	panic("postgres: nobody is found by " + string(*d.Method))
-}
-
-// broughtBy is what an attributed conversion adds to the counts of its
-// participant and link, of its revenue what was not refunded. What it earns is a
-// delta of its own only where that is in another currency.
-func broughtBy(c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) []affiliate.StatsDelta {
-	brought := affiliate.StatsDelta{
-		Scope: c.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: d.DecidedAt, Conversions: 1,
-	}
-	if c.EventType == affiliate.Signup {
-		brought.Signups = 1
-	}
-	if c.EventType.Priced() {
-		brought.Currency, brought.RevenueCents = c.Sale.Paid.Currency, c.Refundable()
-	}
-	switch {
-	case commission == nil:
-		return []affiliate.StatsDelta{brought}
-	case brought.Currency == "" || brought.Currency == commission.Currency:
-		brought.Currency, brought.CommissionCents = commission.Currency, commission.AmountCents
-		return []affiliate.StatsDelta{brought}
-	}
-	earned := affiliate.StatsDelta{
-		Scope: c.Scope, Program: *d.Program, Participant: *d.Participant, At: d.DecidedAt,
-		Currency: commission.Currency, CommissionCents: commission.AmountCents,
-	}
-	return []affiliate.StatsDelta{brought, earned}
 }
 
 // outcomeEvents are the events of a conversion and those of what it causes.

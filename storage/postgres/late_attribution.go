@@ -50,7 +50,7 @@ func (s *Store) Reattribute(ctx context.Context, c affiliate.AwaitedConversion, 
 		}
 		d.Supersedes = &c.Decision
 		after := stored.Conversion
-		changes, err := beginning(commission, after, affiliate.System, nil, d.DecidedAt)
+		changes, err := affiliate.BeginCommission(commission, after, affiliate.System, nil, d.DecidedAt)
 		if err != nil {
 			return err
 		}

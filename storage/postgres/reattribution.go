@@ -80,7 +80,7 @@ func (s *Store) ReattributeByHand(
 		if after.Click != nil {
 			batch.Queue(forgetAwaited, scope.Workspace, scope.Mode, id, after.Click)
 		}
-		changes, err := beginning(commission, after, by, &reason, at)
+		changes, err := affiliate.BeginCommission(commission, after, by, &reason, at)
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (s *Store) ReattributeByHand(
 			queueCommissions(batch, *commission)
 		}
 		before.queueCustomer(batch, d)
-		queueDeltas(batch, append(before.takenBack(d.DecidedAt), broughtBy(after, d, commission)...)...)
+		queueDeltas(batch, append(before.takenBack(d.DecidedAt), d.Brought(after, commission)...)...)
 		if commission != nil {
 			commission = outcomeOf(changes)
 		}
@@ -272,7 +272,7 @@ func (a *attribution) takenBack(at time.Time) []affiliate.StatsDelta {
 		return nil
 	}
 	had := affiliate.Decision{Program: a.Program, Participant: a.Participant, Link: a.Link, DecidedAt: at}
-	deltas := broughtBy(a.Conversion, had, nil)
+	deltas := had.Brought(a.Conversion, nil)
 	for i := range deltas {
 		d := &deltas[i]
 		d.Conversions, d.Signups, d.RevenueCents = -d.Conversions, -d.Signups, -d.RevenueCents

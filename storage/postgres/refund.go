@@ -288,17 +288,6 @@ func (r *refunding) queue(batch *pgx.Batch) {
 	queueDeltas(batch, r.deltas...)
 }
 
-// followRefunds returns the change that the refunds of the sale make to its
-// commission: one, or none.
-func followRefunds(c affiliate.LockedCommission, sale affiliate.Conversion, at time.Time) ([]affiliate.CommissionChange, error) {
-	t, moves := c.RefundMove(sale, affiliate.RefundedSale, at)
-	if !moves {
-		return nil, nil
-	}
-	change, err := c.Move(t)
-	return []affiliate.CommissionChange{change}, err
-}
-
 // writeRefunds stores applied refunds and all that follows, tells the world, and
 // gives the commission as they leave it.
 func (s *Store) writeRefunds(ctx context.Context, tx *Tx, sale *refundedSale, refunds *refunding) (*affiliate.Commission, error) {
@@ -306,7 +295,7 @@ func (s *Store) writeRefunds(ctx context.Context, tx *Tx, sale *refundedSale, re
 	var commission *affiliate.Commission
 	if sale.earned != nil {
 		var err error
-		if changes, err = followRefunds(*sale.earned, refunds.sale, refunds.at); err != nil {
+		if changes, err = sale.earned.FollowRefunds(refunds.sale, refunds.at); err != nil {
 			return nil, err
 		}
 		commission = &sale.earned.Commission
