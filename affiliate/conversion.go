@@ -75,15 +75,6 @@ type Conversion struct {
 	Buyer                 Buyer  // known while a decision is made, never stored
 }
 
-// AwaitedConversion is a conversion whose click had not arrived when it was
-// reported, with the decision now in force. It carries what an attribution
-// needs and nothing else of the buyer.
-type AwaitedConversion struct {
-	Conversion
-	Decision   DecisionID
-	Attributed bool
-}
-
 // LineItem is one line of an order.
 type LineItem struct {
 	ProductID   string `json:"product_id"`

@@ -152,7 +152,7 @@ func (c *Core) build() error {
 	}
 
 	conversions := conversion.New(conversion.Config{
-		Store:   c.store,
+		Store:   stores.Conversion(c.store),
 		Tail:    tail{clickstream.NewTail(c.stream, c.cfg.StreamShards)},
 		HashKey: c.cfg.HashKey,
 		Now:     c.now,

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/attribution"
 	"github.com/tributary-hq/tributary/server/conversion"
-	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -34,7 +34,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t}
 	w.Fixture = pgtest.Open(t, w.now)
-	w.clicks = &clicks{Store: w.Store}
+	w.clicks = &clicks{Store: stores.Conversion(w.Store)}
 	w.conversions = conversion.New(conversion.Config{
 		Store: w.clicks, Tail: w.clicks, HashKey: []byte("key of the tests"), Now: w.now, Log: slog.New(slog.DiscardHandler),
 	})
@@ -147,7 +147,7 @@ func (w *world) list(scope affiliate.Scope, req *affiliatev1.ListDecisionsReques
 
 // clicks is the real store with its look-ups of clicks counted, and a tail.
 type clicks struct {
-	*postgres.Store
+	conversion.Store
 	inTail    []affiliate.Click
 	looks     atomic.Int64
 	tailLooks atomic.Int64

@@ -71,20 +71,38 @@ func (s *Service) AttributeAwaited(ctx context.Context, args affiliate.Attribute
 	}
 }
 
+// errSuperseded rolls back a late attribution of a conversion about which another
+// decision is in force by now.
+var errSuperseded = errors.New("another decision is in force")
+
 // attributeLate ends one conversion's wait, with a new decision where there is
 // anything new to say.
-func (s *Service) attributeLate(ctx context.Context, c affiliate.AwaitedConversion, found *affiliate.FoundClick) error {
+func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversion, found *affiliate.FoundClick) error {
 	if c.Attributed || found.Mode != c.Scope.Mode {
 		return s.store.ForgetAwaited(ctx, c.Conversion)
 	}
 	c.Buyer = s.hasher.buyer(c.Conversion)
 	inputs := inputsOf(c.Conversion)
 	inputs.FoundClick = found
-	_, err := s.store.Reattribute(ctx, c, inputs, func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		stored, inputs, err := tx.LockAwaited(ctx, c.Conversion, inputs)
+		if err != nil {
+			return err
+		}
+		if stored.Decision != c.Decision {
+			return errSuperseded
+		}
 		// It is too late to refuse: a promo code of the other mode is unknown.
-		d, commission := decide(c.Conversion, found, s.now())
-		return d, commission, nil
+		d, commission := decide(c.Conversion, inputs, s.now())
+		late, err := stored.AttributeLate(inputs, d, commission)
+		if err != nil {
+			return err
+		}
+		return tx.ApplyLateAttribution(ctx, late)
 	})
+	if errors.Is(err, errSuperseded) {
+		return nil
+	}
 	return err
 }
 

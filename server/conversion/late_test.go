@@ -225,6 +225,29 @@ func TestConversionThatFailsHoldsUpNoOther(t *testing.T) {
 	w.wantCount(0, `awaited_clicks`)
 }
 
+// A person's decision that comes while a late attribution is under way stays in force.
+func TestLateAttributionLosesAgainstAPersonsDecision(t *testing.T) {
+	w := newWorld(t)
+	click := w.clickAt(w.now().Add(-10 * time.Minute))
+	other, _ := w.newParticipant(w.scope, w.program)
+	r := w.mustReport(purchase("order-1", click.ID))
+	w.store1(click)
+	w.store.found = func() {
+		w.store.found = nil
+		w.mustReattribute(r.GetId(), other)
+	}
+	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeAwaited{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if w.store.found != nil {
+		t.Fatal("the click was not looked up")
+	}
+	w.wantCount(1, `conversions where id = $1 and participant_id = $2 and version = 2`, r.GetId(), other)
+	w.wantCount(2, `attribution_decisions`)
+	w.wantCount(1, `commissions where participant_id = $1`, other)
+	w.wantCount(1, `commissions`)
+}
+
 func TestJobBeforeItsClickChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	click := w.clickAt(time.Now().Add(-10 * time.Minute))
@@ -262,7 +285,7 @@ func TestLateClickEarnsByItself(t *testing.T) {
 	}{
 		"by its job": {
 			func(w *world, c affiliate.Click) error {
-				return w.store.StoreClicks(context.Background(), []affiliate.Click{c})
+				return w.Store.StoreClicks(context.Background(), []affiliate.Click{c})
 			},
 			func(*world) []*river.PeriodicJob { return nil },
 		},

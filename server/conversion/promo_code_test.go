@@ -277,7 +277,7 @@ func TestNothingDeadlocksUnderMixedLoad(t *testing.T) {
 
 	// The counter of a session is complete once the session has ended; until then
 	// a deadlock that was retried would stay unseen.
-	w.store.Close()
+	w.Store.Close()
 	deadline := time.Now().Add(20 * time.Second)
 	for w.count(`pg_stat_activity where datname = current_database() and application_name = 'tributary'`) > 0 {
 		if time.Now().After(deadline) {

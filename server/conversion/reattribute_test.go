@@ -240,14 +240,14 @@ func TestReattributionOfAPaidConversionClawsBack(t *testing.T) {
 func (w *world) pay(r *affiliatev1.ReportConversionResponse) {
 	w.Helper()
 	id, _ := affiliate.ParseID[affiliate.Commission](r.GetCommission().GetId())
-	if _, err := commissionservice.Move(w.Context(), stores.Commission(w.store.Store), affiliate.CommissionTransition{
+	if _, err := commissionservice.Move(w.Context(), stores.Commission(w.Store), affiliate.CommissionTransition{
 		Scope: w.scope, Program: w.program, Commission: id, Move: affiliate.MoveOverride, Actor: affiliate.Actor{User: &merchant}, At: w.now(),
 		Reason: ptr("They asked."),
 	}); err != nil {
 		w.Fatal(err)
 	}
 	payout := affiliate.NewID[affiliate.Payout](w.now())
-	if _, err := commissionservice.Move(w.Context(), stores.Commission(w.store.Store), affiliate.CommissionTransition{
+	if _, err := commissionservice.Move(w.Context(), stores.Commission(w.Store), affiliate.CommissionTransition{
 		Scope: w.scope, Program: w.program, Commission: id, Move: affiliate.MovePay, Actor: affiliate.System, At: w.now(),
 		PaidAt: w.now(), Payout: &payout,
 	}); err != nil {
@@ -343,7 +343,7 @@ func TestReattributionAgainstReject(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			_, err := commissionservice.Move(context.Background(), stores.Commission(w.store.Store), affiliate.CommissionTransition{
+			_, err := commissionservice.Move(context.Background(), stores.Commission(w.Store), affiliate.CommissionTransition{
 				Scope: w.scope, Program: w.program, Commission: id, Move: affiliate.MoveReject, Actor: affiliate.Actor{User: &merchant}, At: w.now(),
 			})
 			if err != nil && !refused(err, affiliate.ReasonCommissionTerminal) {

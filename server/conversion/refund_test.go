@@ -227,7 +227,7 @@ func TestRefundLeavesWhatHasEndedAlone(t *testing.T) {
 	w := newWorld(t)
 	rejected := w.mustReport(purchase("order-1", w.clickOf(w.participant).ID))
 	id, _ := affiliate.ParseID[affiliate.Commission](rejected.GetCommission().GetId())
-	if _, err := commissionservice.Move(t.Context(), stores.Commission(w.store.Store), affiliate.CommissionTransition{
+	if _, err := commissionservice.Move(t.Context(), stores.Commission(w.Store), affiliate.CommissionTransition{
 		Scope: w.scope, Program: w.program, Commission: id, Move: affiliate.MoveReject, Actor: affiliate.Actor{User: &merchant}, At: w.now(),
 	}); err != nil {
 		t.Fatal(err)
@@ -562,7 +562,7 @@ func TestTiersCountWhatIsNotRefunded(t *testing.T) {
 	if got := earned("one is left"); got != 3_000 {
 		t.Errorf("%d", got)
 	}
-	if _, err := w.store.FoldStats(t.Context(), 1_000); err != nil {
+	if _, err := w.Store.FoldStats(t.Context(), 1_000); err != nil {
 		t.Fatal(err)
 	}
 	if got := earned("two are left"); got != 4_000 {

@@ -157,19 +157,29 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 	if !ok {
 		return nil, affiliate.Invalid("participant_id", affiliate.MustBeUUID)
 	}
-	now, by := s.now(), server.ActorFrom(ctx)
-	c, d, commission, err := s.store.ReattributeByHand(ctx, server.PrincipalFrom(ctx).Scope(), id, to, req.GetReason(), now, by,
-		func(c affiliate.Conversion, found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission) {
-			inputs := inputsOf(c)
-			inputs.Assigned, inputs.Customer, inputs.Rates = found.Assigned, found.Customer, found.Rates
-			d, commission := decide(c, inputs, now)
-			d.DecidedBy = by.User
-			return d, commission
-		})
+	now, by, scope := s.now(), server.ActorFrom(ctx), server.PrincipalFrom(ctx).Scope()
+	var r affiliate.Reattribution
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		before, err := tx.LockAttribution(ctx, scope, id, to)
+		if err != nil {
+			return err
+		}
+		if err := before.Refusal(to); err != nil {
+			return err
+		}
+		inputs := inputsOf(before.Conversion)
+		inputs.Assigned, inputs.Customer, inputs.Rates = before.To, before.Customer, before.Rates
+		d, commission := decide(before.Conversion, inputs, now)
+		d.DecidedBy = by.User
+		if r, err = before.Reattribute(d, commission, by, now, req.GetReason()); err != nil {
+			return err
+		}
+		return tx.ApplyReattribution(ctx, r)
+	})
 	if err != nil {
 		return nil, err
 	}
-	return responseOf(c, d, commission), nil
+	return responseOf(r.Conversion, r.Decision, r.Commission()), nil
 }
 
 // decide attributes a conversion and makes the commission that it earns, if any.

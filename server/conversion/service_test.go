@@ -332,7 +332,7 @@ func TestTimesAreJudgedToTheMillisecond(t *testing.T) {
 func TestLostDatabaseIsNoRefusal(t *testing.T) {
 	w := newWorld(t)
 	click := w.store1(w.click())
-	w.store.Close()
+	w.Store.Close()
 	_, err := w.report(purchase("order-1", click.ID))
 	var refusal *affiliate.Error
 	if err == nil || errors.As(err, &refusal) {

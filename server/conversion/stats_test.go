@@ -65,7 +65,7 @@ func TestCountsAreExact(t *testing.T) {
 		t.Fatal(err)
 	}
 	user := affiliate.NewID[affiliate.User](w.now())
-	_, err := commissionservice.Move(t.Context(), stores.Commission(w.store.Store), affiliate.CommissionTransition{
+	_, err := commissionservice.Move(t.Context(), stores.Commission(w.Store), affiliate.CommissionTransition{
 		Scope: w.scope, Program: w.program, Commission: id, Move: affiliate.MoveReject, Actor: affiliate.Actor{User: &user}, At: w.now(),
 	})
 	if err != nil {

@@ -33,16 +33,6 @@ type Store interface {
 	) ([]affiliate.ConversionItem, int64, error)
 	// Conversion reads one conversion. Errors: NOT_FOUND.
 	Conversion(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.ConversionDetail, error)
-	// ReattributeByHand gives a conversion to a participant. decide is asked with
-	// the stored conversion, and with the participant and the customer; it may be
-	// asked more than once. Errors: NOT_FOUND, VALIDATION_ERROR,
-	// PARTICIPANT_ERASED.
-	ReattributeByHand(
-		ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID, to affiliate.ParticipantID, reason string,
-		at time.Time, by affiliate.Actor,
-		decide func(c affiliate.Conversion, found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission),
-	) (affiliate.Conversion, affiliate.Decision, *affiliate.Commission, error)
-
 	// RefundConversion records a refund and applies it, or parks it when its
 	// conversion is unknown. Errors: REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
 	RefundConversion(ctx context.Context, refund affiliate.Refund) (affiliate.RefundOutcome, error)
@@ -56,13 +46,7 @@ type Store interface {
 	DropExpiredRefunds(ctx context.Context, now time.Time, limit int) (int64, error)
 
 	// AwaitedConversions reads up to limit conversions that wait for a click.
-	AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.AwaitedConversion, error)
-	// Reattribute decides anew, as RecordConversion does, and ends the wait; false:
-	// the decision that the conversion was read with is no longer in force, and
-	// nothing was stored.
-	Reattribute(
-		ctx context.Context, c affiliate.AwaitedConversion, in affiliate.AttributionInputs, decide affiliate.Decide,
-	) (bool, error)
+	AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.StoredConversion, error)
 	// ForgetAwaited ends a conversion's wait.
 	ForgetAwaited(ctx context.Context, c affiliate.Conversion) error
 	// ArrivedClicks gives those of up to limit awaited clicks after a cursor that
@@ -70,6 +54,27 @@ type Store interface {
 	ArrivedClicks(ctx context.Context, after affiliate.AttributeAwaited, limit int) (arrived []affiliate.AttributeAwaited, next affiliate.AttributeAwaited, err error)
 	// DropExpiredAwaited gives up on up to limit clicks whose time is over.
 	DropExpiredAwaited(ctx context.Context, now time.Time, limit int) (int64, error)
+
+	// InTx runs fn in a transaction, which commits if fn returns nil. fn may run more
+	// than once.
+	InTx(ctx context.Context, fn func(tx Tx) error) error
+}
+
+// Tx is a transaction of the store.
+type Tx interface {
+	// LockAttribution locks a conversion that a person gives to a participant, with
+	// everything that goes along. Errors: NOT_FOUND for the conversion.
+	LockAttribution(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID, to affiliate.ParticipantID) (affiliate.LockedAttribution, error)
+	// ApplyReattribution writes a reattribution of a locked conversion.
+	ApplyReattribution(ctx context.Context, r affiliate.Reattribution) error
+	// LockAwaited locks a conversion whose click has arrived, returns it as it is
+	// stored, and completes the inputs as RecordConversion does.
+	LockAwaited(
+		ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs,
+	) (affiliate.StoredConversion, affiliate.AttributionInputs, error)
+	// ApplyLateAttribution writes a decision about a locked conversion and ends the
+	// conversion's wait for its click.
+	ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribution) error
 }
 
 // Tail looks for a click among those that are acknowledged and not stored yet.

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/conversion"
-	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -35,7 +35,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, tail: &tail{}}
 	w.Fixture = pgtest.Open(t, w.now)
-	w.store = &countingStore{Store: w.Store}
+	w.store = &countingStore{Store: stores.Conversion(w.Store)}
 	w.service = conversion.New(conversion.Config{
 		Store: w.store, Tail: w.tail, HashKey: []byte("key of the tests"), Now: w.now, Log: slog.New(slog.DiscardHandler),
 	})
@@ -127,7 +127,8 @@ func (w *world) wantCount(want int, sql string, args ...any) {
 // countingStore is the real store, with its look-ups of clicks counted and with
 // accidents where a test wants them (RecordConversion).
 type countingStore struct {
-	*postgres.Store
+	conversion.Store
+	found   func() // is called when a click was looked up; may be nil
 	looks   atomic.Int64
 	failing atomic.Int64 // reports that end in an accident under their locks
 	broken  atomic.Bool  // so that no report is recorded but those left
@@ -138,6 +139,9 @@ type countingStore struct {
 
 func (s *countingStore) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
 	s.looks.Add(1)
+	if s.found != nil {
+		defer s.found()
+	}
 	return s.Store.FindClick(ctx, workspace, id)
 }
 

@@ -13,7 +13,7 @@ import (
 
 // AwaitedConversions reads conversions that wait for a click, oldest id first,
 // with the hashes of their buyers: fraud rules compare them.
-func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.AwaitedConversion, error) {
+func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.StoredConversion, error) {
 	const read = `
 		select ` + conversionColumns + `
 		from awaited_clicks a
@@ -25,10 +25,7 @@ func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.Work
 	if err != nil {
 		return nil, err
 	}
-	awaited, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.AwaitedConversion, error) {
-		c, err := scanConversion(row)
-		return affiliate.AwaitedConversion{Conversion: c.Conversion, Decision: c.Decision, Attributed: c.Attributed}, err
-	})
+	awaited, err := pgx.CollectRows(rows, scanConversion)
 	if err != nil || len(awaited) == 0 {
 		return nil, err
 	}
@@ -37,7 +34,7 @@ func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.Work
 
 // readBuyers completes conversions of one workspace with what is kept of their
 // buyers.
-func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID, awaited []affiliate.AwaitedConversion) error {
+func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID, awaited []affiliate.StoredConversion) error {
 	const read = `
 		select id, customer_email_hash, customer_email_domain, customer_ua_hash
 		from conversions

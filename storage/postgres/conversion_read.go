@@ -8,26 +8,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// conversionColumns are a storedConversion, from conversions c.
+// conversionColumns are an affiliate.StoredConversion, from conversions c.
 const conversionColumns = `
 	c.workspace_id, c.id, c.mode, c.external_transaction_id, c.event_type, c.amount_cents, coalesce(c.currency, '') as currency,
 	c.tax_cents, c.shipping_cents, c.fee_cents, c.discount_cents, c.occurred_at, c.created_at, c.source, c.status,
 	c.refunded_amount_cents, c.click_id, c.promo_code, c.customer_ref, c.product_ids, c.line_items, c.is_recurring,
 	c.version, c.decision_id, c.attributed, c.program_id, c.participant_id, c.link_id, c.recurring_index`
 
-// storedConversion is a conversion with what an attribution needs of it, and
-// the outcome that is in force; of the buyer it has nothing else.
-type storedConversion struct {
-	affiliate.Conversion
-	Decision       affiliate.DecisionID
-	Attributed     bool
-	Program        *affiliate.ProgramID
-	Participant    *affiliate.ParticipantID
-	Link           *affiliate.LinkID
-	RecurringIndex *int
-}
-
-func scanConversion(row pgx.CollectableRow) (storedConversion, error) {
+func scanConversion(row pgx.CollectableRow) (affiliate.StoredConversion, error) {
 	type conversionRow struct {
 		WorkspaceID           affiliate.WorkspaceID
 		ID                    affiliate.ConversionID
@@ -60,7 +48,7 @@ func scanConversion(row pgx.CollectableRow) (storedConversion, error) {
 		RecurringIndex        *int
 	}
 	r, err := pgx.RowToStructByName[conversionRow](row)
-	return storedConversion{
+	return affiliate.StoredConversion{
 		Conversion: affiliate.Conversion{
 			ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
 			ExternalTransactionID: r.ExternalTransactionID, EventType: r.EventType,

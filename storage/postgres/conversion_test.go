@@ -319,7 +319,7 @@ func (s *sales) everything() (counts []int) {
 	return counts
 }
 
-func TestReattributeLosesAgainstAnotherDecision(t *testing.T) {
+func TestLateAttributionSupersedesTheDecisionInForce(t *testing.T) {
 	s := newSales(t)
 	click := affiliate.NewID[affiliate.Click](salesDay.Add(-time.Hour))
 	if err := s.record("order-1", click); err != nil {
@@ -334,17 +334,31 @@ func TestReattributeLosesAgainstAnotherDecision(t *testing.T) {
 		*w.Click != click || w.Attributed || !w.OccurredAt.Equal(salesDay) || w.Version != 1 {
 		t.Errorf("%+v", w)
 	}
-	stale := affiliate.NewID[affiliate.Decision](salesDay)
-	for _, tc := range []struct {
-		supersedes affiliate.DecisionID
-		done       bool
-	}{{stale, false}, {w.Decision, true}, {w.Decision, false}} {
-		read := w
-		read.Decision = tc.supersedes
-		in := affiliate.AttributionInputs{Mode: s.scope.Mode, Click: &click}
-		if done, err := s.store.Reattribute(t.Context(), read, in, decideAt(w.Conversion, salesDay)); err != nil || done != tc.done {
-			t.Errorf("%v, %v; want %v", done, err, tc.done)
-		}
+	in := affiliate.AttributionInputs{Mode: s.scope.Mode, Click: &click}
+	attribute := func(supersedes func(inForce affiliate.DecisionID) affiliate.DecisionID) error {
+		return s.store.InTx(t.Context(), func(tx *postgres.Tx) error {
+			stored, in, err := tx.LockAwaited(t.Context(), w.Conversion, in)
+			if err != nil {
+				return err
+			}
+			stored.Decision = supersedes(stored.Decision)
+			d, commission, err := decideAt(w.Conversion, salesDay)(in)
+			if err != nil {
+				return err
+			}
+			late, err := stored.AttributeLate(in, d, commission)
+			if err != nil {
+				return err
+			}
+			return tx.ApplyLateAttribution(t.Context(), late)
+		})
+	}
+	var inForce affiliate.DecisionID
+	if err := attribute(func(found affiliate.DecisionID) affiliate.DecisionID { inForce = found; return found }); err != nil || inForce != w.Decision {
+		t.Errorf("%v in force, %v", inForce, err)
+	}
+	if err := attribute(func(affiliate.DecisionID) affiliate.DecisionID { return w.Decision }); err == nil {
+		t.Error("a decision superseded one that was not in force")
 	}
 	if n := s.count(`attribution_decisions`); n != 2 {
 		t.Errorf("%d decisions", n)

@@ -108,7 +108,7 @@ func (s *Store) ApplyParkedRefunds(ctx context.Context, waiting affiliate.Parked
 // refundedSale is a conversion that refunds are applied to, with the refunds that
 // wait for it; all of it is locked.
 type refundedSale struct {
-	storedConversion
+	affiliate.StoredConversion
 	decision affiliate.Decision          // in force: what events tell of it
 	parked   []affiliate.Refund          // oldest first
 	earned   *affiliate.LockedCommission // by that decision, whatever its status
@@ -130,7 +130,7 @@ func lockRefundedSale(
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
-		sale = &refundedSale{storedConversion: stored}
+		sale = &refundedSale{StoredConversion: stored}
 		return err
 	})
 	if refund != nil {
@@ -169,7 +169,7 @@ func lockRefundedSale(
 	if len(decisions) != 1 {
 		return nil, fmt.Errorf("conversion %s has %d decisions in force", sale.ID, len(decisions))
 	}
-	sale.decision, sale.parked = decisions[0].decision(sale.storedConversion), parked
+	sale.decision, sale.parked = decisions[0].decision(sale.StoredConversion), parked
 	locked, err := lockHeldCommissions(ctx, tx, scope, earned)
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ type decisionTold struct {
 	ExpiresAt   *time.Time
 }
 
-func (r decisionTold) decision(of storedConversion) affiliate.Decision {
+func (r decisionTold) decision(of affiliate.StoredConversion) affiliate.Decision {
 	return affiliate.Decision{
 		ID: r.ID, Conversion: of.ID, Attributed: of.Attributed, Method: r.Method, Reason: r.Reason, Explanation: r.Explanation,
 		Program: of.Program, Participant: of.Participant, Link: of.Link, ClickedAt: r.ClickedAt, ExpiresAt: r.ExpiresAt,

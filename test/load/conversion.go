@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -141,7 +142,7 @@ func (b *bench) measureTransactions(ctx context.Context, on *database, s *shop, 
 	}
 	defer store.Close()
 	defer debug.SetGCPercent(debug.SetGCPercent(coreGCPercent))
-	service := conversion.New(conversion.Config{Store: store, HashKey: []byte(hashKey), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	service := conversion.New(conversion.Config{Store: stores.Conversion(store), HashKey: []byte(hashKey), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	ctx = server.WithPrincipal(ctx, server.Principal{Kind: server.SecretKey, Workspace: s.workspace, Mode: affiliate.ModeLive})
 	report := func(ctx context.Context, _ int, phase *atomic.Int32) (took []time.Duration, err error) {
 		for {
