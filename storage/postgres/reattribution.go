@@ -82,7 +82,8 @@ func (tx *Tx) LockAttribution(
 			a.Earned = &c
 		}
 	}
-	return a, readCustomerAndRates(ctx, tx, &a)
+	err = readCustomerAndRates(ctx, tx, &a)
+	return a, err
 }
 
 // readCustomerAndRates completes a locked attribution.
