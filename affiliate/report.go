@@ -1,6 +1,9 @@
 package affiliate
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Decide makes a decision of what was found, and the commission that it earns,
 // if any. It may refuse, and may be asked more than once.
@@ -13,9 +16,7 @@ type Report struct {
 	// AwaitUntil is how long the conversion's click is awaited; nil: not at all.
 	AwaitUntil *time.Time
 	Decide     Decide
-	// Key is nil where the caller sent none. Answer makes what is kept under it.
-	Key    *IdempotencyKey
-	Answer func(Recorded) ([]byte, error)
+	Key        *IdempotencyKey // nil: the caller sent none
 }
 
 // Recorded is what became of a report.
@@ -23,7 +24,96 @@ type Recorded struct {
 	Conversion Conversion
 	Decision   Decision
 	Commission *Commission // nil: nothing is earned
-	// Replay is the answer that was given under the report's key before; nothing
-	// was recorded now.
+	// Replay is the outcome that is stored under the report's key, as
+	// ReportOutcome.Encode or an earlier version has written it. Nothing was recorded
+	// now.
 	Replay []byte
+}
+
+// Outcome returns what the reporter is told.
+func (r Recorded) Outcome() ReportOutcome { return OutcomeOf(r.Conversion, r.Decision, r.Commission) }
+
+// ReportOutcome is what the reporter of a conversion is told. It is stored under the
+// Idempotency-Key of the report, so that a repeated report gets the same response,
+// whatever has happened since. Stored outcomes last for IdempotencyTTL: until then, a
+// later version must read the names of the fields.
+type ReportOutcome struct {
+	Conversion  ReportedConversion  `json:"conversion"`
+	Attribution ReportedAttribution `json:"attribution"`
+	Commission  *ReportedCommission `json:"commission"` // nil: nothing is earned
+	// Flagged reports whether the fraud rules have flagged or blocked the conversion.
+	Flagged bool          `json:"flagged"`
+	Fraud   []FraudSignal `json:"fraud"`
+}
+
+// ReportedConversion is the conversion in a ReportOutcome.
+type ReportedConversion struct {
+	ID                    ConversionID `json:"id"`
+	EventType             EventType    `json:"event_type"`
+	ExternalTransactionID string       `json:"external_transaction_id"`
+	AmountCents           int64        `json:"amount_cents"`
+	Currency              string       `json:"currency"` // empty without an amount
+	Mode                  Mode         `json:"mode"`
+	OccurredAt            time.Time    `json:"occurred_at"`
+	CreatedAt             time.Time    `json:"created_at"`
+	Click                 *ClickID     `json:"click"`
+	PromoCode             *string      `json:"promo_code"`
+}
+
+// ReportedAttribution is the decision in a ReportOutcome.
+type ReportedAttribution struct {
+	Decision    DecisionID        `json:"decision"`
+	Attributed  bool              `json:"attributed"`
+	Method      *Method           `json:"method"`
+	Reason      AttributionReason `json:"reason"`
+	Explanation string            `json:"explanation"`
+	Program     *ProgramID        `json:"program"`
+	Participant *ParticipantID    `json:"participant"`
+	ClickedAt   *time.Time        `json:"clicked_at"`
+	ExpiresAt   *time.Time        `json:"expires_at"`
+}
+
+// ReportedCommission is the commission in a ReportOutcome.
+type ReportedCommission struct {
+	ID          CommissionID     `json:"id"`
+	Status      CommissionStatus `json:"status"`
+	AmountCents int64            `json:"amount_cents"`
+	Currency    string           `json:"currency"`
+	HoldUntil   *time.Time       `json:"hold_until"`
+	NeedsReview bool             `json:"needs_review"`
+}
+
+// OutcomeOf returns the outcome of a conversion, its decision and the commission, which
+// is nil if nothing is earned.
+func OutcomeOf(c Conversion, d Decision, commission *Commission) ReportOutcome {
+	o := ReportOutcome{
+		Conversion: ReportedConversion{
+			ID: c.ID, EventType: c.EventType, ExternalTransactionID: c.ExternalTransactionID,
+			AmountCents: c.Sale.Paid.Cents, Currency: c.Sale.Paid.Currency, Mode: c.Scope.Mode,
+			OccurredAt: c.OccurredAt, CreatedAt: c.CreatedAt, Click: c.Click, PromoCode: c.PromoCode,
+		},
+		Attribution: ReportedAttribution{
+			Decision: d.ID, Attributed: d.Attributed, Method: d.Method, Reason: d.Reason, Explanation: d.Explanation,
+			Program: d.Program, Participant: d.Participant, ClickedAt: d.ClickedAt, ExpiresAt: d.ExpiresAt,
+		},
+		Flagged: d.FraudAction == FraudFlagged || d.FraudAction == FraudBlocked,
+		Fraud:   d.Fraud,
+	}
+	if commission != nil {
+		o.Commission = &ReportedCommission{
+			ID: commission.ID, Status: commission.Status, AmountCents: commission.AmountCents, Currency: commission.Currency,
+			HoldUntil: commission.HoldUntil, NeedsReview: commission.NeedsReview,
+		}
+	}
+	return o
+}
+
+// Encode returns the outcome as it is stored: a JSON object.
+func (o ReportOutcome) Encode() ([]byte, error) { return json.Marshal(o) }
+
+// DecodeReportOutcome reads what Encode has written.
+func DecodeReportOutcome(stored []byte) (ReportOutcome, error) {
+	var o ReportOutcome
+	err := json.Unmarshal(stored, &o)
+	return o, err
 }

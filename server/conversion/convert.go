@@ -81,40 +81,43 @@ func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConve
 	return c
 }
 
-func responseOf(c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) *affiliatev1.ReportConversionResponse {
+// responseOf renders an outcome. The response to a repeated Idempotency-Key is rendered
+// from the stored outcome, so it depends on nothing else.
+func responseOf(o affiliate.ReportOutcome) *affiliatev1.ReportConversionResponse {
+	c, a := o.Conversion, o.Attribution
 	response := &affiliatev1.ReportConversionResponse{
 		Id:                    c.ID.String(),
 		EventType:             server.FromWord[affiliatev1.EventType](c.EventType),
 		ExternalTransactionId: c.ExternalTransactionID,
-		AmountCents:           c.Sale.Paid.Cents,
-		Currency:              server.Present(c.Sale.Paid.Currency),
-		Mode:                  server.FromWord[affiliatev1.Mode](c.Scope.Mode),
+		AmountCents:           c.AmountCents,
+		Currency:              server.Present(c.Currency),
+		Mode:                  server.FromWord[affiliatev1.Mode](c.Mode),
 		OccurredAt:            server.Timestamp(c.OccurredAt),
 		CreatedAt:             server.Timestamp(c.CreatedAt),
-		Attributed:            d.Attributed,
+		Attributed:            a.Attributed,
 		Attribution: &affiliatev1.ConversionAttribution{
-			ReasonCode:    string(d.Reason),
-			Explanation:   d.Explanation,
+			ReasonCode:    string(a.Reason),
+			Explanation:   a.Explanation,
 			ClickId:       server.Optional(c.Click),
 			PromoCode:     c.PromoCode,
-			ProgramId:     server.Optional(d.Program),
-			ParticipantId: server.Optional(d.Participant),
-			ClickedAt:     server.OptionalTimestamp(d.ClickedAt),
-			ExpiresAt:     server.OptionalTimestamp(d.ExpiresAt),
-			DecisionId:    d.ID.String(),
+			ProgramId:     server.Optional(a.Program),
+			ParticipantId: server.Optional(a.Participant),
+			ClickedAt:     server.OptionalTimestamp(a.ClickedAt),
+			ExpiresAt:     server.OptionalTimestamp(a.ExpiresAt),
+			DecisionId:    a.Decision.String(),
 		},
-		Fraud: &affiliatev1.FraudVerdict{Flagged: d.FraudAction == affiliate.FraudFlagged || d.FraudAction == affiliate.FraudBlocked},
+		Fraud: &affiliatev1.FraudVerdict{Flagged: o.Flagged},
 	}
-	if d.Method != nil {
-		method := string(*d.Method)
+	if a.Method != nil {
+		method := string(*a.Method)
 		response.Attribution.Method = &method
 	}
-	for _, signal := range d.Fraud {
+	for _, signal := range o.Fraud {
 		response.Fraud.Signals = append(response.Fraud.Signals, &affiliatev1.FraudSignal{
 			Rule: signal.Rule, Score: int32(signal.Score), Evidence: signal.Evidence, // #nosec G115 -- a score is at most 100
 		})
 	}
-	if commission != nil {
+	if commission := o.Commission; commission != nil {
 		response.Commission = &affiliatev1.ConversionCommission{
 			Id:          commission.ID.String(),
 			Status:      server.FromWord[affiliatev1.CommissionStatus](commission.Status),

@@ -1,6 +1,7 @@
 package conversion
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -24,14 +25,23 @@ func (s *Service) keyFrom(ctx context.Context, method string, req proto.Message,
 	return &affiliate.IdempotencyKey{Method: method, Key: key, Fingerprint: server.Fingerprint(s.hasher.key, req), At: now}, nil
 }
 
-// replay is an answer that was kept under a key, or why there is none.
-func replay(answer []byte, err error) (response *affiliatev1.ReportConversionResponse, replayed bool, _ error) {
+// replay renders the outcome that is stored under a key, or returns why there is none.
+func replay(stored []byte, err error) (response *affiliatev1.ReportConversionResponse, replayed bool, _ error) {
 	if err != nil {
 		return nil, false, err
 	}
-	response = &affiliatev1.ReportConversionResponse{}
-	if err := proto.Unmarshal(answer, response); err != nil {
-		return nil, false, fmt.Errorf("answer kept under an idempotency key: %w", err)
+	// Earlier binaries have stored the response itself. It begins with the tag of its id,
+	// never like a JSON object.
+	if !bytes.HasPrefix(stored, []byte("{")) {
+		response = &affiliatev1.ReportConversionResponse{}
+		if err := proto.Unmarshal(stored, response); err != nil {
+			return nil, false, fmt.Errorf("response stored under an idempotency key: %w", err)
+		}
+		return response, true, nil
 	}
-	return response, true, nil
+	outcome, err := affiliate.DecodeReportOutcome(stored)
+	if err != nil {
+		return nil, false, fmt.Errorf("outcome stored under an idempotency key: %w", err)
+	}
+	return responseOf(outcome), true, nil
 }

@@ -1,6 +1,7 @@
 package conversion_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -66,6 +67,65 @@ func TestKeyGivesTheFirstAnswerAgain(t *testing.T) {
 	}
 	w.wantCount(1, `conversions`)
 	w.wantCount(1, `idempotency_keys`)
+}
+
+// The response to a repeated key is the first one to the byte, whatever it says.
+func TestReplayIsByteIdentical(t *testing.T) {
+	w := suspicious(t, affiliate.FraudFlag)
+	w.code(w.scope, w.program, w.participant, "spring10", "")
+	lead := purchase("order-lead", w.aged().ID)
+	lead.EventType, lead.AmountCents, lead.Currency = affiliatev1.EventType_EVENT_TYPE_LEAD, nil, nil
+	if _, err := w.service.RefundConversion(as(w.scope), &affiliatev1.RefundConversionRequest{
+		ExternalTransactionId: "order-refunded", ExternalRefundId: "refund-1", AmountCents: ptr(int64(5_000)),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for key, req := range map[string]*affiliatev1.ReportConversionRequest{
+		"click":        purchase("order-click", w.aged().ID),
+		"lead":         lead,
+		"code":         withCode("order <&>\u2028", "SPRING10"),
+		"suspect":      from(purchase("order-suspect", w.aged().ID), partnerEmail, "", ""),
+		"refunded":     purchase("order-refunded", w.aged().ID),
+		"unattributed": purchase("order-unknown", w.clickAt(w.now().Add(-time.Hour)).ID),
+	} {
+		first, replayed, err := w.reportKeyed(key, req)
+		if err != nil || replayed {
+			t.Fatal(key, replayed, err)
+		}
+		again, replayed, err := w.reportKeyed(key, req)
+		if err != nil || !replayed || !bytes.Equal(encoded(t, again), encoded(t, first)) {
+			t.Errorf("%s: %v, %v, %v; want %v", key, again, replayed, err, first)
+		}
+		if key == "suspect" && len(first.GetFraud().GetSignals()) == 0 || key == "refunded" && first.GetCommission().GetAmountCents() != 1_500 ||
+			key == "code" && first.GetAttribution().GetMethod() != "promo_code" || key == "unattributed" && first.GetAttributed() {
+			t.Errorf("%s: %v", key, first)
+		}
+	}
+}
+
+func encoded(t *testing.T, m proto.Message) []byte {
+	t.Helper()
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Keys that an earlier binary has answered hold its response.
+func TestReplayOfAStoredResponse(t *testing.T) {
+	w := newWorld(t)
+	click := w.store1(w.click())
+	first, _, err := w.reportKeyed("k-1", purchase("order-1", click.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.ExternalTransactionId = "as it was stored"
+	w.Exec(`update idempotency_keys set response = $1`, encoded(t, first))
+	again, replayed, err := w.reportKeyed("k-1", purchase("order-1", click.ID))
+	if err != nil || !replayed || !proto.Equal(first, again) {
+		t.Errorf("%v, %v, %v; want %v", again, replayed, err, first)
+	}
 }
 
 func TestKeyBelongsToItsBodyMethodAndScope(t *testing.T) {

@@ -65,7 +65,7 @@ func filterOf(req *affiliatev1.ListConversionsRequest) (affiliate.ConversionFilt
 // too, comes from there.
 func itemOf(item affiliate.ConversionItem) *affiliatev1.ConversionListItem {
 	c, d := item.Conversion, item.Decision
-	reported := responseOf(c, d, item.Commission)
+	reported := responseOf(affiliate.OutcomeOf(c, d, item.Commission))
 	out := &affiliatev1.ConversionListItem{
 		Id:                    reported.GetId(),
 		WorkspaceId:           c.Scope.Workspace.String(),

@@ -35,8 +35,6 @@ import (
 	"log/slog"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -137,14 +135,11 @@ func (s *Service) report(
 			return d, commission, nil
 		},
 		Key: key,
-		Answer: func(r affiliate.Recorded) ([]byte, error) {
-			return proto.Marshal(responseOf(r.Conversion, r.Decision, r.Commission))
-		},
 	})
 	if err != nil || recorded.Replay != nil {
 		return replay(recorded.Replay, err)
 	}
-	return responseOf(recorded.Conversion, recorded.Decision, recorded.Commission), false, nil
+	return responseOf(recorded.Outcome()), false, nil
 }
 
 // ReattributeConversion gives a conversion to another participant by hand.
@@ -179,7 +174,7 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 	if err != nil {
 		return nil, err
 	}
-	return responseOf(r.Conversion, r.Decision, r.Commission()), nil
+	return responseOf(affiliate.OutcomeOf(r.Conversion, r.Decision, r.Commission())), nil
 }
 
 // decide attributes a conversion and makes the commission that it earns, if any.

@@ -231,8 +231,8 @@ const awaitClick = `
 	insert into awaited_clicks (workspace_id, click_id, conversion_id, mode, created_at, expires_at)
 	values ($1, $2, $3, $4, $5, $6)`
 
-// writeOutcomes writes what follows from a batch: the answers to keys of those
-// that are in, and no keys of the others.
+// writeOutcomes writes what follows from a batch. The outcomes of the reports that are
+// recorded are stored under their keys; the keys of the others are released.
 func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*recording) error {
 	batch := &pgx.Batch{}
 	var outcomes []outcome
@@ -267,11 +267,11 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*recording) err
 		if r.Key == nil {
 			continue
 		}
-		answer, err := r.Answer(r.recorded)
+		stored, err := r.recorded.Outcome().Encode()
 		if err != nil {
 			return err
 		}
-		queueAnswer(batch, r.Conversion.Scope, r.Key, answer)
+		queueAnswer(batch, r.Conversion.Scope, r.Key, stored)
 	}
 	queueSettlement(batch, changes...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {

@@ -34,9 +34,7 @@ func (s *sales) report(external string, click affiliate.ClickID) affiliate.Repor
 	in := affiliate.AttributionInputs{
 		Mode: s.scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale, Click: &click, FoundClick: found,
 	}
-	return affiliate.Report{Conversion: c, Inputs: in, Decide: decideAt(c, salesDay), Answer: func(affiliate.Recorded) ([]byte, error) {
-		return []byte(external), nil
-	}}
+	return affiliate.Report{Conversion: c, Inputs: in, Decide: decideAt(c, salesDay)}
 }
 
 func (s *sales) byCustomer(r affiliate.Report, ref string) affiliate.Report {
@@ -169,7 +167,7 @@ func TestReportsAtTheSameTimeShareATransaction(t *testing.T) {
 	if n := s.count(`customers where ref = 'old' and conversion_id is not null`); n != 1 {
 		t.Error("a customer is gone whom a refused report named")
 	}
-	if n := s.count(`idempotency_keys where response = 'keyed'`); n != 1 || s.count(`idempotency_keys`) != 1 {
+	if n := s.count(`idempotency_keys where convert_from(response, 'UTF8')::jsonb #>> '{conversion,external_transaction_id}' = 'keyed'`); n != 1 || s.count(`idempotency_keys`) != 1 {
 		t.Errorf("%d keys of %d are the kept one", n, s.count(`idempotency_keys`))
 	}
 	const recorded = 2 + postgres.Recorders + 31
@@ -235,7 +233,11 @@ func TestAPoisonedReportHarmsNoneOfItsBatch(t *testing.T) {
 	}
 	panics := s.report("order-panics", click)
 	panics.Key = &affiliate.IdempotencyKey{Method: "m", Key: "panics", Fingerprint: []byte{1}, At: salesDay}
-	panics.Answer = func(affiliate.Recorded) ([]byte, error) { panic("no answer") }
+	panics.Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+		d, commission, err := decideAt(panics.Conversion, salesDay)(in)
+		d.Program = nil // what an attributed conversion counts for
+		return d, commission, err
+	}
 	outcomes := s.together(s.store, append(reports, poison, panics)...)
 	for i, err := range outcomes {
 		if (err != nil) != (i >= 9) {

@@ -1,0 +1,44 @@
+package affiliate
+
+import (
+	"reflect"
+	"testing"
+	"time"
+)
+
+// A stored outcome says everything that the outcome said.
+func TestReportOutcomeIsReadAsItWasStored(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
+	click, code, method := NewID[Click](at), "spring10", ByPromoCode
+	program, participant := NewID[Program](at), NewID[Participant](at)
+	whole := ReportOutcome{
+		Conversion: ReportedConversion{
+			ID: NewID[Conversion](at), EventType: Purchase, ExternalTransactionID: "<order & \u2028>", AmountCents: 10_000, Currency: "EUR",
+			Mode: ModeTest, OccurredAt: at, CreatedAt: at, Click: &click, PromoCode: &code,
+		},
+		Attribution: ReportedAttribution{
+			Decision: NewID[Decision](at), Attributed: true, Method: &method, Reason: "PROMO_CODE_MATCHED", Explanation: "Because.",
+			Program: &program, Participant: &participant, ClickedAt: &at, ExpiresAt: &at,
+		},
+		Commission: &ReportedCommission{
+			ID: NewID[Commission](at), Status: CommissionPending, AmountCents: 3_000, Currency: "EUR", HoldUntil: &at, NeedsReview: true,
+		},
+		Flagged: true, Fraud: []FraudSignal{{Rule: "self_referral", Score: 90, Evidence: "the same address"}},
+	}
+	for _, part := range []any{whole, whole.Conversion, whole.Attribution, *whole.Commission} {
+		for i := range reflect.TypeOf(part).NumField() {
+			if reflect.ValueOf(part).Field(i).IsZero() {
+				t.Fatalf("%T: the test leaves %s out", part, reflect.TypeOf(part).Field(i).Name)
+			}
+		}
+	}
+	for _, o := range []ReportOutcome{whole, {}} {
+		stored, err := o.Encode()
+		if err != nil || stored[0] != '{' {
+			t.Fatalf("%s, %v", stored, err)
+		}
+		if got, err := DecodeReportOutcome(stored); err != nil || !reflect.DeepEqual(got, o) {
+			t.Errorf("%+v, %v; want %+v", got, err, o)
+		}
+	}
+}
