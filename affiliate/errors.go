@@ -141,6 +141,10 @@ func TooManyExports(retryAfter time.Duration) *Error {
 // reported at once.
 type Violations []Violation
 
+// MaxItemFaults bounds the violations that are reported of one item of a list, so
+// that a malformed item does not take the space of the other items' results.
+const MaxItemFaults = 10
+
 // Add notes one violation.
 func (v *Violations) Add(field, message string) { *v = append(*v, Violation{field, message}) }
 

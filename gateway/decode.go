@@ -22,12 +22,28 @@ const (
 	maxIgnored    = 100
 )
 
-// violations collects the faults of one request, named as its client writes them.
-// A message is what follows the field in the sentence.
-type violations struct{ list []affiliate.Violation }
+// violations collects the faults of one request, or of one item of a list whose
+// items fail one by one. They are named as the client writes them. A message is what
+// follows the field in the sentence.
+type violations struct {
+	list []affiliate.Violation
+	// ofItem: only the first faults are kept, and reading goes on, because other
+	// items follow.
+	ofItem bool
+}
 
 func (v *violations) add(field, message string) {
-	if v.full() {
+	// The core names affiliate.MaxItemFaults of an item. One more tells it that
+	// there are more.
+	if v.ofItem && len(v.list) > affiliate.MaxItemFaults {
+		return
+	}
+	v.addLast(field, message)
+}
+
+// addLast adds a fault after which the body is not read on.
+func (v *violations) addLast(field, message string) {
+	if len(v.list) >= maxViolations {
 		return
 	}
 	if len(field) > maxFieldName {
@@ -41,7 +57,8 @@ func (v *violations) names(field string) bool {
 	return slices.ContainsFunc(v.list, func(fault affiliate.Violation) bool { return fault.Field == field })
 }
 
-func (v *violations) full() bool { return len(v.list) >= maxViolations }
+// full reports whether reading on could add nothing.
+func (v *violations) full() bool { return !v.ofItem && len(v.list) >= maxViolations }
 
 // decoder reads one body into one message and notes every fault. It stops early
 // only if the text is not JSON, nests too deep, or has maxViolations faults.
@@ -131,14 +148,14 @@ func (d *decoder) where() string {
 
 // broken notes that the text is not JSON. Reading ends there.
 func (d *decoder) broken() bool {
-	d.found.add(affiliate.WholeBody, "is not valid JSON at byte "+strconv.Itoa(d.Pos))
+	d.found.addLast(affiliate.WholeBody, "is not valid JSON at byte "+strconv.Itoa(d.Pos))
 	return false
 }
 
 func (d *decoder) enter() bool {
 	d.Pos++
 	if d.depth++; d.depth > maxDepth {
-		d.fault("must not be nested deeper than " + strconv.Itoa(maxDepth) + " levels")
+		d.found.addLast(d.where(), "must not be nested deeper than "+strconv.Itoa(maxDepth)+" levels")
 		return false
 	}
 	return true
@@ -352,12 +369,12 @@ func (d *decoder) list(f *fieldPlan, m protoreflect.Message) bool {
 	t := d.open(']')
 	for ; t == item; t = d.next(']') {
 		d.element()
-		before := len(d.found.list)
-		isObject := d.Space() == '{'
-		value, usable, ok := d.one(f, list.NewElement)
-		if ok && isObject && d.items != nil && f == d.items.list && len(d.found.list) > before {
-			d.failItem(m, before)
-			value = list.NewElement()
+		var value protoreflect.Value
+		var usable, ok bool
+		if d.items != nil && f == d.items.list && d.Space() == '{' {
+			value, usable, ok = d.batchItem(f, list.NewElement, m)
+		} else {
+			value, usable, ok = d.one(f, list.NewElement)
 		}
 		if usable {
 			list.Append(value)
@@ -370,13 +387,31 @@ func (d *decoder) list(f *fieldPlan, m protoreflect.Message) bool {
 	return t == done
 }
 
-// failItem moves the faults of the current item, which are those from before on, to
-// the list of item faults.
-func (d *decoder) failItem(m protoreflect.Message, before int) {
+// batchItem reads an object of the list whose items fail one by one. Its faults go
+// to the list of item faults in m, and an empty item takes its place. Faults that
+// end the reading are the request's.
+func (d *decoder) batchItem(f *fieldPlan, fresh func() protoreflect.Value, m protoreflect.Message) (value protoreflect.Value, usable, ok bool) {
+	ofRequest, ofItem := d.found, violations{ofItem: true}
+	d.found = &ofItem
+	value, usable, ok = d.one(f, fresh)
+	d.found = ofRequest
+	switch {
+	case !ok:
+		all := append(ofRequest.list, ofItem.list...)
+		ofRequest.list = all[:min(len(all), maxViolations)]
+	case len(ofItem.list) > 0:
+		d.failItem(m, ofItem.list)
+		value = fresh()
+	}
+	return value, usable, ok
+}
+
+// failItem appends the faults of the current item to the list of item faults.
+func (d *decoder) failItem(m protoreflect.Message, found []affiliate.Violation) {
 	item := d.where()
 	plan := d.items.faults
 	faults := m.Mutable(plan.fd).List()
-	for _, fault := range d.found.list[before:] {
+	for _, fault := range found {
 		entry := faults.NewElement()
 		set := func(name string, value protoreflect.Value) { entry.Message().Set(plan.message.names[name].fd, value) }
 		set("index", protoreflect.ValueOfInt32(int32(d.path[len(d.path)-1].index))) //nolint:gosec // at most the length of a body
@@ -384,7 +419,6 @@ func (d *decoder) failItem(m protoreflect.Message, before int) {
 		set("message", protoreflect.ValueOfString(fault.Message))
 		faults.Append(entry)
 	}
-	d.found.list = d.found.list[:before]
 }
 
 // dict reads a map. The mask names the whole map and nothing inside it.

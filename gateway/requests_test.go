@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
@@ -304,6 +305,33 @@ func TestMalformedItemsOfABatchAreReportedToTheCore(t *testing.T) {
 	answer = r.do("POST", "/api/v1/conversions/batch", `{"conversions":[{"event_type":"lead"}],"item_faults":[{"index":0}]}`)
 	if answer.header.Get("Ignored-Fields") != "item_faults" {
 		t.Errorf("%d: ignored %q", answer.status, answer.header.Get("Ignored-Fields"))
+	}
+}
+
+// However many faults an item has, the items after it are read.
+func TestAnItemOfManyFaultsLeavesTheOthersWhole(t *testing.T) {
+	r := newRig(t, nil)
+	many := func(then string) string {
+		return `{"conversions":[{"line_items":[` + strings.Repeat(`{"quantity":1.5},`, 150) + then + `{"quantity":1}]},{"external_transaction_id":"b"}]}`
+	}
+	if answer := r.do("POST", "/api/v1/conversions/batch", many("")); answer.status >= 300 {
+		t.Fatalf("%d: %s", answer.status, answer.body)
+	}
+	request := onlyCall(t, r.core, affiliatev1.ConversionService_ReportConversions_FullMethodName).request.(*affiliatev1.ReportConversionsRequest)
+	if items := request.GetConversions(); len(items) != 2 || items[1].GetExternalTransactionId() != "b" {
+		t.Errorf("items %v", items)
+	}
+	faults := request.GetItemFaults()
+	if len(faults) != affiliate.MaxItemFaults+1 || faults[0].GetIndex() != 0 || faults[0].GetField() != "line_items[0].quantity" {
+		t.Errorf("%d faults: %v", len(faults), faults)
+	}
+	// What ends the reading is named, however many faults came before.
+	for _, broken := range []string{`}`, strings.Repeat("[", 40)} {
+		refused := r.do("POST", "/api/v1/conversions/batch", many(broken))
+		refused.refused(t, 400, "VALIDATION_ERROR")
+		if !strings.Contains(refused.body, "not valid JSON") && !strings.Contains(refused.body, "nested deeper") {
+			t.Errorf("%s", refused.body)
+		}
 	}
 }
 

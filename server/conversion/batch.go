@@ -200,13 +200,17 @@ func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]af
 }
 
 // detailsOf names the fields of a malformed item by their paths in the body, which
-// are the same over gRPC and REST.
+// are the same over gRPC and REST, up to affiliate.MaxItemFaults of them.
 func detailsOf(i int, wrong affiliate.Violations) []*affiliatev1.FieldFault {
 	inBody := func(path string) string {
 		if path == "" {
 			return fmt.Sprintf("conversions[%d]", i)
 		}
 		return fmt.Sprintf("conversions[%d].%s", i, path)
+	}
+	if len(wrong) > affiliate.MaxItemFaults {
+		more := affiliate.Violation{Message: "has more faults than these"}
+		wrong = append(slices.Clone(wrong[:affiliate.MaxItemFaults]), more)
 	}
 	details := make([]*affiliatev1.FieldFault, len(wrong))
 	for j, v := range wrong {

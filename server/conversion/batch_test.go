@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -282,6 +283,26 @@ func TestBatch_ChecksItemsOneByOne(t *testing.T) {
 	}
 	if !got.Results[0].GetSuccess() || got.Results[1].GetStatusCode() != 400 || got.Results[1].GetCode() != string(affiliate.ReasonValidation) {
 		t.Errorf("%v", got.Results)
+	}
+}
+
+func TestBatch_BoundsTheFaultsOfAnItem(t *testing.T) {
+	w := newWorld(t)
+	click := w.store1(w.click())
+	bad := purchase("order-2", click.ID)
+	for range affiliate.MaxItemFaults + 1 {
+		bad.LineItems = append(bad.LineItems, &affiliatev1.LineItem{ProductId: "p", AmountCents: -1})
+	}
+	got, _, err := w.batch(purchase("order-1", click.ID), bad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	details := got.Results[1].GetDetails()
+	if len(details) != affiliate.MaxItemFaults+1 || details[0].GetField() != "conversions[1].line_items[0].amount_cents" {
+		t.Fatalf("%d faults: %v", len(details), details)
+	}
+	if last := details[affiliate.MaxItemFaults]; last.GetField() != "conversions[1]" || !strings.Contains(last.GetMessage(), "more faults") {
+		t.Errorf("the last: %v", last)
 	}
 }
 

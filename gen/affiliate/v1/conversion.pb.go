@@ -1101,7 +1101,8 @@ type ReportConversionResult struct {
 	// ErrorReason of a failure; null for a success.
 	Code    *string `protobuf:"bytes,7,opt,name=code,proto3,oneof" json:"code,omitempty"`
 	Message *string `protobuf:"bytes,8,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// What is wrong with the item; empty unless code is VALIDATION_ERROR.
+	// What is wrong with the item; empty unless code is VALIDATION_ERROR. At most
+	// 10 faults are named; a last entry for the item says that there are more.
 	Details       []*FieldFault `protobuf:"bytes,9,rep,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
