@@ -21,6 +21,8 @@ type CommissionGroup struct {
 // CommissionStats counts the commissions that a filter leaves. Amounts of several
 // currencies are never added.
 type CommissionStats struct {
+	// Capped: the stats are of MaxSearchTotal commissions, and the search finds more.
+	Capped bool
 	// Count and NeedsReview are of every currency.
 	Count       int64
 	NeedsReview int64

@@ -162,7 +162,7 @@ func (s *Service) stats(ctx context.Context, req filterRequest, needsReview *boo
 	if err != nil {
 		return nil, err
 	}
-	if filter.Search != "" && stats.Count >= affiliate.MaxSearchTotal {
+	if stats.Capped {
 		server.MarkCapped(ctx)
 	}
 	return statsToProto(stats), nil

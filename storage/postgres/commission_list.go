@@ -27,8 +27,8 @@ import (
 // cannot use an index for a pattern that it does not see.
 const planned = pgx.QueryExecModeCacheDescribe
 
-// maxSearchPartners bounds the partners that a search follows up. A prefix that
-// more of a workspace's partners share is no search yet.
+// maxSearchPartners bounds the partners whose commissions a search looks up by index.
+// If more share the prefix, each commission's partner is looked at instead.
 const maxSearchPartners = 10_000
 
 // commissionSorts are the sort keys of a list, over c and, for names, u.
@@ -144,11 +144,18 @@ func searchCommissions(
 		// The list ends on this page.
 		return items, page.Offset() + n, nil
 	}
-	var total int64
-	if err := tx.QueryRow(ctx, commissionTotalSQL(where, affiliate.MaxSearchTotal), append([]any{planned}, where.args...)...).Scan(&total); err != nil {
-		return nil, 0, fmt.Errorf("count commissions: %w", err)
+	total, err := countFound(ctx, tx, where)
+	return items, total, err
+}
+
+// countFound counts what a search finds, up to one more than
+// affiliate.MaxSearchTotal.
+func countFound(ctx context.Context, tx pgx.Tx, where conditions) (total int64, err error) {
+	args := append([]any{planned}, where.args...)
+	if err := tx.QueryRow(ctx, commissionTotalSQL(where, affiliate.MaxSearchTotal), args...).Scan(&total); err != nil {
+		return 0, fmt.Errorf("count commissions: %w", err)
 	}
-	return items, total, nil
+	return total, nil
 }
 
 // commissionTotalSQL counts one row more than the bound of a total, if there are as
@@ -271,7 +278,16 @@ func commissionConditions(ctx context.Context, db Queryer, scope affiliate.Scope
 	if err != nil {
 		return conditions{}, err
 	}
-	if len(participants) > 0 {
+	switch {
+	case len(participants) > maxSearchPartners:
+		partner := "lower(u.name) like lower(?)"
+		args = append(args, pattern)
+		if !filter.HideEmails {
+			partner += " or lower(u.email) like lower(?)"
+			args = append(args, pattern)
+		}
+		matches = append(matches, "exists (select from users u where u.id = c.partner_id and ("+partner+"))")
+	case len(participants) > 0:
 		matches = append(matches, "c.participant_id = any(?)")
 		args = append(args, participants)
 	}
@@ -280,7 +296,7 @@ func commissionConditions(ctx context.Context, db Queryer, scope affiliate.Scope
 }
 
 // searchPartners are the participants whose partner's name, or address, starts
-// as the pattern says. They are looked up beforehand because only a list of
+// as the pattern says, up to one more than maxSearchPartners. They are looked up beforehand because only a list of
 // values can be combined with the other indexes of a search.
 func searchPartners(ctx context.Context, db Queryer, scope affiliate.Scope, pattern string, hideEmails bool) ([]affiliate.ParticipantID, error) {
 	const byName = `
@@ -295,7 +311,7 @@ func searchPartners(ctx context.Context, db Queryer, scope affiliate.Scope, patt
 	if !hideEmails {
 		find += " union " + byEmail
 	}
-	find += fmt.Sprintf(" limit %d", maxSearchPartners)
+	find += fmt.Sprintf(" limit %d", maxSearchPartners+1)
 	rows, err := db.Query(ctx, find, planned, scope.Workspace, scope.Mode, pattern)
 	if err != nil {
 		return nil, fmt.Errorf("search partners: %w", err)

@@ -26,7 +26,16 @@ func (s *Store) CommissionStats(ctx context.Context, scope affiliate.Scope, filt
 			return fmt.Errorf("commission stats: %w", err)
 		}
 		stats = affiliate.NewCommissionStats(currency, groups)
-		return nil
+		if filter.Search == "" || stats.Count < affiliate.MaxSearchTotal {
+			return nil
+		}
+		where, err := commissionConditions(ctx, tx, scope, filter)
+		if err != nil {
+			return err
+		}
+		found, err := countFound(ctx, tx, where)
+		stats.Capped = found > affiliate.MaxSearchTotal
+		return err
 	})
 	return stats, err
 }
