@@ -10,15 +10,19 @@ import (
 const (
 	CountInGroupSQL     = countInGroup
 	ListInvitesSQL      = listParticipantInvites
-	MaxSearchPartners   = maxSearchPartners
 	participantPageSize = 20
 )
 
-// ParticipantListSQL is the statement of a first page.
+// ParticipantListSQL is the statement of a first page. With a search it is that of
+// one that finds more than are counted.
 func ParticipantListSQL(
 	scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder,
 ) (string, pgx.NamedArgs) {
-	return participantListSQL(filter, order), participantListArgs(scope, program, filter, affiliate.Page{Number: 1, Size: participantPageSize})
+	search := ""
+	if filter.Search != "" {
+		search = participantsMatching(filter)
+	}
+	return participantListSQL(filter, search, order), participantListArgs(scope, program, filter, affiliate.Page{Number: 1, Size: participantPageSize})
 }
 
 // ParticipantSearchSQL is the statement that finds what a search matches.

@@ -15,9 +15,9 @@ import (
 // the total is kept (list_counts). Narrowed to a status or a group, the default
 // order has an index too; any other order passes over the programme's rows in
 // that order until the page is full, which is long for what is rare. A search
-// finds its rows through indexes of its own and costs as much as it has matches,
-// up to maxSearchPartners of each kind; its total stops at
-// affiliate.MaxSearchTotal.
+// finds its rows through indexes of its own and costs as much as it has matches.
+// One that finds more than affiliate.MaxSearchTotal stops counting there, and its
+// pages are read in their order, with the search as a condition.
 //
 // A page and its total are two statements: who comes in between is in one of
 // them only.
@@ -113,14 +113,19 @@ func (s *Store) ListParticipants(
 		return nil, 0, err
 	}
 	args := participantListArgs(scope, program, filter, page)
+	search := ""
 	if filter.Search != "" {
 		found, err := s.searchParticipants(ctx, filter, args)
 		if err != nil {
 			return nil, 0, err
 		}
 		args["found"] = found
+		search = participantsFound
+		if len(found) > affiliate.MaxSearchTotal {
+			search = participantsMatching(filter)
+		}
 	}
-	rows, err := s.pool.Query(ctx, participantListSQL(filter, order), planned, args)
+	rows, err := s.pool.Query(ctx, participantListSQL(filter, search, order), planned, args)
 	participants, err := AllRows(rows, err, participantStatsRow.participant)
 	if err != nil {
 		return nil, 0, fmt.Errorf("participants: %w", err)
@@ -170,9 +175,9 @@ func whereParticipants(filter affiliate.ParticipantFilter) string {
 }
 
 // participantListSQL is the statement for a page: one per way of listing, so
-// that each is planned with the index that has its order. What a search found
-// is an argument.
-func participantListSQL(filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder) string {
+// that each is planned with the index that has its order. search is empty,
+// participantsFound or participantsMatching.
+func participantListSQL(filter affiliate.ParticipantFilter, search string, order affiliate.ParticipantOrder) string {
 	sorts, ok := participantSorts[order.By]
 	if !ok {
 		sorts = participantSorts[affiliate.ParticipantsByAge]
@@ -186,15 +191,34 @@ func participantListSQL(filter affiliate.ParticipantFilter, order affiliate.Part
 		from = ` from participant_totals s join participants t on t.workspace_id = s.workspace_id and t.id = s.participant_id`
 		where += ` and s.workspace_id = @workspace and s.program_id = @program`
 	}
-	if filter.Search != "" {
-		where += ` and t.id = any(@found)`
-	}
-	rows := `select t.*` + from + where + ` order by ` + sort + ` limit @limit offset @offset`
+	rows := `select t.*` + from + where + search + ` order by ` + sort + ` limit @limit offset @offset`
 	return withStats(rows) + ` order by ` + sort
 }
 
+// participantsFound is the condition of a search whose matches are an argument.
+const participantsFound = ` and t.id = any(@found)`
+
+// participantsMatching is the condition of a search with more matches than that.
+func participantsMatching(filter affiliate.ParticipantFilter) string {
+	matches := []string{
+		`lower(t.partner_name) like lower(@pattern)`,
+		`exists (
+			select from referral_codes r
+			where r.workspace_id = @workspace and r.mode = @mode and r.program_id = @program
+				and r.participant_id = t.id and r.code like lower(@pattern))`,
+	}
+	if !filter.HideEmails {
+		matches = append(matches, `lower(t.partner_email) like lower(@pattern)`)
+	}
+	if _, _, ok := idRange(filter.Search); ok {
+		matches = append(matches, `t.id between @first and @last`)
+	}
+	return ` and (` + strings.Join(matches, ` or `) + `)`
+}
+
 // searchParticipants are the participants that a search finds, among those that
-// the rest of the filter leaves, in no order.
+// the rest of the filter leaves, in no order. If there are more than
+// affiliate.MaxSearchTotal, they are more than that, but not all.
 func (s *Store) searchParticipants(ctx context.Context, filter affiliate.ParticipantFilter, args pgx.NamedArgs) ([]affiliate.ParticipantID, error) {
 	rows, err := s.pool.Query(ctx, participantSearchSQL(filter), planned, args)
 	if err != nil {
@@ -207,25 +231,22 @@ func (s *Store) searchParticipants(ctx context.Context, filter affiliate.Partici
 	return found, nil
 }
 
-// participantSearchSQL looks up each kind of prefix in the order of its index,
-// so that what is found first is the same for every page.
+// participantSearchSQL looks up each kind of prefix in its index.
 func participantSearchSQL(filter affiliate.ParticipantFilter) string {
 	where := whereParticipants(filter)
-	limit := fmt.Sprintf(` limit %d)`, maxSearchPartners+1)
+	limit := fmt.Sprintf(` limit %d)`, affiliate.MaxSearchTotal+1)
 	kinds := []string{
-		`(select t.id from participants t` + where + ` and lower(t.partner_name) like lower(@pattern)
-			order by lower(t.partner_name) using ~<~, t.created_at desc, t.id desc` + limit,
-		`(select t.id from referral_codes r
-			join participants t on t.workspace_id = r.workspace_id and t.id = r.participant_id` + where + `
-			and r.workspace_id = @workspace and r.mode = @mode and r.program_id = @program and r.code like lower(@pattern)
-			order by r.code using ~<~` + limit,
+		`(select t.id from participants t` + where + ` and lower(t.partner_name) like lower(@pattern)` + limit,
+		// A participant may have several codes that match.
+		`(select t.id from participants t` + where + ` and t.id in (
+			select r.participant_id from referral_codes r
+			where r.workspace_id = @workspace and r.mode = @mode and r.program_id = @program and r.code like lower(@pattern))` + limit,
 	}
 	if !filter.HideEmails {
-		kinds = append(kinds, `(select t.id from participants t`+where+` and lower(t.partner_email) like lower(@pattern)
-			order by lower(t.partner_email) using ~<~, t.id`+limit)
+		kinds = append(kinds, `(select t.id from participants t`+where+` and lower(t.partner_email) like lower(@pattern)`+limit)
 	}
 	if _, _, ok := idRange(filter.Search); ok {
-		kinds = append(kinds, `(select t.id from participants t`+where+` and t.id between @first and @last order by t.id`+limit)
+		kinds = append(kinds, `(select t.id from participants t`+where+` and t.id between @first and @last`+limit)
 	}
 	return strings.Join(kinds, ` union `)
 }

@@ -89,6 +89,7 @@ func TestParticipantListsUseTheirIndexes(t *testing.T) {
 	newest := affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge}
 	check("a status", list(affiliate.ParticipantFilter{Status: affiliate.ParticipantApproved}, newest), "Limit", "Index Scan using participants_by_status on participants")
 	check("a group", list(affiliate.ParticipantFilter{Group: &group}, newest), "Limit", "Index Scan using participants_by_group on participants")
+	check("a search for everybody", list(affiliate.ParticipantFilter{Search: "jane"}, newest), "Limit", "Index Scan using participants_by_age on participants")
 	check("a group's size", w.plan(postgres.CountInGroupSQL, pgx.QueryExecModeCacheDescribe,
 		pgx.NamedArgs{"workspace": w.scope.Workspace, "program": p.ID, "group": group}), "Index Only Scan using participants_by_group")
 	check("open invitations", w.plan(postgres.ListInvitesSQL, pgx.NamedArgs{
@@ -180,7 +181,7 @@ func TestParticipantSearchStopsCounting(t *testing.T) {
 	t.Parallel()
 	w := newProgramWorld(t)
 	p := w.program(affiliate.ProgramActive)
-	w.crowd(p, postgres.MaxSearchPartners+500)
+	w.crowd(p, affiliate.MaxSearchTotal+500)
 	w.exec(`analyze`)
 	seen := map[affiliate.ParticipantID]bool{}
 	for number := 1; number <= 3; number++ {
