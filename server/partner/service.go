@@ -62,6 +62,11 @@ func (s *Service) ListPartnerPrograms(ctx context.Context, req *affiliatev1.List
 	if err != nil {
 		return nil, err
 	}
+	if filter.Search == "" {
+		total = server.Total(ctx, total)
+	} else {
+		total = server.SearchTotal(ctx, total, filter.Search)
+	}
 	data := make([]*affiliatev1.PartnerProgram, len(programs))
 	for i, p := range programs {
 		data[i] = s.program(p)

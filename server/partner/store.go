@@ -10,7 +10,8 @@ import (
 // Store is what the service needs of the database. Refusals come back as
 // *affiliate.Error. Everything is the named partner's, in the named mode.
 type Store interface {
-	// PartnerPrograms reads one page, newest first, and counts all pages.
+	// PartnerPrograms reads one page, newest first, and counts all pages up to
+	// affiliate.MaxTotal rows, or with a search up to affiliate.MaxSearchTotal.
 	PartnerPrograms(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerProgramFilter, page affiliate.Page) ([]affiliate.PartnerProgram, int64, error)
 	// PartnerProgram reads one programme that is the partner's or public. Errors:
 	// NOT_FOUND.

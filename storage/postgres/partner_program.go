@@ -172,7 +172,8 @@ func partnerRate(bps, flatCents *int64) *affiliate.Rate {
 	return &affiliate.Rate{Bps: bps, FlatCents: flatCents}
 }
 
-// partnerProgramsSQL are the statements for a page and for the total.
+// partnerProgramsSQL are the statements for a page and for the total, which is
+// counted up to affiliate.MaxTotal, or with a search up to affiliate.MaxSearchTotal.
 func partnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count string) {
 	columns, from := pageOfMine, fromMine
 	switch {
@@ -183,11 +184,17 @@ func partnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count stri
 	case filter.Search != "":
 		from = fromMineByName
 	}
-	return withParticipation(columns + from + newestFirst), mine + ` select count(*)` + from
+	most := affiliate.MaxTotal
+	if filter.Search != "" {
+		most = affiliate.MaxSearchTotal
+	}
+	count = fmt.Sprintf(`%s select count(*) from (select%s limit %d) p`, mine, from, most+1)
+	return withParticipation(columns + from + newestFirst), count
 }
 
 // PartnerPrograms reads one page, newest first (of mine: the newest
-// participation), and counts all pages.
+// participation), and counts all pages up to affiliate.MaxTotal, or with a search up
+// to affiliate.MaxSearchTotal.
 func (s *Store) PartnerPrograms(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerProgramFilter, page affiliate.Page,
 ) ([]affiliate.PartnerProgram, int64, error) {

@@ -11,12 +11,16 @@ func TestTotals(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
-	capped := func(t *testing.T, path string, total int64, header string, rows int) {
+	cappedFor := func(t *testing.T, from caller, path string, total int64, header string, rows int) {
 		t.Helper()
-		got := w.merchant.get(t, path).want(http.StatusOK)
+		got := from.get(t, path).want(http.StatusOK)
 		if got.number("total") != total || got.header.Get("Total-Capped") != header || got.length("data") != rows {
 			t.Errorf("%s: total %d, Total-Capped %q, %d rows", path, got.number("total"), got.header.Get("Total-Capped"), got.length("data"))
 		}
+	}
+	capped := func(t *testing.T, path string, total int64, header string, rows int) {
+		t.Helper()
+		cappedFor(t, w.merchant.caller, path, total, header, rows)
 	}
 
 	t.Run("a list counts to 100,000", func(t *testing.T) {
@@ -44,5 +48,44 @@ func TestTotals(t *testing.T) {
 		capped(t, path+"&search=bulk", 10_000, "true", 100)
 		capped(t, path+"&search=bulk&page=101", 10_000, "true", 1)
 		capped(t, path+"&search=bulk-1000", 3, "", 3)
+	})
+	t.Run("stats of a search count to 10,000", func(t *testing.T) {
+		w.earn(t)
+		copies := func(t *testing.T, from, to int) {
+			t.Helper()
+			sys.exec(t, `
+				insert into commissions
+				select copy.* from commissions c, generate_series($2::int, $3::int) n,
+					jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'decision_id', gen_random_uuid(), 'external_transaction_id', 'many-' || n)) copy
+				where c.workspace_id = $1 and c.external_transaction_id not like 'many-%'`,
+				w.merchant.workspace, from, to)
+		}
+		stats := func(t *testing.T, header string) {
+			t.Helper()
+			for _, path := range []string{"/api/v1/commissions/stats", w.programPath() + "/commissions/stats"} {
+				got := w.merchant.get(t, path+"?search=many-").want(http.StatusOK).wantFields(object{"totalCount": 10_000})
+				if got.header.Get("Total-Capped") != header {
+					t.Errorf("%s: Total-Capped %q, want %q", path, got.header.Get("Total-Capped"), header)
+				}
+			}
+		}
+		copies(t, 1, 10_000)
+		stats(t, "")
+		capped(t, "/api/v1/commissions?search=many-&pageSize=100", 10_000, "", 100)
+		copies(t, 10_001, 10_001)
+		stats(t, "true")
+		capped(t, "/api/v1/commissions?search=many-&pageSize=100", 10_000, "true", 100)
+		capped(t, "/api/v1/commissions?search=many-&pageSize=100&page=101", 10_000, "true", 1)
+	})
+	t.Run("a partner's search of the public programmes counts to 10,000", func(t *testing.T) {
+		sys.exec(t, `
+			insert into programs
+			select copy.* from programs p, generate_series(1, 10001) n,
+				jsonb_populate_record(p, jsonb_build_object('id', gen_random_uuid(), 'slug', 'public-' || n, 'name', 'Public ' || n)) copy
+			where p.id = $1`, w.program)
+		path := "/api/v1/partner/programs?scope=public&pageSize=100"
+		cappedFor(t, w.partner.caller, path, 10_002, "", 100)
+		cappedFor(t, w.partner.caller, path+"&search=public", 10_000, "true", 100)
+		cappedFor(t, w.partner.caller, path+"&search=public&page=101", 10_000, "true", 1)
 	})
 }

@@ -1,0 +1,176 @@
+package postgres_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// newSearchWorld has more of everything that can be searched for than a search
+// counts: participants with a link, a promo code and a commission each, and
+// programmes. All of one kind share a prefix.
+func newSearchWorld(t *testing.T, n int) *linkWorld {
+	t.Helper()
+	w := newLinkWorld(t)
+	w.exec(`
+		insert into users (id, kind, email, password_hash, name, created_at)
+		select gen_random_uuid(), 'partner', 'jane' || n || '@example.com', '', 'Jane ' || n, $1 from generate_series(1, $2::integer) n`, w.now, n)
+	w.fill(w.scope, w.program, n)
+	w.exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
+	// Each has two codes with the prefix "twin".
+	w.exec(`
+		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
+		select workspace_id, mode, 'twin-' || n || id, program_id, id, gen_random_uuid(), $1 from (
+			select * from participants where program_id = $2 order by id limit 6000
+		) p, generate_series(1, 2) n`, w.now, w.program)
+	w.exec(`
+		insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
+			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
+		select $1, gen_random_uuid(), $2, 'Crowd ' || n, 'crowd-' || n, 'active', '{}', 'EUR', 30, 'last_click', 'via', false, true, '{}', 1,
+			$3::timestamptz + n * interval '1 second', $3
+		from generate_series(1, $4::integer) n`, w.scope.Workspace, w.scope.Mode, w.now, n)
+	w.exec(`set session_replication_role = replica`) // their conversions do not matter
+	w.exec(`
+		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id, external_transaction_id, status,
+			commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency, base_amount_cents, sale_amount_cents, sale_currency,
+			needs_review, review_reasons, dispute_status, rule_snapshot, version, created_at, updated_at)
+		select workspace_id, gen_random_uuid(), mode, program_id, id, partner_id, gen_random_uuid(), gen_random_uuid(), 'order-' || row_number() over (order by id),
+			'pending', 'percentage', 'purchase', 1000, 1, 1, 'EUR', 1, 1, 'EUR', false, '{}', 'none', '{}', 1, $1::timestamptz - random() * interval '90 days', $1
+		from participants where program_id = $2`, w.now, w.program)
+	w.exec(`set session_replication_role = origin`)
+	pgtest.VacuumAnalyze(t, w.owner)
+	return w
+}
+
+// texts reads a column of texts.
+func (w *linkWorld) texts(sql string, args ...any) []string {
+	w.t.Helper()
+	rows, _ := w.owner.Query(w.t.Context(), sql, args...)
+	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return texts
+}
+
+// idsOf returns the ids of a page as texts.
+func idsOf[T any](items []T, id func(T) fmt.Stringer) []string {
+	ids := make([]string, len(items))
+	for i, item := range items {
+		ids[i] = id(item).String()
+	}
+	return ids
+}
+
+// Each search stops counting at one more than affiliate.MaxSearchTotal. The rows
+// after that are on the pages that follow, in the order of the list.
+func TestPagesBeyondACappedTotalAreThere(t *testing.T) {
+	t.Parallel()
+	const matches, size = affiliate.MaxSearchTotal + 150, 100
+	w := newSearchWorld(t, matches)
+	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
+	commissions := func(search string) func(affiliate.Page) ([]string, int64, error) {
+		return func(page affiliate.Page) ([]string, int64, error) {
+			found, total, err := w.store.Commissions(t.Context(), w.scope, affiliate.CommissionFilter{Search: search}, newest, page)
+			return idsOf(found, func(c affiliate.CommissionItem) fmt.Stringer { return c.ID }), total, err
+		}
+	}
+	participants := func(search string, order affiliate.ParticipantOrder) func(affiliate.Page) ([]string, int64, error) {
+		return func(page affiliate.Page) ([]string, int64, error) {
+			found, total, err := w.store.ListParticipants(t.Context(), w.scope, w.program, affiliate.ParticipantFilter{Search: search}, order, page)
+			return idsOf(found, func(p affiliate.Participant) fmt.Stringer { return p.ID }), total, err
+		}
+	}
+	programs := func(page affiliate.Page) ([]string, int64, error) {
+		found, total, err := w.store.ListPrograms(t.Context(), w.scope, affiliate.ProgramFilter{Search: "crowd"}, page)
+		return idsOf(found, func(p affiliate.Program) fmt.Stringer { return p.ID }), total, err
+	}
+	public := func(page affiliate.Page) ([]string, int64, error) {
+		found, total, err := w.store.PartnerPrograms(t.Context(), w.partner, w.scope.Mode, affiliate.PartnerProgramFilter{Public: true, Search: "crowd"}, page)
+		return idsOf(found, func(p affiliate.PartnerProgram) fmt.Stringer { return p.ID }), total, err
+	}
+	links := func(page affiliate.Page) ([]string, int64, error) {
+		found, total, err := w.store.Links(t.Context(), w.scope, w.program, affiliate.LinkFilter{Search: "code"}, page)
+		return idsOf(found, func(l affiliate.Link) fmt.Stringer { return l.ID }), total, err
+	}
+	codes := func(page affiliate.Page) ([]string, int64, error) {
+		found, total, err := w.store.PromoCodes(t.Context(), w.scope, w.program, affiliate.PromoCodeFilter{Search: "promo"}, page)
+		return idsOf(found, func(c affiliate.PromoCode) fmt.Stringer { return c.ID }), total, err
+	}
+	byAge := `select id::text from %s where workspace_id = $1 and %s order by created_at desc, id desc`
+	for name, tc := range map[string]struct {
+		read  func(affiliate.Page) ([]string, int64, error)
+		order string
+	}{
+		"participants": {
+			participants("JANE", affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge}), fmt.Sprintf(byAge, "participants", "true"),
+		},
+		"participants by name": {
+			participants("jane", affiliate.ParticipantOrder{By: affiliate.ParticipantsByName, Ascending: true}),
+			`select id::text from participants where workspace_id = $1 order by lower(partner_name) collate "C", created_at desc, id desc`,
+		},
+		"links":                  {links, fmt.Sprintf(byAge, "links", "code like 'code%'")},
+		"promo codes":            {codes, fmt.Sprintf(byAge, "promo_codes", "true")},
+		"programmes":             {programs, fmt.Sprintf(byAge, "programs", "name like 'Crowd%'")},
+		"public programmes":      {public, fmt.Sprintf(byAge, "programs", "name like 'Crowd%'")},
+		"commissions by order":   {commissions("order-"), fmt.Sprintf(byAge, "commissions", "true")},
+		"commissions by partner": {commissions("jane"), fmt.Sprintf(byAge, "commissions", "true")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := w.texts(tc.order, w.scope.Workspace)
+			for _, number := range []int{1, affiliate.MaxSearchTotal/size + 1, (len(all)-1)/size + 1, (len(all)-1)/size + 2} {
+				page := affiliate.Page{Number: number, Size: size}
+				got, total, err := tc.read(page)
+				if err != nil {
+					t.Fatal(err)
+				}
+				from := min(int(page.Offset()), len(all))
+				if want := all[from:min(from+size, len(all))]; !slices.Equal(got, want) {
+					t.Errorf("page %d: %d rows, want %d, or they are others", number, len(got), len(want))
+				}
+				// Above the bound any number says that counting stopped. A last page
+				// knows the total by itself, and participants are found in several ways.
+				if total <= affiliate.MaxSearchTotal || total > int64(len(all)) ||
+					number == 1 && !strings.HasPrefix(name, "participants") && total != affiliate.MaxSearchTotal+1 {
+					t.Errorf("page %d: total %d", number, total)
+				}
+			}
+		})
+	}
+	t.Run("a participant with several codes is counted once", func(t *testing.T) {
+		got, total, err := participants("twin-", affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge})(affiliate.Page{Number: 60, Size: size})
+		if err != nil || total != 6000 || len(got) != size {
+			t.Errorf("%d rows of %d, %v", len(got), total, err)
+		}
+	})
+	t.Run("stats", func(t *testing.T) {
+		stats := func(search string) affiliate.CommissionStats {
+			t.Helper()
+			stats, err := w.store.CommissionStats(t.Context(), w.scope, affiliate.CommissionFilter{Search: search})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return stats
+		}
+		for _, search := range []string{"order-", "jane"} {
+			if got := stats(search); !got.Capped || got.Count != affiliate.MaxSearchTotal || got.InCurrency.AmountCents != affiliate.MaxSearchTotal {
+				t.Errorf("%s: %+v", search, got)
+			}
+		}
+		exact := `update commissions set external_transaction_id = 'exact' where id in (select id from commissions where external_transaction_id <> 'exact' limit $1)`
+		w.exec(exact, affiliate.MaxSearchTotal)
+		if got := stats("exact"); got.Capped || got.Count != affiliate.MaxSearchTotal {
+			t.Errorf("as many as are counted: %+v", got)
+		}
+		w.exec(exact, 1)
+		if got := stats("exact"); !got.Capped || got.Count != affiliate.MaxSearchTotal {
+			t.Errorf("one more than are counted: %+v", got)
+		}
+	})
+}
