@@ -95,7 +95,7 @@ func filterOf(req *affiliatev1.ListDeliveriesRequest) affiliate.DeliveryFilter {
 		filter.Status = &status
 	}
 	if req.EventId != nil {
-		// A text that is not an id becomes the zero id, which no event has.
+		// A text that is not an id becomes the zero id, which no event has: NOT_FOUND.
 		event, _ := affiliate.ParseWireID(req.GetEventId())
 		filter.Event = &event
 	}

@@ -194,13 +194,11 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 	slices.Reverse(ids) // the newest first
 	delivered := w.insert(e, w.now.Add(-time.Minute), become(affiliate.DeliveryDelivered, w.now))
 	ids = slices.Insert(ids, 1, delivered)
-	var event, elsewhere affiliate.EventID
+	var event affiliate.EventID
 	if err := w.SQL.QueryRow(t.Context(), `select event_id from webhook_deliveries where id = $1`, ids[2]).Scan(&event); err != nil {
 		t.Fatal(err)
 	}
-	elsewhere = affiliate.NewID[affiliate.Event](w.now)
-	dead, gone, foreign := affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled, affiliate.EventID{}
-	ok := affiliate.DeliveryDelivered
+	dead, gone, ok := affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled, affiliate.DeliveryDelivered
 	month := w.now.AddDate(0, 0, -30)
 	for _, tc := range []struct {
 		name   string
@@ -222,8 +220,6 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 		{"an event", month, affiliate.DeliveryFilter{Event: &event}, affiliate.Page{Number: 1, Size: 3}, ids[2:3], 1},
 		{"an event and a status", month, affiliate.DeliveryFilter{Event: &event, Status: &ok}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 		{"an event of before", w.now, affiliate.DeliveryFilter{Event: &event}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
-		{"another event", month, affiliate.DeliveryFilter{Event: &elsewhere}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
-		{"no event", month, affiliate.DeliveryFilter{Event: &foreign}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 	} {
 		list, total, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, tc.since, tc.filter, tc.page)
 		var got []affiliate.DeliveryID
@@ -233,6 +229,10 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 		if err != nil || total != tc.total || !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %v of %d, %v, want %v of %d", tc.name, got, total, err, tc.want, tc.total)
 		}
+	}
+	for _, unknown := range []affiliate.EventID{affiliate.NewID[affiliate.Event](w.now), {}} {
+		_, _, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, month, affiliate.DeliveryFilter{Event: &unknown}, affiliate.Page{Number: 1, Size: 3})
+		pgtest.Refused(t, err, affiliate.ReasonNotFound)
 	}
 }
 

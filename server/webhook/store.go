@@ -18,7 +18,8 @@ type Store interface {
 	// the newest first.
 	EndpointSecrets(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID, at time.Time) (affiliate.Endpoint, [][]byte, error)
 	// Deliveries reads one page of an endpoint's deliveries of events since an instant,
-	// newest first. The total stops at 10,000.
+	// newest first, and counts all pages up to affiliate.MaxTotal. Errors: NOT_FOUND
+	// for the filter's event.
 	Deliveries(ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter, page affiliate.Page) ([]affiliate.Delivery, int64, error)
 	// Delivery reads a delivery of an endpoint with its attempts.
 	Delivery(ctx context.Context, of affiliate.Endpoint, id affiliate.DeliveryID) (affiliate.Delivery, error)

@@ -85,12 +85,10 @@ type listQuery struct {
 
 // newListQuery selects an endpoint's deliveries of events since an instant. A status is
 // compared as it is stored: a delivery that was canceled a moment ago is still found
-// under its former status, and shown as canceled. none: no delivery can match.
-func newListQuery(
-	scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter,
-) (q listQuery, none bool) {
+// under its former status, and shown as canceled.
+func newListQuery(scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter) listQuery {
 	first := firstDelivery(since)
-	q = listQuery{
+	q := listQuery{
 		where: `d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint and d.id >= @first and d.day >= @first_day`,
 		args:  endpointArgs(scope, endpoint),
 	}
@@ -100,14 +98,10 @@ func newListQuery(
 		q.args["status"] = *filter.Status
 	}
 	if filter.Event != nil {
-		day, ok := filter.Event.Time()
-		if !ok {
-			return q, true
-		}
 		q.where += ` and d.id = delivery_id(@event, @endpoint) and d.day = @event_day`
-		q.args["event"], q.args["event_day"] = *filter.Event, day.Truncate(24*time.Hour)
+		q.args["event"], q.args["event_day"] = *filter.Event, dayOf(*filter.Event)
 	}
-	return q, false
+	return q
 }
 
 func (q listQuery) page() string {
@@ -123,9 +117,35 @@ func (q listQuery) count() string {
 	return fmt.Sprintf(`select count(*) from (select from webhook_deliveries d where %s limit %d) d`, q.where, affiliate.MaxTotal+1)
 }
 
+// eventKnown reports whether there is an event, or a delivery of it to the endpoint.
+const eventKnown = `
+	select exists (
+		select from events where workspace_id = @workspace and mode = @mode and id = @event and day = @event_day
+	) or exists (
+		select from webhook_deliveries
+		where workspace_id = @workspace and mode = @mode and endpoint_id = @endpoint and id = delivery_id(@event, @endpoint) and day = @event_day
+	)`
+
+// checkEvent refuses an event that the mode does not have: NOT_FOUND.
+func (s *Store) checkEvent(ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, event *affiliate.EventID) error {
+	if event == nil {
+		return nil
+	}
+	args := endpointArgs(scope, endpoint)
+	args["event"], args["event_day"] = *event, dayOf(*event)
+	var known bool
+	if err := s.db.Pool().QueryRow(ctx, eventKnown, args).Scan(&known); err != nil {
+		return fmt.Errorf("event: %w", err)
+	}
+	if !known {
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return nil
+}
+
 // Deliveries reads one page of an endpoint's deliveries of events since an instant,
 // newest first, and counts all pages up to affiliate.MaxTotal deliveries. Errors:
-// WEBHOOK_NOT_FOUND.
+// WEBHOOK_NOT_FOUND; NOT_FOUND for the filter's event.
 func (s *Store) Deliveries(
 	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time,
 	filter affiliate.DeliveryFilter, page affiliate.Page,
@@ -134,10 +154,10 @@ func (s *Store) Deliveries(
 	if err != nil {
 		return nil, 0, err
 	}
-	query, none := newListQuery(scope, endpoint, since, filter)
-	if none {
-		return nil, 0, nil
+	if err := s.checkEvent(ctx, scope, endpoint, filter.Event); err != nil {
+		return nil, 0, err
 	}
+	query := newListQuery(scope, endpoint, since, filter)
 	query.args["limit"], query.args["offset"] = page.Size, page.Offset()
 	rows, err := s.db.Pool().Query(ctx, query.page(), planned, query.args)
 	deliveries, err := postgres.AllRows(rows, err, func(r deliveryRow) affiliate.Delivery { return r.delivery(of.Epoch) })

@@ -29,7 +29,7 @@ const (
 func DeliveryListSQL(
 	scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter,
 ) (page, count string, args pgx.NamedArgs) {
-	query, _ := newListQuery(scope, endpoint, since, filter)
+	query := newListQuery(scope, endpoint, since, filter)
 	return query.page(), query.count(), query.args
 }
 

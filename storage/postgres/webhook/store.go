@@ -52,8 +52,9 @@ func oneRow[T any](rows pgx.Rows, err error) (T, error) {
 	return row, err
 }
 
-// dayOf returns the day of a delivery's id, which determines its partition.
-func dayOf(id affiliate.DeliveryID) time.Time {
+// dayOf returns the day of the id of an event or a delivery, which determines its
+// partition. An id without a time is of no day that has one.
+func dayOf[T any](id affiliate.ID[T]) time.Time {
 	at, _ := id.Time()
 	return at.Truncate(24 * time.Hour)
 }
