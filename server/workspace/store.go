@@ -24,11 +24,13 @@ type Store interface {
 	// LiveKeys returns the keys of a mode that are live at now, newest first.
 	LiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error)
 	// AuditLog returns one page of the entries of the mode and of the workspace as a
-	// whole, newest first, and the number of all up to affiliate.MaxTotal.
+	// whole, newest first, and the number of all up to affiliate.MaxTotal. Errors:
+	// NOT_FOUND for the id of an actor or a resource that the workspace does not have
+	// in the mode and that no entry names.
 	AuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter, page affiliate.Page) ([]affiliate.AuditEntry, int64, error)
 	// ExportAuditLog returns all of these entries as one snapshot has them. The loop
 	// over them holds a connection until it ends; an error is the last element.
-	// Errors: SERVICE_UNAVAILABLE if too many exports are running.
+	// Errors: those of AuditLog; SERVICE_UNAVAILABLE if too many exports are running.
 	ExportAuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter) iter.Seq2[affiliate.AuditEntry, error]
 }
 

@@ -22,6 +22,7 @@ import (
 type route struct {
 	rpc, verb, template string
 	body                bool
+	input               protoreflect.MessageDescriptor
 }
 
 // routes reads the rules out of the descriptors, so that none can be forgotten.
@@ -50,7 +51,7 @@ func rulesOf(t *testing.T, rpc protoreflect.MethodDescriptor) []route {
 	}
 	var all []route
 	for _, r := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
-		one := route{rpc: string(rpc.Name()), body: r.GetBody() != ""}
+		one := route{rpc: string(rpc.Name()), body: r.GetBody() != "", input: rpc.Input()}
 		switch pattern := r.GetPattern().(type) {
 		case *annotations.HttpRule_Get:
 			one.verb, one.template = http.MethodGet, pattern.Get

@@ -116,8 +116,11 @@ func newAuditQuery(scope affiliate.Scope, filter affiliate.AuditFilter) auditQue
 }
 
 // AuditLog returns one page, newest first, and the number of entries up to
-// affiliate.MaxTotal.
+// affiliate.MaxTotal. Errors: those of checkAuditFilter.
 func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter, page affiliate.Page) ([]affiliate.AuditEntry, int64, error) {
+	if err := s.checkAuditFilter(ctx, scope, filter); err != nil {
+		return nil, 0, err
+	}
 	query := newAuditQuery(scope, filter)
 	args := maps.Clone(query.args)
 	args["limit"], args["offset"] = page.Size, page.Offset()
@@ -137,12 +140,19 @@ func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affi
 	return entries, total, nil
 }
 
-// ExportAuditLog returns all entries, newest first, as postgres.Export does.
+// ExportAuditLog returns all entries, newest first, as postgres.Export does. Errors
+// also: those of checkAuditFilter.
 func (s *Store) ExportAuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter) iter.Seq2[affiliate.AuditEntry, error] {
 	query := newAuditQuery(scope, filter)
 	convert := func(row pgx.CollectableRow) (affiliate.AuditEntry, error) {
 		r, err := pgx.RowToStructByName[auditRow](row)
 		return r.entry(), err
 	}
-	return postgres.Export(ctx, s.db, scope.Workspace, convert, query.all, planned, query.args)
+	return func(yield func(affiliate.AuditEntry, error) bool) {
+		if err := s.checkAuditFilter(ctx, scope, filter); err != nil {
+			yield(affiliate.AuditEntry{}, err)
+			return
+		}
+		postgres.Export(ctx, s.db, scope.Workspace, convert, query.all, planned, query.args)(yield)
+	}
 }

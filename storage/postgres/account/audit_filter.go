@@ -1,0 +1,77 @@
+package account
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// An id is known if the workspace has it in the mode, or if an entry of the mode names
+// it. What entries name stays known after its row was deleted. Most ids are found in
+// the first index that is read.
+const (
+	actorKnown = `
+	select exists (
+		select from audit_log
+		where workspace_id = @workspace and (mode = @mode or mode is null) and actor = @id::uuid::text
+	) or exists (
+		select 1 from members where workspace_id = @workspace and user_id = @id
+		union all select 1 from api_keys where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from participants where workspace_id = @workspace and mode = @mode and partner_id = @id
+	)`
+
+	// All types of resources that entries are about.
+	resourceKnown = `
+	select @id::uuid = @workspace::uuid or exists (
+		select from audit_log
+		where workspace_id = @workspace and (mode = @mode or mode is null) and resource_id = @id
+	) or exists (
+		select 1 from commissions where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from conversions where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from participants where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from links where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from promo_codes where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from payouts where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from payout_batches where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from ledger_entries where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from fraud_events where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from programs where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from groups g join programs p on p.workspace_id = g.workspace_id and p.id = g.program_id
+			where g.workspace_id = @workspace and p.mode = @mode and g.id = @id
+		union all select 1 from participant_invites where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from webhook_endpoints where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from api_keys where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from members where workspace_id = @workspace and user_id = @id
+		union all select 1 from member_invites where workspace_id = @workspace and id = @id
+	)`
+)
+
+// checkAuditFilter refuses the id of an actor or a resource that is not known:
+// NOT_FOUND. An actor that is not an id is compared as it is.
+func (s *Store) checkAuditFilter(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter) error {
+	if actor, err := uuid.Parse(filter.Actor); err == nil {
+		if err := s.checkKnown(ctx, actorKnown, scope, actor); err != nil {
+			return err
+		}
+	}
+	if filter.ResourceID != nil {
+		return s.checkKnown(ctx, resourceKnown, scope, *filter.ResourceID)
+	}
+	return nil
+}
+
+func (s *Store) checkKnown(ctx context.Context, sql string, scope affiliate.Scope, id uuid.UUID) error {
+	var known bool
+	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "id": id}
+	if err := s.db.Pool().QueryRow(ctx, sql, args).Scan(&known); err != nil {
+		return fmt.Errorf("audit filter: %w", err)
+	}
+	if !known {
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return nil
+}
