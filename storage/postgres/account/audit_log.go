@@ -16,7 +16,8 @@ import (
 )
 
 // Indexes have the audit log in its order, newest first: of a workspace, of an actor
-// and of a resource. The other conditions of a filter are checked row by row.
+// and of a resource. Each of them can count its list by itself, also of a period. The
+// other conditions of a filter are checked row by row.
 
 // auditColumns reads l with the current name of its actor: a member or a key of the
 // workspace, or a partner who takes part in one of its programmes of the mode. Other

@@ -10,6 +10,8 @@ import (
 const (
 	ListInvitesSQL      = listInvites
 	DeleteOldOriginsSQL = deleteOldOrigins
+	ActorKnownSQL       = actorKnown
+	ResourceKnownSQL    = resourceKnown
 )
 
 // AuditSQL returns the statements of the audit log with their arguments.
