@@ -86,7 +86,10 @@ func TestDeliveryStatementsUseTheirIndexes(t *testing.T) {
 	ordered := []string{"Limit -> Merge Append", "Index Scan Backward"}
 	page, count := list(month, affiliate.DeliveryFilter{})
 	check("a page", page, ordered, weeks, pkey)
-	check("its total", count, []string{"Limit -> Append"}, weeks, pkey)
+	check("its total", count, []string{"Limit -> Append", "Index Only Scan"}, weeks, pkey)
+	if strings.Contains(count, "Index Scan") || strings.Contains(count, "Bitmap") {
+		t.Errorf("the total reads the table:\n%s", count)
+	}
 	page, _ = list(week, affiliate.DeliveryFilter{})
 	// The default partition may have rows of any day.
 	check("a page of two days", page, ordered, []string{thisWeek, "webhook_deliveries_default"}, pkey)
