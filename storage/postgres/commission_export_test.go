@@ -56,7 +56,7 @@ func (s *Store) CommissionSQL(
 			sql.Stats, sql.StatsArgs = searchGroupsSQL(where)
 			return nil
 		}
-		counts, spans := countedConditions(scope, filter), spansOf(filter.Created)
+		counts, spans := countedConditions(scope, filter), spansFor(filter)
 		sql.Total, sql.TotalArgs = countSpansSQL(counts, spans)
 		sql.Stats, sql.StatsArgs = groupsSQL(counts, spans)
 		within, offset, _, err := startOfPage(ctx, tx, scope, filter, order, page)

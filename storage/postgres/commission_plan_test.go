@@ -129,6 +129,11 @@ func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 	oldest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: true}
 	first := affiliate.Page{Number: 1, Size: 20}
 	scans := []string{"Seq Scan on commissions", "Seq Scan on commission_counts"}
+	var participant affiliate.ParticipantID
+	if err := w.owner.QueryRow(t.Context(), `select id from participants where workspace_id = $1 and mode = $2 limit 1`,
+		w.scope.Workspace, w.scope.Mode).Scan(&participant); err != nil {
+		t.Fatal(err)
+	}
 	walks := append([]string{"Bitmap"}, scans...)
 	counts := []string{"commission_counts_pkey"}
 
@@ -196,6 +201,15 @@ func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 			walks,
 			append([]string{"Index Only Scan using commissions_by_status on commissions"}, counts...),
 			counts,
+		},
+		{
+			"one participant",
+			affiliate.CommissionFilter{Participant: &participant},
+			newest, first,
+			[]string{"Index Scan using commissions_by_participant on commissions c"},
+			scans,
+			[]string{"Index Only Scan using commissions_by_participant on commissions"},
+			[]string{"commissions_by_participant"},
 		},
 		{
 			"the review queue",

@@ -17,6 +17,7 @@ const (
 	SumBatchesSQL            = sumBatches
 	StandingsSQL             = standings
 	SelectBatchesSQL         = selectBatches
+	CountBatchesSQL          = countBatches
 	PartnerLedgerBalancesSQL = partnerLedgerBalances
 )
 
