@@ -195,6 +195,13 @@ func TestCORS(t *testing.T) {
 	if simple.header.Get("Access-Control-Allow-Origin") != app || !strings.Contains(simple.header.Get("Access-Control-Expose-Headers"), "X-Request-Id") {
 		t.Errorf("errors can be read by scripts: %v", simple.header)
 	}
+	// Scripts can read every header that the core sets.
+	exposed := strings.Split(strings.ToLower(simple.header.Get("Access-Control-Expose-Headers")), ", ")
+	for name := range returned {
+		if !slices.Contains(exposed, name) {
+			t.Errorf("%s is not among %q", name, exposed)
+		}
+	}
 	for _, call := range r.core.take() {
 		if call.method != affiliatev1.ProgramService_ListPrograms_FullMethodName {
 			t.Errorf("a preflight reached the core: %s", call.method)

@@ -28,6 +28,7 @@ type schemaDoc struct {
 	Properties           map[string]schemaDoc `json:"properties"`
 	Required             []string             `json:"required"`
 	AdditionalProperties any                  `json:"additionalProperties"`
+	Description          string               `json:"description"`
 }
 
 type parameterDoc struct {
@@ -86,6 +87,33 @@ func TestTheDocumentIsServedToAnybody(t *testing.T) {
 	d := readDocument(t, answer.body)
 	if d.OpenAPI != "3.0.3" || d.Info.Title != "Tributary API" || d.Info.Version == "" {
 		t.Errorf("%s %v", d.OpenAPI, d.Info)
+	}
+}
+
+// Every list of pages says where its total stops counting, unless it has so few rows
+// that it never does.
+func TestTheDocumentNamesTheTotalsThatStopCounting(t *testing.T) {
+	d := readDocument(t, openapi.Document)
+	never := []string{
+		"ListGroupsResponse", "ListInvitesResponse", "ListMembersResponse", "ListParticipantInvitesResponse", "ListProgramRulesResponse", "ListWebhooksResponse",
+	}
+	found := map[bool]int{}
+	for path, verbs := range d.Paths {
+		operation := verbs["get"]
+		if !slices.ContainsFunc(operation.Parameters, func(p parameterDoc) bool { return p.Name == "page" }) {
+			continue
+		}
+		name := strings.TrimPrefix(operation.Responses["200"].Content["application/json"].Schema.Ref, "#/components/schemas/")
+		capped := strings.Contains(d.Components.Schemas[name].Properties["total"].Description, `"Total-Capped: true"`)
+		if found[capped]++; capped == slices.Contains(never, name) {
+			t.Errorf("%s: the total of %s names Total-Capped: %v", path, name, capped)
+		}
+	}
+	if found[true] < 15 || found[false] != len(never) {
+		t.Errorf("lists: %v", found)
+	}
+	if stats := d.Components.Schemas["CommissionStats"].Properties["totalCount"].Description; !strings.Contains(stats, `"Total-Capped: true"`) {
+		t.Errorf("stats: %s", stats)
 	}
 }
 
