@@ -125,6 +125,47 @@ func TestDecisionShowsPartsAndFraud(t *testing.T) {
 	}
 }
 
+// A candidate that an earlier event bound names the customer, as the conversion does.
+func TestDecision_NamesTheCustomerOfACandidate(t *testing.T) {
+	w := newWorld(t)
+	first := named("order-1", w.click())
+	first.CustomerId = ptr("ann")
+	w.report(first)
+	renewal := named("order-2", w.click())
+	renewal.EventType, renewal.CustomerId = affiliatev1.EventType_EVENT_TYPE_RENEWAL, ptr("ann")
+	simulated := w.simulate(renewal)
+	made := w.report(renewal)
+	ref := w.Texts(`select customer_ref from conversions where id = $1`, made.GetId())[0]
+
+	listed := w.list(w.scope, &affiliatev1.ListDecisionsRequest{}).GetData()
+	found, err := w.service.FindDecision(as(w.scope), &affiliatev1.FindDecisionRequest{ExternalTransactionId: "order-2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofConversion, err := w.service.GetConversionAttribution(w.asMerchant(), &affiliatev1.GetConversionAttributionRequest{ConversionId: made.GetId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string]*affiliatev1.Decision{
+		"simulated": simulated, "read": w.decision(made.GetId()), "listed": listed[0], "found": found, "of the conversion": ofConversion,
+	} {
+		bound := 0
+		for _, candidate := range d.GetCandidates() {
+			want := ""
+			if candidate.GetType() == string(affiliate.ByCustomer) {
+				want = ref
+				bound++
+			}
+			if candidate.GetCustomerId() != want {
+				t.Errorf("%s: %s names the customer %q, want %q", name, candidate.GetType(), candidate.GetCustomerId(), want)
+			}
+		}
+		if bound != 1 || len(d.GetCandidates()) < 2 || len(ref) != 64 {
+			t.Errorf("%s: %v", name, d.GetCandidates())
+		}
+	}
+}
+
 func TestDecisionThatAttributesNothing(t *testing.T) {
 	w := newWorld(t)
 	r := w.report(named("order-1", affiliate.NewID[affiliate.Click](w.now().Add(-time.Hour))))
