@@ -36,14 +36,16 @@ const maxInteger = 1 << 53
 
 // integer reads the literal of a JSON integer for a field of that kind.
 func integer(literal string, kind protoreflect.Kind) (value protoreflect.Value, wrong string) {
-	lowest, highest := int64(-maxInteger), int64(maxInteger)
+	var lowest, highest int64
 	switch kind {
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
 		lowest, highest = math.MinInt32, math.MaxInt32
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
 		lowest, highest = 0, math.MaxUint32
 	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		lowest = 0
+		lowest, highest = 0, maxInteger
+	default:
+		lowest, highest = -maxInteger, maxInteger
 	}
 	n, err := strconv.ParseInt(literal, 10, 64)
 	if err != nil || n < lowest || n > highest {
