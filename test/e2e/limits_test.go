@@ -86,6 +86,46 @@ func TestLimits(t *testing.T) {
 		partner.get(t, "/api/v1/none").wantOutcome(notFound)
 		partner.do(t, http.MethodPut, "/api/v1/programs", nil).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 	})
+	t.Run("refusals have one order", func(t *testing.T) {
+		// What is wrong with the body, where everything before it is in order.
+		bodies := []struct {
+			name, contentType, body string
+			outcome                 outcome
+		}{
+			{"a type that is not taken", "text/plain", `{"broken`, outcome{http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE"}},
+			{"too large", "application/json", `{"broken` + strings.Repeat("x", 64<<10), outcome{http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE"}},
+			{"broken", "application/json", `{"broken`, outcome{http.StatusBadRequest, "VALIDATION_ERROR"}},
+		}
+		each := func(t *testing.T, from caller, want *outcome) {
+			t.Helper()
+			for _, b := range bodies {
+				expected := b.outcome
+				if want != nil {
+					expected = *want
+				}
+				t.Log(b.name)
+				from.with("Content-Type", b.contentType).post(t, "/api/v1/programs", b.body).wantOutcome(expected)
+			}
+		}
+		limited := outcome{http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED"}
+		usedUp := sys.caller().from("198.51.100.5")
+		for range 300 {
+			usedUp.get(t, "/api/v1/programs").wantOutcome(unauthorized)
+		}
+		each(t, usedUp.as("garbage"), &limited)
+		each(t, sys.caller().from("198.51.100.6").as("garbage"), &unauthorized)
+
+		// A token that authenticates is counted by itself, from any address.
+		partner, merchant := sys.partner(t).in("test").caller.from("198.51.100.5"), sys.merchant(t).in("test").caller.from("198.51.100.5")
+		each(t, partner, &forbidden)
+		each(t, merchant, nil)
+		for range 300 - len(bodies) {
+			partner.get(t, "/api/v1/programs").wantOutcome(forbidden)
+			merchant.get(t, "/api/v1/programs").want(http.StatusOK)
+		}
+		each(t, partner, &limited)
+		each(t, merchant, &limited)
+	})
 	t.Run("an address is what a trusted proxy saw", func(t *testing.T) {
 		// What stands further left is the client's own claim.
 		for i := range 10 {
