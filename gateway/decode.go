@@ -41,7 +41,7 @@ func (v *violations) add(field, message string) {
 	v.addLast(field, message)
 }
 
-// addLast adds a fault after which the body is not read on.
+// addLast adds a fault even if the item has enough of them. Reading ends with it.
 func (v *violations) addLast(field, message string) {
 	if len(v.list) >= maxViolations {
 		return
@@ -397,8 +397,8 @@ func (d *decoder) batchItem(f *fieldPlan, fresh func() protoreflect.Value, m pro
 	d.found = ofRequest
 	switch {
 	case !ok:
-		all := append(ofRequest.list, ofItem.list...)
-		ofRequest.list = all[:min(len(all), maxViolations)]
+		room := min(len(ofItem.list), maxViolations-len(ofRequest.list))
+		ofRequest.list = append(ofRequest.list, ofItem.list[:room]...)
 	case len(ofItem.list) > 0:
 		d.failItem(m, ofItem.list)
 		value = fresh()

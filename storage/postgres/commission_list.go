@@ -296,7 +296,8 @@ func commissionConditions(ctx context.Context, db Queryer, scope affiliate.Scope
 }
 
 // searchPartners are the participants whose partner's name, or address, starts
-// as the pattern says, up to one more than maxSearchPartners. They are looked up beforehand because only a list of
+// as the pattern says, up to one more than maxSearchPartners. They are looked up
+// beforehand because only a list of
 // values can be combined with the other indexes of a search.
 func searchPartners(ctx context.Context, db Queryer, scope affiliate.Scope, pattern string, hideEmails bool) ([]affiliate.ParticipantID, error) {
 	const byName = `
