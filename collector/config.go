@@ -20,6 +20,8 @@ type Config struct {
 	HashKey []byte
 	// LimitTracking is N of "at most N in any 60 s" per public key.
 	LimitTracking int64
+	// LimitTimeout is how long a click waits for Redis to count it.
+	LimitTimeout time.Duration
 	// Shards is the number of click streams.
 	Shards int
 	// JournalDir is the folder of the journal, which takes clicks while the stream does

@@ -175,7 +175,7 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 	}
 	writer := clickstream.NewWriter(stream, cfg.Shards)
 	reader := directory.NewReader(lookups, time.Now)
-	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Log: log, Fallback: m.fallback})
+	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Log: log, Fallback: m.fallback, Timeout: cfg.LimitTimeout})
 	c := New(cfg, Deps{
 		Sink: writer, Directory: reader, Limits: lease, Journal: disk,
 		Ready: func(ctx context.Context) string {

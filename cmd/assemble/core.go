@@ -172,7 +172,7 @@ func (c *Core) build() error {
 	c.grpc, err = server.New(server.Config{
 		Credentials:    stores.Credentials(c.store.DB),
 		Tokens:         tokens,
-		Limiter:        newLimiter(c.cache, c.cfg.Limits, c.cfg.HashKey, c.log, c.now, c.registry),
+		Limiter:        newLimiter(c.cache, c.cfg.Limits, c.cfg.LimitTimeout, c.cfg.HashKey, c.log, c.now, c.registry),
 		Log:            c.log,
 		Now:            c.now,
 		TrustedProxies: c.cfg.TrustedProxies,

@@ -19,7 +19,7 @@ type limiter struct {
 	zones   map[server.Zone]ratelimit.Zone
 }
 
-func newLimiter(cache redis.UniversalClient, limits settings.Limits, hashKey []byte, log *slog.Logger, now func() time.Time, registry prometheus.Registerer) *limiter {
+func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout time.Duration, hashKey []byte, log *slog.Logger, now func() time.Time, registry prometheus.Registerer) *limiter {
 	alone := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tributary_limit_alone_total",
 		Help: "Requests counted by this process alone because Redis did not answer, by zone.",
@@ -32,6 +32,7 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, hashKey []b
 		windows: ratelimit.NewLimiter(cache, ratelimit.Options{
 			HashKey:  hashKey,
 			Now:      now,
+			Timeout:  timeout,
 			Log:      log,
 			Fallback: func(zone string) { alone.WithLabelValues(zone).Inc() },
 		}),

@@ -16,6 +16,7 @@ func Config(s settings.Collector) collector.Config {
 		Cache:          s.Cache(),
 		HashKey:        s.HashKey,
 		LimitTracking:  s.Tracking,
+		LimitTimeout:   s.LimitTimeout,
 		Shards:         s.StreamShards,
 		JournalDir:     s.JournalDir,
 		CountryDB:      s.CountryDB,

@@ -42,6 +42,8 @@ type Redis struct {
 	// the same of CacheURL, which without that URL is what StreamRedis is.
 	StreamRedis clickstream.Kind `env:"TRIBUTARY_CLICK_STREAM_REDIS" envDefault:"single"`
 	CacheRedis  clickstream.Kind `env:"TRIBUTARY_CACHE_REDIS" envDefault:"single"`
+	// LimitTimeout is how long a request waits for Redis to count it.
+	LimitTimeout time.Duration `env:"TRIBUTARY_LIMIT_TIMEOUT" envDefault:"50ms"`
 }
 
 // HTTP says how a public HTTP port behaves.
@@ -276,10 +278,18 @@ func (r *Redis) setDefaults() {
 	}
 }
 
+const (
+	minLimitTimeout = time.Millisecond
+	maxLimitTimeout = time.Second // the timeout of a socket of Redis
+)
+
 func (r *Redis) faults() []error {
 	var faults []error
 	if r.StreamShards < 1 || r.StreamShards > clickstream.MaxShards {
 		faults = append(faults, fmt.Errorf("TRIBUTARY_STREAM_SHARDS: must be 1 to %d", clickstream.MaxShards))
+	}
+	if r.LimitTimeout < minLimitTimeout || r.LimitTimeout > maxLimitTimeout {
+		faults = append(faults, fmt.Errorf("TRIBUTARY_LIMIT_TIMEOUT: must be %s to %s", minLimitTimeout, maxLimitTimeout))
 	}
 	faults = append(faults, endpoint("TRIBUTARY_REDIS_URL", r.URL, "TRIBUTARY_CLICK_STREAM_REDIS", r.StreamRedis)...)
 	return append(faults, endpoint("TRIBUTARY_CACHE_REDIS_URL", r.CacheURL, "TRIBUTARY_CACHE_REDIS", r.CacheRedis)...)

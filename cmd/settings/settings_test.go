@@ -81,6 +81,17 @@ func TestShutdownDelay_LeavesTimeForTheRest(t *testing.T) {
 	}
 }
 
+func TestLimitTimeout_HasBounds(t *testing.T) {
+	for said, fine := range map[string]bool{"": true, "1ms": true, "1s": true, "999us": false, "1001ms": false, "-1s": false, "50": false} {
+		_, err := settings.Parse[settings.Collector]([]string{
+			"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_LIMIT_TIMEOUT=" + said,
+		})
+		if (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "TRIBUTARY_LIMIT_TIMEOUT") {
+			t.Errorf("%q: %v", said, err)
+		}
+	}
+}
+
 func TestSecretsComeFromFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hash")
 	if err := os.WriteFile(path, []byte(hashKey+"\n"), 0o600); err != nil {

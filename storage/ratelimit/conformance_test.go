@@ -38,7 +38,7 @@ func limitersShareALimit(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	c, zone := newClock(), Zone{Name: "test", Limit: 50}
 	var next atomic.Int64
-	options := Options{timeout: patience, Now: c.now}
+	options := Options{Timeout: patience, Now: c.now}
 	limiters := []*Limiter{NewLimiter(client, options), NewLimiter(client, options)}
 	holds(t, zone, 0, func(subject string) bool {
 		return limiters[next.Add(1)%2].Allow(t.Context(), zone, subject).Allowed
@@ -51,7 +51,7 @@ func leasesShareALimit(t *testing.T, client redis.UniversalClient) {
 	var next atomic.Int64
 	leases := make([]*Lease, 4)
 	for i := range leases {
-		leases[i] = NewLease(client, Options{timeout: patience, Now: c.now})
+		leases[i] = NewLease(client, Options{Timeout: patience, Now: c.now})
 	}
 	holds(t, zone, 3*block(zone.Limit), func(subject string) bool {
 		return leases[next.Add(1)%4].Take(t.Context(), zone, subject).Allowed

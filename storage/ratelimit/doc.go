@@ -11,7 +11,7 @@
 //	         must not wait for Redis.
 //
 // Both keep a local window beside the shared one, of the requests that this process
-// admitted. If Redis does not answer within 50 ms, the local window decides. So a limit
+// admitted. If Redis does not answer within 50 ms (Options.Timeout), the local window decides. So a limit
 // is never switched off and never refuses all requests.
 //
 // Limits: without Redis each process admits up to N, so there is no common count. The
@@ -57,10 +57,8 @@ type Result struct {
 
 const (
 	// span is sixty full seconds and the one that has begun.
-	span = 61
-	// redisTimeout bounds one call of Redis. A request waits for at most one call and the
-	// rest of the call before.
-	redisTimeout = 50 * time.Millisecond
+	span           = 61
+	defaultTimeout = 50 * time.Millisecond
 	// redisPause is how long a Lease makes no call after one that failed.
 	redisPause = 250 * time.Millisecond
 	// maxSubjects bounds the local windows of one Limiter or Lease.
@@ -77,9 +75,9 @@ type Options struct {
 	Log *slog.Logger
 	// Fallback, when set, is called for every decision made without Redis.
 	Fallback func(zone string)
-
-	// timeout replaces redisTimeout in tests that need the answer of a slow Redis.
-	timeout time.Duration
+	// Timeout bounds one call of Redis; 0 means 50 ms. A request waits for at most one
+	// call and the rest of the call before.
+	Timeout time.Duration
 }
 
 func (o *Options) setDefaults() {
@@ -92,8 +90,8 @@ func (o *Options) setDefaults() {
 	if o.Fallback == nil {
 		o.Fallback = func(string) {}
 	}
-	if o.timeout == 0 {
-		o.timeout = redisTimeout
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
 	}
 }
 

@@ -63,7 +63,7 @@ func TestFourCollectorsShareTheLimit(t *testing.T) {
 	var running sync.WaitGroup
 	leases := make([]*Lease, 4)
 	for i := range leases {
-		leases[i] = NewLease(client, Options{timeout: patience})
+		leases[i] = NewLease(client, Options{Timeout: patience})
 		running.Go(func() { leases[i].Run(ctx) })
 	}
 	allowed := burst(leases, "a", 1400)
@@ -84,7 +84,7 @@ func TestFourCollectorsShareTheLimit(t *testing.T) {
 
 func TestTrickleDoesNotUseUpBlocks(t *testing.T) {
 	c := newClock()
-	lease := NewLease(connect(t, redistest.New(t)), Options{timeout: patience, Now: c.now})
+	lease := NewLease(connect(t, redistest.New(t)), Options{Timeout: patience, Now: c.now})
 	// One click each 1.1 s takes and returns a block each time.
 	for i := range 50 {
 		if !lease.Take(t.Context(), tracking, "a").Allowed {
@@ -106,7 +106,7 @@ func TestLeaseHoldsToTheOracle(t *testing.T) {
 			c := newClock()
 			leases := make([]*Lease, collectors)
 			for i := range leases {
-				leases[i] = NewLease(client, Options{timeout: patience, Now: c.now})
+				leases[i] = NewLease(client, Options{Timeout: patience, Now: c.now})
 			}
 			// 250 gives blocks of 3, 100 blocks of 1.
 			zone := Zone{Name: "test", Limit: rapid.SampledFrom([]int64{5, 20, 250}).Draw(t, "limit")}
@@ -188,7 +188,7 @@ func TestLeaseWithoutRedis(t *testing.T) {
 func TestLateQuestionChangesNothing(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	c := newClock()
-	lease := NewLease(client, Options{timeout: patience, Now: c.now})
+	lease := NewLease(client, Options{Timeout: patience, Now: c.now})
 	burst([]*Lease{lease}, "a", 5)
 	s := lease.subject(tracking, "a")
 	late := s.row()
@@ -197,7 +197,7 @@ func TestLateQuestionChangesNothing(t *testing.T) {
 	if err != nil || granted != 0 {
 		t.Fatalf("%d granted, %v", granted, err)
 	}
-	other := NewLease(client, Options{timeout: patience, Now: c.now})
+	other := NewLease(client, Options{Timeout: patience, Now: c.now})
 	if n := burst([]*Lease{other}, "a", 1100); n > 100 || n < 80 {
 		t.Errorf("another collector admits %d beside 900", n)
 	}
@@ -207,7 +207,7 @@ func TestLateQuestionChangesNothing(t *testing.T) {
 func TestQuestionThatIsSentTwiceCountsOnce(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	c := newClock()
-	lease := NewLease(client, Options{timeout: patience, Now: c.now})
+	lease := NewLease(client, Options{Timeout: patience, Now: c.now})
 	burst([]*Lease{lease}, "a", 12)
 	s := lease.subject(tracking, "a")
 	s.questions++
@@ -223,12 +223,12 @@ func TestQuestionThatIsSentTwiceCountsOnce(t *testing.T) {
 func TestEndingProcessGivesItsTokensBack(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	c := newClock()
-	ending := NewLease(client, Options{timeout: patience, Now: c.now})
+	ending := NewLease(client, Options{Timeout: patience, Now: c.now})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	ending.Take(t.Context(), tracking, "a")
 	ending.Run(ctx)
-	if n := burst([]*Lease{NewLease(client, Options{timeout: patience, Now: c.now})}, "a", 1100); n != 999 {
+	if n := burst([]*Lease{NewLease(client, Options{Timeout: patience, Now: c.now})}, "a", 1100); n != 999 {
 		t.Errorf("%d were left", n)
 	}
 }

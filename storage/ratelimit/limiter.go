@@ -126,7 +126,7 @@ func (o *Options) ask(ctx context.Context, client redis.UniversalClient, key str
 		return 0, 0, 0, 0, errNoRedis
 	}
 	// A caller that cancels must not look like a Redis that does not answer.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Timeout)
 	defer cancel()
 	args := []any{nowMs, limit, want, span, holder}
 	if row != nil {

@@ -78,9 +78,9 @@ func limiterProperty(client redis.UniversalClient) func(*rapid.T) {
 	return func(t *rapid.T) {
 		c := newClock()
 		// Two instances and one shared window, or one instance alone.
-		instances := []*Limiter{NewLimiter(client, Options{timeout: patience, Now: c.now})}
+		instances := []*Limiter{NewLimiter(client, Options{Timeout: patience, Now: c.now})}
 		if client != nil {
-			instances = append(instances, NewLimiter(client, Options{timeout: patience, Now: c.now}))
+			instances = append(instances, NewLimiter(client, Options{Timeout: patience, Now: c.now}))
 		}
 		zone := Zone{Name: "test", Limit: rapid.Int64Range(1, 12).Draw(t, "limit")}
 		subject := strconv.FormatInt(runs.Add(1), 10)
@@ -111,7 +111,7 @@ func TestRefusalsDoNotConsume(t *testing.T) {
 	for name, client := range map[string]redis.UniversalClient{"shared": connect(t, redistest.New(t)), "alone": nil} {
 		t.Run(name, func(t *testing.T) {
 			c := newClock()
-			limiter, zone := NewLimiter(client, Options{timeout: patience, Now: c.now}), Zone{Name: "test", Limit: 5}
+			limiter, zone := NewLimiter(client, Options{Timeout: patience, Now: c.now}), Zone{Name: "test", Limit: 5}
 			for range 5 {
 				limiter.Allow(t.Context(), zone, "a")
 			}
@@ -221,7 +221,7 @@ func (c *counted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestRequestsAtTheSameTimeShareAQuestion(t *testing.T) {
 	const limit, used, waiting = 30, 1, 40
 	client, c := connect(t, redistest.New(t)), newClock()
-	limiter := NewLimiter(client, Options{timeout: patience, Now: c.now, Fallback: func(string) { t.Error("decided without Redis") }})
+	limiter := NewLimiter(client, Options{Timeout: patience, Now: c.now, Fallback: func(string) { t.Error("decided without Redis") }})
 	zone := Zone{Name: "test", Limit: limit}
 	if err := acquire.Load(t.Context(), client).Err(); err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func TestParallelRequestsGetTheLimitExactly(t *testing.T) {
 	const limit, callers, each = 100, 20, 10
 	client, c := connect(t, redistest.New(t)), newClock()
 	var admitted atomic.Int64
-	options := Options{timeout: patience, Now: c.now}
+	options := Options{Timeout: patience, Now: c.now}
 	instances := []*Limiter{NewLimiter(client, options), NewLimiter(client, options)}
 	var group sync.WaitGroup
 	for i := range callers {
@@ -324,7 +324,7 @@ func TestClocksThatDifferShareAWindow(t *testing.T) {
 	const limit, skew = 20, 600 * time.Second
 	behind, zone := newClock(), Zone{Name: "test", Limit: limit}
 	ahead := func() time.Time { return behind.now().Add(skew) }
-	slow, fast := NewLimiter(client, Options{timeout: patience, Now: behind.now}), NewLimiter(client, Options{timeout: patience, Now: ahead})
+	slow, fast := NewLimiter(client, Options{Timeout: patience, Now: behind.now}), NewLimiter(client, Options{Timeout: patience, Now: ahead})
 	expect := func(what string, limiter *Limiter, allowed bool, left int64) Result {
 		t.Helper()
 		result := limiter.Allow(t.Context(), zone, "a")

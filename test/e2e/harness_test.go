@@ -216,7 +216,7 @@ func openCollector(t *testing.T, env map[string]string, asCommand bool, now func
 		t.Fatalf("collector's Redis: %v", err)
 	}
 	reader := directory.NewReader(client, now)
-	lease := ratelimit.NewLease(client, ratelimit.Options{HashKey: cfg.HashKey, Now: now})
+	lease := ratelimit.NewLease(client, ratelimit.Options{HashKey: cfg.HashKey, Now: now, Timeout: cfg.LimitTimeout})
 	c := collector.New(cfg, collector.Deps{
 		Sink: clickstream.NewWriter(client, cfg.Shards), Directory: reader, Limits: lease,
 		Background: []func(context.Context){reader.Run, lease.Run},
