@@ -118,7 +118,7 @@ func TestLimits(t *testing.T) {
 		each(t, sys.caller().from("198.51.100.6").as("garbage"), &unauthorized)
 
 		// A token that authenticates is counted by itself, from any address.
-		partner, merchant := sys.partner(t).in("test").caller.from("198.51.100.5"), sys.merchant(t).in("test").caller.from("198.51.100.5")
+		partner, merchant := sys.partner(t).in("test").from("198.51.100.5"), sys.merchant(t).in("test").from("198.51.100.5")
 		each(t, partner, &forbidden)
 		each(t, merchant, nil)
 		for range 300 - len(bodies) {
