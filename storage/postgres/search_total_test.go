@@ -26,7 +26,7 @@ func newSearchWorld(t *testing.T, n int) *linkWorld {
 	// Each has two codes with the prefix "twin".
 	w.exec(`
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
-		select workspace_id, mode, 'twin-' || n || id, program_id, id, gen_random_uuid(), $1 from (
+		select workspace_id, mode, 'twin-' || id || n, program_id, id, gen_random_uuid(), $1 from (
 			select * from participants where program_id = $2 order by id limit 6000
 		) p, generate_series(1, 2) n`, w.now, w.program)
 	w.exec(`
