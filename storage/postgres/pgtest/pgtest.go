@@ -179,10 +179,10 @@ func administer(server string, limit time.Duration, sql string) error {
 func takeAdministrator(ctx context.Context, server string) (*pgx.Conn, error) {
 	administrators.Lock()
 	if idle := administrators.idle[server]; len(idle) > 0 {
-		last := len(idle) - 1
-		administrators.idle[server] = idle[:last]
+		conn := idle[len(idle)-1]
+		administrators.idle[server] = idle[:len(idle)-1]
 		administrators.Unlock()
-		return idle[last], nil
+		return conn, nil
 	}
 	administrators.Unlock()
 	return pgx.Connect(ctx, server)
