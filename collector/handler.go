@@ -289,9 +289,6 @@ func readBody(from io.Reader, buffer []byte) ([]byte, error) {
 
 func (c *Collector) refuse(w http.ResponseWriter, status int, reason affiliate.Reason, message string, violations ...affiliate.Violation) {
 	c.metrics.reject(reason)
-	for i, v := range violations {
-		violations[i].Message = v.Sentence()
-	}
 	httpedge.WriteError(w, status, reason, message, violations...)
 }
 

@@ -32,8 +32,7 @@ const errorDomain = "tributary"
 type refusal struct {
 	reason  affiliate.Reason
 	message string
-	// violations name their fields as the client wrote them. Their messages are not
-	// yet sentences.
+	// violations name their fields as the client wrote them.
 	violations []affiliate.Violation
 	retryAfter string
 	// results are the outcomes of the items of a bulk request, nil for others.
@@ -64,9 +63,6 @@ func (g *gateway) refuse(c *call, r refusal) {
 			httpedge.WriteErrorWith(c, spec.HTTPStatus, r.reason, message, fields)
 			return
 		}
-	}
-	for i, v := range r.violations {
-		r.violations[i].Message = v.Sentence()
 	}
 	httpedge.WriteError(c, spec.HTTPStatus, r.reason, message, r.violations...)
 }

@@ -27,13 +27,13 @@ type Detail struct {
 
 // WriteError answers with the envelope. Headers that the caller has set
 // (Retry-After, Allow, CORS, request id) stay; a body length or an encoding
-// meant for a success is dropped. Violations are printed for VALIDATION_ERROR
-// only.
+// meant for a success is dropped. Violations, whose fields are spelled as the caller
+// wrote them, become sentences. They are printed for VALIDATION_ERROR only.
 func WriteError(w http.ResponseWriter, status int, reason affiliate.Reason, message string, violations ...affiliate.Violation) {
 	envelope := Envelope{StatusCode: status, Message: message, Error: http.StatusText(status), Code: reason}
 	if reason == affiliate.ReasonValidation {
 		for _, v := range violations {
-			envelope.Details = append(envelope.Details, Detail(v))
+			envelope.Details = append(envelope.Details, Detail{Field: v.Field, Message: v.Sentence()})
 		}
 	}
 	writeEnvelope(w, envelope, nil)

@@ -44,7 +44,7 @@ func TestRequestID(t *testing.T) {
 func TestWriteErrorPrintsTheEnvelope(t *testing.T) {
 	w := httptest.NewRecorder()
 	WriteError(w, 400, affiliate.ReasonValidation, "The request is invalid.", affiliate.Violation{Field: "url", Message: "is <bad>"})
-	want := `{"statusCode":400,"message":"The request is invalid.","error":"Bad Request","code":"VALIDATION_ERROR","details":[{"field":"url","message":"is <bad>"}]}` + "\n"
+	want := `{"statusCode":400,"message":"The request is invalid.","error":"Bad Request","code":"VALIDATION_ERROR","details":[{"field":"url","message":"url is <bad>."}]}` + "\n"
 	if got := w.Body.String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
