@@ -121,11 +121,7 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 
 // Audit appends a line to the audit log.
 func (tx *Tx) Audit(ctx context.Context, line affiliate.AuditLine) error {
-	before, err := optionalJSON(line.Before)
-	if err != nil {
-		return err
-	}
-	after, err := optionalJSON(line.After)
+	before, after, err := auditJSON(line.Before, line.After)
 	if err != nil {
 		return err
 	}
@@ -148,11 +144,7 @@ func (tx *Tx) Audit(ctx context.Context, line affiliate.AuditLine) error {
 
 // AuditAccount appends a line to the audit log of an account.
 func (tx *Tx) AuditAccount(ctx context.Context, line affiliate.AccountAuditLine) error {
-	before, err := optionalJSON(line.Before)
-	if err != nil {
-		return err
-	}
-	after, err := optionalJSON(line.After)
+	before, after, err := auditJSON(line.Before, line.After)
 	if err != nil {
 		return err
 	}
@@ -169,11 +161,17 @@ func (tx *Tx) AuditAccount(ctx context.Context, line affiliate.AccountAuditLine)
 	return nil
 }
 
-func optionalJSON(v any) ([]byte, error) {
-	if v == nil {
-		return nil, nil
+// auditJSON encodes the two sides of a change; nil stays nil.
+func auditJSON(before, after any) (encodedBefore, encodedAfter []byte, err error) {
+	if before != nil {
+		if encodedBefore, err = json.Marshal(before); err != nil {
+			return nil, nil, err
+		}
 	}
-	return json.Marshal(v)
+	if after != nil {
+		encodedAfter, err = json.Marshal(after)
+	}
+	return encodedBefore, encodedAfter, err
 }
 
 // LockWorkspace locks the workspace's row until the transaction ends, so that changes
