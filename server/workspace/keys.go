@@ -52,6 +52,16 @@ func lockKeys(ctx context.Context, tx Tx, caller server.Principal) error {
 	return err
 }
 
+// checkSecretKeys decides whether the mode may get another secret key. Errors:
+// API_KEY_LIMIT_EXCEEDED.
+func checkSecretKeys(ctx context.Context, tx Tx, scope affiliate.Scope, at time.Time) error {
+	live, err := tx.CountSecretKeys(ctx, scope, at)
+	if err != nil {
+		return err
+	}
+	return affiliate.CheckSecretKeys(live)
+}
+
 // CreateApiKey makes a secret key and shows it.
 func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKeyRequest) (*affiliatev1.CreatedApiKey, error) {
 	caller, at := server.PrincipalFrom(ctx), s.at()
@@ -65,11 +75,7 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 		if err := lockKeys(ctx, tx, caller); err != nil {
 			return err
 		}
-		live, err := tx.CountSecretKeys(ctx, scope, at)
-		if err != nil {
-			return err
-		}
-		if err := affiliate.CheckSecretKeys(live); err != nil {
+		if err := checkSecretKeys(ctx, tx, scope, at); err != nil {
 			return err
 		}
 		if err := tx.InsertKey(ctx, key); err != nil {
@@ -119,11 +125,7 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 		text, successor = affiliate.GenerateAPIKey(before.Kind, scope, before.Name, at)
 		successor.ExpiresAt = before.ExpiresAt
 		if successor.Kind == affiliate.SecretKey {
-			live, err := tx.CountSecretKeys(ctx, scope, at)
-			if err != nil {
-				return err
-			}
-			if err := affiliate.CheckSecretKeys(live); err != nil {
+			if err := checkSecretKeys(ctx, tx, scope, at); err != nil {
 				return err
 			}
 		}
