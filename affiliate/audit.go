@@ -55,7 +55,7 @@ type AuditLine struct {
 	ResourceType string
 	ResourceID   fmt.Stringer
 	// Before and After are the changed parts of the resource. They are encoded as
-	// JSON; nil where there is none.
+	// JSON, unless they are nil.
 	Before, After any
 }
 
@@ -66,7 +66,7 @@ type AccountAuditLine struct {
 	Actor  Actor
 	At     time.Time
 	Action string // noun.verb
-	// Before and After are the changed parts. They are encoded as JSON; nil where
-	// there is none.
+	// Before and After are the changed parts. They are encoded as JSON, unless they
+	// are nil.
 	Before, After any
 }

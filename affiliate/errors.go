@@ -90,7 +90,7 @@ type Violation struct {
 	Message string
 }
 
-// reference is a name in braces. A quantifier of a pattern ({1,40}) is none.
+// reference matches a name in braces, but not the {1,40} of a regular expression.
 var reference = regexp.MustCompile(`\{[a-z][a-z0-9_.\[\]]*\}`)
 
 // Spelled returns v with its field and the fields in its message as the caller

@@ -21,7 +21,7 @@ type StoredConversion struct {
 // everything that goes along. All of it is locked.
 type LockedAttribution struct {
 	StoredConversion
-	// To is the participant; nil: there is none in the mode.
+	// To is the participant who gets the conversion; nil if the mode does not have them.
 	To *Earner
 	// Customer is nil if the buyer was not named. Its payments are those before this
 	// conversion.
@@ -33,8 +33,8 @@ type LockedAttribution struct {
 }
 
 // Refusal says why the conversion may not be given to a participant; nil: it may.
-// Errors: VALIDATION_ERROR for a participant who is unknown or has it already;
-// PARTICIPANT_ERASED.
+// Errors: VALIDATION_ERROR if the participant is unknown, or has the conversion and earns
+// by it; PARTICIPANT_ERASED.
 func (a LockedAttribution) Refusal(to ParticipantID) error {
 	switch {
 	case a.To == nil:
@@ -144,10 +144,9 @@ func (c LockedCommission) takeAway(by Actor, at time.Time, reason string) (Commi
 	return c.Move(t)
 }
 
-// newBinding binds a customer who was bound to nobody, or to the participant who loses
-// the conversion, to the one who gets it. The binding keeps its age, and its window if
-// the programme stays. A customer whom a third participant has brought stays with that
-// one: nil.
+// newBinding returns the customer's binding to the participant who gets the conversion.
+// It keeps the age of the binding before, and its window if the programme is the same. A
+// customer who is bound to a third participant stays so, and the result is nil.
 func (a LockedAttribution) newBinding() *Binding {
 	if a.Customer == nil {
 		return nil

@@ -12,7 +12,7 @@ type DeliveryChange struct {
 	// Before is the state to which the outcome was applied.
 	Before State
 	After  State
-	DueAt  *time.Time // of the next attempt; nil if there is none
+	DueAt  *time.Time // of the next attempt; nil after the last
 	// CompletedAt is set if the attempt has changed the status.
 	CompletedAt *time.Time
 }

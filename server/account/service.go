@@ -4,11 +4,9 @@
 // used token revokes the session. Access tokens name their session, which the core
 // reads on every request, so they end with it.
 //
-// Guaranteed: neither the response nor its time tells whether an address is known.
-// An invitation makes one member however often it is accepted. No password or token
-// is stored or logged in clear text.
-//
-// Not promised: an address is not verified to belong to its user.
+// Neither the response nor its time tells whether an address is known. An invitation
+// makes one member however often it is accepted. No password or token is stored or
+// logged in clear text. It is not verified that an address belongs to its user.
 package account
 
 import (

@@ -25,7 +25,7 @@ func (s *Service) keyFrom(ctx context.Context, method string, req proto.Message,
 	return &affiliate.IdempotencyKey{Method: method, Key: key, Fingerprint: server.Fingerprint(s.hasher.key, req), At: now}, nil
 }
 
-// replay renders the outcome that is stored under a key, or returns why there is none.
+// replay renders the outcome that is stored under a key. It hands on the error of reading it.
 func replay(stored []byte, err error) (response *affiliatev1.ReportConversionResponse, replayed bool, _ error) {
 	if err != nil {
 		return nil, false, err

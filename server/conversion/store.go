@@ -17,8 +17,8 @@ type Store interface {
 	// report's Decide, and stores everything that follows; or it stores nothing, and
 	// refuses as Decide did, with CONVERSION_DUPLICATE or IDEMPOTENCY_KEY_REUSED.
 	RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.Recorded, error)
-	// Replay returns the outcome that is stored under a key, as in Recorded; nil: there
-	// is none yet.
+	// Replay returns the outcome that is stored under a key, as in Recorded; nil if the
+	// key is new.
 	// Errors: IDEMPOTENCY_KEY_REUSED.
 	Replay(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error)
 	// ClaimKey binds a key to a request whose items have keys of their own, as often

@@ -358,7 +358,7 @@ func TestLateAttributionSupersedesTheDecisionInForce(t *testing.T) {
 		t.Errorf("%v in force, %v", inForce, err)
 	}
 	if err := attribute(func(affiliate.DecisionID) affiliate.DecisionID { return w.Decision }); err == nil {
-		t.Error("a decision superseded one that was not in force")
+		t.Error("a decision was superseded that was not in force")
 	}
 	if n := s.count(`attribution_decisions`); n != 2 {
 		t.Errorf("%d decisions", n)

@@ -80,7 +80,7 @@ func TestSlowReadersHoldNoMoreThanTheirPlaces(t *testing.T) {
 	}
 	for _, err := range exportText(t, store, other, `select 'x'`) {
 		if err != nil {
-			t.Errorf("places are held by nobody: %v", err)
+			t.Errorf("ended exports still hold their places: %v", err)
 		}
 	}
 }

@@ -13,8 +13,8 @@ const (
 	participantPageSize = 20
 )
 
-// ParticipantListSQL is the statement of a first page. With a search it is that of
-// one that finds more than are counted.
+// ParticipantListSQL is the statement of a first page. With a search it is the
+// statement for more than affiliate.MaxSearchTotal matches.
 func ParticipantListSQL(
 	scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder,
 ) (string, pgx.NamedArgs) {

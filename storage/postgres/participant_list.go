@@ -16,8 +16,8 @@ import (
 // order has an index too; any other order passes over the programme's rows in
 // that order until the page is full, which is long for what is rare. A search
 // finds its rows through indexes of its own and costs as much as it has matches.
-// One that finds more than affiliate.MaxSearchTotal stops counting there, and its
-// pages are read in their order, with the search as a condition.
+// A search with more than affiliate.MaxSearchTotal matches is counted to that number,
+// and its pages are read in their order, with the search as a condition.
 //
 // A page and its total are two statements: who comes in between is in one of
 // them only.

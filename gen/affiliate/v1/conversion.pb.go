@@ -980,7 +980,7 @@ func (x *FraudSignal) GetEvidence() string {
 
 type ReportConversionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Each is validated by itself: one that is malformed fails alone.
+	// Each item is validated by itself. A malformed item fails, and the others go on.
 	Conversions []*ReportConversionRequest `protobuf:"bytes,1,rep,name=conversions,proto3" json:"conversions,omitempty"`
 	// Faults of items that the REST gateway could not decode. They stand in
 	// conversions as empty messages. No JSON body has this field.

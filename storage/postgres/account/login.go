@@ -8,7 +8,7 @@ import (
 )
 
 // AddLoginTry stores an attempt to log in as failed. It commits before it returns, so
-// of attempts at the same time the one that commits later counts the earlier.
+// that of two attempts at the same time at least one counts the other.
 func (s *Store) AddLoginTry(ctx context.Context, try affiliate.LoginTry) error {
 	const insert = `insert into login_failures (id, subject, failed_at) values ($1, $2, $3)`
 	_, err := s.db.Pool().Exec(ctx, insert, try.ID, try.Subject, try.At)

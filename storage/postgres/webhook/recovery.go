@@ -16,11 +16,11 @@ import (
 // is done is not found again, so every block may be repeated. The endpoint is not
 // locked: what is written for an epoch that ends meanwhile is never sent.
 
-// recoverable selects the deliveries of a recovery. Their status is the one that is
-// shown (deliveryRow.delivery), and they have it since before the recovery was
-// requested: waiting ones were due or had their last attempt by then, the others had
-// ended. A delivery that the job has restarted is later than that. The list of stored
-// states lets the index by status be used.
+// recoverable selects the deliveries of a recovery: those that had one of its statuses,
+// as the API shows them (deliveryRow.delivery), when it was requested. By then a waiting
+// delivery was due or had its last attempt, and any other had ended. That is no longer
+// true of a delivery that the job has restarted, so it is not selected again. The list
+// of stored states lets the index by status be used.
 const recoverable = `
 	d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint
 	and d.id >= @first and d.id < @until and d.day >= @first_day and d.day <= @until_day

@@ -43,7 +43,7 @@ func (s *Store) InSendingTx(ctx context.Context, fn func(tx *Tx) error) error {
 // Tx is a transaction with the statements of this package.
 type Tx struct{ *postgres.Tx }
 
-// oneRow reads the only row of a query. Errors: WEBHOOK_NOT_FOUND if there is none.
+// oneRow reads the only row of a query. Errors: WEBHOOK_NOT_FOUND without a row.
 func oneRow[T any](rows pgx.Rows, err error) (T, error) {
 	row, err := postgres.OneRow[T](rows, err)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
