@@ -215,7 +215,7 @@ func (s *storm) killCommitted(one step) error {
 func (s *storm) endLeases() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, s.system.postgres.running.URL)
+	conn, err := pgx.Connect(ctx, s.system.postgres.url)
 	if err != nil {
 		return
 	}
@@ -241,7 +241,7 @@ func (s *storm) stopCollector(one step) error {
 func (s *storm) dropBackends() error {
 	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, s.system.postgres.running.URL)
+	conn, err := pgx.Connect(ctx, s.system.postgres.url)
 	if err != nil {
 		return err
 	}

@@ -192,7 +192,7 @@ func (c storms) run(ctx context.Context) (err error) {
 	if missed := s.notReached(); c.scale.whole && len(missed) > 0 {
 		r.more = append(r.more, finding{"kills that did not happen", missed})
 	}
-	if err := run(ctx, c.out, service.Environ("TRIBUTARY_DATABASE_URL="+sys.postgres.running.URL), sys.binary("core"), "check"); err != nil {
+	if err := run(ctx, c.out, service.Environ("TRIBUTARY_DATABASE_URL="+sys.postgres.url), sys.binary("core"), "check"); err != nil {
 		r.more = append(r.more, finding{"the books", []string{err.Error()}})
 	}
 	if panics := s.panics(); len(panics) > 0 {
@@ -237,7 +237,7 @@ func (c storms) prepare(ctx context.Context, sys *system) (*storm, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := nameWorkspaces(ctx, sys.postgres.running.URL, targets); err != nil {
+	if err := nameWorkspaces(ctx, sys.postgres.url, targets); err != nil {
 		return nil, err
 	}
 	history, err := newRecorder(sys.file("history.jsonl"))

@@ -69,7 +69,7 @@ const delivered = 3 * time.Minute
 
 // settleWebhooks waits until no delivery waits any more, and no job that makes one.
 func (s *storm) settleWebhooks(ctx context.Context) error {
-	pool, err := pgxpool.New(ctx, s.system.postgres.running.URL)
+	pool, err := pgxpool.New(ctx, s.system.postgres.url)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (s *storm) streamStored(ctx context.Context) error {
 
 // read takes down what the database holds, and what the API tells of it.
 func (s *storm) read(ctx context.Context) (tables, error) {
-	conn, err := pgx.Connect(ctx, s.system.postgres.running.URL)
+	conn, err := pgx.Connect(ctx, s.system.postgres.url)
 	if err != nil {
 		return tables{}, err
 	}
@@ -200,7 +200,7 @@ func (s *storm) read(ctx context.Context) (tables, error) {
 // readOutbox takes down what the database holds of sales and webhooks. The core has
 // stopped: nothing is made or sent beside it.
 func (s *storm) readOutbox(ctx context.Context) (outbox, error) {
-	conn, err := pgx.Connect(ctx, s.system.postgres.running.URL)
+	conn, err := pgx.Connect(ctx, s.system.postgres.url)
 	if err != nil {
 		return outbox{}, err
 	}

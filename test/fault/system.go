@@ -69,6 +69,8 @@ type collector struct {
 type server struct {
 	start   func(context.Context) (*servers.Server, error)
 	address string
+	// url stays the same for the whole storm, so it is read without the server's lock.
+	url     string
 	running *servers.Server
 }
 
@@ -76,7 +78,9 @@ func (s *server) open() error {
 	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
 	defer cancel()
 	var err error
-	s.running, err = s.start(ctx)
+	if s.running, err = s.start(ctx); err == nil && s.url == "" {
+		s.url = s.running.URL
+	}
 	return err
 }
 
@@ -125,7 +129,7 @@ func (s *system) start(ctx context.Context, collectors int) error {
 	if s.receiver, err = startReceiver(ctx, s.file(authorityName)); err != nil {
 		return err
 	}
-	migrate := service.Environ("TRIBUTARY_DATABASE_URL=" + s.postgres.running.URL)
+	migrate := service.Environ("TRIBUTARY_DATABASE_URL=" + s.postgres.url)
 	if err := run(ctx, os.Stderr, migrate, s.binary("core"), "migrate"); err != nil {
 		return err
 	}
@@ -201,7 +205,7 @@ func (s *system) startCore(ctx context.Context) error {
 		return err
 	}
 	collectors := len(s.wires) - coreWires
-	database, err := url.Parse(s.postgres.running.URL)
+	database, err := url.Parse(s.postgres.url)
 	if err != nil {
 		return err
 	}
