@@ -87,6 +87,45 @@ func TestGuard(t *testing.T) {
 	}), report).ServeHTTP(httptest.NewRecorder(), request("192.0.2.1:1"))
 }
 
+// net/http answers these itself, so they have no envelope.
+func TestRequestsThatReachNoHandlerAreRefusedAsPlainText(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("handled") }), slog.New(slog.DiscardHandler))
+	go func() { _ = Serve(server, listener, nil) }()
+	t.Cleanup(func() { _ = server.Close() })
+
+	for name, c := range map[string]struct {
+		request string
+		status  int
+	}{
+		"headers over 16 KiB": {"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + strings.Repeat("x", 32<<10) + "\r\n\r\n", http.StatusRequestHeaderFieldsTooLarge},
+		"no request line":     {"nonsense\r\n\r\n", http.StatusBadRequest},
+		"no host":             {"GET / HTTP/1.1\r\n\r\n", http.StatusBadRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			if _, err := io.WriteString(conn, c.request); err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			if got := response.Header.Get("Content-Type"); response.StatusCode != c.status || !strings.HasPrefix(got, "text/plain") {
+				t.Errorf("%d, %s", response.StatusCode, got)
+			}
+		})
+	}
+}
+
 func TestPlainHTTPOnTheTLSPort(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

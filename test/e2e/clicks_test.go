@@ -193,6 +193,17 @@ func clicksWorkAtOnce(t *testing.T, sys *system) {
 	short := link.text("shortUrl")
 	all("a link", func() answer { return sys.follow(t, short) }, http.StatusFound)
 
+	code, guest := fresh("guest"), sys.partner(t).in("live")
+	invite := w.merchant.post(t, w.programPath()+"/partners/invite", object{"email": guest.email, "referralCode": code}).want(http.StatusCreated)
+	all("before an invitation is accepted", clicks(w.publicKey, code), http.StatusNotFound)
+	guest.post(t, "/api/v1/partner/invites/accept", object{"token": invite.text("token")}).want(http.StatusCreated)
+	all("an accepted invitation", clicks(w.publicKey, code), http.StatusCreated)
+
+	code = fresh("renamed")
+	all("before a change of code", clicks(w.publicKey, code), http.StatusNotFound)
+	w.merchant.patch(t, w.participantPath(), object{"referralCode": code}).want(http.StatusOK)
+	all("a changed code", clicks(w.publicKey, code), http.StatusCreated)
+
 	w.merchant.post(t, w.programPath()+"/pause", nil).want(http.StatusOK)
 	eventually(t, directoryLag, "a pause", func() error {
 		if got := clicks(w.publicKey, w.code)(); got.status != http.StatusNotFound {
