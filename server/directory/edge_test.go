@@ -181,17 +181,34 @@ func TestTheEdgeFollowsTheDatabase(t *testing.T) {
 }
 
 // hangingSource answers when the caller gives up.
-type hangingSource struct{ directory.Source }
+type hangingSource struct {
+	directory.Source
+	asked *int
+}
 
-func (hangingSource) DirectoryVersion(ctx context.Context) (int64, error) {
+func (s hangingSource) DirectoryVersion(ctx context.Context) (int64, error) {
+	*s.asked++
 	<-ctx.Done()
 	return 0, ctx.Err()
 }
 
+// A request of many changes waits once.
 func TestSyncNow_DoesNotWaitForAHangingDatabase(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
-	keeper := directory.New(hangingSource{w.Store}, w.writer, w.config())
-	keeper.SyncNow(affiliate.SyncDirectory{Workspace: w.scope.Workspace}) // returns
+	cfg, now, asked := w.config(), w.now, 0
+	cfg.Now = func() time.Time { return now }
+	keeper := directory.New(hangingSource{w.Store, &asked}, w.writer, cfg)
+	for range 100 {
+		keeper.SyncNow(affiliate.SyncDirectory{Workspace: w.scope.Workspace}) // returns
+	}
+	if asked != 1 {
+		t.Errorf("waited %d times within a second", asked)
+	}
+	now = now.Add(time.Second)
+	keeper.SyncNow(affiliate.SyncDirectory{Workspace: w.scope.Workspace})
+	if asked != 2 {
+		t.Error("not tried again a second later")
+	}
 }
 
 // An alias names the default link, and a link has one entry however many codes

@@ -12,6 +12,9 @@ import (
 const (
 	// syncNowTimeout bounds what a call waits for the directory after its commit.
 	syncNowTimeout = 100 * time.Millisecond
+	// syncNowPause is how long no call waits after one that waited in vain, so that a
+	// request of many changes waits once and not for each of them.
+	syncNowPause = time.Second
 	// syncTimeout ends a job that hangs. The largest programmes need less.
 	syncTimeout = 2 * time.Minute
 	// maxRetryDelay bounds the delay of a change after the directory is back. River's
@@ -46,12 +49,18 @@ func (w *worker[R, B]) Work(ctx context.Context, job *river.Job[affiliate.SyncDi
 
 // SyncNow writes a change after its commit and before the call that made it returns,
 // so that the change works at the edge when the client sees the response. It takes at
-// most syncNowTimeout. It drops an error because the job of the change repeats the
+// most syncNowTimeout. If that was too short, the calls of the next syncNowPause leave
+// the write to the job of their change. An error is dropped because the job repeats the
 // write, and Keep logs that the directory cannot be reached.
 func (k *Keeper[R, B]) SyncNow(change affiliate.SyncDirectory) {
+	if k.cfg.Now().UnixNano() < k.pausedUntil.Load() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), syncNowTimeout)
 	defer cancel()
-	_ = k.Sync(ctx, change)
+	if err := k.Sync(ctx, change); err != nil && ctx.Err() != nil {
+		k.pausedUntil.Store(k.cfg.Now().Add(syncNowPause).UnixNano())
+	}
 }
 
 // Sync writes the current state of what has changed.

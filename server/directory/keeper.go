@@ -26,6 +26,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -62,6 +63,8 @@ type Keeper[R any, B Batch] struct {
 	source Source
 	sink   Sink[R, B]
 	cfg    Config
+	// pausedUntil is until when SyncNow does not wait, in Unix nanoseconds.
+	pausedUntil atomic.Int64
 }
 
 // New makes a Keeper. Several processes may run one each.
