@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,16 +34,19 @@ func TestIncompleteBodiesAreTheClientsFault(t *testing.T) {
 		"it ends early": func(conn net.Conn) error { return conn.(*net.TCPConn).CloseWrite() },
 		"it stalls":     func(net.Conn) error { return nil },
 	} {
-		for _, credential := range []string{"in a header", "in the body"} {
+		for _, credential := range []string{"in a header", "in the body", "unknown"} {
 			t.Run(name+", key "+credential, func(t *testing.T) {
 				e := newEdge(t, redistest.New(t))
 				e.collector.server.ReadTimeout = 200 * time.Millisecond
 				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", e.serve())
 				check(t, err)
 				defer func() { _ = conn.Close() }()
-				header := ""
-				if credential == "in a header" {
+				header, status, code, faults := "", http.StatusBadRequest, "VALIDATION_ERROR", []string{"body"}
+				switch credential {
+				case "in a header":
 					header = "X-Public-Key: " + e.key.Reveal() + "\r\n"
+				case "unknown":
+					header, status, code, faults = "X-Public-Key: none\r\n", http.StatusUnauthorized, "INVALID_PUBLIC_KEY", nil
 				}
 				_, err = fmt.Fprintf(conn, "POST /v1/clicks HTTP/1.1\r\nHost: edge.example\r\nContent-Length: 100\r\n%s\r\n{\"referral_code\":", header)
 				check(t, err)
@@ -55,7 +59,11 @@ func TestIncompleteBodiesAreTheClientsFault(t *testing.T) {
 					Details []struct{ Field string }
 				}
 				check(t, json.NewDecoder(response.Body).Decode(&got))
-				if response.StatusCode != http.StatusBadRequest || got.Code != "VALIDATION_ERROR" || len(got.Details) != 1 || got.Details[0].Field != "body" {
+				var fields []string
+				for _, detail := range got.Details {
+					fields = append(fields, detail.Field)
+				}
+				if response.StatusCode != status || got.Code != code || !slices.Equal(fields, faults) {
 					t.Errorf("%d %+v", response.StatusCode, got)
 				}
 				if !response.Close {

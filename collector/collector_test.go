@@ -143,7 +143,12 @@ func (e *edge) send(method, path, body string, headers ...string) answer {
 	if body != "" {
 		reader = strings.NewReader(body)
 	}
-	r := httptest.NewRequest(method, path, reader)
+	return e.answer(httptest.NewRequest(method, path, reader), headers...)
+}
+
+// answer sets headers of the request, and the address of its "peer", and serves it.
+func (e *edge) answer(r *http.Request, headers ...string) answer {
+	e.t.Helper()
 	r.RemoteAddr = "203.0.113.9:4711"
 	for i := 0; i+1 < len(headers); i += 2 {
 		if headers[i] == "peer" {
@@ -157,7 +162,7 @@ func (e *edge) send(method, path, body string, headers ...string) answer {
 	a := answer{status: w.Code, header: w.Header(), text: w.Body.String()}
 	if a.text != "" {
 		if err := json.Unmarshal(w.Body.Bytes(), &a.body); err != nil {
-			e.t.Fatalf("%s %s: %v in %q", method, path, err, a.text)
+			e.t.Fatalf("%s %s: %v in %q", r.Method, r.URL.Path, err, a.text)
 		}
 	}
 	return a
@@ -302,6 +307,9 @@ func TestEveryRefusal(t *testing.T) {
 		{name: "exactly 8 KiB", body: ok + strings.Repeat(" ", 8<<10-len(ok)), headers: bearer(publicKey), status: 201},
 		{name: "XML", body: ok, headers: []string{"Content-Type", "application/xml"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE"},
 		{name: "gzip", body: ok, headers: append(bearer(publicKey), "Content-Encoding", "gzip"), status: 415, code: "UNSUPPORTED_MEDIA_TYPE"},
+		{name: "too large, with a secret key", body: strings.Repeat(" ", 9<<10), headers: bearer(secret), status: 403, code: "FORBIDDEN"},
+		{name: "XML, with an unknown key", body: ok, headers: append(bearer(stranger), "Content-Type", "application/xml"), status: 401, code: "INVALID_PUBLIC_KEY"},
+		{name: "gzip, with an access token", body: ok, headers: append(bearer(genuine), "Content-Encoding", "gzip"), status: 403, code: "FORBIDDEN"},
 
 		{name: "GET", method: "GET", status: 405, code: "METHOD_NOT_ALLOWED"},
 		{name: "PUT", method: "PUT", body: ok, headers: bearer(publicKey), status: 405, code: "METHOD_NOT_ALLOWED"},

@@ -4,6 +4,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"path"
 	"strconv"
 	"strings"
@@ -105,75 +106,53 @@ func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// takeClick handles POST /v1/clicks. It first checks what needs no credential (503,
-// 413, 415). Then it checks credential, limit, kind of credential, origin, body and
-// code, in this order: 401, 429, 403, 403, 400, 404. A request with an unknown
-// credential counts under its address before it is refused.
+// takeClick handles POST /v1/clicks. It checks, in this order: capacity (503), credential
+// (429 from an address beyond its limit, else 401), limit of the key (429), kind of
+// credential (403), origin (403), whether the body can be read (415, 413, 400), its
+// fields (400) and the code (404). A key in the body is known only after the body is
+// read, so a body that cannot be read is refused before the credential is checked.
 func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 	if c.batches.full() {
 		c.unavailable(w, "The collector is at its limit.")
 		return
 	}
-	ctx := r.Context()
-	addr := httpedge.ClientAddr(r, c.trusted)
-	credential, inHeader := headerCredential(r.Header)
-	if status, reason, message := unreadable(r); status != 0 {
-		c.refuseUnread(w, r, credential, inHeader, status, reason, message)
-		return
-	}
 	h := w.Header()
+	addr := httpedge.ClientAddr(r, c.trusted)
+	var who caller
+	var foreign, admitted bool
+	credential, inHeader := headerCredential(r.Header)
+	if inHeader {
+		if who, foreign, admitted = c.admit(w, r, credential, addr); !admitted {
+			return
+		}
+	}
 	buffer := bodies.Get().(*[]byte)
 	defer bodies.Put(buffer)
-	raw, err := readBody(r.Body, *buffer)
-	switch {
-	case err != nil:
-		// The body ended early or stalled, so the next request of an HTTP/1 connection
-		// cannot be found.
-		if r.ProtoMajor == 1 {
+	raw, bad := readBody(r, *buffer)
+	if bad != nil {
+		if bad == incompleteBody && r.ProtoMajor == 1 {
+			// The start of the connection's next request cannot be found.
 			h["Connection"] = []string{"close"}
 		}
-		c.refuseUnread(w, r, credential, inHeader, http.StatusBadRequest, affiliate.ReasonValidation, "The request body could not be read.",
-			affiliate.Violation{Field: affiliate.WholeBody, Message: "could not be read to its end"})
-		return
-	case len(raw) > maxBody:
-		c.refuseUnread(w, r, credential, inHeader, http.StatusRequestEntityTooLarge, affiliate.ReasonPayloadTooLarge, tooLarge)
+		if inHeader || c.count(w, r, caller{}, addr) {
+			c.refuse(w, bad.status, bad.reason, bad.message, bad.violations...)
+		}
 		return
 	}
 	click, wrong := decode(raw)
-	httpedge.SetIgnoredFields(h, click.ignored)
 	if !inHeader {
-		credential = click.text[fieldPublicKey]
+		if who, foreign, admitted = c.admit(w, r, click.text[fieldPublicKey], addr); !admitted {
+			return
+		}
 	}
-
-	who := c.identify(ctx, credential)
-	result := c.charge(ctx, who, addr)
-	result.SetHeaders(h, zoneTracking)
-	if !result.Allowed {
-		c.refuse(w, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, tooMany)
-		return
-	}
-	switch who.standing {
-	case unknown:
-		h["Www-Authenticate"] = []string{"Bearer"}
-		c.refuse(w, http.StatusUnauthorized, affiliate.ReasonInvalidPublicKey, "A valid public key is required.")
-		return
-	case wrongKind:
-		c.refuse(w, http.StatusForbidden, affiliate.ReasonForbidden, "Clicks are registered with a public key.")
-		return
-	case unverified, known:
-	}
-	foreign := who.foreign(r.Header)
-	switch {
-	case foreign && who.entry.EnforceOrigins:
-		c.refuse(w, http.StatusForbidden, affiliate.ReasonOriginNotAllowed, "Clicks of this origin are not accepted.")
-		return
-	case len(wrong) > 0:
+	httpedge.SetIgnoredFields(h, click.ignored)
+	if len(wrong) > 0 {
 		c.refuse(w, http.StatusBadRequest, affiliate.ReasonValidation, "The request is invalid.", wrong...)
 		return
 	}
 	var target *edgev1.ReferralCodeEntry
 	if who.standing == known {
-		entry, state := c.directory.ReferralCode(ctx, who.scope, click.code)
+		entry, state := c.directory.ReferralCode(r.Context(), who.scope, click.code)
 		if state == directory.Absent || state == directory.Found && !entry.Active {
 			c.refuse(w, http.StatusNotFound, affiliate.ReasonNotFound, "No active programme has this referral code.")
 			return
@@ -186,6 +165,43 @@ func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
 		addr: addr, agent: r.UserAgent(), foreign: foreign, prefetched: prefetch(r.Header),
 		paidPlatform: paidPlatform(queryOf(click.text[fieldURL])),
 	})
+}
+
+// admit identifies the caller, counts the request and checks the origin. foreign reports
+// a page whose origin the workspace does not allow. ok is false if admit has refused the
+// request.
+func (c *Collector) admit(w http.ResponseWriter, r *http.Request, credential string, addr netip.Addr) (who caller, foreign, ok bool) {
+	who = c.identify(r.Context(), credential)
+	if !c.count(w, r, who, addr) {
+		return who, false, false
+	}
+	switch who.standing {
+	case unknown:
+		w.Header()["Www-Authenticate"] = []string{"Bearer"}
+		c.refuse(w, http.StatusUnauthorized, affiliate.ReasonInvalidPublicKey, "A valid public key is required.")
+		return who, false, false
+	case wrongKind:
+		c.refuse(w, http.StatusForbidden, affiliate.ReasonForbidden, "Clicks are registered with a public key.")
+		return who, false, false
+	case unverified, known:
+	}
+	foreign = who.foreign(r.Header)
+	if foreign && who.entry.EnforceOrigins {
+		c.refuse(w, http.StatusForbidden, affiliate.ReasonOriginNotAllowed, "Clicks of this origin are not accepted.")
+		return who, true, false
+	}
+	return who, foreign, true
+}
+
+// count counts the request as charge says. It refuses a request beyond the limit and
+// returns false.
+func (c *Collector) count(w http.ResponseWriter, r *http.Request, who caller, addr netip.Addr) bool {
+	result := c.charge(r.Context(), who, addr)
+	result.SetHeaders(w.Header(), zoneTracking)
+	if !result.Allowed {
+		c.refuse(w, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, "Too many requests. Try again after the seconds of Retry-After.")
+	}
+	return result.Allowed
 }
 
 // write makes the click durable and writes the response.
@@ -230,59 +246,55 @@ func (c *Collector) write(w http.ResponseWriter, r *http.Request, who caller, ta
 	_, _ = w.Write(text)
 }
 
-const (
-	tooLarge = "The request body must have at most 8 KiB."
-	tooMany  = "Too many requests. Try again after the seconds of Retry-After."
+// refusal is an error response.
+type refusal struct {
+	status     int
+	reason     affiliate.Reason
+	message    string
+	violations affiliate.Violations
+}
+
+// Responses to bodies that cannot be read.
+var (
+	encodedBody    = &refusal{status: http.StatusUnsupportedMediaType, reason: affiliate.ReasonUnsupportedMediaType, message: "The request body must not be encoded."}
+	wrongType      = &refusal{status: http.StatusUnsupportedMediaType, reason: affiliate.ReasonUnsupportedMediaType, message: "The Content-Type must be application/json or text/plain."}
+	largeBody      = &refusal{status: http.StatusRequestEntityTooLarge, reason: affiliate.ReasonPayloadTooLarge, message: "The request body must have at most 8 KiB."}
+	incompleteBody = &refusal{
+		status: http.StatusBadRequest, reason: affiliate.ReasonValidation, message: "The request body could not be read.",
+		violations: affiliate.Violations{{Field: affiliate.WholeBody, Message: "could not be read to its end"}},
+	}
 )
 
-// unreadable returns the error for a body that the headers show to be unacceptable;
-// status is 0 if there is none.
-func unreadable(r *http.Request) (status int, reason affiliate.Reason, message string) {
+// readBody reads the body into buffer, which has one byte more than the limit. It does
+// not read a body that the headers show to be unacceptable.
+func readBody(r *http.Request, buffer []byte) ([]byte, *refusal) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return http.StatusUnsupportedMediaType, affiliate.ReasonUnsupportedMediaType, "The request body must not be encoded."
+		return nil, encodedBody
 	}
 	if contentType := r.Header.Get("Content-Type"); contentType != "" {
 		media, _, _ := strings.Cut(contentType, ";")
 		media = strings.TrimSpace(media)
 		if !strings.EqualFold(media, "application/json") && !strings.EqualFold(media, "text/plain") {
-			return http.StatusUnsupportedMediaType, affiliate.ReasonUnsupportedMediaType, "The Content-Type must be application/json or text/plain."
+			return nil, wrongType
 		}
 	}
 	if r.ContentLength > maxBody {
-		return http.StatusRequestEntityTooLarge, affiliate.ReasonPayloadTooLarge, tooLarge
+		return nil, largeBody
 	}
-	return 0, "", ""
-}
-
-// refuseUnread refuses a request without decoding its body. Every request with a known
-// key counts, so a request with a known key in its headers is charged.
-func (c *Collector) refuseUnread(w http.ResponseWriter, r *http.Request, credential string, inHeader bool, status int, reason affiliate.Reason, message string, violations ...affiliate.Violation) {
-	if inHeader {
-		who := c.identify(r.Context(), credential)
-		if who.standing == known {
-			result := c.charge(r.Context(), who, httpedge.ClientAddr(r, c.trusted))
-			result.SetHeaders(w.Header(), zoneTracking)
-			if !result.Allowed {
-				status, reason = http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded
-				message = tooMany
-			}
-		}
-	}
-	c.refuse(w, status, reason, message, violations...)
-}
-
-// readBody reads the body, at most one byte more than the limit.
-func readBody(from io.Reader, buffer []byte) ([]byte, error) {
 	n := 0
 	for n < len(buffer) {
-		more, err := from.Read(buffer[n:])
+		more, err := r.Body.Read(buffer[n:])
 		n += more
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return nil, err
+			// The body ended early or stalled.
+			return nil, incompleteBody
 		}
+	}
+	if n > maxBody {
+		return nil, largeBody
 	}
 	return buffer[:n], nil
 }

@@ -45,7 +45,9 @@ spells other fields as the request does. Over gRPC the code is the ` + "`reason`
 ` + "`tributary`" + `, with the metadata below, and the details are a google.rpc.BadRequest with proto names.
 
 Checks have an order on every authenticated route: a bad credential is 401, or 429 if its address has used up its limit; then
-429, 403, 415 or 413, 400, and the rest. A refused caller learns nothing about the body.
+429, 403, 415 or 413, 400, and the rest. A refused caller learns nothing about the body. A click whose public key is in its body
+has no credential until the body is read: 415, 413 and the 400 of a body that ends early come before its 401 and 403. These
+requests count under their address; beyond its limit they are 429.
 
 A body that ends early or arrives too slowly is 400 with the field ` + "`body`" + `, and the connection is closed.
 
