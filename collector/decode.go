@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// body is the body of a click. text holds the fields as sent; check validates them
-// and sets the rest.
+// body is the body of a click. text holds the fields as sent, and "" for white space
+// alone; check validates them and sets the rest.
 type body struct {
 	text [fields]string
 	// ignored holds the paths of unknown fields, as sent.

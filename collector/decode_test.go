@@ -81,6 +81,37 @@ func TestKeyIsReadFromABadBody(t *testing.T) {
 	}
 }
 
+func TestWhiteSpaceAloneIsAbsent(t *testing.T) {
+	for _, space := range []string{" ", `\t\r\n`, "\u00a0", "\u0085", `\u1680\u2003\u2028`, "\u3000", strings.Repeat(" ", 300)} {
+		for field, name := range fieldNames {
+			value := `"` + name + `":"` + space + `"`
+			if inUTM, ok := strings.CutPrefix(name, utmPrefix); ok {
+				value = `"utm":{"` + inUTM + `":"` + space + `"}`
+			}
+			body, want := `{"referral_code":"a",`+value+`}`, affiliate.Violations(nil)
+			if field == fieldReferralCode {
+				body, want = `{`+value+`}`, affiliate.Violations{{Field: name, Message: affiliate.IsRequired}}
+			}
+			b, wrong := decode([]byte(body))
+			if b.text[field] != "" || !slices.Equal(wrong, want) {
+				t.Errorf("%s: %q, %v", body, b.text[field], wrong)
+			}
+		}
+	}
+	// Other text is kept as sent.
+	for _, text := range []string{" a ", "\u3000a", "\u200b", "ü"} {
+		b, wrong := decode([]byte(`{"referral_code":"a","sub_id":"` + text + `"}`))
+		if b.text[fieldSubID] != text || len(wrong) > 0 {
+			t.Errorf("%q: %q, %v", text, b.text[fieldSubID], wrong)
+		}
+	}
+	for _, name := range []string{"click_id", "consent", "occurred_at", "url", "referrer"} {
+		if _, wrong := decode([]byte(`{"referral_code":"a","` + name + `":" x "}`)); len(wrong) != 1 || wrong[0].Field != name {
+			t.Errorf("%s with outer white space: %v", name, wrong)
+		}
+	}
+}
+
 func TestURLsLoseWhatIsPrivate(t *testing.T) {
 	for in, want := range map[string]string{
 		"https://shop.example/p?email=a@b#t": "https://shop.example/p",
@@ -123,6 +154,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"referral_code":"\ud83d\ude00","x":[1,-2.5e+3,true,null,{}]} `))
 	f.Add([]byte(`{"public_key":"pk","url":"https://x/?q"`))
 	f.Add([]byte("{\"sub_id\":\"\xff\\u0000\"}"))
+	f.Add([]byte("{\"referral_code\":\"a\",\"sub_id\":\" \\t\\u3000\",\"utm\":{\"term\":\"\u00a0\"},\"screen\":\" x \"}"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		b, wrong := decode(raw)
 		isWrong := func(field string) bool {
@@ -144,6 +176,9 @@ func FuzzDecode(f *testing.F) {
 				value = utm[inUTM]
 			}
 			want, _ := value.(string)
+			if strings.TrimSpace(want) == "" {
+				want = "" // white space alone is absent
+			}
 			if !isWrong(name) && !isWrong("utm") && b.text[field] != want {
 				t.Fatalf("%q: %s is %q, want %q", raw, name, b.text[field], want)
 			}

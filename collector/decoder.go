@@ -90,15 +90,23 @@ func (d *decoder) unknown(path string) {
 	d.body.ignored = append(d.body.ignored, path)
 }
 
-// text reads a string into a field of the body.
+// text reads a string into a field of the body. White space alone is absent.
 func (d *decoder) text(field int) bool {
 	text, fault, ok := d.Text()
 	if fault != "" {
 		d.wrong.Add(fieldNames[field], fault)
-	} else if ok {
+	} else if ok && !blank(text) {
 		d.body.text[field] = text
 	}
 	return ok
+}
+
+// blank reports whether text is white space alone.
+func blank(text string) bool {
+	if text != "" && ' ' < text[0] && text[0] < utf8.RuneSelf {
+		return false // most texts begin with visible ASCII
+	}
+	return strings.TrimSpace(text) == ""
 }
 
 // object reads an object. value reads the value of each of its fields.
