@@ -227,7 +227,7 @@ func readLinkParams(query string) linkParams {
 			if found[n] != "" || !unescapesTo(name, p.name) {
 				continue
 			}
-			if value, err := url.QueryUnescape(value); err == nil && storable(value) {
+			if value, err := url.QueryUnescape(value); err == nil && !blank(value) && storable(value) {
 				found[n] = value
 			}
 		}

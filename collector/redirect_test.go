@@ -212,6 +212,7 @@ func TestQueriesOfVisitors(t *testing.T) {
 		{"its own", "sub_id=mine&utm_source=web&utm_term=t", "mine", "web", "t", []string{"&sub_id=mine&utm_source=web&utm_term=t#top"}},
 		{"escaped names", "sub%5Fid=mine&%75tm_source=web", "mine", "web", "", []string{"sub_id=mine&utm_source=web"}},
 		{"empty ones", "sub_id=&utm_source", "s1", "mail", "", nil},
+		{"white space", "sub_id=%20&utm_source=+%09", "s1", "mail", "", nil},
 		{"the first of two", "sub_id=&sub_id=a&sub_id=b", "a", "mail", "", []string{"&sub_id=a#"}},
 		{"255 characters", "utm_term=" + url.QueryEscape(long), "s1", "mail", long, nil},
 		{"256 characters", "utm_term=" + url.QueryEscape(tooLong), "s1", "mail", "", nil},
