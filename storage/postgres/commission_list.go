@@ -158,10 +158,9 @@ func countFound(ctx context.Context, tx pgx.Tx, where conditions) (total int64, 
 	return total, nil
 }
 
-// commissionTotalSQL counts one row more than the bound of a total, if there are as
-// many.
+// commissionTotalSQL is the statement for a total up to most.
 func commissionTotalSQL(where conditions, most int64) string {
-	return fmt.Sprintf(`select count(*) from (select from commissions c where %s limit %d) c`, where.sql(), most+1)
+	return CountUpTo(most, `from commissions c where `+where.sql())
 }
 
 func readCommissions(

@@ -80,7 +80,7 @@ func conversionListSQL(filter affiliate.ConversionFilter) (page, count string) {
 		}
 	}
 	page = `select ` + conversionItemColumns + ` from (select c.id` + where.String() + newestConversions + `) k` + conversionPage
-	return page, `select count(*) from (select` + where.String() + ` limit @most) c`
+	return page, CountUpTo(affiliate.MaxTotal, where.String())
 }
 
 func conversionListArgs(scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page) pgx.NamedArgs {
@@ -88,7 +88,7 @@ func conversionListArgs(scope affiliate.Scope, filter affiliate.ConversionFilter
 		"workspace": scope.Workspace, "mode": scope.Mode, "from": filter.Created.From, "before": filter.Created.Before,
 		"attributed": filter.Attributed, "event": filter.EventType, "external": filter.ExternalTransactionID,
 		"program": filter.Program, "participant": filter.Participant,
-		"limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxTotal + 1,
+		"limit": page.Size, "offset": page.Offset(),
 	}
 }
 

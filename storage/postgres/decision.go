@@ -165,9 +165,7 @@ func decisionListSQL(where conditions) (page, count string) {
 			select d.* from attribution_decisions d where ` + where.sql() + newest + `
 			limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `
 		) d` + newest
-	count = fmt.Sprintf(`select count(*) from (select from attribution_decisions d where %s limit %d) d`,
-		where.sql(), affiliate.MaxTotal+1)
-	return page, count
+	return page, CountUpTo(affiliate.MaxTotal, `from attribution_decisions d where `+where.sql())
 }
 
 // seeClick reads one partition: clicked_at is the time inside the id. What

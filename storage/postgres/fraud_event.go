@@ -118,8 +118,7 @@ func fraudEventListSQL(filter affiliate.FraudEventFilter) (page, count string) {
 	page = `select ` + fraudEventColumns + `
 		from (select f.*` + where + ` order by f.created_at desc, f.id desc limit @limit offset @offset) as f` + fraudEventJoins + `
 		order by f.created_at desc, f.id desc`
-	count = fmt.Sprintf(`select count(*) from (select %s limit %d) as found`, where, affiliate.MaxTotal+1)
-	return page, count
+	return page, CountUpTo(affiliate.MaxTotal, where)
 }
 
 // FraudEvents reads one page, newest first, and counts all pages, up to

@@ -50,8 +50,7 @@ func ledgerListSQL(where conditions) (page, count string) {
 		from (select l.* from ledger_entries l where ` + where.sql() + newest +
 		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) l
 		join programs p on p.workspace_id = l.workspace_id and p.id = l.program_id` + newest
-	count = fmt.Sprintf(`select count(*) from (select from ledger_entries l where %s limit %d) l`, where.sql(), affiliate.MaxTotal+1)
-	return page, count
+	return page, CountUpTo(affiliate.MaxTotal, `from ledger_entries l where `+where.sql())
 }
 
 func (s *Store) ledgerPage(ctx context.Context, where conditions, page affiliate.Page) ([]affiliate.PartnerLedgerEntry, int64, error) {

@@ -184,12 +184,7 @@ func partnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count stri
 	case filter.Search != "":
 		from = fromMineByName
 	}
-	most := affiliate.MaxTotal
-	if filter.Search != "" {
-		most = affiliate.MaxSearchTotal
-	}
-	count = fmt.Sprintf(`%s select count(*) from (select%s limit %d) p`, mine, from, most+1)
-	return withParticipation(columns + from + newestFirst), count
+	return withParticipation(columns + from + newestFirst), mine + ` ` + CountUpTo(affiliate.MaxTotalOf(filter.Search), from)
 }
 
 // PartnerPrograms reads one page, newest first (of mine: the newest

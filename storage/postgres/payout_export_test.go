@@ -17,12 +17,14 @@ const (
 	SumBatchesSQL            = sumBatches
 	StandingsSQL             = standings
 	SelectBatchesSQL         = selectBatches
-	CountBatchesSQL          = countBatches
 	PartnerLedgerBalancesSQL = partnerLedgerBalances
 )
 
 // PayoutStatuses are all that there are.
 func PayoutStatuses() []affiliate.PayoutStatus { return payoutStatuses }
+
+// CountBatchesSQL is the statement for the total of the batches.
+var CountBatchesSQL = countBatches
 
 // PayBlock is how many commissions of a payout are paid at a time.
 const PayBlock = payBlock

@@ -54,7 +54,7 @@ func payoutListSQL(where conditions) (page, count string) {
 		select ` + payoutColumns + `, g.name as program_name, t.partner_name
 		from (select p.* from payouts p where ` + where.sql() + newest +
 		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) p` + payoutNames + newest
-	return page, fmt.Sprintf(`select count(*) from (select from payouts p where %s limit %d) p`, where.sql(), affiliate.MaxTotal+1)
+	return page, CountUpTo(affiliate.MaxTotal, `from payouts p where `+where.sql())
 }
 
 func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID, where conditions, page affiliate.Page) ([]affiliate.PayoutItem, int64, error) {
@@ -177,19 +177,17 @@ func (s *Store) PayoutBatch(ctx context.Context, scope affiliate.Scope, id affil
 	return batch, err
 }
 
-// The statements for a page of batches and for the total.
 const (
-	selectBatches = `
-		select ` + batchColumns + `
+	whereBatches = `
 		from payout_batches b
-		where b.workspace_id = $1 and b.mode = $2 and ($3::text = '' or b.status = $3)
+		where b.workspace_id = $1 and b.mode = $2 and ($3::text = '' or b.status = $3)`
+	selectBatches = `
+		select ` + batchColumns + whereBatches + `
 		order by b.created_at desc, b.id desc
 		limit $4 offset $5`
-	countBatches = `
-		select count(*) from (
-			select from payout_batches b where b.workspace_id = $1 and b.mode = $2 and ($3::text = '' or b.status = $3) limit $4
-		) b`
 )
+
+var countBatches = CountUpTo(affiliate.MaxTotal, whereBatches)
 
 // PayoutBatches reads one page, newest first, and counts all pages up to
 // affiliate.MaxTotal batches; an empty status is any.
@@ -205,7 +203,7 @@ func (s *Store) PayoutBatches(
 		return nil, 0, fmt.Errorf("payout batches: %w", err)
 	}
 	var total int64
-	if err := s.pool.QueryRow(ctx, countBatches, planned, scope.Workspace, scope.Mode, status, affiliate.MaxTotal+1).Scan(&total); err != nil {
+	if err := s.pool.QueryRow(ctx, countBatches, planned, scope.Workspace, scope.Mode, status).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count payout batches: %w", err)
 	}
 	return batches, total, countEach(ctx, s.pool, scope, batches)

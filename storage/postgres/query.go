@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -42,6 +43,12 @@ func AllRows[R, T any](rows pgx.Rows, err error, convert func(R) T) ([]T, error)
 		}
 		return convert(r), nil
 	})
+}
+
+// CountUpTo returns the statement that counts the rows of a FROM clause and its
+// conditions. It reads at most one row more than most.
+func CountUpTo(most int64, from string) string {
+	return fmt.Sprintf(`select count(*) from (select %s limit %d) counted`, from, most+1)
 }
 
 // UTC returns an optional instant in UTC.

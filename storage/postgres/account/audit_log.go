@@ -79,7 +79,7 @@ type auditQuery struct {
 // whole, newest first.
 func newAuditQuery(scope affiliate.Scope, filter affiliate.AuditFilter) auditQuery {
 	where := []string{"l.workspace_id = @workspace", "(l.mode = @mode or l.mode is null)"}
-	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "most": affiliate.MaxTotal + 1}
+	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode}
 	add := func(condition, name string, value any) {
 		where = append(where, condition)
 		args[name] = value
@@ -110,7 +110,7 @@ func newAuditQuery(scope affiliate.Scope, filter affiliate.AuditFilter) auditQue
 	return auditQuery{
 		// The names are read for the rows of the page only.
 		page:  `select ` + auditColumns + ` from (select l.*` + from + newest + ` limit @limit offset @offset) l` + newest,
-		count: `select count(*) from (select` + from + ` limit @most) l`,
+		count: postgres.CountUpTo(affiliate.MaxTotal, from),
 		all:   `select ` + auditColumns + from + newest,
 		args:  args,
 	}

@@ -116,7 +116,7 @@ func (q listQuery) page() string {
 // count does not name the mode, in which the endpoint was found. The primary key alone
 // can therefore count; a status or an event reads the table.
 func (q listQuery) count() string {
-	return fmt.Sprintf(`select count(*) from (select from webhook_deliveries d where %s limit %d) d`, q.where, affiliate.MaxTotal+1)
+	return postgres.CountUpTo(affiliate.MaxTotal, `from webhook_deliveries d where `+q.where)
 }
 
 // eventKnown reports whether there is an event, or a delivery of it to the endpoint.
