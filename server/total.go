@@ -15,19 +15,13 @@ const totalCapped = "total-capped"
 // Total is a list's total out of a count that may have stopped above
 // affiliate.MaxTotal. A total that stopped carries the header Total-Capped.
 func Total(ctx context.Context, counted int64) int64 {
-	return capped(ctx, counted, affiliate.MaxTotal)
+	return SearchTotal(ctx, counted, "")
 }
 
-// SearchTotal is the total of a list that is exact without a search. A search is
-// counted to affiliate.MaxSearchTotal.
+// SearchTotal is Total for a list with a search, which is counted to
+// affiliate.MaxSearchTotal. An empty search is none.
 func SearchTotal(ctx context.Context, counted int64, search string) int64 {
-	if search == "" {
-		return counted
-	}
-	return capped(ctx, counted, affiliate.MaxSearchTotal)
-}
-
-func capped(ctx context.Context, counted, most int64) int64 {
+	most := affiliate.MaxTotalOf(search)
 	if counted <= most {
 		return counted
 	}

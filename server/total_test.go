@@ -21,13 +21,14 @@ func (h *responseHeader) SetHeader(md metadata.MD) error { h.md = metadata.Join(
 func TestTotalTellsWhenItStoppedCounting(t *testing.T) {
 	for _, tc := range []struct {
 		counted int64
-		search  *string // nil: a list that is not kept
+		search  *string // nil: a list without a search
 		total   int64
 		capped  bool
 	}{
 		{affiliate.MaxTotal, nil, affiliate.MaxTotal, false},
 		{affiliate.MaxTotal + 1, nil, affiliate.MaxTotal, true},
-		{affiliate.MaxTotal + 1, new(string), affiliate.MaxTotal + 1, false},
+		{affiliate.MaxTotal, new(string), affiliate.MaxTotal, false},
+		{affiliate.MaxTotal + 1, new(string), affiliate.MaxTotal, true},
 		{affiliate.MaxSearchTotal, ptr("a"), affiliate.MaxSearchTotal, false},
 		{affiliate.MaxSearchTotal + 1, ptr("a"), affiliate.MaxSearchTotal, true},
 	} {

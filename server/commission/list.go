@@ -130,6 +130,9 @@ func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, 
 	if err != nil {
 		return nil, err
 	}
+	if filter.Search != "" {
+		total = server.SearchTotal(ctx, total, filter.Search)
+	}
 	reader, at := readerOf(ctx), s.at()
 	data := make([]*affiliatev1.CommissionListItem, len(items))
 	for i, item := range items {
@@ -137,7 +140,7 @@ func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, 
 	}
 	return &affiliatev1.ListCommissionsResponse{
 		Data:  data,
-		Total: server.SearchTotal(ctx, total, req.GetSearch()),
+		Total: total,
 		Page:  int32(page.Number), // came in as an int32
 		Limit: int32(page.Size),
 	}, nil

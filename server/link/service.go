@@ -50,7 +50,10 @@ func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksReque
 	}
 	page := server.PageOf(req)
 	links, total, err := s.store.Links(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
-	return s.pageOf(links, server.SearchTotal(ctx, total, req.GetSearch()), page), err
+	if filter != (affiliate.LinkFilter{}) { // the number of all links is kept
+		total = server.SearchTotal(ctx, total, filter.Search)
+	}
+	return s.pageOf(links, total, page), err
 }
 
 // CreateLink makes a link for a participant.
@@ -100,7 +103,7 @@ func (s *Service) ListPartnerLinks(ctx context.Context, req *affiliatev1.ListPar
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	links, total, err := s.store.PartnerLinks(ctx, caller.User, caller.Mode, in, page)
-	return s.pageOf(links, total, page), err
+	return s.pageOf(links, server.Total(ctx, total), page), err
 }
 
 // CreatePartnerLink makes a link for the partner itself.

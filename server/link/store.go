@@ -12,8 +12,9 @@ import (
 // edge directory in the transaction of the change.
 type Store interface {
 	// Links reads one page of a programme's links, newest first, and counts all
-	// pages, those of a search up to affiliate.MaxSearchTotal. Errors: NOT_FOUND
-	// for the programme.
+	// pages. A search is counted up to affiliate.MaxSearchTotal, a participant's
+	// links up to affiliate.MaxTotal. Errors: NOT_FOUND for the programme and the
+	// participant.
 	Links(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.LinkFilter, page affiliate.Page) ([]affiliate.Link, int64, error)
 	// Link reads one link. Errors: NOT_FOUND.
 	Link(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (affiliate.Link, error)
@@ -31,7 +32,7 @@ type Store interface {
 	DeleteLink(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID, at time.Time, by affiliate.Actor) error
 
 	// PartnerLinks reads one page of a partner's links, newest first, and counts
-	// all pages; a nil programme is any.
+	// all pages up to affiliate.MaxTotal; a nil programme is any.
 	PartnerLinks(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page) ([]affiliate.Link, int64, error)
 	// PartnerLink reads one of a partner's links. Errors: NOT_FOUND.
 	PartnerLink(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.LinkID) (affiliate.Link, error)

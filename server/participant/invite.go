@@ -55,7 +55,7 @@ func (s *Service) ListParticipantInvites(ctx context.Context, req *affiliatev1.L
 		data[i] = inviteToProto(invite, caller.Role)
 	}
 	return &affiliatev1.ListParticipantInvitesResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
 	}, nil
 }

@@ -92,12 +92,15 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 	if err != nil {
 		return nil, err
 	}
+	if filter.Search != "" || filter.Group != nil { // other totals are kept
+		total = server.SearchTotal(ctx, total, filter.Search)
+	}
 	data := make([]*affiliatev1.Participant, len(participants))
 	for i, p := range participants {
 		data[i] = toProto(p, caller.Role)
 	}
 	return &affiliatev1.ListParticipantsResponse{
-		Data: data, Total: server.SearchTotal(ctx, total, filter.Search),
+		Data: data, Total: total,
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
 	}, nil
 }

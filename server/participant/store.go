@@ -22,8 +22,9 @@ type Store interface {
 	AcceptParticipantInvite(ctx context.Context, digest [sha256.Size]byte, mode affiliate.Mode, partner affiliate.UserID, acceptTerms bool, at time.Time, by affiliate.Actor) (affiliate.Participant, error)
 	// Participant reads one participant. Errors: NOT_FOUND.
 	Participant(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (affiliate.Participant, error)
-	// ListParticipants reads one page and counts all pages. Errors: NOT_FOUND for
-	// the programme.
+	// ListParticipants reads one page and counts all pages: with a search up to
+	// affiliate.MaxSearchTotal, of a group up to affiliate.MaxTotal. Errors: NOT_FOUND
+	// for the programme and the filter's group.
 	ListParticipants(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder, page affiliate.Page) ([]affiliate.Participant, int64, error)
 	// UpdateParticipant changes what the patch names. Errors: NOT_FOUND,
 	// PARTICIPANT_ERASED, VALIDATION_ERROR for a group that is not the programme's,
@@ -39,7 +40,8 @@ type Store interface {
 	// not the programme's, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
 	InviteParticipant(ctx context.Context, invite affiliate.ParticipantInvite, digest [sha256.Size]byte, by affiliate.Actor) error
 	// ListParticipantInvites reads one page of what can still be accepted, newest
-	// first, and counts all pages. Errors: NOT_FOUND for the programme.
+	// first, and counts all pages up to affiliate.MaxTotal. Errors: NOT_FOUND for the
+	// programme.
 	ListParticipantInvites(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, at time.Time, page affiliate.Page) ([]affiliate.ParticipantInvite, int64, error)
 	// RevokeParticipantInvite ends what can still be accepted. Errors: NOT_FOUND.
 	RevokeParticipantInvite(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.InviteID, at time.Time, by affiliate.Actor) error

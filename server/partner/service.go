@@ -62,17 +62,12 @@ func (s *Service) ListPartnerPrograms(ctx context.Context, req *affiliatev1.List
 	if err != nil {
 		return nil, err
 	}
-	if filter.Search == "" {
-		total = server.Total(ctx, total)
-	} else {
-		total = server.SearchTotal(ctx, total, filter.Search)
-	}
 	data := make([]*affiliatev1.PartnerProgram, len(programs))
 	for i, p := range programs {
 		data[i] = s.program(p)
 	}
 	return &affiliatev1.ListPartnerProgramsResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.SearchTotal(ctx, total, filter.Search),
 		Page: int32(page.Number), Limit: int32(page.Size), // both came in as int32
 	}, nil
 }

@@ -24,7 +24,7 @@ func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsReq
 		data[i] = groupToProto(group)
 	}
 	return &affiliatev1.ListGroupsResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
 	}, nil
 }

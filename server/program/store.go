@@ -17,7 +17,8 @@ type Store interface {
 	CreateProgram(ctx context.Context, p affiliate.Program, by affiliate.Actor) (affiliate.Program, error)
 	// Program reads one programme. Errors: NOT_FOUND.
 	Program(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error)
-	// ListPrograms reads one page, newest first, and counts all pages. An empty
+	// ListPrograms reads one page, newest first, and counts all pages up to
+	// affiliate.MaxTotal, or with a search up to affiliate.MaxSearchTotal. An empty
 	// status is any.
 	ListPrograms(ctx context.Context, scope affiliate.Scope, filter affiliate.ProgramFilter, page affiliate.Page) ([]affiliate.Program, int64, error)
 	// UpdateProgram changes what the patch names; a patch that changes nothing
@@ -30,7 +31,7 @@ type Store interface {
 	// first, and counts all pages. Errors: NOT_FOUND.
 	ProgramRules(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, page affiliate.Page) ([]affiliate.RulesVersion, int64, error)
 	// ListGroups reads one page of a programme's groups, by name, and counts all
-	// pages. Errors: NOT_FOUND.
+	// pages up to affiliate.MaxTotal. Errors: NOT_FOUND.
 	ListGroups(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, page affiliate.Page) ([]affiliate.Group, int64, error)
 	// CreateGroup stores a new group. Errors: NOT_FOUND, PROGRAM_STATE_INVALID when
 	// the programme is archived, VALIDATION_ERROR for a name that is taken.

@@ -46,7 +46,10 @@ func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromo
 	}
 	page := server.PageOf(req)
 	codes, total, err := s.store.PromoCodes(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
-	return pageOf(codes, server.SearchTotal(ctx, total, req.GetSearch()), page), err
+	if filter != (affiliate.PromoCodeFilter{}) { // the number of all codes is kept
+		total = server.SearchTotal(ctx, total, filter.Search)
+	}
+	return pageOf(codes, total, page), err
 }
 
 // CreatePromoCode gives a participant a code.
@@ -100,7 +103,7 @@ func (s *Service) ListPartnerPromoCodes(ctx context.Context, req *affiliatev1.Li
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	codes, total, err := s.store.PartnerPromoCodes(ctx, caller.User, caller.Mode, in, page)
-	return pageOf(codes, total, page), err
+	return pageOf(codes, server.Total(ctx, total), page), err
 }
 
 func ids(req interface {

@@ -12,8 +12,9 @@ import (
 // edge directory in the transaction of the change.
 type Store interface {
 	// PromoCodes reads one page of a programme's promo codes, newest first, and
-	// counts all pages, those of a search up to affiliate.MaxSearchTotal. Errors:
-	// NOT_FOUND for the programme.
+	// counts all pages. With a search it counts up to affiliate.MaxSearchTotal, with
+	// another filter up to affiliate.MaxTotal. Errors: NOT_FOUND for the programme
+	// and the participant.
 	PromoCodes(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.PromoCodeFilter, page affiliate.Page) ([]affiliate.PromoCode, int64, error)
 	// PromoCode reads one promo code. Errors: NOT_FOUND.
 	PromoCode(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID) (affiliate.PromoCode, error)
@@ -29,6 +30,6 @@ type Store interface {
 	DeletePromoCode(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID, at time.Time, by affiliate.Actor) error
 
 	// PartnerPromoCodes reads one page of a partner's promo codes, newest first, and
-	// counts all pages; a nil programme is any.
+	// counts all pages up to affiliate.MaxTotal; a nil programme is any.
 	PartnerPromoCodes(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page) ([]affiliate.PromoCode, int64, error)
 }

@@ -28,7 +28,7 @@ func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesR
 		}
 	}
 	return &affiliatev1.ListInvitesResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), // both came in as int32
 	}, nil
 }

@@ -20,7 +20,7 @@ func (s *Service) ListMembers(ctx context.Context, req *affiliatev1.ListMembersR
 		data[i] = member(ctx, m)
 	}
 	return &affiliatev1.ListMembersResponse{
-		Data: data, Total: total,
+		Data: data, Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), // both came in as int32
 	}, nil
 }

@@ -16,10 +16,11 @@ type Store interface {
 	InTx(ctx context.Context, fn func(tx Tx) error) error
 	// Workspace returns a workspace. Errors: NOT_FOUND.
 	Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
-	// Members returns one page, oldest first, and the number of all members.
+	// Members returns one page, oldest first, and the number of all members up to
+	// affiliate.MaxTotal.
 	Members(ctx context.Context, workspace affiliate.WorkspaceID, page affiliate.Page) ([]affiliate.TeamMember, int64, error)
 	// OpenInvites returns one page of the invitations that are open at now, newest
-	// first, and the number of all.
+	// first, and the number of all up to affiliate.MaxTotal.
 	OpenInvites(ctx context.Context, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page) ([]affiliate.MemberInvite, int64, error)
 	// LiveKeys returns the keys of a mode that are live at now, newest first.
 	LiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error)

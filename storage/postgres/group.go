@@ -19,7 +19,6 @@ const (
 		from groups g join programs p on p.workspace_id = g.workspace_id and p.id = g.program_id
 		where g.workspace_id = @workspace and p.mode = @mode and g.program_id = @program`
 	selectGroup = `select ` + groupColumns + fromGroups + ` and g.id = @id`
-	countGroups = `select count(*)` + fromGroups
 	listGroups  = `select ` + groupColumns + fromGroups + `
 		order by lower(g.name)
 		limit @limit offset @offset`
@@ -31,6 +30,8 @@ const (
 		where t.workspace_id = @workspace and t.group_id = any(@groups)
 		group by t.group_id`
 )
+
+var countGroups = CountUpTo(affiliate.MaxTotal, fromGroups)
 
 type groupRow struct {
 	ID              affiliate.GroupID     `db:"id"`
@@ -66,8 +67,8 @@ func groupArgs(g affiliate.Group) pgx.NamedArgs {
 	}
 }
 
-// ListGroups reads one page of a programme's groups, by name, and counts all
-// pages. Errors: NOT_FOUND.
+// ListGroups reads one page of a programme's groups, by name, and counts all pages
+// up to affiliate.MaxTotal. Errors: NOT_FOUND.
 func (s *Store) ListGroups(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, page affiliate.Page,
 ) ([]affiliate.Group, int64, error) {

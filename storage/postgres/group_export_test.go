@@ -4,6 +4,8 @@ package postgres
 const (
 	ListRulesSQL     = listRules
 	ListGroupsSQL    = listGroups
-	CountGroupsSQL   = countGroups
 	CountInGroupsSQL = countInGroups
 )
+
+// CountGroupsSQL is the statement for the total of the groups.
+var CountGroupsSQL = countGroups

@@ -115,19 +115,19 @@ func linkListSQL(filter affiliate.LinkFilter) (page, count string) {
 	if filter.Search != "" {
 		where += linksWithCode
 	}
-	return withTotals(`select l.*` + where + newestLinks), `select count(*) from (select` + where + ` limit @most) l`
+	return withTotals(`select l.*` + where + newestLinks), CountUpTo(affiliate.MaxTotalOf(filter.Search), where)
 }
 
 func linkListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.LinkFilter, page affiliate.Page) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "participant": filter.Participant,
-		"pattern": likePrefix(filter.Search), "limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxSearchTotal + 1,
+		"pattern": likePrefix(filter.Search), "limit": page.Size, "offset": page.Offset(),
 	}
 }
 
-// Links reads one page of a programme's links, newest first, and counts all
-// pages, those of a search up to MaxSearchTotal. Errors: NOT_FOUND for the
-// programme.
+// Links reads one page of a programme's links, newest first, and counts all pages.
+// A search is counted up to affiliate.MaxSearchTotal, a participant's links up to
+// affiliate.MaxTotal. Errors: NOT_FOUND for the programme and the participant.
 func (s *Store) Links(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.LinkFilter, page affiliate.Page,
 ) ([]affiliate.Link, int64, error) {
@@ -156,12 +156,13 @@ func (s *Store) Links(
 	return links, total, err
 }
 
-// A partner has no workspace: its participations, found by partner and mode,
-// name the workspaces. It takes part in few programmes, with few links in each.
+// A partner has no workspace. Its participations, found by partner and mode, name the
+// workspaces. Their links are of the same mode, which is not a condition because the
+// index of a participant's links lacks it.
 const (
 	whereOwnLinks = `
 		from participants t
-		join links l on l.workspace_id = t.workspace_id and l.mode = t.mode and l.participant_id = t.id
+		join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id
 		where t.partner_id = @partner and t.mode = @mode and l.deleted_at is null`
 	inProgram       = ` and t.program_id = @program`
 	participationOf = `
@@ -174,11 +175,11 @@ func ownLinksSQL(program *affiliate.ProgramID) (page, count string) {
 	if program != nil {
 		where += inProgram
 	}
-	return withTotals(`select l.*` + where + newestLinks), `select count(*)` + where
+	return withTotals(`select l.*` + where + newestLinks), CountUpTo(affiliate.MaxTotal, where)
 }
 
 // PartnerLinks reads one page of a partner's links in a mode, newest first, and
-// counts all pages; a nil programme is any.
+// counts all pages up to affiliate.MaxTotal; a nil programme is any.
 func (s *Store) PartnerLinks(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page,
 ) ([]affiliate.Link, int64, error) {

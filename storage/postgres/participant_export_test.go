@@ -8,9 +8,14 @@ import (
 
 // The statements whose plans are asserted.
 const (
-	CountInGroupSQL     = countInGroup
 	ListInvitesSQL      = listParticipantInvites
 	participantPageSize = 20
+)
+
+// The statements for totals whose plans are asserted.
+var (
+	CountInGroupSQL = countInGroup
+	CountInvitesSQL = countParticipantInvites
 )
 
 // ParticipantListSQL is the statement of a first page. With a search it is the

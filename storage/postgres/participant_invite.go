@@ -151,15 +151,16 @@ const (
 		from participant_invites i
 		where i.workspace_id = @workspace and i.mode = @mode and i.program_id = @program
 			and i.ended_at is null and i.expires_at > @at`
-	countParticipantInvites = `select count(*)` + openParticipantInvites
-	listParticipantInvites  = `select ` + participantInviteColumns + openParticipantInvites + `
+	listParticipantInvites = `select ` + participantInviteColumns + openParticipantInvites + `
 		order by i.created_at desc, i.id desc
 		limit @limit offset @offset`
 )
 
+var countParticipantInvites = CountUpTo(affiliate.MaxTotal, openParticipantInvites)
+
 // ListParticipantInvites reads one page of the invitations that can still be
-// accepted, newest first, and counts all pages. Errors: NOT_FOUND for the
-// programme.
+// accepted, newest first, and counts all pages up to affiliate.MaxTotal. Errors:
+// NOT_FOUND for the programme.
 func (s *Store) ListParticipantInvites(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, at time.Time, page affiliate.Page,
 ) ([]affiliate.ParticipantInvite, int64, error) {

@@ -101,7 +101,8 @@ var participantSorts = map[affiliate.ParticipantSort]struct{ descending, ascendi
 }
 
 // ListParticipants reads one page of a programme's participants and counts all
-// pages. Errors: NOT_FOUND for the programme and the filter's group.
+// pages: with a search up to affiliate.MaxSearchTotal, of a group up to
+// affiliate.MaxTotal. Errors: NOT_FOUND for the programme and the filter's group.
 func (s *Store) ListParticipants(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID,
 	filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder, page affiliate.Page,
@@ -252,15 +253,18 @@ func participantSearchSQL(filter affiliate.ParticipantFilter) string {
 }
 
 // A group fixes programme and mode, so that its index alone can count it.
-const (
-	countInGroup = `
-		select count(*) from participants t
-		where t.workspace_id = @workspace and t.group_id = @group
-			and exists (select from groups where workspace_id = @workspace and program_id = @program and id = @group)`
-	countInGroupAndStatus = countInGroup + ` and t.status = @status`
+const participantsInGroup = `
+	from participants t
+	where t.workspace_id = @workspace and t.group_id = @group
+		and exists (select from groups where workspace_id = @workspace and program_id = @program and id = @group)`
+
+var (
+	countInGroup          = CountUpTo(affiliate.MaxTotal, participantsInGroup)
+	countInGroupAndStatus = CountUpTo(affiliate.MaxTotal, participantsInGroup+` and t.status = @status`)
 )
 
-// countParticipants counts the rows of all pages.
+// countParticipants counts the rows of all pages, those of a group up to
+// affiliate.MaxTotal.
 func (s *Store) countParticipants(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, args pgx.NamedArgs,
 ) (total int64, err error) {

@@ -91,10 +91,10 @@ func TestParticipantListsUseTheirIndexes(t *testing.T) {
 	check("a group", list(affiliate.ParticipantFilter{Group: &group}, newest), "Limit", "Index Scan using participants_by_group on participants")
 	check("a search for everybody", list(affiliate.ParticipantFilter{Search: "jane"}, newest), "Limit", "Index Scan using participants_by_age on participants")
 	check("a group's size", w.plan(postgres.CountInGroupSQL, pgx.QueryExecModeCacheDescribe,
-		pgx.NamedArgs{"workspace": w.scope.Workspace, "program": p.ID, "group": group}), "Index Only Scan using participants_by_group")
-	check("open invitations", w.plan(postgres.ListInvitesSQL, pgx.NamedArgs{
-		"workspace": w.scope.Workspace, "mode": w.scope.Mode, "program": p.ID, "at": w.now, "limit": 20, "offset": 0,
-	}), "participant_invites_open")
+		pgx.NamedArgs{"workspace": w.scope.Workspace, "program": p.ID, "group": group}), "Limit", "Index Only Scan using participants_by_group")
+	invites := pgx.NamedArgs{"workspace": w.scope.Workspace, "mode": w.scope.Mode, "program": p.ID, "at": w.now, "limit": 20, "offset": 0}
+	check("open invitations", w.plan(postgres.ListInvitesSQL, invites), "participant_invites_open")
+	check("number of open invitations", w.plan(postgres.CountInvitesSQL, invites), "Limit", "participant_invites_")
 
 	for prefix, wanted := range map[string][]string{
 		"jane 7": {"participants_by_name", "participants_by_email", "referral_codes_by_program"},

@@ -204,25 +204,23 @@ func programListSQL(filter affiliate.ProgramFilter) (page, count string) {
 	if filter.Status != "" {
 		where += ` and p.status = @status`
 	}
-	count = `select count(*)` + where
 	if filter.Search != "" {
 		where += ` and lower(p.name) like lower(@pattern)`
-		count = `select count(*) from (select` + where + ` limit @most) p`
 	}
 	return `select ` + programColumns + where + `
 		order by p.created_at desc, p.id desc
-		limit @limit offset @offset`, count
+		limit @limit offset @offset`, CountUpTo(affiliate.MaxTotalOf(filter.Search), where)
 }
 
 func programListArgs(scope affiliate.Scope, filter affiliate.ProgramFilter, page affiliate.Page) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "status": filter.Status, "pattern": likePrefix(filter.Search),
-		"limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxSearchTotal + 1,
+		"limit": page.Size, "offset": page.Offset(),
 	}
 }
 
-// ListPrograms reads one page, newest first, and counts all pages, those of a
-// search up to one more than affiliate.MaxSearchTotal.
+// ListPrograms reads one page, newest first, and counts all pages up to
+// affiliate.MaxTotal, or with a search up to affiliate.MaxSearchTotal.
 func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, filter affiliate.ProgramFilter, page affiliate.Page) ([]affiliate.Program, int64, error) {
 	list, count := programListSQL(filter)
 	args := programListArgs(scope, filter, page)

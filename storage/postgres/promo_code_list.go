@@ -9,15 +9,19 @@ import (
 )
 
 // The conditions of a list, each with an index that it leads; two of them meet
-// in the shorter one's.
+// in the shorter one's. A participant determines mode and programme, which the index
+// of its codes lacks, so that the index alone can count them.
 const (
 	wherePromoCodes = `
 		from promo_codes c
 		where c.workspace_id = @workspace and c.mode = @mode and c.program_id = @program`
-	promoCodesOfParticipant = ` and c.participant_id = @participant`
-	promoCodesActive        = ` and c.active = @active`
-	promoCodesStarting      = ` and c.code like @pattern`
-	newestPromoCodes        = `
+	wherePromoCodesOfParticipant = `
+		from promo_codes c
+		where c.workspace_id = @workspace and c.participant_id = @participant and exists (
+			select from participants where workspace_id = @workspace and mode = @mode and program_id = @program and id = @participant)`
+	promoCodesActive   = ` and c.active = @active`
+	promoCodesStarting = ` and c.code like @pattern`
+	newestPromoCodes   = `
 		order by c.created_at desc, c.id desc
 		limit @limit offset @offset`
 )
@@ -27,32 +31,29 @@ const (
 func promoCodeListSQL(filter affiliate.PromoCodeFilter) (page, count string) {
 	where := wherePromoCodes
 	if filter.Participant != nil {
-		where += promoCodesOfParticipant
+		where = wherePromoCodesOfParticipant
 	}
 	if filter.Active != nil {
 		where += promoCodesActive
 	}
-	count = `select count(*)`
-	if filter.Search == "" {
-		count += where
-	} else {
+	if filter.Search != "" {
 		where += promoCodesStarting
-		count += ` from (select` + where + ` limit @most) c`
 	}
-	return `select ` + promoCodeColumns + where + newestPromoCodes, count
+	return `select ` + promoCodeColumns + where + newestPromoCodes, CountUpTo(affiliate.MaxTotalOf(filter.Search), where)
 }
 
 func promoCodeListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.PromoCodeFilter, page affiliate.Page) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "participant": filter.Participant,
 		"active": filter.Active, "pattern": likePrefix(filter.Search),
-		"limit": page.Size, "offset": page.Offset(), "most": affiliate.MaxSearchTotal + 1,
+		"limit": page.Size, "offset": page.Offset(),
 	}
 }
 
-// PromoCodes reads one page of a programme's promo codes, newest first, and
-// counts all pages, those of a search up to MaxSearchTotal. Errors: NOT_FOUND
-// for the programme.
+// PromoCodes reads one page of a programme's promo codes, newest first, and counts
+// all pages. With a search it counts up to affiliate.MaxSearchTotal, with another
+// filter up to affiliate.MaxTotal. Errors: NOT_FOUND for the programme and the
+// participant.
 func (s *Store) PromoCodes(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.PromoCodeFilter, page affiliate.Page,
 ) ([]affiliate.PromoCode, int64, error) {
@@ -81,10 +82,11 @@ func (s *Store) PromoCodes(
 	return codes, total, err
 }
 
-// As with links (link_list.go), a partner's participations name the workspaces.
+// As with links (link_list.go), a partner's participations name the workspaces and
+// determine the mode.
 const whereOwnPromoCodes = `
 	from participants t
-	join promo_codes c on c.workspace_id = t.workspace_id and c.mode = t.mode and c.participant_id = t.id
+	join promo_codes c on c.workspace_id = t.workspace_id and c.participant_id = t.id
 	where t.partner_id = @partner and t.mode = @mode`
 
 func ownPromoCodesSQL(program *affiliate.ProgramID) (page, count string) {
@@ -92,11 +94,11 @@ func ownPromoCodesSQL(program *affiliate.ProgramID) (page, count string) {
 	if program != nil {
 		where += inProgram
 	}
-	return `select ` + promoCodeColumns + where + newestPromoCodes, `select count(*)` + where
+	return `select ` + promoCodeColumns + where + newestPromoCodes, CountUpTo(affiliate.MaxTotal, where)
 }
 
 // PartnerPromoCodes reads one page of a partner's promo codes in a mode, newest
-// first, and counts all pages; a nil programme is any.
+// first, and counts all pages up to affiliate.MaxTotal; a nil programme is any.
 func (s *Store) PartnerPromoCodes(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page,
 ) ([]affiliate.PromoCode, int64, error) {

@@ -182,8 +182,6 @@ var unscoped = map[string]string{
 	"package.storedAwaited":             "the sweep's clicks of everybody, joined by workspace and id",
 	"wakeAwaiting.awaited":              "the stored clicks of everybody, joined by workspace and id",
 	"UpdatePartnerProfile.rename":       "a partner has one name in all workspaces",
-	"package.countInGroup":              "the group is of a programme that was found in the mode",
-	"package.countInGroupAndStatus":     "the group is of a programme that was found in the mode",
 	"checkParticipation.known":          "the partner's own participations, in all workspaces",
 	"package.countInGroups":             "the groups are of a programme that was found in the mode",
 	"replaceCode.find":                  "the participant was found in the mode",

@@ -582,8 +582,8 @@ func (x *ListParticipantsRequest) GetGroupId() string {
 type ListParticipantsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Participant         `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact. With search it counts to 10,000, and the response header
-	// "Total-Capped: true" says that there are more.
+	// Exact. With search it counts to 10,000, with groupId to 100,000. The response
+	// header "Total-Capped: true" says that there are more.
 	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -1632,11 +1632,13 @@ func (x *ListParticipantInvitesRequest) GetPageSize() int32 {
 }
 
 type ListParticipantInvitesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []*ParticipantInvite   `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
-	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []*ParticipantInvite   `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// Exact to 100,000. The response header "Total-Capped: true" says that there
+	// are more.
+	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -1513,7 +1513,7 @@ func (x *ListProgramsRequest) GetSearch() string {
 type ListProgramsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Program             `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact. With search it counts to 10,000, and the response header
+	// Exact to 100,000, with search to 10,000. The response header
 	// "Total-Capped: true" says that there are more.
 	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
@@ -2124,11 +2124,13 @@ func (x *ListGroupsRequest) GetPageSize() int32 {
 }
 
 type ListGroupsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []*Group               `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
-	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []*Group               `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// Exact to 100,000. The response header "Total-Capped: true" says that there
+	// are more.
+	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -388,8 +388,9 @@ func (x *ListPromoCodesRequest) GetActive() bool {
 type ListPromoCodesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*PromoCode           `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact. With search it counts to 10,000, and the response header
-	// "Total-Capped: true" says that there are more.
+	// Exact. With search it counts to 10,000, with another filter and for a partner's
+	// own codes to 100,000. The response header "Total-Capped: true" says that there
+	// are more.
 	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`

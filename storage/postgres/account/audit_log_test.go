@@ -50,6 +50,11 @@ func newAuditWorld(t *testing.T) *auditWorld {
 		insert into workspaces (id, name, currency, timezone, created_at, updated_at)
 		select gen_random_uuid(), 'W', 'EUR', 'UTC', $1, $1 from generate_series(1, 20)`, w.now)
 	w.Exec(`
+		insert into members (workspace_id, user_id, role, created_at)
+		select w.id, u.id, 'viewer', $1
+		from (select id, row_number() over () as n from users) u
+		join (select id, row_number() over () as n from workspaces) w on w.n = 1 + u.n % 20`, w.now)
+	w.Exec(`
 		insert into member_invites (workspace_id, id, email, role, digest, invited_by, created_at, expires_at, ended_at)
 		select w.id, gen_random_uuid(), n || '@example.com', 'viewer', sha256((w.id::text || n)::bytea), $1, $2::timestamptz, $2, case when n > 30 then $2 end
 		from workspaces w, generate_series(1, 300) n`, w.user, w.now)
@@ -119,11 +124,15 @@ func checkAuditPlans(t *testing.T, w *auditWorld) {
 			t.Errorf("whether a %s is known:\n%s", name, plan)
 		}
 	}
-	invites := plan(w.Fixture, account.ListInvitesSQL, pgx.NamedArgs{
-		"workspace": w.scope.Workspace, "now": w.now, "limit": 20, "offset": 0,
-	})
-	if !strings.Contains(invites, "member_invites_open") {
-		t.Errorf("open invitations:\n%s", invites)
+	args := pgx.NamedArgs{"workspace": w.scope.Workspace, "now": w.now, "limit": 20, "offset": 0}
+	for name, tc := range map[string]struct{ sql, part string }{
+		"open invitations":           {account.ListInvitesSQL, "member_invites_open"},
+		"number of open invitations": {account.CountInvitesSQL, "Limit -> Index Scan using member_invites_open"},
+		"number of members":          {account.CountMembersSQL, "Limit -> Index Only Scan using members_pkey"},
+	} {
+		if plan := plan(w.Fixture, tc.sql, args); !strings.Contains(strings.Join(strings.Fields(plan), " "), tc.part) {
+			t.Errorf("%s: no %q\n%s", name, tc.part, plan)
+		}
 	}
 
 	entries, total, err := w.store.AuditLog(t.Context(), w.scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 20})

@@ -14,6 +14,12 @@ const (
 	ResourceKnownSQL    = resourceKnown
 )
 
+// The statements for totals whose plans are asserted.
+var (
+	CountInvitesSQL = countInvites
+	CountMembersSQL = countMembers
+)
+
 // AuditSQL returns the statements of the audit log with their arguments.
 func AuditSQL(scope affiliate.Scope, filter affiliate.AuditFilter, limit int) (page, count, all string, args pgx.NamedArgs) {
 	query := newAuditQuery(scope, filter)

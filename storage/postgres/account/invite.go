@@ -39,14 +39,15 @@ const (
 	openInvites = `
 		from member_invites i
 		where i.workspace_id = @workspace and i.ended_at is null and i.expires_at > @now`
-	countInvites = `select count(*)` + openInvites
-	listInvites  = `select ` + inviteColumns + openInvites + `
+	listInvites = `select ` + inviteColumns + openInvites + `
 		order by i.created_at desc, i.id desc
 		limit @limit offset @offset`
 )
 
+var countInvites = postgres.CountUpTo(affiliate.MaxTotal, openInvites)
+
 // OpenInvites returns one page of the invitations of a workspace that are open at
-// now, newest first, and the number of all.
+// now, newest first, and the number of all up to affiliate.MaxTotal.
 func (s *Store) OpenInvites(
 	ctx context.Context, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page,
 ) ([]affiliate.MemberInvite, int64, error) {

@@ -16,6 +16,8 @@ const selectMembers = `
 	join users u on u.id = m.user_id
 	where m.workspace_id = @workspace`
 
+var countMembers = postgres.CountUpTo(affiliate.MaxTotal, `from members where workspace_id = @workspace`)
+
 type memberRow struct {
 	ID        affiliate.UserID
 	Name      string
@@ -29,15 +31,14 @@ func (r memberRow) member() affiliate.TeamMember {
 }
 
 // Members returns one page of the members of a workspace, oldest first, and the
-// number of all.
+// number of all up to affiliate.MaxTotal.
 func (s *Store) Members(ctx context.Context, workspace affiliate.WorkspaceID, page affiliate.Page) ([]affiliate.TeamMember, int64, error) {
-	const count = `select count(*) from members where workspace_id = @workspace`
 	const list = selectMembers + `
 		order by m.created_at, m.user_id
 		limit @limit offset @offset`
 	args := pgx.NamedArgs{"workspace": workspace, "limit": page.Size, "offset": page.Offset()}
 	var total int64
-	if err := s.db.Pool().QueryRow(ctx, count, args).Scan(&total); err != nil {
+	if err := s.db.Pool().QueryRow(ctx, countMembers, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
 	rows, err := s.db.Pool().Query(ctx, list, args)

@@ -1,0 +1,42 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Each count stops at one row more than the bound that the service has for its list.
+func TestCountsHaveTheBoundOfTheirList(t *testing.T) {
+	count := func(_, count string) string { return count }
+	participant, active := new(affiliate.ParticipantID), new(bool)
+	for name, tc := range map[string]struct {
+		count string
+		most  int64
+	}{
+		"a participant's links":            {count(linkListSQL(affiliate.LinkFilter{Participant: participant})), affiliate.MaxTotal},
+		"found links":                      {count(linkListSQL(affiliate.LinkFilter{Search: "a"})), affiliate.MaxSearchTotal},
+		"a participant's found links":      {count(linkListSQL(affiliate.LinkFilter{Participant: participant, Search: "a"})), affiliate.MaxSearchTotal},
+		"a partner's links":                {count(ownLinksSQL(nil)), affiliate.MaxTotal},
+		"a partner's links in a programme": {count(ownLinksSQL(new(affiliate.ProgramID))), affiliate.MaxTotal},
+		"a participant's promo codes":      {count(promoCodeListSQL(affiliate.PromoCodeFilter{Participant: participant})), affiliate.MaxTotal},
+		"active promo codes":               {count(promoCodeListSQL(affiliate.PromoCodeFilter{Active: active})), affiliate.MaxTotal},
+		"found promo codes":                {count(promoCodeListSQL(affiliate.PromoCodeFilter{Active: active, Search: "a"})), affiliate.MaxSearchTotal},
+		"a partner's promo codes":          {count(ownPromoCodesSQL(nil)), affiliate.MaxTotal},
+		"programmes":                       {count(programListSQL(affiliate.ProgramFilter{})), affiliate.MaxTotal},
+		"programmes of a status":           {count(programListSQL(affiliate.ProgramFilter{Status: affiliate.ProgramActive})), affiliate.MaxTotal},
+		"found programmes":                 {count(programListSQL(affiliate.ProgramFilter{Search: "a"})), affiliate.MaxSearchTotal},
+		"a partner's programmes":           {count(partnerProgramsSQL(affiliate.PartnerProgramFilter{})), affiliate.MaxTotal},
+		"found public programmes":          {count(partnerProgramsSQL(affiliate.PartnerProgramFilter{Public: true, Search: "a"})), affiliate.MaxSearchTotal},
+		"groups":                           {countGroups, affiliate.MaxTotal},
+		"a group's participants":           {countInGroup, affiliate.MaxTotal},
+		"a group's participants by status": {countInGroupAndStatus, affiliate.MaxTotal},
+		"open invitations of a programme":  {countParticipantInvites, affiliate.MaxTotal},
+	} {
+		if bound := fmt.Sprintf(" limit %d) counted", tc.most+1); !strings.HasSuffix(tc.count, bound) {
+			t.Errorf("%s: no %q in\n%s", name, bound, tc.count)
+		}
+	}
+}
