@@ -182,6 +182,14 @@ const (
 	FraudEventDismissed FraudEventStatus = "dismissed"
 )
 
+// CheckOpen refuses to resolve a fraud event that was resolved before.
+func (s FraudEventStatus) CheckOpen() error {
+	if s == FraudEventOpen {
+		return nil
+	}
+	return &Error{Reason: ReasonFraudEventResolved, Metadata: map[string]string{"status": string(s)}}
+}
+
 // FraudEvent is a conversion that the fraud rules suspect. A decision makes at
 // most one, which has the decision's id.
 type FraudEvent struct {

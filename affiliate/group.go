@@ -68,6 +68,14 @@ func (g Group) Object() GroupObject {
 	return GroupObject{ID: g.ID, Program: g.Program, Name: g.Name, RateObject: g.Rate.Object(), Version: g.Version}
 }
 
+// GroupNotInProgram makes the refusal of a group that the programme does not have.
+func GroupNotInProgram() *Error { return Invalid("group_id", "must be a group of the programme") }
+
+// GroupNameTaken makes the refusal of a name that another group of the programme has.
+func GroupNameTaken() *Error {
+	return Invalid("name", "must differ from the names of the programme's other groups")
+}
+
 // GroupInUse makes the refusal to delete a group that has participants, or into which
 // an open invitation leads.
 func GroupInUse(participants int64) *Error {

@@ -40,6 +40,15 @@ type ParticipantInvite struct {
 	ReferralCode string // wished for, case-folded; empty: made from the partner's name
 }
 
+// Join is the partner who accepted the invitation as a new, approved participant of
+// the programme. Errors: VALIDATION_ERROR for terms.
+func (i ParticipantInvite) Join(program Program, partner UserID, acceptTerms bool, at time.Time) (Participant, error) {
+	p, err := newParticipant(program, partner, acceptTerms, at)
+	p.Group = i.Group
+	p.Status, p.ApprovedAt = ParticipantApproved, &at
+	return p, err
+}
+
 // inviteTokenPrefix lets a person, and a scanner for secrets, tell what it is.
 const inviteTokenPrefix = "inv_"
 

@@ -119,6 +119,14 @@ func (l Link) CheckDestination(domains []string) error {
 	return nil
 }
 
+// CheckDelete refuses the default link, which a participant always has.
+func (l Link) CheckDelete() error {
+	if l.IsDefault {
+		return Invalid("link_id", "must not be the default link")
+	}
+	return nil
+}
+
 func forbiddenDestination() *Error {
 	return Invalid("destination_url", "must have a host in the programme's allowed domains")
 }

@@ -2,6 +2,7 @@ package affiliate
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"iter"
 	"slices"
 	"strings"
@@ -105,6 +106,66 @@ type Application struct {
 	AcceptTerms  bool
 }
 
+// Join is the partner as a new participant of the programme, approved if the
+// programme approves by itself. Errors: VALIDATION_ERROR for terms.
+func (a Application) Join(program Program, at time.Time) (Participant, error) {
+	p, err := newParticipant(program, a.Partner, a.AcceptTerms, at)
+	if a.Answers != nil {
+		p.Answers = a.Answers
+	}
+	if program.AutoApprovePartners {
+		p.Status, p.ApprovedAt = ParticipantApproved, &at
+	}
+	return p, err
+}
+
+// newParticipant makes a pending participant without the partner's name and
+// address. Errors: VALIDATION_ERROR for terms.
+func newParticipant(program Program, partner UserID, acceptTerms bool, at time.Time) (Participant, error) {
+	p := Participant{
+		ID: NewID[Participant](at), Scope: program.Scope, Program: program.ID, Partner: partner,
+		Status: ParticipantPending, Tags: []string{}, Answers: map[string]string{},
+		AppliedAt: at, Version: 1, CreatedAt: at, UpdatedAt: at,
+	}
+	if program.TermsURL != nil && !acceptTerms {
+		return p, Invalid("accept_terms", "must be true because the programme has terms")
+	}
+	if acceptTerms {
+		p.TermsAcceptedAt = &at
+	}
+	return p, nil
+}
+
+// ParticipantNotInProgram makes the refusal of a participant that the programme does
+// not have.
+func ParticipantNotInProgram() *Error {
+	return Invalid("participant_id", "must be a participant of the programme")
+}
+
+// CheckNewCode refuses another link or promo code for a participant that is erased or
+// rejected: codes are never free again.
+func (p Participant) CheckNewCode() error {
+	switch {
+	case p.ErasedAt != nil:
+		return Refuse(ReasonParticipantErased)
+	case p.Status == ParticipantRejected:
+		return p.refuse(ReasonParticipantState)
+	}
+	return nil
+}
+
+// RefuseMove makes the refusal of a move that the participant does not allow.
+func (p Participant) RefuseMove() *Error {
+	if p.ErasedAt != nil {
+		return p.refuse(ReasonParticipantErased)
+	}
+	return p.refuse(ReasonParticipantState)
+}
+
+func (p Participant) refuse(reason Reason) *Error {
+	return &Error{Reason: reason, Metadata: map[string]string{"status": string(p.Status)}}
+}
+
 // ParticipantPatch changes what a merchant keeps about a participant.
 type ParticipantPatch struct {
 	Note         Change[string]
@@ -128,8 +189,7 @@ func (p Participant) Patch(patch ParticipantPatch) Participant {
 	return p
 }
 
-// ParticipantDetails are what a patch changes. Of the note the audit log keeps
-// only that it changed.
+// ParticipantDetails are what a patch changes.
 type ParticipantDetails struct {
 	ReferralCode string   `json:"referral_code"`
 	Group        *GroupID `json:"group_id"`
@@ -141,6 +201,19 @@ type ParticipantDetails struct {
 // Details are p's.
 func (p Participant) Details() ParticipantDetails {
 	return ParticipantDetails{ReferralCode: p.ReferralCode, Group: p.Group, Override: p.Override, Tags: p.Tags, Note: p.Note}
+}
+
+// noteInLog replaces every note in the audit log.
+const noteInLog = "(changed)"
+
+// ChangeTo compares the details of p and after for the audit log, as Changed does. Of
+// the note the log keeps only that it changed, because merchants write about people
+// there.
+func (p Participant) ChangeTo(after Participant) (was, is map[string]json.RawMessage, err error) {
+	if was, is, err = Changed(p.Details(), after.Details()); err != nil {
+		return nil, nil, err
+	}
+	return was, is, RedactChange(was, is, "note", func(string) string { return noteInLog })
 }
 
 // ParticipantObject is a participant as events carry it.

@@ -33,6 +33,41 @@ func TestParticipantMoves(t *testing.T) {
 	}
 }
 
+func TestParticipantJoins(t *testing.T) {
+	at, partner, group := time.UnixMilli(1).UTC(), NewID[User](time.UnixMilli(1)), NewID[Group](time.UnixMilli(1))
+	terms := "https://shop.example/terms"
+	answers := map[string]string{"site": "blog.example"}
+	for name, tc := range map[string]struct {
+		program Program
+		accept  bool
+		want    ParticipantStatus
+		refusal *Error
+	}{
+		"without terms":         {program: Program{}, want: ParticipantPending},
+		"automatic approval":    {program: Program{AutoApprovePartners: true}, want: ParticipantApproved},
+		"terms accepted":        {program: Program{TermsURL: &terms}, accept: true, want: ParticipantPending},
+		"terms are not ignored": {program: Program{TermsURL: &terms}, refusal: Invalid("accept_terms", "must be true because the programme has terms")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			applied, err := Application{Partner: partner, Answers: answers, AcceptTerms: tc.accept}.Join(tc.program, at)
+			invited, inviteErr := ParticipantInvite{Group: &group}.Join(tc.program, partner, tc.accept, at)
+			if tc.refusal != nil {
+				wantRefusal(t, err, tc.refusal)
+				wantRefusal(t, inviteErr, tc.refusal)
+				return
+			}
+			if err != nil || applied.Status != tc.want || (applied.ApprovedAt != nil) != (tc.want == ParticipantApproved) ||
+				(applied.TermsAcceptedAt != nil) != tc.accept || applied.Answers["site"] == "" {
+				t.Errorf("application: %+v, %v", applied, err)
+			}
+			if inviteErr != nil || invited.Status != ParticipantApproved || invited.ApprovedAt == nil || invited.Group != &group ||
+				invited.Answers == nil || invited.Tags == nil {
+				t.Errorf("invitation: %+v, %v", invited, inviteErr)
+			}
+		})
+	}
+}
+
 func TestReferralCodesOfAName(t *testing.T) {
 	for name, want := range map[string]string{
 		"Jane Doe":                      `^jane-doe$`,

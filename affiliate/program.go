@@ -34,12 +34,6 @@ var programMoves = map[ProgramStatus][]ProgramStatus{
 	ProgramArchived: {ProgramDraft, ProgramActive, ProgramPaused},
 }
 
-// MoveTo reports whether a programme may go from s to next.
-func (s ProgramStatus) MoveTo(next ProgramStatus) bool { return slices.Contains(programMoves[next], s) }
-
-// Sources are the statuses from which a programme may go to s.
-func (s ProgramStatus) Sources() []ProgramStatus { return slices.Clone(programMoves[s]) }
-
 // AttributionModel says which of a visitor's clicks earns.
 type AttributionModel string
 
@@ -180,6 +174,32 @@ func (p Program) Patch(patch ProgramPatch) (Program, error) {
 		p.RulesVersion++
 	}
 	return p, found.Err()
+}
+
+// Move returns the programme with the status to; at is the time of the change. Errors:
+// PROGRAM_STATE_INVALID, VALIDATION_ERROR when a programme without a page is to open.
+func (p Program) Move(to ProgramStatus, at time.Time) (Program, error) {
+	switch {
+	case !slices.Contains(programMoves[to], p.Status):
+		return p, p.refuse()
+	case to == ProgramActive && !p.HasDestination():
+		return p, Invalid("website_url", NeedsDestination)
+	}
+	p.Status, p.Version, p.UpdatedAt = to, p.Version+1, at
+	return p, nil
+}
+
+// CheckNotArchived refuses changes of what an archived programme contains.
+func (p Program) CheckNotArchived() error {
+	if p.Status == ProgramArchived {
+		return p.refuse()
+	}
+	return nil
+}
+
+// refuse makes the refusal of what the programme's status does not allow.
+func (p Program) refuse() *Error {
+	return &Error{Reason: ReasonProgramStateInvalid, Metadata: map[string]string{"status": string(p.Status)}}
 }
 
 // HasDestination reports whether there is a page to which links can lead,

@@ -2,10 +2,13 @@ package affiliate
 
 import (
 	"encoding/json"
+	"errors"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -16,15 +19,36 @@ func TestProgramMoves(t *testing.T) {
 		{ProgramDraft, ProgramArchived}: true, {ProgramActive, ProgramArchived}: true, {ProgramPaused, ProgramArchived}: true,
 	}
 	all := []ProgramStatus{ProgramDraft, ProgramActive, ProgramPaused, ProgramArchived}
+	page, at := "https://shop.example", time.UnixMilli(1).UTC()
 	for _, from := range all {
 		for _, to := range all {
-			if got := from.MoveTo(to); got != legal[[2]ProgramStatus{from, to}] {
-				t.Errorf("%s → %s: %v", from, to, got)
-			}
-			if got := slices.Contains(to.Sources(), from); got != from.MoveTo(to) {
-				t.Errorf("the sources of %s hold %s: %v", to, from, got)
+			before := Program{Status: from, WebsiteURL: &page, Version: 3}
+			after, err := before.Move(to, at)
+			if !legal[[2]ProgramStatus{from, to}] {
+				wantRefusal(t, err, &Error{Reason: ReasonProgramStateInvalid, Metadata: map[string]string{"status": string(from)}})
+			} else if err != nil || after.Status != to || after.Version != 4 || !after.UpdatedAt.Equal(at) {
+				t.Errorf("%s → %s: %+v, %v", from, to, after, err)
 			}
 		}
+	}
+}
+
+func TestProgramWithoutPageDoesNotOpen(t *testing.T) {
+	for _, from := range []ProgramStatus{ProgramDraft, ProgramPaused} {
+		_, err := Program{Status: from}.Move(ProgramActive, time.UnixMilli(1))
+		wantRefusal(t, err, Invalid("website_url", NeedsDestination))
+		if _, err := (Program{Status: from}).Move(ProgramArchived, time.UnixMilli(1)); err != nil {
+			t.Errorf("archive from %s: %v", from, err)
+		}
+	}
+}
+
+// wantRefusal compares the whole refusal, not only its reason.
+func wantRefusal(t *testing.T, err error, want *Error) {
+	t.Helper()
+	var got *Error
+	if !errors.As(err, &got) || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %#v, want %#v", err, want)
 	}
 }
 

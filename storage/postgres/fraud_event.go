@@ -174,10 +174,8 @@ func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResoluti
 		if err != nil {
 			return err
 		}
-		if locked.Status != affiliate.FraudEventOpen {
-			refused := affiliate.Refuse(affiliate.ReasonFraudEventResolved)
-			refused.Metadata = map[string]string{"status": string(locked.Status)}
-			return refused
+		if err := locked.Status.CheckOpen(); err != nil {
+			return err
 		}
 		if _, err := tx.Exec(ctx, resolveFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event, r.Outcome, r.Note, r.By.User, r.At); err != nil {
 			return err

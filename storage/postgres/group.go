@@ -125,7 +125,7 @@ func (s *Store) CreateGroup(ctx context.Context, g affiliate.Group, by affiliate
 		insert into groups (workspace_id, id, program_id, name, rate_bps, flat_amount_cents, version, created_at, updated_at)
 		values (@workspace, @id, @program, @name, @rate_bps, @flat_amount_cents, @version, @created_at, @updated_at)`
 	return s.InTx(ctx, func(tx *Tx) error {
-		if err := holdOpenProgram(ctx, tx, g.Scope, g.Program); err != nil {
+		if _, err := holdOpenProgram(ctx, tx, g.Scope, g.Program); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, insert, groupArgs(g)); err != nil {
@@ -149,7 +149,7 @@ func (s *Store) UpdateGroup(
 			and p.workspace_id = g.workspace_id and p.id = g.program_id and p.mode = @mode`
 	var after affiliate.Group
 	err := s.InTx(ctx, func(tx *Tx) error {
-		if err := holdOpenProgram(ctx, tx, scope, program); err != nil {
+		if _, err := holdOpenProgram(ctx, tx, scope, program); err != nil {
 			return err
 		}
 		// A patch is relative to what is there, so the row is held from the reading
@@ -230,24 +230,11 @@ func readGroup(
 	return one[0], err
 }
 
-// holdOpenProgram keeps a programme from being archived until the transaction
-// ends. Errors: NOT_FOUND, PROGRAM_STATE_INVALID when it is archived already.
-func holdOpenProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) error {
-	p, err := readProgram(ctx, tx, selectProgram+` for share`, scope, id)
-	if err != nil {
-		return err
-	}
-	if p.Status == affiliate.ProgramArchived {
-		return programStateInvalid(p.Status)
-	}
-	return nil
-}
-
 // groupRefusal tells who gives a group the name of another one.
 func groupRefusal(err error) error {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation && pgErr.ConstraintName == "groups_name" {
-		return affiliate.Invalid("name", "must differ from the names of the programme's other groups")
+		return affiliate.GroupNameTaken()
 	}
 	return err
 }

@@ -54,11 +54,8 @@ func (s *Store) CreateLink(ctx context.Context, l affiliate.Link, by affiliate.A
 	err := s.InTx(ctx, func(tx *Tx) error {
 		created = l
 		created.Version, created.UpdatedAt = 1, l.CreatedAt
-		program, err := holdProgram(ctx, tx, l.Scope, l.Program)
+		program, err := holdOpenProgram(ctx, tx, l.Scope, l.Program)
 		if err != nil {
-			return err
-		}
-		if err := unlessArchived(program); err != nil {
 			return err
 		}
 		if err := l.CheckDestination(program.AllowedDomains); err != nil {
@@ -92,40 +89,34 @@ func holdProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliat
 	return readProgram(ctx, tx, selectProgram+` for share`, scope, id)
 }
 
-// unlessArchived refuses what an archived programme does not take any more.
-func unlessArchived(p affiliate.Program) error {
-	if p.Status != affiliate.ProgramArchived {
-		return nil
+// holdOpenProgram is holdProgram for a programme that must not be archived. Errors:
+// NOT_FOUND, PROGRAM_STATE_INVALID.
+func holdOpenProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+	p, err := holdProgram(ctx, tx, scope, id)
+	if err != nil {
+		return p, err
 	}
-	refused := affiliate.Refuse(affiliate.ReasonProgramStateInvalid)
-	refused.Metadata = map[string]string{"status": string(p.Status)}
-	return refused
+	return p, p.CheckNotArchived()
 }
 
 // recipient holds the participant who is to get something, so that what is
 // counted of it stays counted, and returns its code. Errors: VALIDATION_ERROR,
-// PARTICIPANT_ERASED.
+// PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
 func recipient(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (code string, err error) {
 	// Not FOR UPDATE: clicks and conversions hold key share locks on the row.
 	const hold = `
 		select referral_code, status, erased_at from participants
 		where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4
 		for no key update`
-	var erasedAt *time.Time
-	var status affiliate.ParticipantStatus
-	err = tx.QueryRow(ctx, hold, scope.Workspace, scope.Mode, program, id).Scan(&code, &status, &erasedAt)
+	var p affiliate.Participant
+	err = tx.QueryRow(ctx, hold, scope.Workspace, scope.Mode, program, id).Scan(&p.ReferralCode, &p.Status, &p.ErasedAt)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return "", affiliate.Invalid("participant_id", "must be a participant of the programme")
-	case err == nil && erasedAt != nil:
-		return "", affiliate.Refuse(affiliate.ReasonParticipantErased)
-	case err == nil && status == affiliate.ParticipantRejected:
-		// Codes stay taken for good: who was turned away gets no more of them.
-		refused := affiliate.Refuse(affiliate.ReasonParticipantState)
-		refused.Metadata = map[string]string{"status": string(status)}
-		return "", refused
+		return "", affiliate.ParticipantNotInProgram()
+	case err != nil:
+		return "", err
 	}
-	return code, err
+	return p.ReferralCode, p.CheckNewCode()
 }
 
 // holdOwner holds the participant that has what is about to change; owner finds
@@ -213,7 +204,7 @@ func (s *Store) UpdateLink(
 		if err := holdOwner(ctx, tx, ownerOfLink, linkID(scope, program, id)); err != nil {
 			return err
 		}
-		if err := unlessArchived(in); err != nil {
+		if err := in.CheckNotArchived(); err != nil {
 			return err
 		}
 		before, err := readLink(ctx, tx, scope, program, id)
@@ -253,8 +244,8 @@ func (s *Store) DeleteLink(
 		if err != nil {
 			return err
 		}
-		if l.IsDefault {
-			return affiliate.Invalid("link_id", "must not be the default link")
+		if err := l.CheckDelete(); err != nil {
+			return err
 		}
 		if _, err := tx.Exec(ctx, end, scope.Workspace, scope.Mode, id, at); err != nil {
 			return err

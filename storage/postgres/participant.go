@@ -192,12 +192,7 @@ func refuseParticipantMove(ctx context.Context, tx *Tx, scope affiliate.Scope, p
 	if err != nil {
 		return err
 	}
-	refused := affiliate.Refuse(affiliate.ReasonParticipantState)
-	if p.ErasedAt != nil {
-		refused = affiliate.Refuse(affiliate.ReasonParticipantErased)
-	}
-	refused.Metadata = map[string]string{"status": string(p.Status)}
-	return refused
+	return p.RefuseMove()
 }
 
 // deactivateSynced takes the promo codes that stand at the payment processor

@@ -115,14 +115,8 @@ func mayInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite) error
 			)`
 		codeTaken = `select exists (select from referral_codes where workspace_id = $1 and mode = $2 and code = $3)`
 	)
-	program, err := readProgram(ctx, tx, selectProgram+` for share`, i.Scope, i.Program)
-	if err != nil {
+	if _, err := holdOpenProgram(ctx, tx, i.Scope, i.Program); err != nil {
 		return err
-	}
-	if program.Status == affiliate.ProgramArchived {
-		refused := affiliate.Refuse(affiliate.ReasonProgramStateInvalid)
-		refused.Metadata = map[string]string{"status": string(program.Status)}
-		return refused
 	}
 	if err := holdGroup(ctx, tx, i.Scope, i.Program, i.Group); err != nil {
 		return err

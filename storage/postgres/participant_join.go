@@ -27,17 +27,10 @@ func (s *Store) Apply(ctx context.Context, a affiliate.Application, at time.Time
 		if err != nil {
 			return err
 		}
-		p, err = newParticipant(program, a.Partner, a.AcceptTerms, at)
-		if err != nil {
+		if p, err = a.Join(program, at); err != nil {
 			return err
 		}
 		p.PartnerName, p.PartnerEmail = name, email
-		if a.Answers != nil {
-			p.Answers = a.Answers
-		}
-		if program.AutoApprovePartners {
-			p.Status, p.ApprovedAt = affiliate.ParticipantApproved, &at
-		}
 		if p, err = s.join(ctx, tx, p, a.ReferralCode, "participant.apply", by); err != nil {
 			return err
 		}
@@ -84,14 +77,12 @@ func (s *Store) AcceptParticipantInvite(
 		if err != nil {
 			return err
 		}
-		if p, err = newParticipant(program, partner, acceptTerms, at); err != nil {
+		if p, err = invite.Join(program, partner, acceptTerms, at); err != nil {
 			return err
 		}
 		if p.PartnerName, p.PartnerEmail, err = partnerAccount(ctx, tx, partner); err != nil {
 			return err
 		}
-		p.Group = invite.Group
-		p.Status, p.ApprovedAt = affiliate.ParticipantApproved, &at
 		p, err = s.join(ctx, tx, p, invite.ReferralCode, "participant.accept_invite", by)
 		return err
 	})
@@ -123,22 +114,6 @@ func partnerAccount(ctx context.Context, tx *Tx, id affiliate.UserID) (name, ema
 		err = affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	return name, email, err
-}
-
-// newParticipant is a partner as it comes into a programme, pending.
-func newParticipant(program affiliate.Program, partner affiliate.UserID, acceptTerms bool, at time.Time) (affiliate.Participant, error) {
-	p := affiliate.Participant{
-		ID: affiliate.NewID[affiliate.Participant](at), Scope: program.Scope, Program: program.ID, Partner: partner,
-		Status: affiliate.ParticipantPending, Tags: []string{}, Answers: map[string]string{},
-		AppliedAt: at, Version: 1, CreatedAt: at, UpdatedAt: at,
-	}
-	if program.TermsURL != nil && !acceptTerms {
-		return p, affiliate.Invalid("accept_terms", "must be true because the programme has terms")
-	}
-	if acceptTerms {
-		p.TermsAcceptedAt = &at
-	}
-	return p, nil
 }
 
 // join stores a new participant with the code that it wants, or one made from

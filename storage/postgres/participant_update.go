@@ -10,9 +10,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// noteInLog stands for every note: people write there what they like about people.
-const noteInLog = "(changed)"
-
 // UpdateParticipant changes what the patch names; a patch that changes nothing
 // leaves no trace. No event tells of it, but for the default link's when the
 // code changes. Errors: NOT_FOUND, PARTICIPANT_ERASED, VALIDATION_ERROR for a
@@ -45,14 +42,11 @@ func (s *Store) UpdateParticipant(
 			return affiliate.Refuse(affiliate.ReasonParticipantErased)
 		}
 		after = before.Patch(patch)
-		was, is, err := affiliate.Changed(before.Details(), after.Details())
+		was, is, err := before.ChangeTo(after)
 		if err != nil {
 			return err
 		}
 		if was != nil {
-			if err := affiliate.RedactChange(was, is, "note", func(string) string { return noteInLog }); err != nil {
-				return err
-			}
 			after.Version, after.UpdatedAt = before.Version+1, at
 			if err := holdGroup(ctx, tx, after.Scope, program, patch.Group.Value); err != nil {
 				return err
@@ -102,7 +96,7 @@ func holdGroup(ctx context.Context, tx *Tx, scope affiliate.Scope, program affil
 	var there bool
 	err := tx.QueryRow(ctx, hold, scope.Workspace, program, *group).Scan(&there)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return affiliate.Invalid("group_id", "must be a group of the programme")
+		return affiliate.GroupNotInProgram()
 	}
 	return err
 }

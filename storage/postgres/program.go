@@ -320,44 +320,21 @@ var programVerbs = map[affiliate.ProgramStatus]string{
 func (s *Store) MoveProgram(
 	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, to affiliate.ProgramStatus, at time.Time, by affiliate.Actor,
 ) (affiliate.Program, error) {
-	// Locked first, as in MoveParticipant: the update is judged by what others left.
-	const lock = `
-		select from programs where workspace_id = @workspace and mode = @mode and id = @id for no key update`
 	const move = `
-		update programs p
-		set status = @to, version = p.version + 1, updated_at = @at
-		from (
-			select id, status from programs
-			where workspace_id = @workspace and mode = @mode and id = @id
-		) was
-		where p.workspace_id = @workspace and p.mode = @mode and p.id = was.id and was.status = any(@from)
-			and (@to <> 'active' or p.website_url is not null or p.landing_url is not null)
-		returning was.status as previous_status, ` + programColumns
-	type movedRow struct {
-		programRow
-		Previous affiliate.ProgramStatus `db:"previous_status"`
-	}
+		update programs set status = @status, version = @version, updated_at = @updated_at
+		where workspace_id = @workspace and mode = @mode and id = @id`
 	var after affiliate.Program
 	err := s.InTx(ctx, func(tx *Tx) error {
-		if _, err := tx.Exec(ctx, lock, pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "id": id}); err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, move, pgx.NamedArgs{
-			"workspace": scope.Workspace, "mode": scope.Mode, "id": id, "to": to, "from": to.Sources(), "at": at,
-		})
+		before, err := readProgram(ctx, tx, selectProgram+` for no key update`, scope, id)
 		if err != nil {
 			return err
 		}
-		row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[movedRow])
-		if errors.Is(err, pgx.ErrNoRows) {
-			return refuseProgramMove(ctx, tx, scope, id, to)
-		}
-		if err != nil {
+		if after, err = before.Move(to, at); err != nil {
 			return err
 		}
-		after = row.program()
-		before := after
-		before.Status = row.Previous
+		if _, err := tx.Exec(ctx, move, programArgs(after)); err != nil {
+			return err
+		}
 		was, is, err := affiliate.Changed(before.Object(), after.Object())
 		if err != nil {
 			return err
@@ -365,25 +342,6 @@ func (s *Store) MoveProgram(
 		return s.programChanged(ctx, tx, after, programVerbs[to], at, by, was, is)
 	})
 	return after, err
-}
-
-// refuseProgramMove says why a move found nothing to change.
-func refuseProgramMove(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID, to affiliate.ProgramStatus) error {
-	p, err := readProgram(ctx, tx, selectProgram, scope, id)
-	switch {
-	case err != nil:
-		return err
-	case p.Status.MoveTo(to) && !p.HasDestination():
-		return affiliate.Invalid("website_url", affiliate.NeedsDestination)
-	}
-	return programStateInvalid(p.Status)
-}
-
-// programStateInvalid refuses what a programme in a status does not allow.
-func programStateInvalid(status affiliate.ProgramStatus) error {
-	refused := affiliate.Refuse(affiliate.ReasonProgramStateInvalid)
-	refused.Metadata = map[string]string{"status": string(status)}
-	return refused
 }
 
 // programChanged writes what follows from a change: the audit log's line, the

@@ -71,11 +71,8 @@ func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by a
 	err := s.InTx(ctx, func(tx *Tx) error {
 		created = c
 		created.Active, created.Redemptions, created.Version, created.UpdatedAt = true, 0, 1, c.CreatedAt
-		program, err := holdProgram(ctx, tx, c.Scope, c.Program)
+		program, err := holdOpenProgram(ctx, tx, c.Scope, c.Program)
 		if err != nil {
-			return err
-		}
-		if err := unlessArchived(program); err != nil {
 			return err
 		}
 		if _, err := recipient(ctx, tx, c.Scope, c.Program, c.Participant); err != nil {
