@@ -197,7 +197,16 @@ func (p Program) CheckNotArchived() error {
 	return nil
 }
 
-// refuse makes the refusal of what the programme's status does not allow.
+// CurrencyFixed makes the refusal of another currency for a programme that has a
+// commission.
+func (p Program) CurrencyFixed() *Error {
+	refused := p.refuse()
+	refused.Message = "The programme has commissions, so its currency cannot change."
+	return refused
+}
+
+// refuse makes the refusal of what the programme's status or commissions do not
+// allow.
 func (p Program) refuse() *Error {
 	return &Error{Reason: ReasonProgramStateInvalid, Metadata: map[string]string{"status": string(p.Status)}}
 }

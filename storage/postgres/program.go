@@ -262,7 +262,7 @@ func (s *Store) UpdateProgram(
 			return err
 		}
 		if after.Currency != before.Currency {
-			if err := mayChangeCurrency(ctx, tx, scope, id); err != nil {
+			if err := mayChangeCurrency(ctx, tx, before); err != nil {
 				return err
 			}
 		}
@@ -296,14 +296,14 @@ func (s *Store) UpdateProgram(
 
 // mayChangeCurrency refuses a programme that has a commission, which keeps the
 // currency that it was earned in: PROGRAM_STATE_INVALID.
-func mayChangeCurrency(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) error {
+func mayChangeCurrency(ctx context.Context, tx *Tx, p affiliate.Program) error {
 	const earned = `select exists (select from commissions c where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3)`
 	var has bool
-	if err := tx.QueryRow(ctx, earned, scope.Workspace, scope.Mode, id).Scan(&has); err != nil {
+	if err := tx.QueryRow(ctx, earned, p.Scope.Workspace, p.Scope.Mode, p.ID).Scan(&has); err != nil {
 		return fmt.Errorf("commissions of the programme: %w", err)
 	}
 	if has {
-		return affiliate.Refuse(affiliate.ReasonProgramStateInvalid)
+		return p.CurrencyFixed()
 	}
 	return nil
 }

@@ -5,6 +5,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
 // TestFilters: what narrows a list.
@@ -63,6 +72,17 @@ func TestProgramCurrency(t *testing.T) {
 	w.merchant.patch(t, w.programPath(), object{"currency": nil}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "currency")
 	w.merchant.patch(t, w.programPath(), object{"currency": "USD"}).want(http.StatusOK).wantFields(object{"currency": "USD"})
 	w.earn(t)
-	w.merchant.patch(t, w.programPath(), object{"currency": "EUR"}).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID")
+	const fixed = "The programme has commissions, so its currency cannot change."
+	w.merchant.patch(t, w.programPath(), object{"currency": "EUR"}).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID").
+		wantFields(object{"message": fixed})
+	_, err := affiliatev1.NewProgramServiceClient(sys.dial(t)).UpdateProgram(
+		metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+w.merchant.access, "x-mode", "test"),
+		&affiliatev1.UpdateProgramRequest{ProgramId: w.program, Currency: proto.String("EUR"), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"currency"}}})
+	want, _ := status.New(codes.FailedPrecondition, fixed).WithDetails(&errdetails.ErrorInfo{
+		Reason: "PROGRAM_STATE_INVALID", Domain: "tributary", Metadata: map[string]string{"status": "active"},
+	})
+	if got := status.Convert(err); !proto.Equal(got.Proto(), want.Proto()) {
+		t.Errorf("over gRPC: got %v, want %v", got.Proto(), want.Proto())
+	}
 	w.merchant.patch(t, w.programPath(), object{"currency": "USD", "name": "Renamed"}).want(http.StatusOK).wantFields(object{"name": "Renamed", "currency": "USD"})
 }

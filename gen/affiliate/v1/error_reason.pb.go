@@ -65,7 +65,8 @@ const (
 	ErrorReason_ERROR_REASON_API_KEY_LIMIT_EXCEEDED ErrorReason = 17
 	// The slug is used in this workspace and mode.
 	ErrorReason_ERROR_REASON_SLUG_TAKEN ErrorReason = 18
-	// activate, pause or archive from a status that does not lead there. Metadata: status.
+	// activate, pause or archive from a status that does not lead there, a change in an archived programme, or
+	// another currency for a programme that has commissions. Metadata: status.
 	ErrorReason_ERROR_REASON_PROGRAM_STATE_INVALID ErrorReason = 19
 	// approve, reject, suspend or reinstate from a status that does not lead there. Metadata: status.
 	ErrorReason_ERROR_REASON_PARTICIPANT_STATE_INVALID ErrorReason = 20
