@@ -223,41 +223,38 @@ func (counts commissionCounts) add(c affiliate.Commission, sign int64) {
 	}
 }
 
-// changeCommissionCounts takes the rows in the order of the primary key.
-const changeCommissionCounts = `
-	insert into commission_counts as c
-		(workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot, n, amount_cents)
-	select workspace_id, mode, grain, starts, program_id, status, needs_review, currency, $1, n, amount_cents
-	from unnest($2::uuid[], $3::text[], $4::text[], $5::date[], $6::uuid[], $7::text[], $8::boolean[], $9::text[], $10::bigint[], $11::bigint[])
-		as t (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, n, amount_cents)
+// addCommissionCounts needs the rows in the order of the primary key.
+var addCommissionCounts = rowsOf[commissionCountRow](`
+	insert into commission_counts as c (%[1]s)
+	values %[2]s
 	on conflict (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot)
-	do update set n = c.n + excluded.n, amount_cents = c.amount_cents + excluded.amount_cents`
+	do update set n = c.n + excluded.n, amount_cents = c.amount_cents + excluded.amount_cents`)
+
+type commissionCountRow struct {
+	WorkspaceID affiliate.WorkspaceID      `db:"workspace_id"`
+	Mode        affiliate.Mode             `db:"mode"`
+	Grain       string                     `db:"grain"`
+	Starts      time.Time                  `db:"starts"`
+	ProgramID   affiliate.ProgramID        `db:"program_id"`
+	Status      affiliate.CommissionStatus `db:"status"`
+	NeedsReview bool                       `db:"needs_review"`
+	Currency    string                     `db:"currency"`
+	Slot        int16                      `db:"slot"`
+	N           int64                      `db:"n"`
+	AmountCents int64                      `db:"amount_cents"`
+}
 
 func (counts commissionCounts) queue(batch *pgx.Batch, slot int16) {
 	maps.DeleteFunc(counts, func(_ countKey, sum countSum) bool { return sum == countSum{} })
-	if len(counts) == 0 {
-		return
+	rows := make([]commissionCountRow, 0, len(counts))
+	for _, key := range slices.SortedFunc(maps.Keys(counts), countKey.compare) {
+		rows = append(rows, commissionCountRow{
+			WorkspaceID: key.Scope.Workspace, Mode: key.Scope.Mode, Grain: key.Grain, Starts: key.Starts,
+			ProgramID: key.Program, Status: key.Status, NeedsReview: key.NeedsReview, Currency: key.Currency,
+			Slot: slot, N: counts[key].n, AmountCents: counts[key].cents,
+		})
 	}
-	keys := slices.SortedFunc(maps.Keys(counts), countKey.compare)
-	var (
-		workspaces []affiliate.WorkspaceID
-		modes      []affiliate.Mode
-		grains     []string
-		starts     []time.Time
-		programs   []affiliate.ProgramID
-		statuses   []affiliate.CommissionStatus
-		flags      []bool
-		currencies []string
-		n, cents   []int64
-	)
-	for _, key := range keys {
-		workspaces, modes = append(workspaces, key.Scope.Workspace), append(modes, key.Scope.Mode)
-		grains, starts = append(grains, key.Grain), append(starts, key.Starts)
-		programs, statuses = append(programs, key.Program), append(statuses, key.Status)
-		flags, currencies = append(flags, key.NeedsReview), append(currencies, key.Currency)
-		n, cents = append(n, counts[key].n), append(cents, counts[key].cents)
-	}
-	batch.Queue(changeCommissionCounts, slot, workspaces, modes, grains, starts, programs, statuses, flags, currencies, n, cents)
+	addCommissionCounts.queue(batch, rows...)
 }
 
 func (k countKey) compare(other countKey) int {
