@@ -159,8 +159,7 @@ func TestNamesInTheLogCostLookUps(t *testing.T) {
 		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id)
 		select $1, gen_random_uuid(), $2, $3::timestamptz - row_number() over () * interval '1 second', id::text, 'program.update', 'program', id
 		from users`, w.scope.Workspace, w.scope.Mode, w.now)
-	w.Exec(`vacuum analyze audit_log`)
-	w.Exec(`analyze`)
+	w.VacuumAnalyze()
 	page, _, export, args := account.AuditSQL(w.scope, affiliate.AuditFilter{}, 20)
 	for what, sql := range map[string]string{"page": page, "export": export} {
 		plan := plan(w.Fixture, sql, args)
