@@ -263,8 +263,9 @@ func find(ctx context.Context, merchant caller, base, partnerID string) (partici
 	}
 }
 
-// visit follows the new referral link once. The edge learns of a code a moment
-// after the answer that made it; when this returns the walk's click is known.
+// visit follows the new referral link once. It repeats the click while the edge does
+// not know the code, because the call that made the code waits at most 100 ms for the
+// edge directory.
 func (d *demo) visit(ctx context.Context) error {
 	visitor := d.collector.as(d.values[publicKeyName(demoModes[0])])
 	click := map[string]string{"referral_code": d.values[referralCodeName], "url": demoWebsite}

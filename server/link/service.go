@@ -7,8 +7,9 @@
 // links besides its default one however many are made at a time, and that a code
 // which a link once had never leads anywhere else.
 //
-// It does not promise that the edge follows a change with the answer: the
-// directory does a moment after the commit.
+// It does not promise that a change works at the edge from the response on: the core
+// waits at most 100 ms for the edge directory, and the job of the change repeats the
+// write.
 package link
 
 import (

@@ -13,8 +13,9 @@
 // a partner (note, tags, group) the partner never sees, and who sees e-mail
 // addresses masked cannot search for them either.
 //
-// It does not promise that the edge knows a new code with the answer: the
-// directory follows a moment after the commit. Nor that all pending commissions of
+// It does not promise that a new code works at the edge from the response on: the core
+// waits at most 100 ms for the edge directory, and the job of the change repeats the
+// write. Nor that all pending commissions of
 // a participant are flagged with the answer to a suspension, or free with that to
 // its end: those behind the first 500 follow in jobs. Meanwhile the status alone
 // keeps them from being approved without a person.

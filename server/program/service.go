@@ -10,8 +10,10 @@
 // commissions keep the one that made them. A group is deleted only when nobody is
 // in it.
 //
-// It does not promise that the edge turns clicks of a paused programme away at
-// once: the directory follows a moment after the commit.
+// It does not promise that the edge refuses clicks of a paused programme from the
+// response on: the core waits at most 100 ms for the edge directory, the job of the
+// change repeats the write, and a collector uses a cached entry until Redis announces
+// the change.
 package program
 
 import (

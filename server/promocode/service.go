@@ -7,8 +7,9 @@
 // mask of an update.
 //
 // It does not decide whether a conversion may redeem a code: attribution does,
-// at the conversion's instant. Nor does it promise that the edge offers a new
-// code with the answer: the directory follows a moment after the commit.
+// at the conversion's instant. Nor does it promise that the edge offers a new code
+// from the response on: the core waits at most 100 ms for the edge directory, and the
+// job of the change repeats the write.
 package promocode
 
 import (

@@ -8,8 +8,9 @@
 // the invitations that it allowed end with it. An export of the audit log shows one
 // snapshot and takes the memory of one chunk.
 //
-// Not promised: the edge learns of a new public key, or of other allowed origins,
-// only after the commit, from a job.
+// Not promised: that a new public key, or other allowed origins, work at the edge from
+// the response on. The core writes the edge directory after its commit and before its
+// response, but waits at most 100 ms; the job of the change repeats the write.
 package workspace
 
 import (

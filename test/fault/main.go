@@ -256,7 +256,7 @@ func (c storms) prepare(ctx context.Context, sys *system) (*storm, error) {
 	for _, one := range sys.collectors {
 		s.load.collectors = append(s.load.collectors, &edge{address: one.address})
 	}
-	// The edge learns of keys, codes and links a moment after they were made.
+	// The edge directory may still be incomplete: a call waits at most 100 ms for it.
 	err = await(ctx, "the edge knows every target", func(ctx context.Context) error {
 		for _, one := range sys.collectors {
 			for _, to := range targets {
