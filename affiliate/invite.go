@@ -40,8 +40,8 @@ type ParticipantInvite struct {
 	ReferralCode string // wished for, case-folded; empty: made from the partner's name
 }
 
-// Join is the partner who accepted the invitation as a new, approved participant of
-// the programme. Errors: VALIDATION_ERROR for terms.
+// Join returns the partner who accepted the invitation as a new, approved participant
+// of the programme. Errors: VALIDATION_ERROR for terms that are not accepted.
 func (i ParticipantInvite) Join(program Program, partner UserID, acceptTerms bool, at time.Time) (Participant, error) {
 	p, err := newParticipant(program, partner, acceptTerms, at)
 	p.Group = i.Group

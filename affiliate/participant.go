@@ -106,8 +106,9 @@ type Application struct {
 	AcceptTerms  bool
 }
 
-// Join is the partner as a new participant of the programme, approved if the
-// programme approves by itself. Errors: VALIDATION_ERROR for terms.
+// Join returns the partner as a new participant of the programme, approved if the
+// programme approves partners automatically. Errors: VALIDATION_ERROR for terms that
+// are not accepted.
 func (a Application) Join(program Program, at time.Time) (Participant, error) {
 	p, err := newParticipant(program, a.Partner, a.AcceptTerms, at)
 	if a.Answers != nil {
@@ -120,7 +121,7 @@ func (a Application) Join(program Program, at time.Time) (Participant, error) {
 }
 
 // newParticipant makes a pending participant without the partner's name and
-// address. Errors: VALIDATION_ERROR for terms.
+// address. Errors: VALIDATION_ERROR for terms that are not accepted.
 func newParticipant(program Program, partner UserID, acceptTerms bool, at time.Time) (Participant, error) {
 	p := Participant{
 		ID: NewID[Participant](at), Scope: program.Scope, Program: program.ID, Partner: partner,
@@ -143,7 +144,7 @@ func ParticipantNotInProgram() *Error {
 }
 
 // CheckNewCode refuses another link or promo code for a participant that is erased or
-// rejected: codes are never free again.
+// rejected, because a code can never be given to somebody else.
 func (p Participant) CheckNewCode() error {
 	switch {
 	case p.ErasedAt != nil:

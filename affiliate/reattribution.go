@@ -145,8 +145,8 @@ func (c LockedCommission) takeAway(by Actor, at time.Time, reason string) (Commi
 }
 
 // newBinding returns the customer's binding to the participant who gets the conversion.
-// It keeps the age of the binding before, and its window if the programme is the same. A
-// customer who is bound to a third participant stays so, and the result is nil.
+// It keeps the age of the binding before, and its window if the programme is the same. It
+// returns nil if the customer is bound to a third participant: that binding stays.
 func (a LockedAttribution) newBinding() *Binding {
 	if a.Customer == nil {
 		return nil

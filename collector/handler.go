@@ -193,8 +193,8 @@ func (c *Collector) admit(w http.ResponseWriter, r *http.Request, credential str
 	return who, foreign, true
 }
 
-// count counts the request as charge says. It refuses a request beyond the limit and
-// returns false.
+// count counts the request (see charge) and sets the RateLimit headers. It refuses a
+// request beyond the limit and returns false.
 func (c *Collector) count(w http.ResponseWriter, r *http.Request, who caller, addr netip.Addr) bool {
 	result := c.charge(r.Context(), who, addr)
 	result.SetHeaders(w.Header(), zoneTracking)

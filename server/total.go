@@ -18,8 +18,8 @@ func Total(ctx context.Context, counted int64) int64 {
 	return SearchTotal(ctx, counted, "")
 }
 
-// SearchTotal is Total for a list with a search, which is counted to
-// affiliate.MaxSearchTotal. An empty search is none.
+// SearchTotal is Total for a list that can be searched. If search is not empty, the
+// total is counted to affiliate.MaxSearchTotal.
 func SearchTotal(ctx context.Context, counted int64, search string) int64 {
 	most := affiliate.MaxTotalOf(search)
 	if counted <= most {

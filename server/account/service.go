@@ -4,9 +4,10 @@
 // used token revokes the session. Access tokens name their session, which the core
 // reads on every request, so they end with it.
 //
-// Neither the response nor its time tells whether an address is known. An invitation
-// makes one member however often it is accepted. No password or token is stored or
-// logged in clear text. It is not verified that an address belongs to its user.
+// The response to a login is the same, and takes as long, for an unknown address as for
+// a wrong password. An invitation makes one member however often it is accepted. No
+// password or token is stored or logged in clear text. It is not verified that an
+// address belongs to its user.
 package account
 
 import (

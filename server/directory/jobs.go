@@ -12,8 +12,8 @@ import (
 const (
 	// syncNowTimeout bounds what a call waits for the directory after its commit.
 	syncNowTimeout = 100 * time.Millisecond
-	// syncNowPause is how long no call waits after one that waited in vain, so that a
-	// request of many changes waits once and not for each of them.
+	// After a call that waited in vain, calls do not wait for syncNowPause. A request of
+	// many changes therefore waits once and not for each of them.
 	syncNowPause = time.Second
 	// syncTimeout ends a job that hangs. The largest programmes need less.
 	syncTimeout = 2 * time.Minute

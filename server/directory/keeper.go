@@ -63,7 +63,7 @@ type Keeper[R any, B Batch] struct {
 	source Source
 	sink   Sink[R, B]
 	cfg    Config
-	// pausedUntil is until when SyncNow does not wait, in Unix nanoseconds.
+	// SyncNow does nothing before pausedUntil (Unix nanoseconds).
 	pausedUntil atomic.Int64
 }
 

@@ -15,10 +15,10 @@
 //
 // It does not promise that a new code works at the edge from the response on: the core
 // waits at most 100 ms for the edge directory, and the job of the change repeats the
-// write. Nor that all pending commissions of
-// a participant are flagged with the answer to a suspension, or free with that to
-// its end: those behind the first 500 follow in jobs. Meanwhile the status alone
-// keeps them from being approved without a person.
+// write. Nor does it promise that all pending commissions of a participant carry the
+// flag of a suspension, or are free of it after the reinstatement, when the call
+// returns: beyond the first 500 they follow in jobs. Until then the participant's
+// status keeps them from being approved automatically.
 package participant
 
 import (
