@@ -68,7 +68,7 @@ type row struct {
 type program struct {
 	side string
 	cmd  *exec.Cmd
-	in   io.Writer
+	in   io.WriteCloser
 	out  *json.Decoder
 	// waits is the round that it waits for; finished: it has reported its rows.
 	waits    turn
@@ -116,7 +116,7 @@ func start(ctx context.Context, side, root, source, binaries, rounds string, par
 	return newProgram(side, cmd, in, out), nil
 }
 
-func newProgram(side string, cmd *exec.Cmd, in io.Writer, out io.Reader) *program {
+func newProgram(side string, cmd *exec.Cmd, in io.WriteCloser, out io.Reader) *program {
 	return &program{
 		side: side, cmd: cmd, in: in, out: json.NewDecoder(bufio.NewReader(out)),
 		measured: map[turn]int{}, labels: map[string]bool{},
@@ -144,9 +144,11 @@ func (p *program) measure(pair int) error {
 }
 
 // stop waits for the end of the program and its servers, and ends them if the program
-// has not reported its rows.
+// has not reported its rows. The end of its input ends a program that waits for its turn,
+// the signal one that measures.
 func (p *program) stop() {
 	if !p.finished {
+		_ = p.in.Close()
 		_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended
 	}
 	_ = p.cmd.Wait() // the rows were read before

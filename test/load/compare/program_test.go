@@ -2,11 +2,14 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
+	"os/exec"
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // scripted is a load program of two rounds for each of its rows. It adds what it
@@ -88,7 +91,7 @@ func TestAlternate(t *testing.T) {
 
 func TestAlternate_ReportsTheEndOfAProgram(t *testing.T) {
 	read, out := io.Pipe()
-	ended := newProgram("before", nil, io.Discard, read)
+	ended := newProgram("before", nil, nil, read)
 	var order []string
 	_ = out.Close()
 	if err := alternate(ended, scripted(t, "a", []string{"x"}, &order)); err == nil {
@@ -118,5 +121,31 @@ func TestFailures(t *testing.T) {
 	}
 	if err := failures(compareRows(round(fast), round(slow), step)); err == nil {
 		t.Error("a round that is a fifth worse passed")
+	}
+}
+
+// A load program that waits for its turn reads its input and does not see a signal.
+func TestStopEndsAProgramThatWaitsForItsTurn(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", `trap '' TERM; echo '{"wait":"x"}'; read -r turn; exit 7`)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := newProgram("before", cmd, in, out)
+	if err := p.next(); err != nil {
+		t.Fatal(err)
+	}
+	p.stop()
+	if got := cmd.ProcessState.ExitCode(); got != 7 {
+		t.Errorf("exit code %d: it did not end by itself", got)
 	}
 }
