@@ -4,8 +4,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,7 +15,7 @@ import (
 	"testing"
 )
 
-// statement is a constant with an SQL text, including the constants that it
+// statement is a constant or variable with an SQL text, including the constants that it
 // concatenates. Its name says where it is: [package/]function.constant.
 type statement struct {
 	name, text string
@@ -93,7 +95,7 @@ func statementsIn(t *testing.T, folder, prefix string) []statement {
 	if err != nil {
 		t.Fatal(err)
 	}
-	constants := map[string]ast.Expr{}
+	in := source{values: map[string]ast.Expr{}, columns: map[string]string{}}
 	var files []*ast.File
 	for _, entry := range entries {
 		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
@@ -104,7 +106,8 @@ func statementsIn(t *testing.T, folder, prefix string) []statement {
 			t.Fatal(err)
 		}
 		files = append(files, file)
-		eachConstant(file, func(name string, value ast.Expr) { constants[name] = value })
+		eachValue(file, func(name string, value ast.Expr) { in.values[name] = value })
+		in.addColumns(file)
 	}
 	var all []statement
 	for _, file := range files {
@@ -113,10 +116,10 @@ func statementsIn(t *testing.T, folder, prefix string) []statement {
 			local := map[string]ast.Expr{}
 			if fn, ok := decl.(*ast.FuncDecl); ok {
 				owner = fn.Name.Name
-				eachConstant(fn, func(name string, value ast.Expr) { local[name] = value })
+				eachValue(fn, func(name string, value ast.Expr) { local[name] = value })
 			}
-			eachConstant(decl, func(name string, value ast.Expr) {
-				if text := evaluate(value, local, constants); verb.MatchString(text) {
+			eachValue(decl, func(name string, value ast.Expr) {
+				if text := in.evaluate(value, local); verb.MatchString(text) {
 					all = append(all, statement{prefix + owner + "." + name, text})
 				}
 			})
@@ -125,14 +128,38 @@ func statementsIn(t *testing.T, folder, prefix string) []statement {
 	return all
 }
 
-func eachConstant(in ast.Node, do func(name string, value ast.Expr)) {
+// eachValue calls do for the constants and the variables with a value.
+func eachValue(in ast.Node, do func(name string, value ast.Expr)) {
 	ast.Inspect(in, func(node ast.Node) bool {
-		if decl, ok := node.(*ast.GenDecl); ok && decl.Tok == token.CONST {
-			for _, spec := range decl.Specs {
-				for i, name := range spec.(*ast.ValueSpec).Names {
-					if values := spec.(*ast.ValueSpec).Values; i < len(values) {
-						do(name.Name, values[i])
-					}
+		if spec, ok := node.(*ast.ValueSpec); ok {
+			for i, name := range spec.Names {
+				if i < len(spec.Values) {
+					do(name.Name, spec.Values[i])
+				}
+			}
+		}
+		return true
+	})
+}
+
+// source is what a package's statements are put together from.
+type source struct {
+	values map[string]ast.Expr
+	// columns are the columns of the structs that rowsOf takes.
+	columns map[string]string
+}
+
+func (s source) addColumns(file *ast.File) {
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, _ := node.(*ast.TypeSpec)
+		if spec == nil {
+			return true
+		}
+		if row, ok := spec.Type.(*ast.StructType); ok {
+			for _, field := range row.Fields.List {
+				if field.Tag != nil {
+					tag, _ := strconv.Unquote(field.Tag.Value)
+					s.columns[spec.Name.Name] += reflect.StructTag(tag).Get("db") + " "
 				}
 			}
 		}
@@ -141,21 +168,29 @@ func eachConstant(in ast.Node, do func(name string, value ast.Expr)) {
 }
 
 // evaluate puts a text together; what is no text is left out.
-func evaluate(e ast.Expr, local, all map[string]ast.Expr) string {
+func (s source) evaluate(e ast.Expr, local map[string]ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		text, _ := strconv.Unquote(e.Value)
 		return text
 	case *ast.BinaryExpr:
-		return evaluate(e.X, local, all) + evaluate(e.Y, local, all)
+		return s.evaluate(e.X, local) + s.evaluate(e.Y, local)
 	case *ast.ParenExpr:
-		return evaluate(e.X, local, all)
+		return s.evaluate(e.X, local)
 	case *ast.Ident:
 		if value, ok := local[e.Name]; ok {
-			return evaluate(value, nil, all)
+			return s.evaluate(value, nil)
 		}
-		if value, ok := all[e.Name]; ok {
-			return evaluate(value, nil, all)
+		if value, ok := s.values[e.Name]; ok {
+			return s.evaluate(value, nil)
+		}
+	case *ast.CallExpr:
+		switch types.ExprString(e.Fun) {
+		case "CountUpTo", "postgres.CountUpTo":
+			return "select count(*) " + s.evaluate(e.Args[1], local)
+		}
+		if rows, ok := e.Fun.(*ast.IndexExpr); ok && types.ExprString(rows.X) == "rowsOf" {
+			return strings.ReplaceAll(s.evaluate(e.Args[0], local), "%[1]s", s.columns[types.ExprString(rows.Index)])
 		}
 	}
 	return ""
@@ -182,6 +217,8 @@ var unscoped = map[string]string{
 	"package.storedAwaited":             "the sweep's clicks of everybody, joined by workspace and id",
 	"wakeAwaiting.awaited":              "the stored clicks of everybody, joined by workspace and id",
 	"UpdatePartnerProfile.rename":       "a partner has one name in all workspaces",
+	"package.countInGroup":              "the group is of a programme that was found in the mode",
+	"package.countInGroupAndStatus":     "the group is of a programme that was found in the mode",
 	"checkParticipation.known":          "the partner's own participations, in all workspaces",
 	"package.countInGroups":             "the groups are of a programme that was found in the mode",
 	"replaceCode.find":                  "the participant was found in the mode",
