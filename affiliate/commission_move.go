@@ -239,7 +239,7 @@ func (t CommissionTransition) newReasons(c Commission) []string {
 
 // refuse says where the commission stands, so that lists of outcomes can show it.
 func (c Commission) refuse(reason Reason) *Error {
-	refused := &Error{Reason: reason, Metadata: map[string]string{"status": string(c.Status)}}
+	refused := refuseStatus(reason, c.Status)
 	if reason == ReasonCommissionHoldActive && c.HoldUntil != nil {
 		refused.Metadata["hold_until"] = FormatTime(*c.HoldUntil)
 	}

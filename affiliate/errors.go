@@ -122,6 +122,11 @@ const WholeBody = "body"
 // Refuse makes an Error of a reason with the reason's standard message.
 func Refuse(reason Reason) *Error { return &Error{Reason: reason} }
 
+// refuseStatus makes an Error whose metadata tells the status that forbids the call.
+func refuseStatus[S ~string](reason Reason, status S) *Error {
+	return &Error{Reason: reason, Metadata: map[string]string{"status": string(status)}}
+}
+
 // Invalid makes a VALIDATION_ERROR of one violation.
 func Invalid(field, message string) *Error {
 	return &Error{Reason: ReasonValidation, Violations: []Violation{{field, message}}}

@@ -187,7 +187,7 @@ func (s FraudEventStatus) CheckOpen() error {
 	if s == FraudEventOpen {
 		return nil
 	}
-	return &Error{Reason: ReasonFraudEventResolved, Metadata: map[string]string{"status": string(s)}}
+	return refuseStatus(ReasonFraudEventResolved, s)
 }
 
 // FraudEvent is a conversion that the fraud rules suspect. A decision makes at

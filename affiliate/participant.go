@@ -150,7 +150,7 @@ func (p Participant) CheckNewCode() error {
 	case p.ErasedAt != nil:
 		return Refuse(ReasonParticipantErased)
 	case p.Status == ParticipantRejected:
-		return p.refuse(ReasonParticipantState)
+		return refuseStatus(ReasonParticipantState, p.Status)
 	}
 	return nil
 }
@@ -158,13 +158,9 @@ func (p Participant) CheckNewCode() error {
 // RefuseMove makes the refusal of a move that the participant does not allow.
 func (p Participant) RefuseMove() *Error {
 	if p.ErasedAt != nil {
-		return p.refuse(ReasonParticipantErased)
+		return refuseStatus(ReasonParticipantErased, p.Status)
 	}
-	return p.refuse(ReasonParticipantState)
-}
-
-func (p Participant) refuse(reason Reason) *Error {
-	return &Error{Reason: reason, Metadata: map[string]string{"status": string(p.Status)}}
+	return refuseStatus(ReasonParticipantState, p.Status)
 }
 
 // ParticipantPatch changes what a merchant keeps about a participant.

@@ -212,7 +212,7 @@ func (p Payout) Follow(left PayoutContent, actor Actor, at time.Time) (PayoutCha
 
 // Refuse says that the payout allows nothing of the kind where it stands.
 func (p Payout) Refuse() *Error {
-	return &Error{Reason: ReasonPayoutState, Metadata: map[string]string{"status": string(p.Status)}}
+	return refuseStatus(ReasonPayoutState, p.Status)
 }
 
 // sentCents is what of a payout has left.

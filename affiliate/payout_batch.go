@@ -93,7 +93,7 @@ func (b PayoutBatch) Follow(counts PayoutCounts, at time.Time) PayoutBatch {
 
 // Refuse says that the batch allows nothing of the kind where it stands.
 func (b PayoutBatch) Refuse() *Error {
-	return &Error{Reason: ReasonPayoutState, Metadata: map[string]string{"status": string(b.Status)}}
+	return refuseStatus(ReasonPayoutState, b.Status)
 }
 
 // PayoutSelection is what a batch is made of.

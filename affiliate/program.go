@@ -181,7 +181,7 @@ func (p Program) Patch(patch ProgramPatch) (Program, error) {
 func (p Program) Move(to ProgramStatus, at time.Time) (Program, error) {
 	switch {
 	case !slices.Contains(programMoves[to], p.Status):
-		return p, p.refuse()
+		return p, refuseStatus(ReasonProgramStateInvalid, p.Status)
 	case to == ProgramActive && !p.HasDestination():
 		return p, Invalid("website_url", NeedsDestination)
 	}
@@ -192,7 +192,7 @@ func (p Program) Move(to ProgramStatus, at time.Time) (Program, error) {
 // CheckNotArchived refuses changes of what an archived programme contains.
 func (p Program) CheckNotArchived() error {
 	if p.Status == ProgramArchived {
-		return p.refuse()
+		return refuseStatus(ReasonProgramStateInvalid, p.Status)
 	}
 	return nil
 }
@@ -200,15 +200,9 @@ func (p Program) CheckNotArchived() error {
 // CurrencyFixed makes the refusal of another currency for a programme that has a
 // commission.
 func (p Program) CurrencyFixed() *Error {
-	refused := p.refuse()
+	refused := refuseStatus(ReasonProgramStateInvalid, p.Status)
 	refused.Message = "The programme has commissions, so its currency cannot change."
 	return refused
-}
-
-// refuse makes the refusal of what the programme's status or commissions do not
-// allow.
-func (p Program) refuse() *Error {
-	return &Error{Reason: ReasonProgramStateInvalid, Metadata: map[string]string{"status": string(p.Status)}}
 }
 
 // HasDestination reports whether there is a page to which links can lead,
