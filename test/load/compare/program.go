@@ -144,8 +144,8 @@ func (p *program) measure(pair int) error {
 }
 
 // stop waits for the end of the program and its servers, and ends them if the program
-// has not reported its rows. The end of its input ends a program that waits for its turn,
-// the signal one that measures.
+// has not reported its rows. A program that waits for its turn ends when its input is
+// closed, and a program that measures ends on SIGTERM.
 func (p *program) stop() {
 	if !p.finished {
 		_ = p.in.Close()
