@@ -5,50 +5,51 @@ import (
 	"slices"
 )
 
-// Addresses says which addresses may be called.
+// Addresses says which IP addresses may be called.
 type Addresses struct {
-	// Allowed is the operator's list: what is in it may be called whatever it is, on
-	// any port. Empty by default. Prefixes of IPv4 addresses are written as such: one
-	// in the IPv4-mapped form holds nothing.
+	// Allowed is the operator's allow-list. Its addresses may be called on any port,
+	// even if they would otherwise be denied. It is empty by default. Prefixes of IPv4
+	// addresses must be written in IPv4 form; a prefix in IPv4-mapped IPv6 form matches
+	// nothing.
 	Allowed []netip.Prefix
-	// Own are this machine's.
+	// Own are the addresses of this machine.
 	Own []netip.Addr
 }
 
 // MayCall reports whether an address may be called on a port (RELIABILITY.md section
-// 4). An IPv4 address in IPv6 form is judged as what it is; one with a zone is
-// refused.
+// 4). An IPv4 address in IPv6 form is treated as the IPv4 address. An address with a
+// zone must not be called.
 func (a Addresses) MayCall(to netip.AddrPort) bool {
 	address := to.Addr().Unmap()
 	switch {
 	case !address.IsValid(), to.Addr().Zone() != "":
 		return false
-	case within(a.Allowed, address):
+	case containsAddress(a.Allowed, address):
 		return true
 	case slices.ContainsFunc(a.Own, func(own netip.Addr) bool { return own.Unmap().WithZone("") == address }):
 		return false
 	default:
-		return !within(denied, address) && openPort(to.Port())
+		return !containsAddress(deniedPrefixes, address) && portAllowed(to.Port())
 	}
 }
 
-func within(prefixes []netip.Prefix, address netip.Addr) bool {
+func containsAddress(prefixes []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// denied are the addresses that nobody outside a network has, or that lead
-// elsewhere than they say. The registries are IANA's of special-purpose addresses.
-var denied = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),        // this network; Linux takes 0.0.0.0 for loopback
+// deniedPrefixes holds addresses that are not public, and addresses that contain
+// another address. They follow IANA's registries of special-purpose addresses.
+var deniedPrefixes = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),        // this network; on Linux, 0.0.0.0 is the loopback address
 	netip.MustParsePrefix("10.0.0.0/8"),       // private
-	netip.MustParsePrefix("100.64.0.0/10"),    // carriers' NAT; metadata at Alibaba
+	netip.MustParsePrefix("100.64.0.0/10"),    // carrier-grade NAT; metadata service of Alibaba Cloud
 	netip.MustParsePrefix("127.0.0.0/8"),      // loopback
-	netip.MustParsePrefix("168.63.129.16/32"), // Azure's host agent: public by its number only
-	netip.MustParsePrefix("169.254.0.0/16"),   // link-local; metadata at most clouds
+	netip.MustParsePrefix("168.63.129.16/32"), // Azure's host agent, which is not public although the number is
+	netip.MustParsePrefix("169.254.0.0/16"),   // link-local; metadata service of most clouds
 	netip.MustParsePrefix("172.16.0.0/12"),    // private
-	netip.MustParsePrefix("192.0.0.0/24"),     // IETF protocols; metadata at Oracle
+	netip.MustParsePrefix("192.0.0.0/24"),     // IETF protocols; metadata service of Oracle Cloud
 	netip.MustParsePrefix("192.0.2.0/24"),     // documentation
-	netip.MustParsePrefix("192.88.99.0/24"),   // relays of 6to4
+	netip.MustParsePrefix("192.88.99.0/24"),   // 6to4 relays
 	netip.MustParsePrefix("192.168.0.0/16"),   // private
 	netip.MustParsePrefix("198.18.0.0/15"),    // benchmarks
 	netip.MustParsePrefix("198.51.100.0/24"),  // documentation
@@ -56,37 +57,39 @@ var denied = []netip.Prefix{
 	netip.MustParsePrefix("224.0.0.0/4"),      // multicast
 	netip.MustParsePrefix("240.0.0.0/4"),      // reserved; broadcast
 
-	// Global unicast is 2000::/3; the next three are all the rest.
-	netip.MustParsePrefix("::/3"),          // ::, ::1, IPv4 in IPv6 (::/96, 64:ff9b::/96, 64:ff9b:1::/48), 100::/64 that discards
-	netip.MustParsePrefix("4000::/2"),      // 5f00::/16, the SIDs of segment routing; not assigned
-	netip.MustParsePrefix("8000::/1"),      // private fc00::/7 (metadata at AWS), link-local fe80::/10, site-local fec0::/10, multicast ff00::/8; not assigned
-	netip.MustParsePrefix("2001::/23"),     // IETF protocols: Teredo 2001::/32, benchmarks, hashes for addresses
+	// Global unicast addresses are 2000::/3. The next three prefixes are all other
+	// addresses.
+	netip.MustParsePrefix("::/3"),          // ::, ::1, IPv4 in IPv6 (::/96, 64:ff9b::/96, 64:ff9b:1::/48), the discard prefix 100::/64
+	netip.MustParsePrefix("4000::/2"),      // segment routing 5f00::/16; the rest is not assigned
+	netip.MustParsePrefix("8000::/1"),      // private fc00::/7 (metadata service of AWS), link-local fe80::/10, site-local fec0::/10, multicast ff00::/8; the rest is not assigned
+	netip.MustParsePrefix("2001::/23"),     // IETF protocols: Teredo 2001::/32, benchmarks, cryptographic hash identifiers
 	netip.MustParsePrefix("2001:db8::/32"), // documentation
-	netip.MustParsePrefix("2002::/16"),     // 6to4: an IPv4 address inside
+	netip.MustParsePrefix("2002::/16"),     // 6to4; contains an IPv4 address
 	netip.MustParsePrefix("3fff::/20"),     // documentation
 }
 
 const (
 	httpsPort = 443
-	// firstOpenPort: below it are the ports of system services.
-	firstOpenPort = 1024
+	// firstUserPort is the lowest port that is not reserved for system services.
+	firstUserPort = 1024
 )
 
-// openPort reports whether an address outside the allow-list may be called on a
-// port.
-func openPort(port uint16) bool {
-	if port < firstOpenPort {
+// portAllowed reports whether a port may be called at an address that is not in the
+// allow-list.
+func portAllowed(port uint16) bool {
+	if port < firstUserPort {
 		return port == httpsPort
 	}
-	return !slices.ContainsFunc(closedPorts, func(r portRange) bool { return r.first <= port && port <= r.last })
+	return !slices.ContainsFunc(deniedPorts, func(r portRange) bool { return r.first <= port && port <= r.last })
 }
 
 type portRange struct{ first, last uint16 }
 
-// closedPorts are those from 1024 up where services listen that trust whoever
-// reaches them, or whose protocol a request could be mistaken for. Nobody receives
-// webhooks there. Ports that web servers use as well (8080, 8443, 9000, …) are open.
-var closedPorts = []portRange{
+// deniedPorts holds ports from 1024 on that are used by services which trust every
+// client, or which could mistake an HTTP request for their own protocol. Webhook
+// receivers do not use these ports. Ports that are also common for web servers (8080,
+// 8443, 9000, …) are allowed.
+var deniedPorts = []portRange{
 	{1080, 1080},   // SOCKS proxy
 	{1433, 1434},   // SQL Server
 	{1521, 1521},   // Oracle
@@ -95,7 +98,7 @@ var closedPorts = []portRange{
 	{1883, 1883},   // MQTT
 	{2049, 2049},   // NFS
 	{2181, 2181},   // ZooKeeper
-	{2375, 2377},   // Docker, Swarm: root on the machine
+	{2375, 2377},   // Docker, Swarm; gives root access to the machine
 	{2379, 2380},   // etcd
 	{3128, 3128},   // Squid proxy
 	{3260, 3260},   // iSCSI
@@ -118,11 +121,11 @@ var closedPorts = []portRange{
 	{6660, 6669},   // IRC
 	{6697, 6697},   // IRC over TLS
 	{6984, 6984},   // CouchDB over TLS
-	{7000, 7001},   // Cassandra between nodes
+	{7000, 7001},   // Cassandra (between nodes)
 	{7199, 7199},   // Cassandra's JMX
 	{8086, 8086},   // InfluxDB
 	{8200, 8201},   // Vault
-	{8300, 8302},   // Consul between nodes
+	{8300, 8302},   // Consul (between nodes)
 	{8500, 8503},   // Consul
 	{8883, 8883},   // MQTT over TLS
 	{9042, 9042},   // Cassandra
@@ -130,13 +133,13 @@ var closedPorts = []portRange{
 	{9142, 9142},   // Cassandra over TLS
 	{9160, 9160},   // Cassandra's Thrift
 	{9200, 9200},   // Elasticsearch
-	{9300, 9300},   // Elasticsearch between nodes
+	{9300, 9300},   // Elasticsearch (between nodes)
 	{9418, 9418},   // git
 	{10248, 10259}, // Kubernetes: kubelet, proxy, controllers, scheduler
 	{11211, 11211}, // Memcached
 	{15672, 15672}, // RabbitMQ's management
-	{16379, 16379}, // Redis Cluster between nodes
-	{25672, 25672}, // RabbitMQ between nodes
+	{16379, 16379}, // Redis Cluster (between nodes)
+	{25672, 25672}, // RabbitMQ (between nodes)
 	{26379, 26379}, // Redis Sentinel
 	{27017, 27020}, // MongoDB
 	{28015, 28015}, // RethinkDB

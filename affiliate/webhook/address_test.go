@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// The ranges of RELIABILITY.md section 4, by their first and last address, with
-// what else is never called; before and after say whether the neighbours are.
+// deniedRanges lists the ranges of RELIABILITY.md section 4 and other addresses that
+// must not be called, by their first and last address. before and after say whether the
+// addresses next to the range may be called.
 var deniedRanges = []struct {
 	first, last   string
 	before, after bool
@@ -35,7 +36,7 @@ var deniedRanges = []struct {
 	{"::1", "::1", false, false},
 	{"::2", "::ffff:ffff", false, false}, // IPv4-compatible
 	{"64:ff9b::", "64:ff9b::ffff:ffff", false, false},
-	{"64:ff9b::808:808", "64:ff9b::808:808", false, false}, // whatever is inside
+	{"64:ff9b::808:808", "64:ff9b::808:808", false, false}, // even if it contains a public address
 	{"64:ff9b:1::", "64:ff9b:1:ffff:ffff:ffff:ffff:ffff", false, false},
 	{"100::", "100::ffff:ffff:ffff:ffff", false, false},
 	{"2001::", "2001:0:ffff:ffff:ffff:ffff:ffff:ffff", true, false},
@@ -53,7 +54,7 @@ var deniedRanges = []struct {
 	{"ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", false, false},
 }
 
-func TestDeniedRangesEndWhereTheyEnd(t *testing.T) {
+func TestMayCall_AtTheEndsOfDeniedRanges(t *testing.T) {
 	expect := func(address netip.Addr, want bool) {
 		t.Helper()
 		if got := mayCall(address); address.IsValid() && got != want {
@@ -81,14 +82,14 @@ func TestDeniedRangesEndWhereTheyEnd(t *testing.T) {
 			}
 		}
 	}
-	for _, p := range denied {
+	for _, p := range deniedPrefixes {
 		if p != p.Masked() {
-			t.Errorf("%s is not what it says", p)
+			t.Errorf("the prefix %s has bits set after its length", p)
 		}
 	}
 }
 
-func TestAddresses(t *testing.T) {
+func TestMayCall_Addresses(t *testing.T) {
 	for address, want := range map[string]bool{
 		"100.63.255.255": true, "100.128.0.1": true, "172.15.0.1": true, "172.32.0.1": true,
 		"8.8.8.8": true, "1.1.1.1": true, "223.255.255.255": true, "2606:4700::1111": true, "2000::": true, "2a00::1": true,
@@ -99,15 +100,15 @@ func TestAddresses(t *testing.T) {
 		"fe80::1%eth0": false, "2606:4700::1111%eth0": false, "::ffff:8.8.8.8%eth0": false,
 	} {
 		if got := mayCall(netip.MustParseAddr(address)); got != want {
-			t.Errorf("%s: %v", address, got)
+			t.Errorf("%s may be called: %v", address, got)
 		}
 	}
 	if (Addresses{}).MayCall(netip.AddrPort{}) {
-		t.Error("no address may be called")
+		t.Error("the zero AddrPort may be called")
 	}
 }
 
-func TestNothingIsAllowedByDefault(t *testing.T) {
+func TestMayCall_WithoutAllowListDeniesPrivateAddresses(t *testing.T) {
 	for _, to := range []string{"127.0.0.1:443", "127.0.0.1:8443", "[::1]:443", "10.0.0.1:443", "8.8.8.8:80", "8.8.8.8:6379"} {
 		if (Addresses{}).MayCall(netip.MustParseAddrPort(to)) {
 			t.Errorf("%s may be called", to)
@@ -115,7 +116,7 @@ func TestNothingIsAllowedByDefault(t *testing.T) {
 	}
 }
 
-func TestAllowedAddressesMayBeCalledOnAnyPort(t *testing.T) {
+func TestMayCall_AllowedAddressOnAnyPort(t *testing.T) {
 	a := Addresses{
 		Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("192.0.2.7/32")},
 		Own:     []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("198.20.0.1")},
@@ -132,7 +133,7 @@ func TestAllowedAddressesMayBeCalledOnAnyPort(t *testing.T) {
 	}
 }
 
-func TestOwnAddressesMayNotBeCalled(t *testing.T) {
+func TestMayCall_DeniesOwnAddresses(t *testing.T) {
 	a := Addresses{Own: []netip.Addr{
 		netip.MustParseAddr("8.8.4.4"), netip.MustParseAddr("::ffff:8.8.8.8"), netip.MustParseAddr("2606:4700::1111%eth0"), {},
 	}}
@@ -146,21 +147,21 @@ func TestOwnAddressesMayNotBeCalled(t *testing.T) {
 	}
 }
 
-func TestPorts(t *testing.T) {
-	closed := map[uint16]bool{}
-	last := uint16(firstOpenPort - 1)
-	for _, r := range closedPorts {
+func TestMayCall_Ports(t *testing.T) {
+	denied := map[uint16]bool{}
+	last := uint16(firstUserPort - 1)
+	for _, r := range deniedPorts {
 		if r.first <= last || r.last < r.first {
-			t.Errorf("%d to %d stands in the wrong place", r.first, r.last)
+			t.Errorf("%d to %d is not in ascending order", r.first, r.last)
 		}
 		last = r.last
 		for port := r.first; port <= r.last; port++ {
-			closed[port] = true
+			denied[port] = true
 		}
 	}
 	for n := range 1 << 16 {
 		port := uint16(n)
-		want := port == 443 || port >= 1024 && !closed[port]
+		want := port == 443 || port >= 1024 && !denied[port]
 		to := netip.AddrPortFrom(netip.MustParseAddr("8.8.8.8"), port)
 		if (Addresses{}).MayCall(to) != want {
 			t.Errorf("%s may be called: %v", to, !want)
@@ -172,8 +173,8 @@ func TestPorts(t *testing.T) {
 		6379: false, 6443: false, 8000: true, 8080: true, 8443: true, 8883: false, 9092: false, 9200: false, 9443: true,
 		10250: false, 11211: false, 27017: false,
 	} {
-		if openPort(port) != want {
-			t.Errorf("%d is open: %v", port, !want)
+		if portAllowed(port) != want {
+			t.Errorf("port %d is allowed: %v", port, !want)
 		}
 	}
 }
@@ -193,7 +194,7 @@ func FuzzMayCall(f *testing.F) {
 		}
 		to := netip.AddrPortFrom(address, port)
 		got := (Addresses{}).MayCall(to)
-		if want := public(address) && openPort(port); got != want {
+		if want := public(address) && portAllowed(port); got != want {
 			t.Fatalf("%s may be called: %v", to, got)
 		}
 		inner := address.Unmap()
@@ -202,7 +203,7 @@ func FuzzMayCall(f *testing.F) {
 			t.Fatalf("%s may be called", to)
 		}
 		if inner.Is4() && got != (Addresses{}).MayCall(netip.AddrPortFrom(mapped(inner), port)) {
-			t.Fatalf("%s depends on its form", to)
+			t.Fatalf("MayCall(%s) is different in IPv6 form", to)
 		}
 		if (Addresses{Own: []netip.Addr{address}}).MayCall(to) {
 			t.Fatalf("%s may be called though it is this machine's", to)
@@ -214,7 +215,8 @@ func FuzzMayCall(f *testing.F) {
 	})
 }
 
-// public judges an address once more, by its bits.
+// public is an independent implementation of deniedPrefixes, which checks the bits of
+// the address.
 func public(address netip.Addr) bool {
 	b := address.As16()
 	hi, lo := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
@@ -252,5 +254,5 @@ func mayCall(address netip.Addr) bool {
 	return Addresses{}.MayCall(netip.AddrPortFrom(address, 443))
 }
 
-// mapped is an IPv4 address in IPv6 form.
+// mapped returns an IPv4 address in IPv6 form.
 func mapped(address netip.Addr) netip.Addr { return netip.AddrFrom16(address.As16()) }

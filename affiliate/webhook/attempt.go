@@ -7,27 +7,29 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Error codes of a failed attempt (DECISIONS.md sections 9 and 17.12). Together with
-// http_<code> they are all that the API shows of it.
+// Error codes of a failed attempt (DECISIONS.md sections 9 and 17.12). The API shows
+// one of them, or http_<status>, and no other details of the failure.
 const (
-	// DNSError: the host did not resolve.
+	// DNSError means that the host name could not be resolved.
 	DNSError = "dns_error"
-	// ConnectionRefused: no connection, or a connection that ended before the response.
+	// ConnectionRefused means that there was no connection, or that it ended before the
+	// response.
 	ConnectionRefused = "connection_refused"
-	// Timeout: no connection or no response in time.
+	// Timeout means that there was no connection or no response in time.
 	Timeout = "timeout"
-	// TLSError: no TLS, or a certificate that is not accepted.
+	// TLSError means that TLS failed or that the certificate was not accepted.
 	TLSError = "tls_error"
-	// ProtocolError: the response was not complete HTTP, its header was too long, or too
-	// many 1xx responses came before it.
+	// ProtocolError means that the response was not complete HTTP, that its header was
+	// too long, or that too many 1xx responses came before it.
 	ProtocolError = "protocol_error"
-	// BlockedAddress: the host resolves to an address that may not be called.
+	// BlockedAddress means that the host resolves to an address that must not be
+	// called.
 	BlockedAddress = "blocked_address"
-	// Redirect: the response was 3xx. Redirects are not followed.
+	// Redirect means that the response had a 3xx status. Redirects are not followed.
 	Redirect = "redirect"
 )
 
-// Status codes that mean more than success or failure.
+// Status codes that need special treatment.
 const (
 	gone               = 410
 	tooManyRequests    = 429
@@ -42,11 +44,12 @@ type Outcome struct {
 	StatusCode int
 	// ErrorCode names the error; empty if the attempt succeeded.
 	ErrorCode string
-	// RetryAfter is the delay that the receiver asked for; 0 if it did not.
+	// RetryAfter is the delay that the receiver requested; 0 if it requested none.
 	RetryAfter time.Duration
 }
 
-// Answered returns the outcome of a response. retryAfter is the value of its header.
+// Answered returns the outcome of an attempt with a response. retryAfter is the value
+// of the Retry-After header.
 func Answered(statusCode int, retryAfter time.Duration) Outcome {
 	o := Outcome{StatusCode: statusCode}
 	switch {
@@ -66,17 +69,18 @@ func Answered(statusCode int, retryAfter time.Duration) Outcome {
 // Failed returns the outcome of an attempt without a response.
 func Failed(errorCode string) Outcome { return Outcome{ErrorCode: errorCode} }
 
-// Succeeded reports whether the receiver accepted the event: it responded 2xx.
+// Succeeded reports whether the receiver accepted the event with a 2xx status.
 func (o Outcome) Succeeded() bool { return o.StatusCode != 0 && o.ErrorCode == "" }
 
-// Gone reports whether the receiver wants no more events (410).
+// Gone reports whether the receiver responded with status 410, which means that it does
+// not want more events.
 func (o Outcome) Gone() bool { return o.StatusCode == gone }
 
 // TimedOut reports whether the attempt ended without a response in time.
 func (o Outcome) TimedOut() bool { return o.ErrorCode == Timeout }
 
-// overloaded reports whether the receiver, or a proxy in front of it, may have too
-// much load.
+// overloaded reports whether the outcome may be caused by high load on the receiver or
+// on a proxy in front of it.
 func (o Outcome) overloaded() bool {
 	switch o.StatusCode {
 	case tooManyRequests, badGateway, serviceUnavailable, gatewayTimeout:
@@ -89,24 +93,25 @@ func (o Outcome) overloaded() bool {
 const (
 	// MaxAttempts is the number of attempts of one schedule.
 	MaxAttempts = 10
-	// maxRetryAfter bounds the delay that a receiver may ask for.
+	// maxRetryAfter is the longest delay that a receiver can request.
 	maxRetryAfter = 24 * time.Hour
-	// overloadDelay is the least delay after an outcome that indicates overload.
+	// overloadDelay is the shortest delay after an outcome that may be caused by high
+	// load.
 	overloadDelay = time.Minute
-	// jitter moves a delay of the schedule by up to a fifth, either way. It lengthens a
-	// least delay by up to a fifth.
+	// jitter shortens or lengthens a delay of the schedule by up to a fifth. It only
+	// lengthens the shortest delays, also by up to a fifth.
 	jitter = 0.2
 )
 
-// delays are those of Standard Webhooks, after attempt 1, 2, …: 75 hours and 35
-// minutes in all.
+// delays are the delays after attempts 1, 2, …, as in Standard Webhooks. Their sum is
+// 75 hours and 35 minutes.
 var delays = [MaxAttempts - 1]time.Duration{
 	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// delay returns the delay after the failed attempt of a tier. random in [0, 1) spreads
-// attempts that failed at the same time.
+// delay returns the delay after the failed attempt number tier. random in [0, 1)
+// spreads the next attempts of deliveries that failed at the same time.
 func delay(tier int, o Outcome, random float64) time.Duration {
 	least := min(o.RetryAfter, maxRetryAfter)
 	if o.overloaded() {
@@ -120,13 +125,13 @@ func scale(d time.Duration, by float64) time.Duration { return time.Duration(flo
 // State is the position of a delivery in its schedule.
 type State struct {
 	Status affiliate.DeliveryStatus
-	// Tier counts the attempts of the current schedule.
+	// Tier is the number of attempts in the current schedule.
 	Tier int
-	// Extra counts requested attempts that are still to be made.
+	// Extra is the number of attempts that users requested and that were not made yet.
 	Extra int
 }
 
-// Next returns the state after an attempt and the time of the next attempt; nil if
+// Next returns the state after an attempt, and the time of the next attempt; nil if
 // there is none. random is in [0, 1).
 func (s State) Next(o Outcome, now time.Time, random float64) (State, *time.Time) {
 	waiting := s.Status == affiliate.DeliveryPending || s.Status == affiliate.DeliveryFailed
@@ -138,7 +143,7 @@ func (s State) Next(o Outcome, now time.Time, random float64) (State, *time.Time
 	case o.Succeeded():
 		s.Status = affiliate.DeliveryDelivered
 	case !waiting:
-		// The delivery had ended before the attempt: its status stays.
+		// The delivery had already ended before the attempt, so its status stays.
 	case o.Gone(), o.ErrorCode == BlockedAddress, s.Tier >= MaxAttempts:
 		s.Status = affiliate.DeliveryDeadLettered
 	default:
@@ -161,9 +166,10 @@ func (s State) Next(o Outcome, now time.Time, random float64) (State, *time.Time
 const (
 	// BreakerFailures consecutive failures open the breaker of an endpoint.
 	BreakerFailures = 10
-	// BreakerPause is how long an open breaker stops all attempts. After it one attempt
-	// at a time is made until one succeeds.
+	// BreakerPause is how long an open circuit breaker stops all attempts. After the
+	// pause, one attempt at a time is made until one succeeds.
 	BreakerPause = time.Minute
-	// InFlight bounds the attempts of one endpoint in flight, over all processes.
+	// InFlight is the greatest number of attempts of one endpoint in flight, over all
+	// processes.
 	InFlight = 10
 )

@@ -12,13 +12,13 @@ import (
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-func TestAnswers(t *testing.T) {
+func TestAnswered_ByStatusCode(t *testing.T) {
 	for code, want := range map[int]Outcome{
 		200: {200, "", 0}, 201: {201, "", 0}, 204: {204, "", 0}, 299: {299, "", 0},
 		101: {101, "http_101", 0},
 		300: {300, "redirect", 0}, 301: {301, "redirect", 0}, 304: {304, "redirect", 0}, 308: {308, "redirect", 0}, 399: {399, "redirect", 0},
 		400: {400, "http_400", 0}, 404: {404, "http_404", 0}, 410: {410, "http_410", 0}, 500: {500, "http_500", 0}, 502: {502, "http_502", 0}, 504: {504, "http_504", 0},
-		429: {429, "http_429", time.Hour}, 503: {503, "http_503", time.Hour}, // the two whose Retry-After counts
+		429: {429, "http_429", time.Hour}, 503: {503, "http_503", time.Hour}, // only these two use Retry-After
 		999: {999, "http_999", 0},
 	} {
 		got := Answered(code, time.Hour)
@@ -31,7 +31,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestFailuresWithoutAnswer(t *testing.T) {
+func TestFailed_HasErrorCode(t *testing.T) {
 	for code, constant := range map[string]string{
 		"dns_error": DNSError, "connection_refused": ConnectionRefused, "timeout": Timeout, "tls_error": TLSError, "protocol_error": ProtocolError, "blocked_address": BlockedAddress,
 	} {
@@ -41,12 +41,12 @@ func TestFailuresWithoutAnswer(t *testing.T) {
 	}
 }
 
-// standard is the schedule of DECISIONS.md section 9.
-var standard = []time.Duration{
+// standardDelays is the schedule of DECISIONS.md section 9.
+var standardDelays = []time.Duration{
 	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-func TestScheduleIsTenAttemptsInThreeDays(t *testing.T) {
+func TestNext_ScheduleHasTenAttemptsInThreeDays(t *testing.T) {
 	for random, want := range map[float64]time.Duration{
 		0:   60*time.Hour + 28*time.Minute + 4*time.Second, // a fifth less
 		0.5: 75*time.Hour + 35*time.Minute + 5*time.Second,
@@ -62,7 +62,7 @@ func TestScheduleIsTenAttemptsInThreeDays(t *testing.T) {
 	}
 }
 
-func TestDelays(t *testing.T) {
+func TestNext_DelaysFollowTheSchedule(t *testing.T) {
 	outcomes := failures()
 	rapid.Check(t, func(t *rapid.T) {
 		s, now := State{Status: affiliate.DeliveryPending}, noon
@@ -72,32 +72,33 @@ func TestDelays(t *testing.T) {
 			next, due := s.Next(o, now, random)
 			if tier == 10 {
 				if due != nil || next.Status != affiliate.DeliveryDeadLettered {
-					t.Fatalf("behind the tenth: %+v, due %v", next, due)
+					t.Fatalf("after attempt 10: %+v, due %v", next, due)
 				}
 				return
 			}
 			if due == nil || next != (State{Status: affiliate.DeliveryFailed, Tier: tier}) {
-				t.Fatalf("behind attempt %d: %+v, due %v", tier, next, due)
+				t.Fatalf("after attempt %d: %+v, due %v", tier, next, due)
 			}
-			delay, base := due.Sub(now), standard[tier-1]
+			delay, base := due.Sub(now), standardDelays[tier-1]
 			low, high := base*8/10, base*12/10
 			switch {
 			case o.StatusCode == http.StatusTooManyRequests, o.StatusCode == http.StatusServiceUnavailable:
-				asked := min(o.RetryAfter, 24*time.Hour)
-				low, high = max(low, time.Minute, asked), max(high, max(time.Minute, asked)*12/10)
+				requested := min(o.RetryAfter, 24*time.Hour)
+				low, high = max(low, time.Minute, requested), max(high, max(time.Minute, requested)*12/10)
 			case o.StatusCode == http.StatusBadGateway, o.StatusCode == http.StatusGatewayTimeout, o.ErrorCode == Timeout:
 				low, high = max(low, time.Minute), max(high, time.Minute*12/10)
 			}
-			// A float may be one nanosecond off.
+			// The result can differ by one nanosecond because of floating-point
+			// rounding.
 			if delay < low-1 || delay > high+1 {
-				t.Fatalf("%s behind attempt %d, which ended with %+v; want %s to %s", delay, tier, o, low, high)
+				t.Fatalf("delay %s after attempt %d with outcome %+v; want %s to %s", delay, tier, o, low, high)
 			}
 			s, now = next, *due
 		}
 	})
 }
 
-func TestDelayIsSpread(t *testing.T) {
+func TestNext_SpreadsDelays(t *testing.T) {
 	for random, want := range map[float64]time.Duration{0: 8 * time.Hour, 0.25: 9 * time.Hour, 0.5: 10 * time.Hour, 0.75: 11 * time.Hour} {
 		_, due := State{Status: affiliate.DeliveryFailed, Tier: 5}.Next(Failed(TLSError), noon, random)
 		if due == nil || due.Sub(noon).Round(time.Millisecond) != want {
@@ -106,7 +107,7 @@ func TestDelayIsSpread(t *testing.T) {
 	}
 }
 
-func TestLeastDelays(t *testing.T) {
+func TestNext_ShortestDelays(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		outcome Outcome
@@ -139,42 +140,42 @@ func TestLeastDelays(t *testing.T) {
 	}
 }
 
-func TestNext(t *testing.T) {
+func TestNext_StatesAndDueTimes(t *testing.T) {
 	const (
 		pending, delivered, failed = affiliate.DeliveryPending, affiliate.DeliveryDelivered, affiliate.DeliveryFailed
 		dead, canceled             = affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled
 	)
-	ok, no, gone, blocked := Answered(200, 0), Answered(404, 0), Answered(410, 0), Failed(BlockedAddress)
-	never, at, later := "never", "now", "later"
+	ok, notFound, gone, blocked := Answered(200, 0), Answered(404, 0), Answered(410, 0), Failed(BlockedAddress)
+	never, immediately, later := "never", "now", "later"
 	for name, tc := range map[string]struct {
 		before State
 		o      Outcome
 		after  State
 		due    string
 	}{
-		"the first succeeds":               {State{pending, 0, 0}, ok, State{delivered, 1, 0}, never},
-		"the first fails":                  {State{pending, 0, 0}, no, State{failed, 1, 0}, later},
-		"the ninth fails":                  {State{failed, 8, 0}, no, State{failed, 9, 0}, later},
-		"the tenth fails":                  {State{failed, 9, 0}, no, State{dead, 10, 0}, never},
-		"the tenth succeeds":               {State{failed, 9, 0}, ok, State{delivered, 10, 0}, never},
-		"gone":                             {State{pending, 0, 0}, gone, State{dead, 1, 0}, never},
-		"blocked":                          {State{failed, 4, 0}, blocked, State{dead, 5, 0}, never},
-		"asked for, counts":                {State{failed, 2, 1}, no, State{failed, 3, 0}, later},
-		"asked for twice, one to come":     {State{failed, 2, 2}, no, State{failed, 3, 1}, at},
-		"asked for twice, one succeeds":    {State{failed, 2, 2}, ok, State{delivered, 3, 1}, at},
-		"asked for twice, the tenth":       {State{failed, 9, 2}, no, State{dead, 10, 1}, at},
-		"asked for twice, blocked":         {State{failed, 2, 2}, blocked, State{dead, 3, 1}, at},
-		"asked for twice, gone":            {State{failed, 2, 2}, gone, State{dead, 3, 0}, never},
-		"a dead letter fails again":        {State{dead, 10, 1}, no, State{dead, 10, 0}, never},
-		"a dead letter succeeds":           {State{dead, 10, 1}, ok, State{delivered, 10, 0}, never},
-		"a dead letter is asked for":       {State{dead, 3, 3}, no, State{dead, 3, 2}, at},
-		"delivered again, and succeeds":    {State{delivered, 1, 1}, ok, State{delivered, 1, 0}, never},
-		"delivered again, and fails":       {State{delivered, 1, 1}, no, State{delivered, 1, 0}, never},
-		"delivered again, and gone":        {State{delivered, 1, 3}, gone, State{delivered, 1, 0}, never},
-		"delivered again, and blocked":     {State{delivered, 1, 1}, blocked, State{delivered, 1, 0}, never},
-		"canceled meanwhile, and fails":    {State{canceled, 2, 0}, no, State{canceled, 2, 0}, never},
-		"canceled meanwhile, but is there": {State{canceled, 2, 0}, ok, State{delivered, 2, 0}, never},
-		"canceled and asked for":           {State{canceled, 2, 2}, no, State{canceled, 2, 1}, at},
+		"the first attempt succeeds":             {State{pending, 0, 0}, ok, State{delivered, 1, 0}, never},
+		"the first attempt fails":                {State{pending, 0, 0}, notFound, State{failed, 1, 0}, later},
+		"the ninth fails":                        {State{failed, 8, 0}, notFound, State{failed, 9, 0}, later},
+		"the tenth fails":                        {State{failed, 9, 0}, notFound, State{dead, 10, 0}, never},
+		"the tenth succeeds":                     {State{failed, 9, 0}, ok, State{delivered, 10, 0}, never},
+		"gone":                                   {State{pending, 0, 0}, gone, State{dead, 1, 0}, never},
+		"blocked":                                {State{failed, 4, 0}, blocked, State{dead, 5, 0}, never},
+		"requested once, fails":                  {State{failed, 2, 1}, notFound, State{failed, 3, 0}, later},
+		"requested twice, fails":                 {State{failed, 2, 2}, notFound, State{failed, 3, 1}, immediately},
+		"requested twice, succeeds":              {State{failed, 2, 2}, ok, State{delivered, 3, 1}, immediately},
+		"requested twice, the tenth fails":       {State{failed, 9, 2}, notFound, State{dead, 10, 1}, immediately},
+		"requested twice, blocked":               {State{failed, 2, 2}, blocked, State{dead, 3, 1}, immediately},
+		"requested twice, gone":                  {State{failed, 2, 2}, gone, State{dead, 3, 0}, never},
+		"a dead letter fails again":              {State{dead, 10, 1}, notFound, State{dead, 10, 0}, never},
+		"a dead letter succeeds":                 {State{dead, 10, 1}, ok, State{delivered, 10, 0}, never},
+		"a dead letter with three requests":      {State{dead, 3, 3}, notFound, State{dead, 3, 2}, immediately},
+		"delivered, requested, succeeds":         {State{delivered, 1, 1}, ok, State{delivered, 1, 0}, never},
+		"delivered, requested, fails":            {State{delivered, 1, 1}, notFound, State{delivered, 1, 0}, never},
+		"delivered, requested three times, gone": {State{delivered, 1, 3}, gone, State{delivered, 1, 0}, never},
+		"delivered, requested, blocked":          {State{delivered, 1, 1}, blocked, State{delivered, 1, 0}, never},
+		"canceled during the attempt, fails":     {State{canceled, 2, 0}, notFound, State{canceled, 2, 0}, never},
+		"canceled during the attempt, succeeds":  {State{canceled, 2, 0}, ok, State{delivered, 2, 0}, never},
+		"canceled, requested twice":              {State{canceled, 2, 2}, notFound, State{canceled, 2, 1}, immediately},
 	} {
 		after, due := tc.before.Next(tc.o, noon, 0.5)
 		when := later
@@ -182,7 +183,7 @@ func TestNext(t *testing.T) {
 		case due == nil:
 			when = never
 		case due.Equal(noon):
-			when = at
+			when = immediately
 		case due.Before(noon):
 			when = "before"
 		}
@@ -192,20 +193,21 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// A delivery lives: attempts are made, people ask for more, turn the endpoint off and
-// recover. The model counts what a delivery has a right to.
-func TestLifeOfADelivery(t *testing.T) {
+// The test makes attempts, requests additional ones, disables the endpoint and recovers
+// the delivery in random order. The model counts the attempts that the delivery may
+// have.
+func TestNext_MatchesModel(t *testing.T) {
 	outcomes := rapid.OneOf(failures(), rapid.Just(Answered(204, 0)))
 	rapid.Check(t, func(t *rapid.T) {
 		var (
-			s         = State{Status: affiliate.DeliveryPending}
-			now       = noon
-			due       = &now
-			schedules = 1  // begun
-			budget    = 10 // attempts that the schedule still has
-			asked     = 0  // attempts that people wait for
-			askedEver = 0
-			made      = 0
+			s              = State{Status: affiliate.DeliveryPending}
+			now            = noon
+			due            = &now
+			schedules      = 1  // schedules that were started
+			budget         = 10 // attempts that are left in the schedule
+			requested      = 0  // requested attempts that were not made yet
+			totalRequested = 0
+			made           = 0
 		)
 		waits := func() bool {
 			return s.Status == affiliate.DeliveryPending || s.Status == affiliate.DeliveryFailed
@@ -219,9 +221,9 @@ func TestLifeOfADelivery(t *testing.T) {
 				now = *due
 				s, due = s.Next(o, now, rapid.Float64Range(0, 0.999).Draw(t, "random"))
 				made++
-				asked = max(0, asked-1)
+				requested = max(0, requested-1)
 				if o.Gone() {
-					asked = 0
+					requested = 0
 				}
 				if waited {
 					budget--
@@ -239,39 +241,39 @@ func TestLifeOfADelivery(t *testing.T) {
 					t.Fatalf("%s, then %+v: %s, want %s", before, o, s.Status, want)
 				}
 			},
-			"ask for one": func(*rapid.T) {
+			"request an attempt": func(*rapid.T) {
 				s.Extra++
-				asked++
-				askedEver++
+				requested++
+				totalRequested++
 				at := now
 				due = &at
 			},
-			"turn off": func(*rapid.T) {
+			"disable": func(*rapid.T) {
 				if !waits() {
 					return
 				}
-				s.Status, s.Extra, asked, due = affiliate.DeliveryCanceled, 0, 0, nil
+				s.Status, s.Extra, requested, due = affiliate.DeliveryCanceled, 0, 0, nil
 			},
 			"recover": func(*rapid.T) {
 				if waits() {
 					return
 				}
-				s, asked, budget, schedules = State{Status: affiliate.DeliveryPending}, 0, 10, schedules+1
+				s, requested, budget, schedules = State{Status: affiliate.DeliveryPending}, 0, 10, schedules+1
 				at := now
 				due = &at
 			},
 			"": func(t *rapid.T) {
 				switch {
-				case s.Extra != asked || s.Extra < 0:
-					t.Fatalf("%+v, of whom %d were asked for", s, asked)
+				case s.Extra != requested || s.Extra < 0:
+					t.Fatalf("%+v, but %d attempts were requested", s, requested)
 				case waits() && (s.Tier != 10-budget || budget < 1):
 					t.Fatalf("%+v, with %d attempts left", s, budget)
-				case (due != nil) != (waits() || asked > 0):
+				case (due != nil) != (waits() || requested > 0):
 					t.Fatalf("%+v is due at %v", s, due)
-				case asked > 0 && !due.Equal(now):
-					t.Fatalf("%+v is due at %s, and asked for at %s", s, due, now)
-				case made > 10*schedules+askedEver:
-					t.Fatalf("%d attempts of %d schedules and %d requests", made, schedules, askedEver)
+				case requested > 0 && !due.Equal(now):
+					t.Fatalf("%+v is due at %s, but an attempt was requested at %s", s, due, now)
+				case made > 10*schedules+totalRequested:
+					t.Fatalf("%d attempts for %d schedules and %d requests", made, schedules, totalRequested)
 				}
 			},
 		})
@@ -283,7 +285,7 @@ func final(o Outcome) bool {
 	return o.StatusCode == http.StatusGone || o.ErrorCode == "blocked_address"
 }
 
-// failures are all outcomes but success.
+// failures generates all outcomes except success.
 func failures() *rapid.Generator[Outcome] {
 	return rapid.Custom(func(t *rapid.T) Outcome {
 		if rapid.Bool().Draw(t, "answered") {

@@ -8,32 +8,34 @@ import (
 )
 
 const (
-	// readBlock is the number of deliveries of an endpoint that one read adds to those
-	// that are known. A read begins when fewer than readBelow are ready.
+	// readBlock is the number of new deliveries that one read returns. A read begins
+	// when fewer than readBelow deliveries are ready.
 	readBlock = 64
 	readBelow = 32
-	// maxReadAge bounds how long a delivery that was read may wait for its attempt. A
-	// change of the endpoint, or an erasure of the event's data, counts from then on.
+	// maxReadAge is the longest time between the read of a delivery and its attempt. A
+	// change of the endpoint, or an erasure of data in the event, is therefore
+	// effective after this time.
 	maxReadAge = time.Second
-	// lateCommit is how far reads overlap: a transaction may commit a delivery after a
-	// later delivery was read. Rewind finds those that commit even later.
+	// lateCommit is how far reads overlap, because a transaction can commit a delivery
+	// after a delivery with a later due time was read. Rewind finds deliveries that are
+	// committed even later.
 	lateCommit = 2 * time.Second
-	// maxUnstored bounds the attempts that are in flight or whose outcome is not stored.
-	// A process that dies repeats them.
+	// maxUnstored is the greatest number of attempts that are in flight or whose
+	// outcome is not stored. If the process crashes, these attempts are repeated.
 	maxUnstored = 1000
 )
 
-// Backlog is the part of an endpoint's due deliveries that its sender has read. A
-// delivery is read from the head of the index (endpoint, due time) and stays due in
-// the database until its outcome is stored, so the backlog knows which of the due
-// deliveries are being attempted.
+// Backlog holds the due deliveries of an endpoint that its sender has read. Reads begin
+// at the head of the index (endpoint, due time). A delivery stays due in the database
+// until its outcome is stored, so the backlog remembers which due deliveries are being
+// attempted.
 type Backlog struct {
 	ready []readyDelivery // in the order of their due times
-	// unstored has the due times of the deliveries that are being attempted, or whose
+	// unstored holds the due times of the deliveries that are being attempted, or whose
 	// outcome is not stored yet.
 	unstored map[affiliate.DeliveryID]time.Time
-	// from is where the next read begins. Every delivery due before it is ready or
-	// unstored.
+	// from is the due time at which the next read begins. Every delivery due before it
+	// is already in ready or in unstored.
 	from time.Time
 	more bool // there may be due deliveries that were not read
 
@@ -41,8 +43,8 @@ type Backlog struct {
 	readBegan time.Time
 	readFrom  time.Time
 	readLimit int
-	// storedDuringRead are deliveries that the current read may return although their
-	// outcome is stored meanwhile.
+	// storedDuringRead holds deliveries whose outcome was stored during the current
+	// read. The read may still return them.
 	storedDuringRead map[affiliate.DeliveryID]bool
 }
 
@@ -51,28 +53,29 @@ type readyDelivery struct {
 	readAt time.Time
 }
 
-// NewBacklog returns the backlog of an endpoint of which nothing has been read.
+// NewBacklog returns the backlog of an endpoint before the first read.
 func NewBacklog() Backlog {
 	return Backlog{more: true, unstored: map[affiliate.DeliveryID]time.Time{}, storedDuringRead: map[affiliate.DeliveryID]bool{}}
 }
 
-// More notes that there may be new due deliveries.
+// More records that there may be new due deliveries.
 func (b *Backlog) More() { b.more = true }
 
 // HasMore reports whether there may be due deliveries that were not read.
 func (b *Backlog) HasMore() bool { return b.more }
 
-// Rewind lets the next read begin with the oldest due delivery.
+// Rewind makes the next read begin with the oldest due delivery.
 func (b *Backlog) Rewind() { b.from, b.more = time.Time{}, true }
 
-// WantsRead reports whether to begin a read.
+// WantsRead reports whether a read should begin.
 func (b *Backlog) WantsRead() bool { return b.more && !b.reading && len(b.ready) < readBelow }
 
-// Reading reports whether a read has begun and not ended.
+// Reading reports whether a read is in progress.
 func (b *Backlog) Reading() bool { return b.reading }
 
-// BeginRead returns the start and the limit of the read that begins now. The limit
-// includes the known deliveries that the read returns once more.
+// BeginRead starts a read. It returns the due time at which the read begins and the
+// limit of its result. The limit includes known deliveries, because the read returns
+// them again.
 func (b *Backlog) BeginRead(now time.Time) (from time.Time, limit int) {
 	b.more, b.reading, b.readBegan, b.readFrom, b.readLimit = false, true, now, b.from, readBlock
 	for _, d := range b.ready {
@@ -90,8 +93,8 @@ func (b *Backlog) countKnown(dueAt time.Time) {
 	}
 }
 
-// EndRead adds the result of the read: the deliveries due from its start on, the
-// longest due first, up to its limit.
+// EndRead adds the result of the read: the deliveries due at or after its start, oldest
+// first, up to its limit.
 func (b *Backlog) EndRead(due []DueDelivery, now time.Time) {
 	known := make(map[affiliate.DeliveryID]bool, len(b.ready))
 	for _, d := range b.ready {
@@ -110,7 +113,7 @@ func (b *Backlog) EndRead(due []DueDelivery, now time.Time) {
 	if isFull && last.Before(next) {
 		next = last
 	}
-	if !b.from.Before(b.readFrom) { // neither Drop nor Rewind has gone back meanwhile
+	if !b.from.Before(b.readFrom) { // neither Drop nor Rewind was called during the read
 		b.from = next
 	}
 	b.reading, b.more = false, b.more || isFull
@@ -118,8 +121,8 @@ func (b *Backlog) EndRead(due []DueDelivery, now time.Time) {
 	slices.SortStableFunc(b.ready, func(a, b readyDelivery) int { return a.DueAt.Compare(b.DueAt) })
 }
 
-// Ready reports whether a delivery can be attempted now. If it was read too long ago,
-// all are dropped and read again.
+// Ready reports whether a delivery can be attempted now. If the oldest one was read too
+// long ago, all deliveries are dropped and read again.
 func (b *Backlog) Ready(now time.Time) bool {
 	if len(b.ready) > 0 && now.Sub(b.ready[0].readAt) > maxReadAge {
 		b.Drop()
@@ -127,7 +130,7 @@ func (b *Backlog) Ready(now time.Time) bool {
 	return len(b.ready) > 0 && len(b.unstored) < maxUnstored
 }
 
-// Drop forgets what is ready. It is read again.
+// Drop removes the ready deliveries. The next read returns them again.
 func (b *Backlog) Drop() {
 	if len(b.ready) > 0 && b.ready[0].DueAt.Before(b.from) {
 		b.from = b.ready[0].DueAt
@@ -135,7 +138,7 @@ func (b *Backlog) Drop() {
 	b.ready, b.more = nil, true
 }
 
-// Next removes the delivery to attempt now. Ready must have returned true.
+// Next removes and returns the delivery to attempt now. Ready must have returned true.
 func (b *Backlog) Next() DueDelivery {
 	due := b.ready[0].DueDelivery
 	b.ready = b.ready[1:]
@@ -143,8 +146,8 @@ func (b *Backlog) Next() DueDelivery {
 	return due
 }
 
-// Stored notes that the outcome of an attempt is stored. A failure may have a next
-// attempt, whose due time the next read finds.
+// Stored records that the outcome of an attempt is stored. If there will be another
+// attempt, the next read finds it.
 func (b *Backlog) Stored(r AttemptResult) {
 	delete(b.unstored, r.Due.ID)
 	if b.reading {
@@ -153,7 +156,8 @@ func (b *Backlog) Stored(r AttemptResult) {
 	b.more = b.more || !r.Outcome.Succeeded() || r.Due.State.Extra > 0
 }
 
-// Empty reports whether nothing is ready, being attempted, being read or to be read.
+// Empty reports whether the backlog has nothing to do: no delivery is ready or being
+// attempted, and no read is in progress or needed.
 func (b *Backlog) Empty() bool {
 	return len(b.ready) == 0 && len(b.unstored) == 0 && !b.reading && !b.more
 }

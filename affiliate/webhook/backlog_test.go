@@ -11,16 +11,16 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// TestBacklog_MissesNothingDue works a backlog off in random steps against a model of
-// the queue: every delivery that is due and not being attempted is either ready or
-// within the next read.
+// TestBacklog_MissesNothingDue calls the methods of a backlog in random order and
+// compares it with a model of the queue. Every due delivery that is not being attempted
+// must be ready or part of the next read.
 func TestBacklog_MissesNothingDue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 		b := NewBacklog()
-		// queue has what is due in the database, the longest due first.
+		// queue holds the due deliveries in the database, ordered by due time.
 		var queue, inFlight, ended []DueDelivery
-		readings := func(from time.Time, limit int) []DueDelivery {
+		dueFrom := func(from time.Time, limit int) []DueDelivery {
 			var due []DueDelivery
 			for _, d := range queue {
 				if !d.DueAt.Before(from) && !d.DueAt.After(now) && len(due) < limit {
@@ -38,14 +38,14 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 			}
 			return left
 		}
-		var reading []DueDelivery // under way: what it has seen
+		var readResult []DueDelivery // of the read in progress
 		t.Repeat(map[string]func(*rapid.T){
 			"time passes": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond)
 			},
-			"deliveries come": func(t *rapid.T) {
+			"deliveries are created": func(t *rapid.T) {
 				for range rapid.IntRange(1, 100).Draw(t, "n") {
-					// A transaction commits up to a second after what it writes is due.
+					// A transaction commits up to a second after the due time of its deliveries.
 					late := time.Duration(rapid.IntRange(0, 1000).Draw(t, "late")) * time.Millisecond
 					d := DueDelivery{ID: affiliate.NewID[affiliate.Delivery](now), DueAt: now.Add(-late)}
 					at := len(queue)
@@ -56,20 +56,20 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 				}
 				b.More()
 			},
-			"a reading begins": func(t *rapid.T) {
+			"a read begins": func(t *rapid.T) {
 				if b.WantsRead() {
-					reading = readings(b.BeginRead(now))
+					readResult = dueFrom(b.BeginRead(now))
 				}
 			},
-			"a reading ends": func(t *rapid.T) {
+			"a read ends": func(t *rapid.T) {
 				if !b.Reading() {
 					return
 				}
-				b.EndRead(reading, now)
+				b.EndRead(readResult, now)
 				for _, d := range b.ready {
 					for _, other := range slices.Concat(inFlight, ended) {
 						if d.ID == other.ID {
-							t.Fatal("a delivery that is being attempted is ready once more")
+							t.Fatal("a delivery that is being attempted is ready again")
 						}
 					}
 				}
@@ -106,7 +106,7 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 					}
 				}
 				if b.Unstored() != len(inFlight)+len(ended) {
-					t.Fatalf("%d unstored, want %d and %d", b.Unstored(), len(inFlight), len(ended))
+					t.Fatalf("%d unstored, want %d in flight and %d ended", b.Unstored(), len(inFlight), len(ended))
 				}
 			},
 		})

@@ -1,20 +1,20 @@
-// Package webhook is what can be said of outbound webhooks without a network:
-// which URLs and addresses may be called, how a body is signed, what an attempt's
-// outcome means and when the next one is due.
+// Package webhook contains the parts of outbound webhooks that need no network: which
+// URLs and addresses may be called, how a body is signed, what the outcome of an
+// attempt means, and when the next attempt is due.
 //
-// It follows Standard Webhooks (https://www.standardwebhooks.com) and DECISIONS.md
-// section 9, the numbers of RELIABILITY.md sections 3 and 4. Everything in it is a
-// pure function but for NewSecret.
+// It follows Standard Webhooks (https://www.standardwebhooks.com), DECISIONS.md section
+// 9 and the limits of RELIABILITY.md sections 3 and 4. All functions are pure, except
+// NewSecret. These are the states of a delivery:
 //
 //	           2xx                        ┌──────────▶ delivered
 //	pending ────┬─────────────────────────┤
 //	   ▲        │ else                    │ 2xx
-//	   │        ▼        next is due      │
-//	recover  failed ◀──────────────────▶ attempt ────▶ dead_lettered: the tenth, 410, a
-//	   │        │                                      blocked address
+//	   │        ▼       next one is due   │
+//	recover  failed ◀──────────────────▶ attempt ────▶ dead_lettered: after the tenth attempt,
+//	   │        │                                      status 410 or a blocked address
 //	   │        ▼ endpoint disabled or deleted
 //	   └───── canceled
 //
-// A retry that a person asks for is one more attempt in any state; of a delivery
-// that has ended only its success changes the state.
+// A user can request an additional attempt in any state. If the delivery has already
+// ended, only a successful attempt changes its state.
 package webhook

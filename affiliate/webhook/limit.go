@@ -2,15 +2,16 @@ package webhook
 
 import "time"
 
-// Limit says how many attempts of one endpoint may be in flight, depending on its
-// latest outcomes:
+// Limit is the number of attempts of one endpoint that may be in flight. It depends on
+// the latest outcomes of the endpoint:
 //
 //	no outcome known yet                         2
 //	the last attempt did not time out           10 (InFlight)
 //	the last attempt timed out                   1
 //	10 consecutive failures (the breaker opens)  0 for a minute, then 1
 //
-// An endpoint that hangs therefore occupies one or two places, not ten.
+// An endpoint that does not respond therefore uses one or two attempts at a time
+// instead of ten.
 type Limit struct {
 	failures    int // consecutive
 	lastOutcome outcomeClass
@@ -28,8 +29,8 @@ const (
 // unknownInFlight is the limit of an endpoint without a known outcome.
 const unknownInFlight = 2
 
-// Load takes over the stored state of an endpoint. If its last attempt failed, Load
-// sets the limit of a timeout, because the cause of the failure is not stored.
+// Load sets the stored state of an endpoint. If its last attempt failed, Load assumes a
+// timeout, because the cause of the failure is not stored.
 func (l *Limit) Load(t Target) {
 	if t.ConsecutiveFailures == l.failures {
 		return
@@ -43,7 +44,7 @@ func (l *Limit) Load(t Target) {
 	}
 }
 
-// Count takes the outcome of an attempt that ended at an instant.
+// Count records the outcome of an attempt that ended at the given time.
 func (l *Limit) Count(o Outcome, at time.Time) {
 	l.lastOutcome = inTime
 	if o.TimedOut() {

@@ -21,7 +21,7 @@ func TestLimit_FollowsOutcomes(t *testing.T) {
 		hanging  bool
 		paused   bool
 	}{
-		{"nothing known", nil, 2, false, false},
+		{"no outcome known", nil, 2, false, false},
 		{"success", []Outcome{ok}, 10, false, false},
 		{"failure in time", []Outcome{failure}, 10, false, false},
 		{"timeout", []Outcome{ok, timeout}, 1, true, false},
@@ -54,7 +54,7 @@ func TestLimit_LoadsStoredState(t *testing.T) {
 		paused   bool
 	}{
 		{"healthy", 0, 2, false},
-		{"failed once, perhaps by a timeout", 1, 1, false},
+		{"failed once, cause unknown", 1, 1, false},
 		{"open breaker", 10, 1, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestLimit_LoadsStoredState(t *testing.T) {
 			}
 			l.Load(Target{}) // the endpoint was enabled again
 			if l.Paused(noon) || l.Hanging() {
-				t.Error("the failures are not forgotten")
+				t.Error("the failures were not reset")
 			}
 		})
 	}

@@ -13,17 +13,17 @@ type DeliveryChange struct {
 	Before State
 	After  State
 	DueAt  *time.Time // of the next attempt; nil after the last
-	// CompletedAt is set if the attempt has changed the status.
+	// CompletedAt is set if the attempt changed the status.
 	CompletedAt *time.Time
 }
 
-// Apply returns the effect of the result on a delivery in a state, which may differ
-// from the state before the attempt: a user may have requested a retry meanwhile, or
-// disabled the endpoint.
+// Apply returns the effect of the result on a delivery in the given state. The state
+// can differ from the state before the attempt, because a user may have requested a
+// retry or disabled the endpoint during the attempt.
 func (r AttemptResult) Apply(state State) DeliveryChange {
 	applied := state
 	if r.Due.State.Extra == 0 {
-		applied.Extra++ // this attempt was not a requested one: those are still to come
+		applied.Extra++ // this attempt was a scheduled one, so the requested attempts must still be made
 	}
 	change := DeliveryChange{Result: r, Before: state}
 	change.After, change.DueAt = applied.Next(r.Outcome, r.Ended, r.Random)
@@ -34,21 +34,21 @@ func (r AttemptResult) Apply(state State) DeliveryChange {
 	return change
 }
 
-// gaveUp reports whether the attempt was the last one of a schedule that failed.
-func (c DeliveryChange) gaveUp() bool {
+// becameDeadLetter reports whether the attempt made the delivery a dead letter.
+func (c DeliveryChange) becameDeadLetter() bool {
 	return c.After.Status == affiliate.DeliveryDeadLettered && c.Before.Status != affiliate.DeliveryDeadLettered
 }
 
 const (
-	// disableAfter is how long an endpoint may fail without any success before it is
-	// disabled, if at least disableDeadLetters deliveries were given up meanwhile.
+	// An endpoint is disabled when it has failed for disableAfter without any success
+	// and at least disableDeadLetters deliveries became dead letters in that time.
 	disableAfter       = 5 * 24 * time.Hour
 	disableDeadLetters = 20
 )
 
 // CountOutcomes returns an endpoint after outcomes of its attempts, in the order in
-// which they ended. It is disabled if it responded 410, or if it has failed for too
-// long with too many deliveries given up.
+// which the attempts ended. The endpoint is disabled if it responded with status 410,
+// or if it has failed for too long and too many deliveries became dead letters.
 func CountOutcomes(e affiliate.Endpoint, changes []DeliveryChange) affiliate.Endpoint {
 	health := e.Health
 	gone := false
@@ -64,7 +64,7 @@ func CountOutcomes(e affiliate.Endpoint, changes []DeliveryChange) affiliate.End
 		if health.FailingSince == nil {
 			health.FailingSince = &ended
 		}
-		if c.gaveUp() {
+		if c.becameDeadLetter() {
 			health.DeadLetters++
 		}
 	}
@@ -85,7 +85,7 @@ func failedTooLong(h affiliate.EndpointHealth) bool {
 	return h.FailingSince != nil && h.LastDeliveryAt.Sub(*h.FailingSince) >= disableAfter && h.DeadLetters >= disableDeadLetters
 }
 
-// maxExtra bounds the requested attempts of a delivery that are still to be made.
+// maxExtra is the greatest number of requested attempts of a delivery that can wait.
 const maxExtra = 100
 
 // LockedDelivery is a delivery that a transaction has locked.
@@ -93,15 +93,16 @@ type LockedDelivery struct {
 	ID          affiliate.DeliveryID
 	Type        affiliate.EventName
 	State       State
-	Epoch       int // of the endpoint when the delivery was made, recovered or retried
+	Epoch       int // epoch of the endpoint when the delivery was created, recovered or retried
 	Attempts    int
 	DueAt       *time.Time
 	CompletedAt *time.Time
 }
 
-// Retry returns the delivery after a user has requested one more attempt, which takes
-// the place of the next scheduled one. A delivery that waited when its endpoint was
-// disabled is canceled since then: it gets this attempt and no schedule.
+// Retry returns the delivery after a user requested one more attempt, which replaces
+// the next scheduled attempt. If the endpoint was disabled while the delivery was
+// waiting, the delivery counts as canceled since then: it gets the requested attempt
+// but no schedule.
 func (d LockedDelivery) Retry(e affiliate.Endpoint, at time.Time) LockedDelivery {
 	if d.Epoch < e.Epoch {
 		d.State.Extra = 0

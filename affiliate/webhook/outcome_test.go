@@ -28,14 +28,14 @@ func TestCountOutcomes(t *testing.T) {
 		since    *time.Time
 		disabled affiliate.DisabledReason
 	}{
-		{"a success forgets failures", true, affiliate.EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days), DeadLetters: 7}, []DeliveryChange{success}, 0, 0, nil, ""},
+		{"a success resets the failures", true, affiliate.EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days), DeadLetters: 7}, []DeliveryChange{success}, 0, 0, nil, ""},
 		{"failures after a success", true, affiliate.EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days)}, []DeliveryChange{success, failure, deadLetter}, 2, 1, ago(0), ""},
-		{"failures go on", true, affiliate.EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days)}, []DeliveryChange{failure}, 4, 0, ago(days), ""},
+		{"another failure", true, affiliate.EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days)}, []DeliveryChange{failure}, 4, 0, ago(days), ""},
 		{"410 disables", true, affiliate.EndpointHealth{}, []DeliveryChange{gone}, 1, 1, ago(0), affiliate.DisabledGone},
 		{"five days and twenty dead letters disable", true, affiliate.EndpointHealth{FailingSince: ago(5 * days), DeadLetters: 19}, []DeliveryChange{deadLetter}, 1, 20, ago(5 * days), affiliate.DisabledFailing},
-		{"nineteen do not", true, affiliate.EndpointHealth{FailingSince: ago(5 * days), DeadLetters: 18}, []DeliveryChange{deadLetter}, 1, 19, ago(5 * days), ""},
-		{"less than five days do not", true, affiliate.EndpointHealth{FailingSince: ago(5*days - 1), DeadLetters: 40}, []DeliveryChange{deadLetter}, 1, 41, ago(5*days - 1), ""},
-		{"nothing disables twice", false, affiliate.EndpointHealth{}, []DeliveryChange{gone}, 1, 1, ago(0), ""},
+		{"nineteen dead letters do not disable", true, affiliate.EndpointHealth{FailingSince: ago(5 * days), DeadLetters: 18}, []DeliveryChange{deadLetter}, 1, 19, ago(5 * days), ""},
+		{"less than five days do not disable", true, affiliate.EndpointHealth{FailingSince: ago(5*days - 1), DeadLetters: 40}, []DeliveryChange{deadLetter}, 1, 41, ago(5*days - 1), ""},
+		{"a disabled endpoint is not disabled again", false, affiliate.EndpointHealth{}, []DeliveryChange{gone}, 1, 1, ago(0), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := affiliate.Endpoint{Active: tc.active, Epoch: 1, Version: 1, Health: tc.health}

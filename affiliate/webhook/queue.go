@@ -6,27 +6,27 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Target is an endpoint as the sender sees it.
+// Target is an endpoint with the data that the sender needs.
 type Target struct {
 	Key affiliate.EndpointKey
 	URL string
-	// Secret and Previous are sealed. Previous also signs until PreviousUntil.
+	// Secret and Previous are encrypted. Previous also signs until PreviousUntil.
 	Secret        []byte
 	Previous      []byte
 	PreviousUntil *time.Time
 	// ConsecutiveFailures and LastDeliveryAt are the stored state of the breaker.
 	ConsecutiveFailures int
 	LastDeliveryAt      *time.Time
-	// NextDue is the earliest due time in the future of any of its deliveries; nil if
-	// there is none.
+	// NextDue is the earliest due time in the future among its deliveries; nil if there
+	// is none.
 	NextDue *time.Time
 }
 
-// Read asks for due deliveries of one endpoint.
+// Read is a request for due deliveries of one endpoint.
 type Read struct {
 	Key affiliate.EndpointKey
-	// From is the earliest due time to read: the sender knows every delivery that was
-	// due before.
+	// From is the earliest due time to read. The sender already knows the deliveries
+	// that were due before it.
 	From  time.Time
 	Limit int
 }
@@ -37,20 +37,21 @@ type DueDelivery struct {
 	ID       affiliate.DeliveryID
 	Event    affiliate.EventID
 	Body     []byte
-	// State and Attempts (the number of attempts so far) are as stored at the read.
+	// State and Attempts (the number of attempts so far) have the values that were
+	// stored at the time of the read.
 	State    State
 	Attempts int
 	DueAt    time.Time
 }
 
-// AttemptResult is the outcome of one attempt with everything that is stored of it.
+// AttemptResult is the outcome of one attempt with everything that is stored about it.
 type AttemptResult struct {
 	Key     affiliate.EndpointKey
 	Due     DueDelivery
 	Outcome Outcome
 	Started time.Time
 	Ended   time.Time
-	// Random in [0, 1) spreads the next attempt.
+	// Random in [0, 1) spreads the times of next attempts.
 	Random float64
 }
 

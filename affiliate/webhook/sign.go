@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	// secretPrefix begins the text of a secret (Standard Webhooks).
+	// secretPrefix is the prefix of the text form of a secret (Standard Webhooks).
 	secretPrefix = "whsec_"
 	secretSize   = 32
 )
 
-// Secret signs. Its text form is whsec_ and base64; the key is what was encoded.
+// Secret is the key that signs bodies. Its text form is whsec_ and the base64 encoding
+// of the key.
 type Secret []byte
 
-// NewSecret makes a secret of 32 random bytes.
+// NewSecret returns a secret of 32 random bytes.
 func NewSecret() Secret {
 	key := make([]byte, secretSize)
 	// crypto/rand.Read never fails: it crashes the program instead.
@@ -30,36 +31,37 @@ func NewSecret() Secret {
 	return key
 }
 
-// ParseSecret reads the text form.
+// ParseSecret parses the text form of a secret.
 func ParseSecret(text string) (Secret, error) {
 	encoded, ok := strings.CutPrefix(text, secretPrefix)
 	if !ok {
-		return nil, errors.New("a signing secret begins with " + secretPrefix)
+		return nil, errors.New("a signing secret must begin with " + secretPrefix)
 	}
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || len(key) == 0 {
-		return nil, errors.New("a signing secret is base64 after " + secretPrefix)
+		return nil, errors.New("a signing secret must be base64 after " + secretPrefix)
 	}
 	return key, nil
 }
 
-// Text is the form that a merchant sees, once.
+// Text returns the text form. A merchant sees it once.
 func (s Secret) Text() string { return secretPrefix + base64.StdEncoding.EncodeToString(s) }
 
-// hidden is what logs and documents have of a secret.
-const hidden = "(secret)"
+// redactedSecret is what logs and JSON documents show instead of a secret.
+const redactedSecret = "(secret)"
 
-// String hides the secret.
-func (s Secret) String() string { return hidden }
+// String returns a constant that does not reveal the secret.
+func (s Secret) String() string { return redactedSecret }
 
-// Format hides it from the verbs that print bytes as well.
-func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hidden) }
+// Format does the same for all formatting verbs, including those that print bytes.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redactedSecret) }
 
-// MarshalText hides it from encoders, those of log/slog among them.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+// MarshalText does the same for encoders, including those of log/slog.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(redactedSecret), nil }
 
-// Sign is the value of webhook-signature: for each secret v1 and the HMAC-SHA256 of
-// id, time in unix seconds and body, joined by dots. The id has no dot.
+// Sign returns the value of the webhook-signature header. For each secret it contains
+// "v1," and the HMAC-SHA256 of the id, the time in Unix seconds and the body, joined by
+// dots. id must not contain a dot.
 func Sign(secrets []Secret, id string, at time.Time, body []byte) string {
 	signed := make([]byte, 0, len(id)+len(body)+22)
 	signed = append(signed, id...)

@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The vector of the reference libraries.
-func TestSignatureOfTheStandard(t *testing.T) {
+// The test vector is that of the reference libraries of Standard Webhooks.
+func TestSign_MatchesReferenceVector(t *testing.T) {
 	secret, err := ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestSignatureOfTheStandard(t *testing.T) {
 	}
 }
 
-func TestReceiversVerifyWithAnyOfTheSecrets(t *testing.T) {
+func TestSign_VerifiesWithEachSecret(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		secrets := []Secret{NewSecret(), NewSecret()}[:rapid.IntRange(1, 2).Draw(t, "secrets")]
 		id := "evt_" + hex.EncodeToString(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
@@ -37,33 +37,34 @@ func TestReceiversVerifyWithAnyOfTheSecrets(t *testing.T) {
 		body := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "body")
 		header := Sign(secrets, id, at, body)
 		if n := len(strings.Fields(header)); n != len(secrets) {
-			t.Fatalf("%d signatures of %d secrets: %s", n, len(secrets), header)
+			t.Fatalf("%d signatures for %d secrets: %s", n, len(secrets), header)
 		}
 		for i, secret := range secrets {
 			if err := verify(secret, id, at, body, header); err != nil {
 				t.Fatalf("secret %d: %v", i, err)
 			}
-			// Receivers that know of one signature only read the newest's.
+			// Receivers that support only one signature use the first one, which must
+			// be that of the newest secret.
 			if first, _, _ := strings.Cut(header, " "); (verify(secret, id, at, body, first) == nil) != (i == 0) {
-				t.Fatalf("secret %d and the first signature", i)
+				t.Fatalf("the first signature is not that of secret 0 (checked with secret %d)", i)
 			}
 		}
 		if verify(NewSecret(), id, at, body, header) == nil {
-			t.Fatal("another secret verifies")
+			t.Fatal("the signature verifies with another secret")
 		}
 		if verify(secrets[0], id+"0", at, body, header) == nil || verify(secrets[0], id, at.Add(time.Second), body, header) == nil {
-			t.Fatal("id or time do not count")
+			t.Fatal("the signature verifies with another id or time")
 		}
 		if len(body) > 0 {
 			body[rapid.IntRange(0, len(body)-1).Draw(t, "place")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 			if verify(secrets[0], id, at, body, header) == nil {
-				t.Fatal("a changed byte verifies")
+				t.Fatal("the signature verifies after a bit of the body changed")
 			}
 		}
 	})
 }
 
-// verify does what a receiver does, with the reference library.
+// verify checks a signature with the reference library, as a receiver does.
 func verify(secret Secret, id string, at time.Time, body []byte, signature string) error {
 	receiver, err := standardwebhooks.NewWebhook(secret.Text())
 	if err != nil {
@@ -76,7 +77,7 @@ func verify(secret Secret, id string, at time.Time, body []byte, signature strin
 	return receiver.VerifyIgnoringTimestamp(body, header)
 }
 
-func TestReceiversAcceptWhatIsSignedNow(t *testing.T) {
+func TestSign_IsAcceptedByReceiver(t *testing.T) {
 	secret, body, now := NewSecret(), []byte(`{}`), time.Now()
 	receiver, err := standardwebhooks.NewWebhook(secret.Text())
 	if err != nil {
@@ -91,23 +92,23 @@ func TestReceiversAcceptWhatIsSignedNow(t *testing.T) {
 	}
 }
 
-func TestSecretTextReadsBack(t *testing.T) {
+func TestParseSecret(t *testing.T) {
 	secret := NewSecret()
-	again, err := ParseSecret(secret.Text())
-	if err != nil || !bytes.Equal(again, secret) || len(secret) != 32 || !strings.HasPrefix(secret.Text(), "whsec_") {
-		t.Errorf("%d bytes, read back %v: %v", len(secret), bytes.Equal(again, secret), err)
+	parsed, err := ParseSecret(secret.Text())
+	if err != nil || !bytes.Equal(parsed, secret) || len(secret) != 32 || !strings.HasPrefix(secret.Text(), "whsec_") {
+		t.Errorf("secret of %d bytes; parsed text is equal: %v; %v", len(secret), bytes.Equal(parsed, secret), err)
 	}
 	if bytes.Equal(secret, NewSecret()) {
 		t.Error("two secrets are equal")
 	}
 	for _, text := range []string{"", "whsec_", "whsec", "WHSEC_AAAA", "AAAA", "whsec_AAA", "whsec_A-_=", "whsec_!", " whsec_AAAA"} {
 		if secret, err := ParseSecret(text); err == nil || secret != nil {
-			t.Errorf("%q is a secret", text)
+			t.Errorf("%q was accepted as a secret", text)
 		}
 	}
 }
 
-func TestSecretIsNeverPrinted(t *testing.T) {
+func TestSecret_IsNeverPrinted(t *testing.T) {
 	key := []byte("the quick brown fox jumps over. ")
 	secret := Secret(key)
 	holder := struct {
@@ -148,10 +149,10 @@ func TestSecretIsNeverPrinted(t *testing.T) {
 		"decimal": "116 104 101", "octal": "164 150 145", "binary": "1110100 1101000", "runes": "U+0074", "characters": "t h e",
 	} {
 		if strings.Contains(printed, form) {
-			t.Errorf("printed as %s", name)
+			t.Errorf("the secret was printed as %s", name)
 		}
 	}
 	if n := strings.Count(printed, "(secret)"); n < 500 {
-		t.Errorf("%d times hidden", n)
+		t.Errorf("(secret) was printed only %d times", n)
 	}
 }

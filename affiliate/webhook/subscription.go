@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	// everything is the subscription to all events.
-	everything = "*"
-	// allOf ends the subscription to all events of a noun.
-	allOf = ".*"
+	// allEvents is the subscription to all events.
+	allEvents = "*"
+	// nounSuffix is the end of a subscription to all events of a noun.
+	nounSuffix = ".*"
 )
 
-// CheckSubscription says what is wrong with one word of an endpoint's subscriptions:
-// it must be *, a name of the catalogue, or noun.* for a noun that the catalogue has.
-// Empty: nothing.
+// CheckSubscription returns what is wrong with a subscription of an endpoint; empty if
+// it is valid. It must be *, the name of an event in the catalogue, or noun.* for a
+// noun of the catalogue.
 func CheckSubscription(word string) string {
-	if word == everything {
+	if word == allEvents {
 		return ""
 	}
 	if word == string(affiliate.EventWebhookPing) {
 		return "must not be webhook.ping, which only a test sends"
 	}
-	noun, all := strings.CutSuffix(word, allOf)
+	noun, all := strings.CutSuffix(word, nounSuffix)
 	for _, kind := range affiliate.Catalogue() {
 		if all && kind.Name.Noun() == noun || string(kind.Name) == word {
 			return ""

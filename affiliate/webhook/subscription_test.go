@@ -6,7 +6,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-func TestSubscriptionsThatAreWell(t *testing.T) {
+func TestCheckSubscription_AcceptsEventsAndNouns(t *testing.T) {
 	words := []string{"*", "conversion.*", "commission.*", "participant.*", "payout.*", "link.*", "promo_code.*", "program.*", "gdpr.*"}
 	for _, kind := range affiliate.Catalogue() {
 		words = append(words, string(kind.Name), kind.Name.Noun()+".*")
@@ -18,25 +18,25 @@ func TestSubscriptionsThatAreWell(t *testing.T) {
 	}
 }
 
-func TestSubscriptionsThatAreNot(t *testing.T) {
-	const none, noNoun = "must be the name of an event", "must begin with the noun of an event"
+func TestCheckSubscription_Rejects(t *testing.T) {
+	const notAnEvent, notANoun = "must be the name of an event", "must begin with the noun of an event"
 	for word, want := range map[string]string{
-		"":                     none,
-		"commission":           none,
-		"commission.":          none,
-		"commission.create":    none,
-		"commission.created ":  none,
-		"Commission.created":   none,
-		"commission.created.*": noNoun,
-		"commission.**":        none,
-		"commission.cr*":       none,
-		"**":                   none,
-		".*":                   noNoun,
-		"*.*":                  noNoun,
-		"*.created":            none,
-		"click.*":              noNoun,
-		"promo.*":              noNoun,
-		"webhook.*":            noNoun,
+		"":                     notAnEvent,
+		"commission":           notAnEvent,
+		"commission.":          notAnEvent,
+		"commission.create":    notAnEvent,
+		"commission.created ":  notAnEvent,
+		"Commission.created":   notAnEvent,
+		"commission.created.*": notANoun,
+		"commission.**":        notAnEvent,
+		"commission.cr*":       notAnEvent,
+		"**":                   notAnEvent,
+		".*":                   notANoun,
+		"*.*":                  notANoun,
+		"*.created":            notAnEvent,
+		"click.*":              notANoun,
+		"promo.*":              notANoun,
+		"webhook.*":            notANoun,
 		"webhook.ping":         "must not be webhook.ping, which only a test sends",
 	} {
 		if got := CheckSubscription(word); got != want {

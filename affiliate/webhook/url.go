@@ -13,28 +13,31 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// URL is where an endpoint is.
+// URL is the address of an endpoint.
 type URL struct {
-	// Text is the URL in the form that is stored and called: host in lower case and
-	// punycode, no default port, a path of one slash at least, all of it ASCII.
+	// Text is the URL in the form that is stored and called. The host is in lower case
+	// and punycode, a default port is omitted, the path has at least one slash, and all
+	// characters are ASCII.
 	Text string
-	// Host is without port and brackets.
+	// Host has no port and no brackets.
 	Host string
 	Port uint16
-	// Literal is the host where it is an address; else the zero Addr.
+	// Literal is the host if it is an IP address; otherwise the zero Addr.
 	Literal netip.Addr
-	// Plain: it is http.
+	// Plain says that the scheme is http.
 	Plain bool
-	// OddPort: a port that only an address of the operator's allow-list may have.
+	// OddPort says that the port is only allowed for addresses in the operator's
+	// allow-list.
 	OddPort bool
 }
 
-// maxURLSize bounds a URL as it is given and as it is stored.
+// maxURLSize is the greatest length of a URL, both as entered and as stored.
 const maxURLSize = 2048
 
-// ParseURL reads the URL of an endpoint (RELIABILITY.md section 4, point 1), or says
-// what is wrong with it: all of it. Percent-encoding stays as it is. What net/http
-// makes of Text has the same host and port, and the same path and query go out.
+// ParseURL parses the URL of an endpoint (RELIABILITY.md section 4, point 1). If the
+// URL is not valid, it returns all problems. Percent-encoding is not changed. When
+// net/http requests Text, it uses the same host and port, and sends the same path and
+// query.
 func ParseURL(raw string) (URL, []string) {
 	var wrong []string
 	check := func(ok bool, message string) {
@@ -42,7 +45,7 @@ func ParseURL(raw string) (URL, []string) {
 			wrong = append(wrong, message)
 		}
 	}
-	check(!strings.ContainsFunc(raw, unfit), "must not contain spaces, control characters or backslashes")
+	check(!strings.ContainsFunc(raw, isAmbiguousRune), "must not contain spaces, control characters or backslashes")
 	rest, _, fragment := strings.Cut(raw, "#")
 	check(!fragment, "must not contain a fragment")
 	scheme, rest, found := strings.Cut(rest, "://")
@@ -68,14 +71,14 @@ func ParseURL(raw string) (URL, []string) {
 		port, ok = parsePort(portText)
 		check(ok, "must have a port from 1 to 65535")
 	}
-	path, query, asks := strings.Cut(target, "?")
+	path, query, hasQuery := strings.Cut(target, "?")
 	_, err := url.PathUnescape(path)
 	check(err == nil, "must not contain a bare % in its path")
 
 	u := URL{
 		Host: host, Port: port, Literal: literal,
 		Plain:   scheme == "http",
-		OddPort: port != standard && !openPort(port),
+		OddPort: port != standard && !portAllowed(port),
 	}
 	u.Text = scheme + "://" + host
 	if literal.Is6() {
@@ -88,7 +91,7 @@ func ParseURL(raw string) (URL, []string) {
 		path = "/"
 	}
 	u.Text += encode(path)
-	if asks {
+	if hasQuery {
 		u.Text += "?" + encode(query)
 	}
 	if wrong = append(wrong, sizeProblem(raw, u.Text)...); len(wrong) > 0 {
@@ -108,12 +111,13 @@ func sizeProblem(texts ...string) []string {
 	return nil
 }
 
-// unfit tells what parsers of URLs drop, or read each in its own way.
-func unfit(r rune) bool {
+// isAmbiguousRune reports whether URL parsers drop the character or treat it
+// differently.
+func isAmbiguousRune(r rune) bool {
 	return r == '\\' || r == utf8.RuneError || unicode.IsSpace(r) || unicode.IsControl(r)
 }
 
-// splitPort takes the port off: what follows the last colon that is not inside
+// splitPort separates the port, which is the text after the last colon outside
 // brackets.
 func splitPort(authority string) (host, port string, found bool) {
 	colon := strings.LastIndexByte(authority, ':')
@@ -123,24 +127,24 @@ func splitPort(authority string) (host, port string, found bool) {
 	return authority[:colon], authority[colon+1:], true
 }
 
-// parsePort reads a port in its shortest form.
+// parsePort parses a port without leading zeros.
 func parsePort(text string) (uint16, bool) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return uint16(n), err == nil && n > 0 && text[0] != '0'
 }
 
-// hostNames reads internationalized names: idna.Lookup, but that two hyphens may
-// stand third and fourth in a label. Hosts of previews have such names
-// (qa--shop.example).
+// hostNames converts internationalized names to ASCII. It is idna.Lookup, but it allows
+// two hyphens as the third and fourth characters of a label, because preview
+// deployments have such names (qa--shop.example).
 var hostNames = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false))
 
-// parseHost reads a name, an IPv4 address or an IPv6 address in brackets.
+// parseHost parses a name, an IPv4 address, or an IPv6 address in brackets.
 func parseHost(text string) (host string, literal netip.Addr, wrong []string) {
 	if text == "" {
 		return "", netip.Addr{}, []string{"must have a host"}
 	}
 	if text, _, found := strings.Cut(text, "%"); found {
-		// An address is still read without its zone.
+		// The text before the % is parsed as well, so that all problems are returned.
 		wrong = []string{"must not contain a % in its host"}
 		if text == "" || text[0] != '[' {
 			return "", netip.Addr{}, wrong
@@ -159,7 +163,8 @@ func parseHost(text string) (host string, literal netip.Addr, wrong []string) {
 		return text, address, nil
 	}
 	if len(text) > maxURLSize {
-		// Punycode takes time that grows with the square of a name.
+		// The conversion to punycode takes time that is quadratic in the length of a
+		// name.
 		return "", netip.Addr{}, []string{"must have a host that is a name or an address"}
 	}
 	name, err := hostNames.ToASCII(text)
@@ -177,15 +182,16 @@ func parseHost(text string) (host string, literal netip.Addr, wrong []string) {
 	return host, netip.Addr{}, wrong
 }
 
-// endsInNumber reports whether some resolvers take a name for an IPv4 address:
-// decimal, octal, hexadecimal, or of fewer than four parts.
+// endsInNumber reports whether some resolvers treat a name as an IPv4 address in
+// another notation: octal, hexadecimal, or with fewer than four parts.
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	return strings.HasPrefix(last, "0x") || last != "" && strings.Trim(last, "0123456789") == ""
 }
 
-// encode percent-encodes what a path or a query does not hold as it is. What is
-// encoded stays so, byte for byte: receivers may tell %2F from a slash.
+// encode percent-encodes the characters that are not allowed in a path or a query.
+// Existing percent-encoding is not changed, because receivers may treat %2F and a slash
+// differently.
 func encode(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestURLsThatAreWell(t *testing.T) {
+func TestParseURL_Accepts(t *testing.T) {
 	for raw, want := range map[string]URL{
 		"https://example.com":                       {Text: "https://example.com/", Host: "example.com", Port: 443},
 		"https://example.com/":                      {Text: "https://example.com/", Host: "example.com", Port: 443},
@@ -32,33 +32,34 @@ func TestURLsThatAreWell(t *testing.T) {
 		"https://qa--shop.example":                  {Text: "https://qa--shop.example/", Host: "qa--shop.example", Port: 443},
 		"https://" + strings.Repeat("a", 63) + ".b": {Text: "https://" + strings.Repeat("a", 63) + ".b/", Host: strings.Repeat("a", 63) + ".b", Port: 443},
 
-		// Names beyond ASCII.
+		// Names with characters outside ASCII.
 		"https://BÜCHER.example":         {Text: "https://xn--bcher-kva.example/", Host: "xn--bcher-kva.example", Port: 443},
 		"https://xn--bcher-kva.example":  {Text: "https://xn--bcher-kva.example/", Host: "xn--bcher-kva.example", Port: 443},
 		"https://straße.example":         {Text: "https://xn--strae-oqa.example/", Host: "xn--strae-oqa.example", Port: 443},
 		"https://ｅｘａｍｐｌｅ。com":            {Text: "https://example.com/", Host: "example.com", Port: 443},
 		"https://exa\u00admple.com/hook": {Text: "https://example.com/hook", Host: "example.com", Port: 443},
 
-		// Percent-encoding stays; what cannot be sent is encoded.
+		// Percent-encoding is not changed. Characters that are not allowed in a URL are
+		// encoded.
 		"https://example.com/a%2Fb%2fc%7E~": {Text: "https://example.com/a%2Fb%2fc%7E~", Host: "example.com", Port: 443},
 		"https://example.com/%2F|?a%5b]=[%": {Text: "https://example.com/%2F%7C?a%5b]=[%", Host: "example.com", Port: 443},
 		`https://example.com/ä"?ö<>`:        {Text: "https://example.com/%C3%A4%22?%C3%B6%3C%3E", Host: "example.com", Port: 443},
 		"https://example.com/%00%0d%0a":     {Text: "https://example.com/%00%0d%0a", Host: "example.com", Port: 443},
 
-		// Addresses; whether they may be called is another matter.
+		// IP addresses. ParseURL does not check whether they may be called.
 		"https://192.0.2.1/":           {Text: "https://192.0.2.1/", Host: "192.0.2.1", Port: 443, Literal: netip.MustParseAddr("192.0.2.1")},
 		"https://127.0.0.1:8443":       {Text: "https://127.0.0.1:8443/", Host: "127.0.0.1", Port: 8443, Literal: netip.MustParseAddr("127.0.0.1")},
 		"https://[2001:DB8:0:0::1]":    {Text: "https://[2001:db8::1]/", Host: "2001:db8::1", Port: 443, Literal: netip.MustParseAddr("2001:db8::1")},
 		"https://[::1]:443/x":          {Text: "https://[::1]/x", Host: "::1", Port: 443, Literal: netip.MustParseAddr("::1")},
 		"https://[::FFFF:7f00:1]:8443": {Text: "https://[::ffff:127.0.0.1]:8443/", Host: "::ffff:127.0.0.1", Port: 8443, Literal: netip.MustParseAddr("::ffff:127.0.0.1")},
 
-		// http is told apart, not malformed.
+		// http is accepted and marked as Plain.
 		"http://example.com":      {Text: "http://example.com/", Host: "example.com", Port: 80, Plain: true},
 		"http://example.com:80/a": {Text: "http://example.com/a", Host: "example.com", Port: 80, Plain: true},
 		"http://example.com:443":  {Text: "http://example.com:443/", Host: "example.com", Port: 443, Plain: true},
 		"http://example.com:81":   {Text: "http://example.com:81/", Host: "example.com", Port: 81, Plain: true, OddPort: true},
 
-		// Odd ports are for allowed addresses only.
+		// Ports that are only allowed for addresses in the allow-list.
 		"https://example.com:80":    {Text: "https://example.com:80/", Host: "example.com", Port: 80, OddPort: true},
 		"https://example.com:1":     {Text: "https://example.com:1/", Host: "example.com", Port: 1, OddPort: true},
 		"https://example.com:1023":  {Text: "https://example.com:1023/", Host: "example.com", Port: 1023, OddPort: true},
@@ -87,7 +88,7 @@ const (
 	noSize     = "must have at most 2048 characters"
 )
 
-func TestURLsThatAreNot(t *testing.T) {
+func TestParseURL_Rejects(t *testing.T) {
 	for raw, want := range map[string][]string{
 		"":                                    {noScheme},
 		"example.com":                         {noScheme},
@@ -113,7 +114,7 @@ func TestURLsThatAreNot(t *testing.T) {
 		"https://example.com/#a":              {noFragment},
 		"https://example.com#@evil.example":   {noFragment},
 
-		// Text that parsers read in several ways.
+		// Characters that parsers treat differently.
 		" https://example.com":              {noText, noScheme},
 		"https://example.com ":              {noText, noName},
 		"https://example.com/a b":           {noText},
@@ -128,7 +129,7 @@ func TestURLsThatAreNot(t *testing.T) {
 		`https:\\example.com`:               {noText, noScheme},
 		`https://example.com/a\b`:           {noText},
 
-		// Zones and other percents of a host.
+		// A zone, or another % in the host.
 		"https://[fe80::1%25eth0]":    {noZone},
 		"https://[fe80::1%eth0]:8443": {noZone},
 		"https://[fe80::zz%25eth0]":   {noZone, noBrackets},
@@ -150,7 +151,7 @@ func TestURLsThatAreNot(t *testing.T) {
 		"https://::1":           {noName},
 		"https://2001:db8::1/":  {noName},
 
-		// Names that are none.
+		// Names that are not valid.
 		"https://example.com.":                             {noDot},
 		"https://EXAMPLE.com.:443/":                        {noDot},
 		"https://example.com。":                             {noDot},
@@ -164,14 +165,14 @@ func TestURLsThatAreNot(t *testing.T) {
 		"https://*.example.com":                            {noName},
 		"https://a,b.example":                              {noName},
 		"https://xn--.example":                             {noName},
-		"https://a\u05d0.example":                          {noName}, // runs both ways
+		"https://a\u05d0.example":                          {noName}, // mixes left-to-right and right-to-left characters
 		"https://xn--a.example":                            {noName},
 		"https://xn--example-.com":                         {noName},
 		"https://\u2100.example":                           {noName},
 		"https://" + strings.Repeat("a", 64) + ".example":  {noName},
 		"https://" + strings.Repeat("a.", 127) + "example": {noName},
 
-		// Numbers that some resolvers take for addresses.
+		// Numbers that some resolvers treat as IP addresses.
 		"https://2130706433":       {noNumber},
 		"https://0":                {noNumber},
 		"https://127.1":            {noNumber},
@@ -213,7 +214,7 @@ func TestURLsThatAreNot(t *testing.T) {
 		"https://" + strings.Repeat("ä", 1<<20):            {noName, noSize},
 		"https://example.com/" + strings.Repeat("ä", 400):  {noSize},
 
-		// All at once.
+		// Several problems together.
 		`ftp://me@127.1.:0/%` + " \\#x":                           {noText, noFragment, noScheme, noUser, noDot, noNumber, noPort, noPercent},
 		"http://u@[::1%251]:x/" + strings.Repeat("a", 2048) + "#": {noFragment, noUser, noZone, noPort, noSize},
 	} {
@@ -237,9 +238,9 @@ func FuzzParseURL(f *testing.F) {
 	f.Fuzz(checkURL)
 }
 
-func TestURLsHoldUnderAssembly(t *testing.T) {
-	piece := func(of ...string) *rapid.Generator[string] {
-		return rapid.OneOf(rapid.SampledFrom(of), rapid.SampledFrom(of), rapid.StringN(0, 6, -1))
+func TestParseURL_GeneratedURLs(t *testing.T) {
+	piece := func(values ...string) *rapid.Generator[string] {
+		return rapid.OneOf(rapid.SampledFrom(values), rapid.SampledFrom(values), rapid.StringN(0, 6, -1))
 	}
 	scheme := piece("https://", "http://", "HtTpS://", "https:", "ftp://")
 	user := piece("", "", "", "a@", "@")
@@ -255,11 +256,12 @@ func TestURLsHoldUnderAssembly(t *testing.T) {
 	})
 }
 
-// number is how WHATWG's URL standard tells a host that ends in a number.
+// number is how the WHATWG URL standard recognizes a host that ends in a number.
 var number = regexp.MustCompile(`(^|\.)([0-9]+|0[xX][0-9A-Fa-f]*)\.?$`)
 
-// checkURL holds what must hold of any URL: that the form that is stored is a fixed
-// point, and that net/http dials and asks for what was judged.
+// checkURL checks properties that hold for every URL. Parsing the stored form again
+// must return the same result. net/http must connect to the parsed host and request the
+// parsed path.
 func checkURL(t *testing.T, raw string) {
 	t.Helper()
 	u, wrong := ParseURL(raw)
@@ -290,17 +292,18 @@ func checkURL(t *testing.T, raw string) {
 		t.Fatalf("%+v: net/http has %#v", u, r.URL)
 	}
 	if _, target, _ := strings.Cut(strings.TrimPrefix(u.Text, r.URL.Scheme+"://"), "/"); r.URL.RequestURI() != "/"+target {
-		t.Fatalf("%q: asks for %q", u.Text, r.URL.RequestURI())
+		t.Fatalf("%q: net/http requests %q", u.Text, r.URL.RequestURI())
 	}
-	// A host is an address to both or to neither, and never a number by another name.
+	// net/http and ParseURL must agree on whether the host is an IP address. A host
+	// that is not an IP address must not be a number in another notation.
 	address, err := netip.ParseAddr(u.Host)
 	if address != u.Literal || (err == nil) != u.Literal.IsValid() || u.Literal.Zone() != "" {
 		t.Fatalf("%+v: address %v", u, address)
 	}
 	if !u.Literal.IsValid() && number.MatchString(u.Host) {
-		t.Fatalf("%+v: a number", u)
+		t.Fatalf("%+v: the host is a number", u)
 	}
-	// What was encoded stays, byte for byte.
+	// Existing percent-encoding must not change.
 	if before, err := url.Parse(raw); err == nil && before.RawPath != "" && before.EscapedPath() == before.RawPath && before.RawPath != r.URL.EscapedPath() {
 		t.Fatalf("%q: path %q becomes %q", raw, before.RawPath, r.URL.EscapedPath())
 	}
