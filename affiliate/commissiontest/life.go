@@ -8,33 +8,35 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Life is a commission as it begins and all that is tried with it, legal or not.
-// Ids and scope are the test's to give.
+// Life is a commission in its initial state and a sequence of moves that are tried on
+// it, legal or not. The test sets ids and scope.
 type Life struct {
 	Born  affiliate.Commission
 	Steps []affiliate.CommissionTransition // in the order of their instants
 }
 
-// reviewReasons are few, so that the same ones come and go.
+// reviewReasons is a short list, so that the same reasons are often added and removed.
 var reviewReasons = []string{"fraud", "fx_rate_missing", "participant_suspended"}
 
-// Lives draws lives of up to so many steps. Days and months end in them, in UTC.
+// Lives generates lives with at most the given number of steps. Their times cross the
+// ends of days and months in UTC.
 func Lives(steps int) *rapid.Generator[Life] {
 	return rapid.Custom(func(t *rapid.T) Life {
-		now := time.Date(2026, 2, 28, 20, 0, 0, 0, time.UTC).Add(rapid.SampledFrom(minutes).Draw(t, "born"))
-		life := Life{Born: born(t, now)}
+		now := time.Date(2026, 2, 28, 20, 0, 0, 0, time.UTC).Add(rapid.SampledFrom(timeSteps).Draw(t, "born"))
+		life := Life{Born: initialCommission(t, now)}
 		for range rapid.IntRange(0, steps).Draw(t, "steps") {
-			now = now.Add(rapid.SampledFrom(minutes).Draw(t, "time passes"))
-			life.Steps = append(life.Steps, step(t, now))
+			now = now.Add(rapid.SampledFrom(timeSteps).Draw(t, "time passes"))
+			life.Steps = append(life.Steps, drawStep(t, now))
 		}
 		return life
 	})
 }
 
-// minutes are the spans between instants: some end a hold, or begin a month.
-var minutes = []time.Duration{0, time.Millisecond, time.Minute, time.Hour, 5 * time.Hour, 26 * time.Hour}
+// timeSteps are the durations between steps. Some of them are longer than a hold
+// period, or long enough to reach the next month.
+var timeSteps = []time.Duration{0, time.Millisecond, time.Minute, time.Hour, 5 * time.Hour, 26 * time.Hour}
 
-func born(t *rapid.T, now time.Time) affiliate.Commission {
+func initialCommission(t *rapid.T, now time.Time) affiliate.Commission {
 	rate := int64(2000)
 	amount := rapid.SampledFrom([]int64{0, 1, 500, 99_999}).Draw(t, "amount")
 	c := affiliate.Commission{
@@ -65,7 +67,7 @@ func born(t *rapid.T, now time.Time) affiliate.Commission {
 	return c
 }
 
-func step(t *rapid.T, now time.Time) affiliate.CommissionTransition {
+func drawStep(t *rapid.T, now time.Time) affiliate.CommissionTransition {
 	text := func(label string) *string {
 		return rapid.Ptr(rapid.SampledFrom([]string{"because", "=1+1"}), true).Draw(t, label)
 	}

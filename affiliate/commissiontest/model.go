@@ -1,12 +1,13 @@
-// Package commissiontest is the life of a commission written down a second time,
-// from DECISIONS.md section 1 and not from package affiliate, whose machine,
-// database and service are tested against it.
+// Package commissiontest is a second, independent model of the moves of a commission.
+// It is written from DECISIONS.md section 1 and not from package affiliate. The state
+// machine of package affiliate, the database and the service are tested against it.
 //
-// Its model is a matrix: what each move does in each status. Whoever changes the
-// machine changes the matrix from the documents too, never one from the other.
+// The model is a matrix of what each move does in each status. When the documents
+// change, the matrix and the state machine must each be changed from the documents, and
+// not from one another.
 //
-// It does not know how a refund's amount is found, nor what a commission has
-// besides what moves change.
+// The model does not compute the amount of a refund. Apart from that, it only has the
+// fields of a commission that moves change.
 package commissiontest
 
 import (
@@ -15,13 +16,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Moves are all that can be done with a commission that exists.
+// Moves lists all moves of a commission that exists.
 var Moves = []affiliate.CommissionMove{
 	affiliate.MoveApprove, affiliate.MoveOverride, affiliate.MoveAutoApprove, affiliate.MoveReject, affiliate.MoveFlag,
 	affiliate.MoveClearReview, affiliate.MoveRefund, affiliate.MoveClawBack, affiliate.MovePay,
 }
 
-// Statuses are all that a commission can have, in the order of the matrix.
+// Statuses lists all statuses of a commission, in the order of the matrix's columns.
 var Statuses = []affiliate.CommissionStatus{pending, approved, rejected, paid, refunded}
 
 const (
@@ -32,68 +33,68 @@ const (
 	refunded = affiliate.CommissionRefunded
 )
 
-// verdict is what a move does in a status before anything else is looked at:
-// it leads somewhere, or it is refused.
-type verdict struct {
-	to affiliate.CommissionStatus
-	no affiliate.Reason
+// cell is the effect of a move in a status, before other conditions are checked: the
+// new status, or the error code.
+type cell struct {
+	to      affiliate.CommissionStatus
+	refusal affiliate.Reason
 }
 
 var (
-	toApproved, toRejected = verdict{to: approved}, verdict{to: rejected}
-	toPaid, toRefunded     = verdict{to: paid}, verdict{to: refunded}
-	notPending             = verdict{no: affiliate.ReasonCommissionNotPending}
-	notFlagged             = verdict{no: affiliate.ReasonCommissionNotFlagged}
-	terminal               = verdict{no: affiliate.ReasonCommissionTerminal}
-	stays                  = verdict{}
+	toApproved, toRejected = cell{to: approved}, cell{to: rejected}
+	toPaid, toRefunded     = cell{to: paid}, cell{to: refunded}
+	notPending             = cell{refusal: affiliate.ReasonCommissionNotPending}
+	notFlagged             = cell{refusal: affiliate.ReasonCommissionNotFlagged}
+	terminal               = cell{refusal: affiliate.ReasonCommissionTerminal}
+	unchanged              = cell{}
 )
 
-var matrix = map[affiliate.CommissionMove][5]verdict{
+var matrix = map[affiliate.CommissionMove][5]cell{
 	//                          pending     approved    rejected    paid        refunded
 	affiliate.MoveApprove:     {toApproved, notPending, notPending, notPending, notPending},
 	affiliate.MoveOverride:    {toApproved, notPending, notPending, notPending, notPending},
 	affiliate.MoveAutoApprove: {toApproved, notPending, notPending, notPending, notPending},
 	affiliate.MoveReject:      {toRejected, toRejected, terminal, terminal, terminal},
-	affiliate.MoveFlag:        {stays, stays, terminal, terminal, terminal},
-	affiliate.MoveClearReview: {stays, stays, notFlagged, notFlagged, notFlagged},
-	affiliate.MoveRefund:      {stays, stays, terminal, stays, terminal}, // refunded when it is full
+	affiliate.MoveFlag:        {unchanged, unchanged, terminal, terminal, terminal},
+	affiliate.MoveClearReview: {unchanged, unchanged, notFlagged, notFlagged, notFlagged},
+	affiliate.MoveRefund:      {unchanged, unchanged, terminal, unchanged, terminal}, // the new status is refunded if the refund is full
 	affiliate.MoveClawBack:    {terminal, terminal, terminal, toRefunded, terminal},
 	affiliate.MovePay:         {terminal, toPaid, terminal, terminal, terminal},
 }
 
-// Outcome is what the documents say becomes of a move.
+// Outcome is the expected result of a move.
 type Outcome struct {
-	// Refused is empty when the move is made.
+	// Refused is the expected error code; empty if the move is legal.
 	Refused affiliate.Reason
-	// After is the commission as the move leaves it.
+	// After is the commission after the move.
 	After affiliate.Commission
-	// Event is the one event that tells of it.
+	// Event is the webhook event of the move. A move has exactly one.
 	Event affiliate.EventName
-	// Entry is the type of what it adds to the ledger, EntryCents the amount with
-	// its sign, minor units; empty and 0: nothing.
+	// Entry is the type of the ledger entry of the move, and EntryCents its amount in
+	// minor units, with its sign. They are empty and 0 if there is no entry.
 	Entry      affiliate.LedgerEntryType
 	EntryCents int64
 }
 
-// Do says what becomes of one move of a commission.
+// Do returns the expected result of one move of a commission.
 func Do(c affiliate.Commission, t affiliate.CommissionTransition) Outcome {
-	verdict := matrix[t.Move][slices.Index(Statuses, c.Status)]
-	no := verdict.no
-	if no == "" {
-		no = obstacle(c, t)
+	effect := matrix[t.Move][slices.Index(Statuses, c.Status)]
+	refusal := effect.refusal
+	if refusal == "" {
+		refusal = refusalReason(c, t)
 	}
-	if no != "" {
-		return Outcome{Refused: no, After: c}
+	if refusal != "" {
+		return Outcome{Refused: refusal, After: c}
 	}
 	out := Outcome{After: c, Event: eventOf(t.Move)}
 	after := &out.After
-	if verdict.to != "" {
-		after.Status = verdict.to
+	if effect.to != "" {
+		after.Status = effect.to
 	}
 	if t.Move == affiliate.MoveRefund && t.Full {
 		after.Status = refunded
 	}
-	leave(after, t)
+	applyMove(after, t)
 	if slices.Contains([]affiliate.PayoutStatus{affiliate.PayoutDraft, affiliate.PayoutPending}, t.HeldBy) && !Payable(*after) {
 		after.Payout = nil
 	}
@@ -109,8 +110,9 @@ func Do(c affiliate.Commission, t affiliate.CommissionTransition) Outcome {
 	return out
 }
 
-// obstacle is what keeps a move from being made that the status allows.
-func obstacle(c affiliate.Commission, t affiliate.CommissionTransition) affiliate.Reason {
+// refusalReason returns the error code if a move is not legal although the status
+// allows it.
+func refusalReason(c affiliate.Commission, t affiliate.CommissionTransition) affiliate.Reason {
 	held := c.HoldUntil != nil && c.HoldUntil.After(t.At)
 	has := func(reason string) bool { return slices.Contains(c.ReviewReasons, reason) }
 	lacks := func(reason string) bool { return !has(reason) }
@@ -144,8 +146,9 @@ func obstacle(c affiliate.Commission, t affiliate.CommissionTransition) affiliat
 	return ""
 }
 
-// leave puts into a commission what the move says of itself.
-func leave(c *affiliate.Commission, t affiliate.CommissionTransition) {
+// applyMove sets the fields of a commission that the move changes. The status is
+// already set.
+func applyMove(c *affiliate.Commission, t affiliate.CommissionTransition) {
 	at, by := t.At, t.Actor.String()
 	switch t.Move {
 	case affiliate.MoveOverride:
@@ -188,19 +191,19 @@ func eventOf(m affiliate.CommissionMove) affiliate.EventName {
 	}[m]
 }
 
-// BirthEvents tell that a commission came into being.
+// BirthEvents returns the webhook events of a new commission.
 func BirthEvents(c affiliate.Commission) []affiliate.EventName {
-	told := []affiliate.EventName{"commission.created"}
+	events := []affiliate.EventName{"commission.created"}
 	if c.Status == approved {
-		told = append(told, "commission.approved")
+		events = append(events, "commission.approved")
 	}
 	if c.NeedsReview {
-		told = append(told, "commission.review_required")
+		events = append(events, "commission.review_required")
 	}
-	return told
+	return events
 }
 
-// Owed is what of a commission the ledger holds, minor units.
+// Owed returns the part of a commission that is in the ledger, in minor units.
 func Owed(c affiliate.Commission) int64 {
 	switch c.Status {
 	case approved, paid:
@@ -210,13 +213,14 @@ func Owed(c affiliate.Commission) int64 {
 	}
 }
 
-// Payable reports whether a draft or pending payout may hold the commission
+// Payable reports whether a draft or pending payout may contain the commission
 // (DECISIONS.md sections 7 and 17.10).
 func Payable(c affiliate.Commission) bool {
 	return (c.Status == approved || c.Status == paid) && !c.NeedsReview && c.Dispute != affiliate.DisputeOpen && c.Dispute != affiliate.DisputeLost
 }
 
-// Earned is what of a commission its participant has earned, minor units.
+// Earned returns the part of a commission that counts as earned by the participant, in
+// minor units.
 func Earned(c affiliate.Commission) int64 {
 	switch c.Status {
 	case rejected, refunded:
