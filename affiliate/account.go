@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// AccountKind tells merchants from partners. One address may have one account
-// of each kind.
+// AccountKind distinguishes merchants from partners. One e-mail address can have one
+// account of each kind.
 type AccountKind string
 
 // The two kinds of account.
@@ -16,8 +16,8 @@ const (
 	Partner  AccountKind = "partner"
 )
 
-// BareAddress reports whether s is an e-mail address and nothing else: no
-// display name, no comment, which would make many accounts of one mailbox.
+// BareAddress reports whether s is an e-mail address without a display name or a
+// comment. With those, one mailbox could open many accounts.
 func BareAddress(s string) bool {
 	parsed, err := mail.ParseAddress(s)
 	return err == nil && parsed.Address == s
@@ -42,19 +42,19 @@ func Roles() []Role {
 	return []Role{RoleOwner, RoleAdmin, RoleManager, RoleFinance, RoleDeveloper, RoleViewer}
 }
 
-// MayManage reports whether a member of role r may invite, change and remove
-// members of another role, and give it. Owners manage all roles, admins all but
-// owners.
+// MayManage reports whether a member of role r may invite, change and remove members of
+// another role, and may assign that role. Owners manage all roles. Admins manage all
+// roles except owner.
 func (r Role) MayManage(other Role) bool {
 	return r == RoleOwner || r == RoleAdmin && other != RoleOwner
 }
 
-// Unmanageable returns the roles that a member of role r may not manage.
+// Unmanageable returns the roles that a member of role r cannot manage.
 func (r Role) Unmanageable() []Role { return slices.DeleteFunc(Roles(), r.MayManage) }
 
-// CheckRoleChange decides whether a caller of role r may change the role of a
-// member. owners is the number of owners in the workspace. Errors: FORBIDDEN,
-// LAST_OWNER.
+// CheckRoleChange checks whether a caller of role r may change the role of a member.
+// owners is the number of owners in the workspace. Errors: FORBIDDEN; LAST_OWNER if the
+// workspace would have no owner left.
 func (r Role) CheckRoleChange(from, to Role, owners int) error {
 	if !r.MayManage(from) || !r.MayManage(to) {
 		return Refuse(ReasonForbidden)
@@ -65,9 +65,9 @@ func (r Role) CheckRoleChange(from, to Role, owners int) error {
 	return nil
 }
 
-// CheckRemoval decides whether a caller of role r may remove a member of another
-// role. owners is the number of owners in the workspace. Errors: FORBIDDEN,
-// LAST_OWNER.
+// CheckRemoval checks whether a caller of role r may remove a member of another role.
+// owners is the number of owners in the workspace. Errors: FORBIDDEN; LAST_OWNER if the
+// workspace would have no owner left.
 func (r Role) CheckRemoval(member Role, owners int) error {
 	if !r.MayManage(member) {
 		return Refuse(ReasonForbidden)
@@ -84,8 +84,8 @@ func (r Role) MayManageKeys() bool {
 	return r == RoleOwner || r == RoleAdmin || r == RoleDeveloper
 }
 
-// User is an account. A merchant's user belongs to one workspace; a partner's
-// to none.
+// User is an account. A merchant's user belongs to one workspace, a partner's user
+// belongs to none.
 type User struct {
 	ID        UserID
 	Kind      AccountKind
@@ -95,13 +95,13 @@ type User struct {
 	CreatedAt time.Time
 }
 
-// Member is a user's place in a workspace.
+// Member is a user's membership in a workspace.
 type Member struct {
 	Workspace WorkspaceID
 	Role      Role
 }
 
-// TeamMember is a member with its name and address, as lists of members show it.
+// TeamMember is a member with name and e-mail address, as lists of members show it.
 type TeamMember struct {
 	ID        UserID
 	Name      string
@@ -110,34 +110,35 @@ type TeamMember struct {
 	CreatedAt time.Time // when the user became a member
 }
 
-// Account is a user with its credentials and its place in a workspace.
+// Account is a user with its credentials and its membership in a workspace.
 type Account struct {
 	User         User
 	PasswordHash string
-	// Member is nil for partners and for merchants who were removed.
+	// Member is nil for partners, and for merchants who were removed from their
+	// workspace.
 	Member *Member
 }
 
-// MayLogIn reports whether the account may have sessions. A merchant who was
-// removed from its workspace may not.
+// MayLogIn reports whether the account may have sessions. A merchant who was removed
+// from its workspace cannot log in.
 func (a Account) MayLogIn() bool { return a.User.Kind == Partner || a.Member != nil }
 
-// Actor is who caused a change, as history and audit log keep it.
+// Actor identifies who made a change. Histories and the audit log store it.
 type Actor struct {
-	// User is set for a person; otherwise Key for an API key; neither: the
-	// service itself.
+	// User is set for a person, and Key for an API key. Both are nil for the service
+	// itself.
 	User *UserID
 	Key  *APIKeyID
-	// AddressPrefix is the shortened client address (/24 or /48), RequestID the
-	// request's id; both empty for the service itself.
+	// AddressPrefix is the shortened client address (/24 or /48), and RequestID the id
+	// of the request. Both are empty for the service itself.
 	AddressPrefix string
 	RequestID     string
 }
 
-// System is the service acting on its own.
+// System is the actor of changes that the service makes itself.
 var System = Actor{}
 
-// String is the user's id, the key's id, or system.
+// String returns the id of the user, the id of the key, or "system".
 func (a Actor) String() string {
 	switch {
 	case a.User != nil:

@@ -8,31 +8,31 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-func TestRoleChangesAndRemovals(t *testing.T) {
+func TestRole_ChangesAndRemovals(t *testing.T) {
 	const (
 		owner, admin, manager, viewer = affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager, affiliate.RoleViewer
 		forbidden, lastOwner          = affiliate.ReasonForbidden, affiliate.ReasonLastOwner
 	)
 	for _, tc := range []struct {
-		name         string
-		caller       affiliate.Role
-		from, to     affiliate.Role
-		owners       int
-		change, drop affiliate.Reason // empty: allowed
+		name            string
+		caller          affiliate.Role
+		from, to        affiliate.Role
+		owners          int
+		change, removal affiliate.Reason // empty if allowed
 	}{
 		{name: "owner changes admin", caller: owner, from: admin, to: viewer, owners: 1},
 		{name: "owner promotes to owner", caller: owner, from: viewer, to: owner, owners: 1},
 		{name: "one of two owners", caller: owner, from: owner, to: admin, owners: 2},
-		{name: "the last owner", caller: owner, from: owner, to: admin, owners: 1, change: lastOwner, drop: lastOwner},
-		{name: "the last owner stays owner", caller: owner, from: owner, to: owner, owners: 1, drop: lastOwner},
+		{name: "the last owner", caller: owner, from: owner, to: admin, owners: 1, change: lastOwner, removal: lastOwner},
+		{name: "the last owner stays owner", caller: owner, from: owner, to: owner, owners: 1, removal: lastOwner},
 		{name: "admin changes viewer", caller: admin, from: viewer, to: manager, owners: 1},
 		{name: "admin promotes to owner", caller: admin, from: viewer, to: owner, owners: 1, change: forbidden},
-		{name: "admin touches an owner", caller: admin, from: owner, to: viewer, owners: 2, change: forbidden, drop: forbidden},
-		{name: "manager changes viewer", caller: manager, from: viewer, to: viewer, owners: 1, change: forbidden, drop: forbidden},
+		{name: "admin changes an owner", caller: admin, from: owner, to: viewer, owners: 2, change: forbidden, removal: forbidden},
+		{name: "manager changes viewer", caller: manager, from: viewer, to: viewer, owners: 1, change: forbidden, removal: forbidden},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			wantReason(t, tc.caller.CheckRoleChange(tc.from, tc.to, tc.owners), tc.change)
-			wantReason(t, tc.caller.CheckRemoval(tc.from, tc.owners), tc.drop)
+			wantReason(t, tc.caller.CheckRemoval(tc.from, tc.owners), tc.removal)
 		})
 	}
 }
@@ -44,7 +44,7 @@ func wantReason(t *testing.T, err error, reason affiliate.Reason) {
 	}
 }
 
-func TestUnmanageableRoles(t *testing.T) {
+func TestUnmanageable(t *testing.T) {
 	if got := affiliate.RoleOwner.Unmanageable(); len(got) != 0 {
 		t.Errorf("owner: %v", got)
 	}

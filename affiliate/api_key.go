@@ -19,10 +19,10 @@ type APIKey struct {
 	LastUsedAt *time.Time // to the minute
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
-	RolledAt   *time.Time // when a successor was made; a key has at most one
+	RolledAt   *time.Time // when its successor was created; a key has at most one
 }
 
-// NewAPIKey is a key before it is stored, with the digest that finds it.
+// NewAPIKey is a key that is not stored yet, with the digest by which it is looked up.
 type NewAPIKey struct {
 	APIKey
 	Digest [sha256.Size]byte
@@ -32,11 +32,11 @@ type NewAPIKey struct {
 // their grace period.
 const MaxSecretKeys = 10
 
-// DefaultRollGrace is how long a rolled key goes on working.
+// DefaultRollGrace is how long a rolled key keeps working.
 const DefaultRollGrace = 24 * time.Hour
 
-// GenerateAPIKey makes a random key. It returns the clear text and the record to
-// store.
+// GenerateAPIKey creates a random key. It returns the key in clear text and the record
+// to store.
 func GenerateAPIKey(kind KeyKind, scope Scope, name string, at time.Time) (Key, NewAPIKey) {
 	text := NewKey(kind, scope.Mode)
 	key := NewAPIKey{
@@ -62,9 +62,9 @@ func (k APIKey) Live(now time.Time) bool {
 	return k.RevokedAt == nil && (k.ExpiresAt == nil || now.Before(*k.ExpiresAt))
 }
 
-// Roll returns k as it is once it has a successor. It works until the grace period
-// is over, or stops at once without one; an earlier expiry stays. Errors: NOT_FOUND
-// if k is not live or has a successor.
+// Roll returns k after a successor was created. k keeps working until the grace period
+// ends; without a grace period it stops at once. An earlier expiry is not moved.
+// Errors: NOT_FOUND if k is not live or already has a successor.
 func (k APIKey) Roll(grace time.Duration, at time.Time) (APIKey, error) {
 	if !k.Live(at) || k.RolledAt != nil {
 		return APIKey{}, Refuse(ReasonNotFound)
@@ -80,8 +80,8 @@ func (k APIKey) Roll(grace time.Duration, at time.Time) (APIKey, error) {
 	return k, nil
 }
 
-// Revoke returns k as it is once it is revoked. Errors: NOT_FOUND if k is not live
-// or is a public key, which can only be rolled.
+// Revoke returns k after it was revoked. Errors: NOT_FOUND if k is not live, or if it
+// is a public key, which can only be rolled.
 func (k APIKey) Revoke(at time.Time) (APIKey, error) {
 	if !k.Live(at) || k.Kind != SecretKey {
 		return APIKey{}, Refuse(ReasonNotFound)
@@ -90,8 +90,8 @@ func (k APIKey) Revoke(at time.Time) (APIKey, error) {
 	return k, nil
 }
 
-// CheckSecretKeys decides whether a mode with that many live secret keys may get
-// another. Errors: API_KEY_LIMIT_EXCEEDED.
+// CheckSecretKeys checks whether a mode that has live secret keys may get another one.
+// live is their number. Errors: API_KEY_LIMIT_EXCEEDED.
 func CheckSecretKeys(live int) error {
 	if live >= MaxSecretKeys {
 		return Refuse(ReasonAPIKeyLimitExceeded)

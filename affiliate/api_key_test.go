@@ -7,7 +7,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-func TestRollAPIKey(t *testing.T) {
+func TestAPIKey_Roll(t *testing.T) {
 	at := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 	soon, late, past := at.Add(time.Hour), at.Add(100*time.Hour), at
 	for _, tc := range []struct {
@@ -21,10 +21,10 @@ func TestRollAPIKey(t *testing.T) {
 		{name: "without expiry", grace: 2 * time.Hour, expires: pointer(at.Add(2 * time.Hour))},
 		{name: "an earlier expiry stays", key: affiliate.APIKey{ExpiresAt: &soon}, grace: 2 * time.Hour, expires: &soon},
 		{name: "a later expiry moves", key: affiliate.APIKey{ExpiresAt: &late}, grace: 2 * time.Hour, expires: pointer(at.Add(2 * time.Hour))},
-		{name: "without grace", key: affiliate.APIKey{ExpiresAt: &late}, expires: &late, revoked: true},
+		{name: "without grace period", key: affiliate.APIKey{ExpiresAt: &late}, expires: &late, revoked: true},
 		{name: "expired", key: affiliate.APIKey{ExpiresAt: &past}, refused: affiliate.ReasonNotFound},
 		{name: "revoked", key: affiliate.APIKey{RevokedAt: &at}, refused: affiliate.ReasonNotFound},
-		{name: "rolled before", key: affiliate.APIKey{RolledAt: &at, ExpiresAt: &late}, refused: affiliate.ReasonNotFound},
+		{name: "already rolled", key: affiliate.APIKey{RolledAt: &at, ExpiresAt: &late}, refused: affiliate.ReasonNotFound},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := tc.key.Roll(tc.grace, at)
@@ -45,7 +45,7 @@ func TestRollAPIKey(t *testing.T) {
 
 func pointer[T any](v T) *T { return &v }
 
-func TestRevokeAPIKey(t *testing.T) {
+func TestAPIKey_Revoke(t *testing.T) {
 	at := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		key     affiliate.APIKey
@@ -59,17 +59,17 @@ func TestRevokeAPIKey(t *testing.T) {
 		got, err := tc.key.Revoke(at)
 		wantReason(t, err, tc.refused)
 		if err == nil && got.Live(at) {
-			t.Errorf("%s: live after the revocation", name)
+			t.Errorf("%s: the key is live after its revocation", name)
 		}
 	}
 }
 
-func TestSecretKeysAreLimited(t *testing.T) {
+func TestCheckSecretKeys_Limit(t *testing.T) {
 	wantReason(t, affiliate.CheckSecretKeys(affiliate.MaxSecretKeys-1), "")
 	wantReason(t, affiliate.CheckSecretKeys(affiliate.MaxSecretKeys), affiliate.ReasonAPIKeyLimitExceeded)
 }
 
-func TestInviteIsOpen(t *testing.T) {
+func TestInvite_Open(t *testing.T) {
 	at := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		invite affiliate.Invite

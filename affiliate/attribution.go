@@ -6,47 +6,55 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
-// Attribution decides to whom a conversion belongs and what it earns.
+// Attribution decides which participant a conversion belongs to, and what it earns.
 //
-//	 signals, in precedence order      each signal is judged alone; its first
-//	                                   failing check is why it is rejected
+//	 signals, in order of precedence   each signal is checked separately; the first
+//	                                   check that fails rejects it
 //	┌────────────┐
 //	│ click      │──▶ known ─▶ not after the event ─▶ inside its window ─┐
 //	├────────────┤                                                       │
-//	│ promo code │──▶ known ─▶ active, not ended, not used up ───────────┼──▶ programme active ─▶ participant not erased ─▶ eligible
+//	│ promo code │──▶ known ─▶ active, not expired, not used up ─────────┤
 //	├────────────┤                                                       │
-//	│ customer   │──▶ bound by an earlier event ─────────────────────────┘
-//	└────────────┘
+//	│ customer   │──▶ bound by an earlier event ─────────────────────────┤
+//	└────────────┘                                                       ▼
+//	               eligible ◀─ participant not erased ◀─ programme active
+//
 //	                 the first eligible signal wins, the others are outranked;
-//	                 none: not attributed, for the reason of the reported signal
-//	                 that stands first
+//	                 if no signal is eligible, the conversion is not attributed,
+//	                 for the reason that rejected the first reported signal
 //
 //	┌────────────┐
-//	│ by hand    │──▶ participant not erased ─▶ wins; no signal is looked at
+//	│ by hand    │──▶ participant not erased ─▶ wins; signals are not checked
 //	└────────────┘
 //
-//	winner ─▶ attributed ─▶ participant approved ─▶ rules pay for the event ─▶ order large enough ─▶ within recurring bounds ─▶ not blocked as fraud ─▶ rate ─▶ calculation ─▶ commission
-//	                                │                         │                       │                       │                        │
-//	                                └────────── no ───────────┴───────────────────────┴───────────────────────┴────────────────────────┴──▶ attributed, nothing earned
+//	winner ─▶ attributed
+//	            │   if one of these checks fails, nothing is earned:
+//	            ├─▶ participant approved
+//	            ├─▶ rules pay for the event type
+//	            ├─▶ order large enough
+//	            ├─▶ within the limits on recurring payments
+//	            ├─▶ not blocked as fraud
+//	            ▼
+//	          rate ─▶ calculation ─▶ commission
 //
-// What fraud rules find is judged by the policy of the winner's programme; short
-// of blocking it makes a commission that needs review, or only a note. What a
-// person decides by hand they do not judge.
+// The fraud policy of the winner's programme decides what a suspicion leads to: the
+// conversion earns nothing, its commission needs review, or the suspicion is only
+// recorded. A conversion that a person assigned is not checked for fraud.
 //
-// The order of the signals is that of the programme to which the first
-// resolvable one leads, see order. Under FirstClick a live binding stands
-// directly before a click that came after it.
+// Each programme sets an order of precedence for signals. The programme of the first
+// signal that resolves decides, see signalOrder. Under FirstClick, a binding whose
+// window is still open comes directly before a click that is later than the binding.
 //
-// It is a pure function of what was found: the same inputs give the same
-// decision at any time, so a decision can be repeated, explained and simulated.
-// It sees the facts as they were when they were read; a participant who is
-// suspended in that instant may still earn.
+// Attribute is a pure function: the same inputs always give the same decision, so a
+// decision can be repeated, explained and simulated. The inputs are facts as they were
+// when they were read. A participant who is suspended in the same moment may still earn.
 
-// EngineVersion changes whenever the same inputs could give another decision.
+// EngineVersion changes whenever the same inputs could lead to a different decision.
 const EngineVersion = "3"
 
-// ClickAfterConversionSlack is how much later than the event a click may have
-// been received: clocks differ, and a click from a journal is stamped by its edge.
+// ClickAfterConversionSlack is how much later than the event a click may have been
+// received and still count. Clocks differ between servers, and a click from a
+// collector's journal has the time of that collector's clock.
 const ClickAfterConversionSlack = 5 * time.Minute
 
 // Method is the kind of signal that attributed a conversion.
@@ -56,17 +64,17 @@ type Method string
 const (
 	ByClick     Method = "click"
 	ByPromoCode Method = "promo_code"
-	// ByCustomer: an earlier event bound the customer.
+	// ByCustomer means that an earlier event bound the customer to the participant.
 	ByCustomer Method = "customer"
-	// ByHand: a person gave the conversion to the participant.
+	// ByHand means that a person assigned the conversion to the participant.
 	ByHand Method = "manual"
 )
 
-// AttributionReason is the one word for why a conversion was, or was not,
-// attributed and paid (DECISIONS.md section 3).
+// AttributionReason is the code that says why a conversion was, or was not, attributed
+// and paid (DECISIONS.md section 3).
 type AttributionReason string
 
-// Attributed, and it earns.
+// Reasons of conversions that are attributed and earn a commission.
 const (
 	WhyClickMatched     AttributionReason = "CLICK_MATCHED"
 	WhyPromoCodeMatched AttributionReason = "PROMO_CODE_MATCHED"
@@ -74,18 +82,19 @@ const (
 	WhyReassigned       AttributionReason = "MANUALLY_REASSIGNED"
 )
 
-// Attributed, but nothing is earned.
+// Reasons of conversions that are attributed but earn nothing.
 const (
 	WhyParticipantNotApproved AttributionReason = "PARTICIPANT_NOT_APPROVED"
 	WhyRuleNotApplicable      AttributionReason = "RULE_NOT_APPLICABLE"
 	WhyRecurringLimitReached  AttributionReason = "RECURRING_LIMIT_REACHED"
-	// The partner bought from themselves, or fraud rules fired otherwise, under a
-	// policy that blocks.
+	// Both mean that fraud rules fired under a policy that blocks. With
+	// WhySelfReferralBlocked, the partner and the buyer appear to be the same person or
+	// company.
 	WhySelfReferralBlocked AttributionReason = "SELF_REFERRAL_BLOCKED"
 	WhyFraudBlocked        AttributionReason = "FRAUD_BLOCKED"
 )
 
-// Not attributed.
+// Reasons of conversions that are not attributed.
 const (
 	WhyClickUnknown         AttributionReason = "CLICK_UNKNOWN"
 	WhyClickExpired         AttributionReason = "CLICK_EXPIRED"
@@ -96,12 +105,12 @@ const (
 	WhyParticipantErased    AttributionReason = "PARTICIPANT_ERASED"
 )
 
-// whyOutranked is why an eligible signal is a losing candidate; it is never the
-// reason of a decision.
+// whyOutranked is why an eligible signal lost: another eligible signal comes before it.
+// It is never the reason of a decision.
 const whyOutranked AttributionReason = "OUTRANKED"
 
-// Earner is the participation that a signal leads to, and what its programme
-// says about earning.
+// Earner is the participant that a signal leads to, with the settings of its programme
+// that decide what a conversion earns.
 type Earner struct {
 	Program           ProgramID
 	ProgramName       string
@@ -110,28 +119,30 @@ type Earner struct {
 	Model             AttributionModel
 	Precedence        SignalPrecedence
 	WindowDays        int
-	Rule              RuleSnapshot // its Source is still empty
+	Rule              RuleSnapshot // its Source is empty until a rate is chosen
 	Participant       ParticipantID
 	Partner           UserID
 	ParticipantStatus ParticipantStatus
 	ParticipantErased bool
-	// PartnerEmail is what fraud rules compare the buyer's with; it goes nowhere else.
+	// PartnerEmail is compared with the buyer's address by the fraud rules, and used
+	// for nothing else.
 	PartnerEmail  string
-	FraudPolicy   FraudPolicy // empty: off
+	FraudPolicy   FraudPolicy // empty means off
 	FraudSettings FraudSettings
-	// Brought is what the participant had brought before this conversion. It is
-	// read only for rules with tiers.
+	// The totals of the participant before this conversion. They are only loaded for
+	// rules with tiers.
 	Brought Brought
 }
 
-// Brought is what a participant has brought to a programme: conversions that
+// Brought counts what a participant has brought to a programme: the conversions that
 // were not refunded in full, and their revenue in the programme's currency.
 type Brought struct {
 	Conversions  int64 `json:"conversions"`
 	RevenueCents int64 `json:"revenue_cents"`
 }
 
-// FoundClick is a click of the workspace, in either mode, with its earner.
+// FoundClick is a click of the workspace, in either mode, with the participant that it
+// leads to.
 type FoundClick struct {
 	Mode       Mode
 	ReceivedAt time.Time
@@ -139,39 +150,40 @@ type FoundClick struct {
 	Link       LinkID
 	Earner     Earner
 	Traits     ClickTraits
-	// FromAddress are the clicks from its address within the hour before it, itself
-	// included, counted no further than fraud rules need; 0: not counted.
+	// FromAddress is the number of clicks from the same address in the hour before this
+	// click, including this click. Counting stops at the largest number that the fraud
+	// rules need. 0 means that the clicks were not counted.
 	FromAddress int
 }
 
-// FoundPromoCode is a promo code of the workspace, in either mode, with its
-// earner.
+// FoundPromoCode is a promo code of the workspace, in either mode, with the participant
+// that it belongs to.
 type FoundPromoCode struct {
 	ID             PromoCodeID
 	Mode           Mode
 	Active         bool
-	ExpiresAt      *time.Time // last instant, inclusive; nil: no end
-	MaxRedemptions *int64     // nil: no limit
+	ExpiresAt      *time.Time // last instant, inclusive; nil if it never expires
+	MaxRedemptions *int64     // nil means no limit
 	Redemptions    int64
 	Earner         Earner
 }
 
-// FoundCustomer is what is known of the buyer whom the merchant named.
+// FoundCustomer is what the database holds about the buyer whom the merchant named.
 type FoundCustomer struct {
-	// Binding is nil until an event of the customer was attributed.
+	// Binding is nil until an event of the customer is attributed.
 	Binding *Binding
-	// Payments are those that were attributed so far, by programme.
+	// Payments counts the customer's attributed payments, by programme.
 	Payments map[ProgramID]CustomerPayments
 }
 
-// Binding ties a customer to the participant who brought it.
+// Binding ties a customer to the participant who brought the customer.
 type Binding struct {
 	BoundAt time.Time
-	// SignalAt is when the click came that bound, or else BoundAt: a click is later
-	// than the binding when it came after that.
+	// SignalAt is when the click that bound the customer was received, or BoundAt if no
+	// click did. A click received after SignalAt counts as later than the binding.
 	SignalAt time.Time
-	// WindowEndsAt is the last instant in which, under FirstClick, the binding
-	// beats a later click. It never ends otherwise.
+	// WindowEndsAt is the last instant at which, under FirstClick, the binding outranks
+	// a later click. Apart from that, a binding never ends.
 	WindowEndsAt time.Time
 	Earner       Earner
 }
@@ -179,56 +191,58 @@ type Binding struct {
 // CustomerPayments counts a customer's payments in a programme.
 type CustomerPayments struct {
 	Count   int
-	FirstAt time.Time // when the first of them happened
+	FirstAt time.Time // when the first payment happened
 }
 
-// AttributionInputs is all that a decision depends on.
+// AttributionInputs holds everything that a decision depends on.
 type AttributionInputs struct {
 	Mode       Mode
 	EventType  EventType
 	OccurredAt time.Time
 	Sale       Sale
-	// Click is the click id that was reported, FoundClick what it is; nil when no
-	// id was reported, or no such click is known.
+	// Click is the reported click id, nil if none was reported. FoundClick is the click
+	// with that id, nil if no such click is known.
 	Click      *ClickID
 	FoundClick *FoundClick
-	// PromoCode is the code that was reported, case-folded, FoundPromoCode what it
-	// is; nil when there is none.
+	// PromoCode is the reported code, case-folded, nil if none was reported.
+	// FoundPromoCode is the promo code with that text, nil if there is none.
 	PromoCode      *string
 	FoundPromoCode *FoundPromoCode
-	// Customer is set when the buyer was named.
+	// Customer is set if the report named the buyer.
 	Customer *FoundCustomer
-	// Assigned is set when a person gives the conversion to a participant; the
-	// signals are not looked at then.
+	// Assigned is set if a person assigns the conversion to a participant. The signals
+	// are not checked then.
 	Assigned *Earner
-	// IsRecurring, ProductIDs and LineItems are as reported.
+	// IsRecurring, ProductIDs and LineItems have the reported values.
 	IsRecurring bool
 	ProductIDs  []string
 	LineItems   []LineItem
-	// Rates are from the sale's currency to that of a candidate's programme, keyed
-	// by the programme's; there is none where the two are the same, or none is known.
+	// Rates holds exchange rates from the currency of the sale to the currencies of
+	// candidates' programmes, by target currency. It has no rate if the currencies are
+	// equal or no rate is known.
 	Rates map[string]FXRate
-	// FraudFacts are what was learned about those who may earn (MayEarn); what the
-	// signals themselves say is not among it.
+	// FraudFacts holds facts about the participants that MayEarn returns. Facts that
+	// the signals themselves contain are not in it.
 	FraudFacts map[ParticipantID]fraud.Facts
 }
 
-// priced reports whether there is a price that a percentage could be taken of. A
-// lead of 0.00 has none, like a lead without an amount; a free order has one.
-func (in AttributionInputs) priced() bool {
+// hasPrice reports whether the event has a price of which a percentage could be
+// computed. A lead of 0.00 has none, and neither has a lead without an amount. A free
+// signalOrder has a price of 0.
+func (in AttributionInputs) hasPrice() bool {
 	return in.Sale.Paid.Currency != "" && (in.EventType.Priced() || in.Sale.Paid.Cents > 0)
 }
 
-// OtherMode reports whether a signal resolves in the mode that the conversion
-// does not belong to. A report like that is refused; where refusing is too late
-// the signal counts as unknown.
+// OtherMode reports whether a signal belongs to the other mode than the conversion.
+// Such a report is rejected. If it is too late to reject it, the signal counts as
+// unknown.
 func (in AttributionInputs) OtherMode() bool {
 	return in.FoundClick != nil && in.FoundClick.Mode != in.Mode ||
 		in.FoundPromoCode != nil && in.FoundPromoCode.Mode != in.Mode
 }
 
-// Decision is the outcome of an attribution. Decisions are never changed: a
-// later one supersedes. Its JSON is what the audit endpoints show.
+// Decision is the outcome of an attribution. A decision is never changed; a later
+// decision supersedes it. The audit endpoints show its JSON form.
 type Decision struct {
 	ID            DecisionID        `json:"decision_id"`
 	Conversion    ConversionID      `json:"conversion_id"`
@@ -240,53 +254,55 @@ type Decision struct {
 	DecidedAt     time.Time         `json:"decided_at"`
 	Supersedes    *DecisionID       `json:"supersedes"`
 
-	// Program and Participant are set when attributed; Click and PromoCode when
-	// they are what attributed it.
+	// Program and Participant are set if the conversion is attributed. Click or
+	// PromoCode is set if that signal attributed it.
 	Program     *ProgramID     `json:"-"`
 	Participant *ParticipantID `json:"-"`
 	Click       *ClickID       `json:"-"`
 	PromoCode   *string        `json:"-"`
-	// Link is the click's, set with Click.
+	// Link is the link of the click. It is set together with Click.
 	Link *LinkID `json:"-"`
-	// Redeems is the promo code that this conversion uses up one redemption of:
-	// one that could be used, whether or not it won.
+	// Redeems is the promo code that this conversion redeems once. A reported code that
+	// can be used is redeemed even if another signal wins.
 	Redeems *PromoCodeID `json:"-"`
-	// RecurringIndex is which payment of the customer in the programme this is,
-	// from 1; nil without a customer, and for events that are no payments.
+	// RecurringIndex is the number of this payment among the customer's payments in the
+	// programme, starting at 1. It is nil without a customer, and for events that are
+	// not payments.
 	RecurringIndex *int `json:"-"`
-	// DecidedBy is the person who assigned it.
+	// DecidedBy is the person who assigned the conversion.
 	DecidedBy *UserID `json:"-"`
-	// ClickedAt and ExpiresAt belong to the click that Reason is about.
+	// ClickedAt and ExpiresAt are times of the click that Reason is about.
 	ClickedAt *time.Time `json:"-"`
 	ExpiresAt *time.Time `json:"-"`
-	// Earns is set when a commission is earned.
+	// Earns is set if the conversion earns a commission.
 	Earns *Earning `json:"-"`
-	// FraudAction is what was done about a suspicion; empty without one.
+	// FraudAction is how the fraud policy treated a suspicion; empty without a
+	// suspicion.
 	FraudAction FraudAction `json:"-"`
 
 	Trace
 }
 
-// Earning is who earns and how much.
+// Earning says who earns a commission and how its amount is computed.
 type Earning struct {
 	Earner      Earner
 	Calculation Calculation
 }
 
-// Trace is how a decision came about. It holds nothing that identifies the
-// buyer, because decisions outlive an erasure.
+// Trace records how a decision was made. It contains nothing that identifies the buyer,
+// because decisions are kept when a buyer's data is erased.
 type Trace struct {
 	Inputs TraceInputs `json:"inputs"`
-	// Program is the one that the deciding signal leads to.
+	// Program is the programme that the deciding signal leads to.
 	Program     *TraceProgram `json:"program"`
 	Candidates  []Candidate   `json:"candidates"`
 	Steps       []Step        `json:"steps"`
 	Rule        *RuleSnapshot `json:"rule"`        // set when a commission is earned
 	Calculation *Calculation  `json:"calculation"` // set when a commission is earned
-	Fraud       []FraudSignal `json:"fraud"`       // the rules that fired
+	Fraud       []FraudSignal `json:"fraud"`       // the fraud rules that fired
 }
 
-// TraceInputs are the inputs as reported.
+// TraceInputs holds the inputs as they were reported.
 type TraceInputs struct {
 	Mode          Mode      `json:"mode"`
 	EventType     EventType `json:"event_type"`
@@ -300,20 +316,21 @@ type TraceInputs struct {
 	PromoCode     *string   `json:"promo_code"`
 }
 
-// TraceProgram is what of the programme entered the decision.
+// TraceProgram holds the settings of the programme that entered the decision.
 type TraceProgram struct {
 	ID ProgramID `json:"id"`
-	// WindowDays is the window that the click was given; the programme's where no
-	// click decides.
+	// WindowDays is the attribution window of the deciding click, or the programme's
+	// window if no click decides.
 	WindowDays int `json:"window_days"`
-	// Model ranks a customer's binding against a later click; without a binding
-	// it changes nothing.
+	// Model decides whether a customer's binding outranks a later click. It has no
+	// effect without a binding.
 	Model      AttributionModel `json:"model"`
 	Precedence SignalPrecedence `json:"precedence"`
 }
 
-// Candidate is a signal that could have won. Of a customer's binding At is when
-// it was made and ExpiresAt until when it beats a later click under FirstClick.
+// Candidate is a signal that could have won. For a customer's binding, At is the time
+// of the binding, and until ExpiresAt the binding outranks a later click under
+// FirstClick.
 type Candidate struct {
 	Type            Method             `json:"type"`
 	Click           *ClickID           `json:"click_id,omitempty"`
@@ -325,7 +342,7 @@ type Candidate struct {
 	RejectedBecause *AttributionReason `json:"rejected_because"`
 }
 
-// Step is one check, in the order in which it was made.
+// Step is one check. Order is its position in the sequence of checks.
 type Step struct {
 	Order   int         `json:"order"`
 	Check   string      `json:"check"`
@@ -333,7 +350,7 @@ type Step struct {
 	Detail  string      `json:"detail"`
 }
 
-// StepOutcome is how a check ended.
+// StepOutcome says whether a check passed.
 type StepOutcome string
 
 // The outcomes.
@@ -342,7 +359,8 @@ const (
 	StepFailed StepOutcome = "failed"
 )
 
-// Attribute decides. The caller gives the decision its id, conversion and time.
+// Attribute makes a decision from the inputs. The caller sets the id, the conversion
+// and the time of the decision.
 func Attribute(in AttributionInputs) Decision {
 	a := attribution{in: in}
 	a.trace = Trace{
@@ -357,23 +375,24 @@ func Attribute(in AttributionInputs) Decision {
 		Fraud:      []FraudSignal{},
 	}
 	if in.Assigned != nil {
-		return a.decide([]signal{a.judgeAssigned()})
+		return a.decide([]signal{a.checkAssigned()})
 	}
 	var signals []signal
-	for _, method := range in.order() {
-		signals = append(signals, a.judge(method))
+	for _, method := range in.signalOrder() {
+		signals = append(signals, a.checkSignal(method))
 	}
 	return a.decide(signals)
 }
 
-// attribution is one run of Attribute: its inputs and the trace as it grows.
+// attribution is the state of one call of Attribute: the inputs, and the trace that
+// each check extends.
 type attribution struct {
 	in    AttributionInputs
 	trace Trace
 }
 
-// decide takes the first eligible signal, or refuses for the reason of the
-// reported one that stands first.
+// decide attributes the conversion to the first eligible signal. If no signal is
+// eligible, the reason is that of the first reported signal.
 func (a *attribution) decide(signals []signal) Decision {
 	d := Decision{EngineVersion: EngineVersion}
 	var deciding *signal
@@ -386,7 +405,7 @@ func (a *attribution) decide(signals []signal) Decision {
 			if deciding == nil {
 				deciding = s
 			} else {
-				*s = s.rejected(whyOutranked)
+				*s = s.reject(whyOutranked)
 			}
 		}
 		a.trace.Candidates = append(a.trace.Candidates, s.Candidate)
@@ -404,7 +423,7 @@ func (a *attribution) decide(signals []signal) Decision {
 			d.Link = &a.in.FoundClick.Link
 		}
 		d.RecurringIndex = a.in.recurringIndex(deciding.earner.Program)
-		d.Reason, because = a.earn(&d, deciding)
+		d.Reason, because = a.computeEarning(&d, deciding)
 	}
 	if deciding.Type == ByClick {
 		d.ClickedAt, d.ExpiresAt = deciding.At, deciding.ExpiresAt
@@ -422,18 +441,19 @@ func (a *attribution) decide(signals []signal) Decision {
 	return d
 }
 
-// earn computes what an attributed conversion earns and gives the reason. Where
-// nothing is earned, because ends the sentence that says so.
-func (a *attribution) earn(d *Decision, winner *signal) (why AttributionReason, because string) {
+// computeEarning computes what an attributed conversion earns and returns the reason of
+// the decision. If nothing is earned, because is the clause of the explanation that
+// says why.
+func (a *attribution) computeEarning(d *Decision, winner *signal) (why AttributionReason, because string) {
 	earner := *winner.earner
 	if !a.check("participant.approved", earner.ParticipantStatus == ParticipantApproved,
 		"participant is "+string(earner.ParticipantStatus)) {
-		return WhyParticipantNotApproved, "the partner's participation in programme " + quoted(winner) + " is " + string(earner.ParticipantStatus)
+		return WhyParticipantNotApproved, "the partner's participation in programme " + quotedProgramName(winner) + " is " + string(earner.ParticipantStatus)
 	}
-	if why, because = a.judgeRules(earner, d.RecurringIndex); why != "" {
-		return why, "programme " + quoted(winner) + " " + because
+	if why, because = a.checkRules(earner, d.RecurringIndex); why != "" {
+		return why, "programme " + quotedProgramName(winner) + " " + because
 	}
-	reviews, why := a.judgeFraud(d, winner)
+	reviews, why := a.applyFraudRules(d, winner)
 	if why != "" {
 		return why, ""
 	}
@@ -454,7 +474,7 @@ func (a *attribution) earn(d *Decision, winner *signal) (why AttributionReason, 
 	}
 }
 
-// check notes a check and gives its result.
+// check records a check in the trace and returns whether it passed.
 func (a *attribution) check(name string, passed bool, detail string) bool {
 	outcome := StepFailed
 	if passed {

@@ -12,8 +12,9 @@ import (
 
 var clickedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// matching is a purchase one hour after its click, 30 days of window, 30 percent.
-func matching() AttributionInputs {
+// matchingInputs returns a purchase one hour after its click, with a window of 30 days
+// and a rate of 30 percent.
+func matchingInputs() AttributionInputs {
 	click := NewID[Click](clickedAt)
 	rate := int64(3000)
 	return AttributionInputs{
@@ -33,14 +34,14 @@ func matching() AttributionInputs {
 	}
 }
 
-func TestAttributeGivesEveryReason(t *testing.T) {
+func TestAttribute_Reasons(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change     func(*AttributionInputs)
-		reason     AttributionReason
-		attributed bool
-		earns      bool
-		failed     string
-		says       string
+		change      func(*AttributionInputs)
+		reason      AttributionReason
+		attributed  bool
+		earns       bool
+		failedStep  string
+		explanation string
 	}{
 		"matched": {
 			func(*AttributionInputs) {},
@@ -91,20 +92,20 @@ func TestAttributeGivesEveryReason(t *testing.T) {
 			WhyRuleNotApplicable, true, false, "rules.pay_for_event", "pays for purchases and renewals only",
 		},
 		"promo code alone": {
-			func(in *AttributionInputs) { in.Click, in.FoundClick, in.PromoCode = nil, nil, text("spring10") },
+			func(in *AttributionInputs) { in.Click, in.FoundClick, in.PromoCode = nil, nil, strPtr("spring10") },
 			WhyPromoCodeUnknown, false, false, "promo_code.known", `no programme has the promo code "spring10"`,
 		},
-		"unknown click falls through to the promo code, which is unknown too": {
-			func(in *AttributionInputs) { in.FoundClick, in.PromoCode = nil, text("spring10") },
+		"click and promo code unknown": {
+			func(in *AttributionInputs) { in.FoundClick, in.PromoCode = nil, strPtr("spring10") },
 			WhyClickUnknown, false, false, "click.known", `No programme has the promo code "spring10" that was reported with it.`,
 		},
 		"click wins over an unknown promo code": {
-			func(in *AttributionInputs) { in.PromoCode = text("spring10") },
+			func(in *AttributionInputs) { in.PromoCode = strPtr("spring10") },
 			WhyClickMatched, true, true, "promo_code.known", `No programme has the promo code`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := matching()
+			in := matchingInputs()
 			tc.change(&in)
 			d := Attribute(in)
 			if d.EngineVersion != "3" {
@@ -119,11 +120,11 @@ func TestAttributeGivesEveryReason(t *testing.T) {
 			if (d.Earns != nil) != (d.Rule != nil && d.Calculation != nil) {
 				t.Errorf("rule %v, calculation %v", d.Rule, d.Calculation)
 			}
-			if !strings.Contains(d.Explanation, tc.says) || !strings.HasSuffix(d.Explanation, ".") {
+			if !strings.Contains(d.Explanation, tc.explanation) || !strings.HasSuffix(d.Explanation, ".") {
 				t.Errorf("the explanation is %q", d.Explanation)
 			}
-			if got := firstFailure(d.Steps); got != tc.failed {
-				t.Errorf("the first failed step is %q, want %q", got, tc.failed)
+			if got := firstFailure(d.Steps); got != tc.failedStep {
+				t.Errorf("the first failed step is %q, want %q", got, tc.failedStep)
 			}
 			for i, step := range d.Steps {
 				if step.Order != i+1 {
@@ -134,21 +135,21 @@ func TestAttributeGivesEveryReason(t *testing.T) {
 	}
 }
 
-func TestWindowEndsInclusivelyToTheMillisecond(t *testing.T) {
+func TestAttribute_WindowEndIsInclusive(t *testing.T) {
 	end := WindowEnd(clickedAt, 30)
 	for name, tc := range map[string]struct {
 		occurredAt time.Time
 		reason     AttributionReason
 	}{
-		"1 ms before the end":           {end.Add(-time.Millisecond), WhyClickMatched},
-		"at the end":                    {end, WhyClickMatched},
-		"1 ms after the end":            {end.Add(time.Millisecond), WhyClickExpired},
-		"5 min before the click":        {clickedAt.Add(-5 * time.Minute), WhyClickMatched},
-		"5 min 1 ms before the click":   {clickedAt.Add(-5*time.Minute - time.Millisecond), WhyClickAfterConversion},
-		"in the millisecond of a click": {clickedAt, WhyClickMatched},
+		"1 ms before the end":         {end.Add(-time.Millisecond), WhyClickMatched},
+		"at the end":                  {end, WhyClickMatched},
+		"1 ms after the end":          {end.Add(time.Millisecond), WhyClickExpired},
+		"5 min before the click":      {clickedAt.Add(-5 * time.Minute), WhyClickMatched},
+		"5 min 1 ms before the click": {clickedAt.Add(-5*time.Minute - time.Millisecond), WhyClickAfterConversion},
+		"at the time of the click":    {clickedAt, WhyClickMatched},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := matching()
+			in := matchingInputs()
 			in.OccurredAt = tc.occurredAt
 			if d := Attribute(in); d.Reason != tc.reason {
 				t.Errorf("reason %s, want %s", d.Reason, tc.reason)
@@ -157,9 +158,9 @@ func TestWindowEndsInclusivelyToTheMillisecond(t *testing.T) {
 	}
 }
 
-func TestLosingSignalsStayCandidates(t *testing.T) {
-	in := matching()
-	in.PromoCode = text("spring10")
+func TestAttribute_ListsLosingSignalsAsCandidates(t *testing.T) {
+	in := matchingInputs()
+	in.PromoCode = strPtr("spring10")
 	d := Attribute(in)
 	if len(d.Candidates) != 2 {
 		t.Fatalf("%d candidates", len(d.Candidates))
@@ -173,8 +174,8 @@ func TestLosingSignalsStayCandidates(t *testing.T) {
 	}
 }
 
-func TestTraceIsSnakeCase(t *testing.T) {
-	d := Attribute(matching())
+func TestDecision_JSONKeys(t *testing.T) {
+	d := Attribute(matchingInputs())
 	encoded, err := json.Marshal(d)
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +210,7 @@ func TestTraceIsSnakeCase(t *testing.T) {
 	}
 }
 
-func TestTraceReadsBackAsItWasStored(t *testing.T) {
+func TestTrace_JSONRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := Attribute(worlds().Draw(t, "inputs"))
 		stored, err := json.Marshal(d.Trace)
@@ -253,4 +254,4 @@ func firstFailure(steps []Step) string {
 	return ""
 }
 
-func text(s string) *string { return &s }
+func strPtr(s string) *string { return &s }

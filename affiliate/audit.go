@@ -8,27 +8,28 @@ import (
 	"github.com/google/uuid"
 )
 
-// AuditID identifies a line of the audit log.
+// AuditID identifies an entry of the audit log.
 type AuditID = ID[AuditEntry]
 
-// AuditEntry is a line of the audit log: who changed what of a workspace. It is
-// never changed itself.
+// AuditEntry is an entry of the audit log: who changed which part of a workspace.
+// Entries are never changed.
 type AuditEntry struct {
 	ID   AuditID
-	Mode *Mode // nil: of the workspace as a whole
+	Mode *Mode // nil if the entry is about the workspace as a whole
 	At   time.Time
-	// Actor is a user's id, a key's id, or system. ActorName is the name of the
-	// two, as it is now; nil for system and for who is gone.
+	// Actor is a user's id, a key's id, or "system". ActorName is the present name of
+	// that user or key. It is nil for "system", and for users and keys that no longer
+	// exist.
 	Actor        string
 	ActorName    *string
 	Action       string // noun.verb
 	ResourceType string
 	ResourceID   uuid.UUID
-	// Before and After are the changed parts of the resource, JSON; nil where there
-	// was none.
+	// Before and After hold the changed parts of the resource as JSON. Each is nil if
+	// the action has no such state.
 	Before json.RawMessage
 	After  json.RawMessage
-	// IPPrefix is the shortened client address (/24 or /48); nil for system.
+	// IPPrefix is the shortened client address (/24 or /48); nil for "system".
 	IPPrefix  *string
 	RequestID *string
 }
@@ -36,7 +37,8 @@ type AuditEntry struct {
 // AuditFilter selects entries of the audit log that match all fields that are set.
 type AuditFilter struct {
 	Actor string
-	// Action is a whole action, ActionNoun the part before its dot.
+	// Action is a complete action such as "link.create". ActionNoun is only the part
+	// before the dot.
 	Action       string
 	ActionNoun   string
 	ResourceType string
@@ -44,29 +46,29 @@ type AuditFilter struct {
 	At           Period
 }
 
-// AuditLine is an entry to be written in the transaction of the change that it
-// records.
+// AuditLine is an audit log entry to write. It is written in the transaction of the
+// change that it records.
 type AuditLine struct {
 	Workspace    WorkspaceID
-	Mode         *Mode // nil: of the workspace as a whole
+	Mode         *Mode // nil if the entry is about the workspace as a whole
 	Actor        Actor
 	At           time.Time
 	Action       string // noun.verb
 	ResourceType string
 	ResourceID   fmt.Stringer
-	// Before and After are the changed parts of the resource. They are encoded as
-	// JSON, unless they are nil.
+	// Before and After hold the changed parts of the resource. Values other than nil
+	// are encoded as JSON.
 	Before, After any
 }
 
-// AccountAuditLine is an entry in the audit log of an account that belongs to no
-// workspace, written in the transaction of the change that it records.
+// AccountAuditLine is an audit log entry about an account that belongs to no workspace.
+// It is written in the transaction of the change that it records.
 type AccountAuditLine struct {
 	User   UserID
 	Actor  Actor
 	At     time.Time
 	Action string // noun.verb
-	// Before and After are the changed parts. They are encoded as JSON, unless they
-	// are nil.
+	// Before and After hold the changed parts. Values other than nil are encoded as
+	// JSON.
 	Before, After any
 }

@@ -9,14 +9,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// exactly is the amount of a calculation without caps, done by hand: by what its
-// parts say, in rational numbers, rounded half up at the end.
-func exactly(calc Calculation, unpriced bool) int64 {
+// exactAmount computes the amount of a calculation without caps in rational numbers,
+// from the parts that the calculation lists. It rounds half up at the end.
+func exactAmount(calc Calculation, unpriced bool) int64 {
 	if len(calc.Parts) == 0 {
 		if calc.FlatCents != nil {
 			return *calc.FlatCents
 		}
-		return halfUp(converted(calc, big.NewRat(calc.BaseAmountCents**calc.RateBps, WholeBps)))
+		return halfUp(exactConversion(calc, big.NewRat(calc.BaseAmountCents**calc.RateBps, WholeBps)))
 	}
 	whole := new(big.Rat)
 	for _, part := range calc.Parts {
@@ -42,18 +42,18 @@ func exactly(calc Calculation, unpriced bool) int64 {
 			sum.Add(sum, share.Mul(share, big.NewRat(*part.RateBps, WholeBps)))
 		}
 	}
-	return halfUp(converted(calc, sum)) + flats
+	return halfUp(exactConversion(calc, sum)) + flats
 }
 
-// halfUp is the floor of (2n + d) ÷ 2d.
+// halfUp returns r rounded half up, which is the floor of (2n + d) ÷ 2d.
 func halfUp(r *big.Rat) int64 {
 	double := new(big.Int).Lsh(r.Num(), 1)
 	double.Add(double, r.Denom())
 	return double.Quo(double, new(big.Int).Lsh(r.Denom(), 1)).Int64()
 }
 
-// converted goes by what the calculation says of the rate.
-func converted(calc Calculation, amount *big.Rat) *big.Rat {
+// exactConversion converts the amount with the exchange rate of the calculation.
+func exactConversion(calc Calculation, amount *big.Rat) *big.Rat {
 	if calc.FXRate == nil {
 		return amount
 	}
@@ -68,8 +68,8 @@ func converted(calc Calculation, amount *big.Rat) *big.Rat {
 	return amount
 }
 
-// withRates has half of the worlds know a rate for programmes in euros, from
-// whatever currency the sale is in.
+// withRates adds an exchange rate to euros to about half of the inputs whose sale is in
+// another currency.
 func withRates(t *rapid.T, in AttributionInputs) AttributionInputs {
 	if from := in.Sale.Paid.Currency; from != "" && from != "EUR" {
 		if rate := maybe(t, fxRates(from, "EUR"), "rate of exchange"); rate != nil {
@@ -79,7 +79,7 @@ func withRates(t *rapid.T, in AttributionInputs) AttributionInputs {
 	return in
 }
 
-// fxRates are between a thousandth and ten thousand, with some decimals.
+// fxRates generates rates between 0.001 and 10,000 with three decimals.
 func fxRates(from, to string) *rapid.Generator[FXRate] {
 	return rapid.Custom(func(t *rapid.T) FXRate {
 		thousandths := rapid.OneOf(rapid.Int64Range(1, 2_000), rapid.Int64Range(1, 10_000_000)).Draw(t, "thousandths")
@@ -87,17 +87,17 @@ func fxRates(from, to string) *rapid.Generator[FXRate] {
 	})
 }
 
-func TestLawsOfCalculation(t *testing.T) {
+func TestCalculate_Properties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in, e := withRates(t, worlds().Draw(t, "inputs")), earners().Draw(t, "earner")
 		calc := e.calculate(in, in.recurringIndex(e.Program))
-		unpriced := !in.priced()
+		unpriced := !in.hasPrice()
 		known := in.Sale.Paid.Currency == e.Currency || len(in.Rates) > 0
 		bounded := !unpriced && (known || calc.Currency == in.Sale.Paid.Currency)
-		base := halfUp(converted(calc, big.NewRat(calc.BaseAmountCents, 1)))
+		base := halfUp(exactConversion(calc, big.NewRat(calc.BaseAmountCents, 1)))
 		most := e.Rule.Rules.CapCents
 
-		want := exactly(calc, unpriced)
+		want := exactAmount(calc, unpriced)
 		if most != nil && calc.Currency == e.Currency {
 			if calc.CappedAtOrderCap != (want > *most) {
 				t.Fatalf("capped at %d: %+v", *most, calc)
@@ -112,7 +112,7 @@ func TestLawsOfCalculation(t *testing.T) {
 		}
 		switch {
 		case calc.AmountCents != want:
-			t.Fatalf("%d instead of %d: %+v", calc.AmountCents, want, calc)
+			t.Fatalf("amount %d, want %d: %+v", calc.AmountCents, want, calc)
 		case calc.AmountCents < 0:
 			t.Fatalf("negative: %+v", calc)
 		case (calc.FXRate != nil) != (!unpriced && len(in.Rates) > 0), (calc.FXRate == nil) != (calc.FXDate == nil):
@@ -122,17 +122,17 @@ func TestLawsOfCalculation(t *testing.T) {
 		case (calc.RateBps == nil) == (calc.FlatCents == nil), calc.RateBps != nil != (calc.Type() == Percentage):
 			t.Fatalf("%s: %+v", calc.Type(), calc)
 		case calc.RateBps != nil && (*calc.RateBps < 0 || *calc.RateBps > WholeBps):
-			t.Fatalf("no rate: %+v", calc)
+			t.Fatalf("rate out of range: %+v", calc)
 		case calc.Currency != e.Currency && (calc.Currency != in.Sale.Paid.Currency || calc.Type() != Percentage):
 			t.Fatalf("in the wrong currency: %+v", calc)
 		case slices.Contains(calc.ReviewReasons, ReviewFXRateMissing) != (!unpriced && !known):
-			t.Fatalf("flagged wrongly: %+v", calc)
+			t.Fatalf("wrong review reasons: %+v", calc)
 		}
 		mixed := false
 		for _, part := range calc.Parts {
 			mixed = mixed || part.Source != calc.Parts[0].Source
 			if part.LeftOut != (part.FlatCents != nil && calc.Currency != e.Currency) {
-				t.Fatalf("left out wrongly: %+v", calc)
+				t.Fatalf("wrong LeftOut: %+v", calc)
 			}
 		}
 		if mixed != (calc.Source == FromMixed) {
@@ -141,8 +141,9 @@ func TestLawsOfCalculation(t *testing.T) {
 	})
 }
 
-// raised has every rate higher by as much, so that equal ones stay equal.
-func raised(e Earner, moreBps, moreCents int64) Earner {
+// withHigherRates returns e with all percentages raised by moreBps and all flat amounts
+// by moreCents, so that equal rates stay equal.
+func withHigherRates(e Earner, moreBps, moreCents int64) Earner {
 	raise := func(r Rate) Rate {
 		if r.Bps != nil {
 			r.Bps = ref(*r.Bps + moreBps)
@@ -175,19 +176,19 @@ func raised(e Earner, moreBps, moreCents int64) Earner {
 	return e
 }
 
-func TestCommissionGrowsWithTheRate(t *testing.T) {
+func TestCalculate_HigherRateNeverLowersAmount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in, e := withRates(t, worlds().Draw(t, "inputs")), earners().Draw(t, "earner")
-		more := raised(e, rapid.Int64Range(0, WholeBps/2).Draw(t, "more bps"), rapid.Int64Range(0, 10_000).Draw(t, "more cents"))
+		more := withHigherRates(e, rapid.Int64Range(0, WholeBps/2).Draw(t, "more bps"), rapid.Int64Range(0, 10_000).Draw(t, "more cents"))
 		index := in.recurringIndex(e.Program)
 		before, after := e.calculate(in, index), more.calculate(in, index)
 		if after.AmountCents < before.AmountCents || after.Source != before.Source {
-			t.Fatalf("%+v\nbut for more %+v", before, after)
+			t.Fatalf("%+v\nwith higher rates %+v", before, after)
 		}
 	})
 }
 
-func TestLinesByExample(t *testing.T) {
+func TestCalculate_OrderLines(t *testing.T) {
 	const usd = "USD"
 	products := []ProductRate{{"book", bps(1000)}, {"film", bps(5000)}, {"cup", flat(150)}}
 	percent := Rules{Type: Percentage, RateBps: ref[int64](2000), NetBasis: Gross, Products: products}
@@ -213,7 +214,7 @@ func TestLinesByExample(t *testing.T) {
 			[]LineItem{{"book", 1, 7_500}, {"film", 1, 2_500}},
 			2_000, Percentage, 2_000, FromProduct, "EUR", 2,
 		},
-		"weights, not amounts, decide": { // the lines come to half of what was paid
+		"line amounts are only weights": { // they add up to half of the paid amount
 			percent,
 			Sale{Paid: Money{10_000, "EUR"}},
 			[]LineItem{{"book", 1, 3_750}, {"film", 1, 1_250}},
@@ -237,13 +238,13 @@ func TestLinesByExample(t *testing.T) {
 			[]LineItem{{"other", 1, 5_000}, {"another", 1, 5_000}},
 			2_000, Percentage, 2_000, FromProgram, "EUR", 0,
 		},
-		"rounded once, not by line": { // 0.5 + 0.5, and not 1 + 1
+		"rounded once, not for each line": { // 0.5 + 0.5, and not 1 + 1
 			percent,
 			Sale{Paid: Money{10, "EUR"}},
 			[]LineItem{{"book", 1, 5}, {"book", 1, 5}},
 			1, Percentage, 1_000, FromProduct, "EUR", 2,
 		},
-		"lines of nothing weigh the same": {
+		"lines with amount 0 have equal weights": {
 			percent,
 			Sale{Paid: Money{10_000, "EUR"}},
 			[]LineItem{{"book", 1, 0}, {"film", 7, 0}},
@@ -255,13 +256,13 @@ func TestLinesByExample(t *testing.T) {
 			[]LineItem{{"cup", 3, 5_000}, {"cup", 1, 5_000}},
 			600, Flat, 600, FromProduct, "EUR", 2,
 		},
-		"flat order beside flat products": { // 150 × 2 + 700 once
+		"flat rate of the order and flat products": { // 150 × 2 + 700 once
 			fixed,
 			Sale{Paid: Money{10_000, "EUR"}},
 			[]LineItem{{"cup", 2, 2_000}, {"other", 5, 4_000}, {"another", 1, 4_000}},
 			1_000, Flat, 1_000, FromMixed, "EUR", 3,
 		},
-		"flat product beside a percentage": { // 150 × 2 + 10 percent of four fifths
+		"flat product and a percentage": { // 150 × 2 + 10 percent of four fifths
 			percent,
 			Sale{Paid: Money{10_000, "EUR"}},
 			[]LineItem{{"cup", 2, 2_000}, {"book", 1, 8_000}},
@@ -273,7 +274,7 @@ func TestLinesByExample(t *testing.T) {
 			[]LineItem{{"cup", 2, 50}, {"book", 1, 50}},
 			100, Percentage, WholeBps, FromProduct, "EUR", 2,
 		},
-		"above the cap": { // the rate is what it was before
+		"above the cap": { // the effective rate is that before the cap
 			capped,
 			Sale{Paid: Money{10_000, "EUR"}},
 			[]LineItem{{"film", 1, 5_000}, {"other", 1, 5_000}},
@@ -291,13 +292,13 @@ func TestLinesByExample(t *testing.T) {
 			[]LineItem{{"cup", 5, 100}},
 			750, Flat, 750, FromProduct, "EUR", 1,
 		},
-		"another currency, both": { // euros are not added to dollars
+		"another currency, flat and percentage": { // euros are not added to dollars
 			percent,
 			Sale{Paid: Money{10_000, usd}},
 			[]LineItem{{"cup", 5, 5_000}, {"book", 1, 5_000}},
 			500, Percentage, 500, FromProduct, usd, 2,
 		},
-		"nothing to take a share of": {
+		"order of 0": {
 			percent,
 			Sale{Paid: Money{0, "EUR"}},
 			[]LineItem{{"book", 1, 0}, {"film", 1, 0}},
@@ -319,7 +320,7 @@ func TestLinesByExample(t *testing.T) {
 	}
 }
 
-func TestPartsShowEveryLine(t *testing.T) {
+func TestCalculate_PartsListEveryLine(t *testing.T) {
 	rules := Rules{Type: Percentage, RateBps: ref[int64](2000), NetBasis: Gross, Products: []ProductRate{{"cup", flat(150)}}}
 	calc := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}.calculate(AttributionInputs{
 		EventType: Purchase, Sale: Sale{Paid: Money{10_000, "USD"}}, LineItems: []LineItem{{"cup", 2, 3_000}, {"other", 1, 7_000}},
@@ -333,7 +334,7 @@ func TestPartsShowEveryLine(t *testing.T) {
 	}
 }
 
-func TestLargestOrdersStayWithinTheirBounds(t *testing.T) {
+func TestCalculate_LargestOrders(t *testing.T) {
 	lines := make([]LineItem, 100)
 	for i := range lines {
 		lines[i] = LineItem{[]string{"book", "cup"}[i%2], 1_000_000, MaxAmountCents}
@@ -343,13 +344,13 @@ func TestLargestOrdersStayWithinTheirBounds(t *testing.T) {
 		currency  string
 		want      int64
 	}{
-		"percentages":               {bps(WholeBps), bps(WholeBps), "EUR", MaxAmountCents},
-		"flat":                      {flat(MaxAmountCents), flat(MaxAmountCents), "EUR", MaxAmountCents},
-		"flat, nothing to compare":  {flat(MaxAmountCents), flat(MaxAmountCents), "USD", MaxAmountCents},
-		"flat, more than fits":      {flat(1 << 62), flat(1 << 62), "USD", MaxAmountCents},
-		"both":                      {bps(WholeBps), flat(MaxAmountCents), "EUR", MaxAmountCents},
-		"both, nothing to compare":  {bps(WholeBps), flat(MaxAmountCents), "USD", MaxAmountCents / 2},
-		"flat, an event of no sale": {flat(MaxAmountCents), flat(MaxAmountCents), "", MaxAmountCents},
+		"percentages":                              {bps(WholeBps), bps(WholeBps), "EUR", MaxAmountCents},
+		"flat":                                     {flat(MaxAmountCents), flat(MaxAmountCents), "EUR", MaxAmountCents},
+		"flat, in another currency":                {flat(MaxAmountCents), flat(MaxAmountCents), "USD", MaxAmountCents},
+		"flat, sum does not fit into 64 bits":      {flat(1 << 62), flat(1 << 62), "USD", MaxAmountCents},
+		"flat and percentage":                      {bps(WholeBps), flat(MaxAmountCents), "EUR", MaxAmountCents},
+		"flat and percentage, in another currency": {bps(WholeBps), flat(MaxAmountCents), "USD", MaxAmountCents / 2},
+		"flat, event without a price":              {flat(MaxAmountCents), flat(MaxAmountCents), "", MaxAmountCents},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules := Rules{Type: Percentage, RateBps: ref[int64](0), NetBasis: Gross, Products: []ProductRate{{"book", tc.book}, {"cup", tc.cup}}}
@@ -364,30 +365,30 @@ func TestLargestOrdersStayWithinTheirBounds(t *testing.T) {
 	}
 }
 
-func TestCapsByExample(t *testing.T) {
+func TestCalculate_Caps(t *testing.T) {
 	for name, tc := range map[string]struct {
 		most      int64
 		rate      Rate
 		sale      Money
 		amount    int64
 		orderCap  bool
-		atTheBase bool
+		capAtBase bool
 	}{
-		"below the cap":         {3_001, bps(3000), Money{10_000, "EUR"}, 3_000, false, false},
-		"at the cap":            {3_000, bps(3000), Money{10_000, "EUR"}, 3_000, false, false},
-		"above the cap":         {2_999, bps(3000), Money{10_000, "EUR"}, 2_999, true, false},
-		"a flat amount":         {900, flat(1_000), Money{10_000, "EUR"}, 900, true, false},
-		"cap, then base":        {900, flat(1_000), Money{500, "EUR"}, 500, true, true},
-		"base alone":            {1_000, flat(1_000), Money{500, "EUR"}, 500, false, true},
-		"of nothing":            {0, bps(3000), Money{10_000, "EUR"}, 0, true, false},
-		"in another currency":   {100, bps(3000), Money{10_000, "USD"}, 3_000, false, false},
-		"flat for another one":  {100, flat(1_000), Money{500, "USD"}, 100, true, false},
-		"flat without a price ": {100, flat(1_000), Money{}, 100, true, false},
+		"below the cap":                       {3_001, bps(3000), Money{10_000, "EUR"}, 3_000, false, false},
+		"at the cap":                          {3_000, bps(3000), Money{10_000, "EUR"}, 3_000, false, false},
+		"above the cap":                       {2_999, bps(3000), Money{10_000, "EUR"}, 2_999, true, false},
+		"a flat amount":                       {900, flat(1_000), Money{10_000, "EUR"}, 900, true, false},
+		"above the cap and the base":          {900, flat(1_000), Money{500, "EUR"}, 500, true, true},
+		"above the base only":                 {1_000, flat(1_000), Money{500, "EUR"}, 500, false, true},
+		"cap of 0":                            {0, bps(3000), Money{10_000, "EUR"}, 0, true, false},
+		"in another currency":                 {100, bps(3000), Money{10_000, "USD"}, 3_000, false, false},
+		"flat for a sale in another currency": {100, flat(1_000), Money{500, "USD"}, 100, true, false},
+		"flat without a price ":               {100, flat(1_000), Money{}, 100, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule := RuleSnapshot{Override: &tc.rate, Rules: Rules{Type: Percentage, RateBps: ref[int64](0), NetBasis: Gross, CapCents: &tc.most}}
 			calc := Earner{Currency: "EUR", Rule: rule}.calculate(AttributionInputs{EventType: Purchase, Sale: Sale{Paid: tc.sale}}, nil)
-			if calc.AmountCents != tc.amount || calc.CappedAtOrderCap != tc.orderCap || calc.CappedAtBase != tc.atTheBase {
+			if calc.AmountCents != tc.amount || calc.CappedAtOrderCap != tc.orderCap || calc.CappedAtBase != tc.capAtBase {
 				t.Errorf("%+v", calc)
 			}
 		})

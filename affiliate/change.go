@@ -5,23 +5,27 @@ import (
 	"fmt"
 )
 
-// Change is what a patch does to one field: nothing, clear it, or set it.
+// Change describes what a patch does to one field: leave it unchanged, clear it, or set
+// it.
 type Change[T any] struct {
-	// Given is false for a field that the patch does not name.
+	// Given is false if the patch does not name the field.
 	Given bool
-	// Value is nil to clear.
+	// Value is nil if the field is cleared.
 	Value *T
 }
 
-// Set changes a field to value.
+// Set returns a change that sets a field to value.
 func Set[T any](value T) Change[T] { return Change[T]{Given: true, Value: &value} }
 
-// Clear takes a field's value away: what has a default goes back to it.
+// Clear returns a change that clears a field. A field with a default gets its default
+// back.
 func Clear[T any]() Change[T] { return Change[T]{Given: true} }
 
-// sets reports whether the change brings a value.
-func (c Change[T]) sets() bool { return c.Given && c.Value != nil }
+// hasValue reports whether the change sets a value.
+func (c Change[T]) hasValue() bool { return c.Given && c.Value != nil }
 
+// or returns the value of the field after the change. fallback is the value of a cleared
+// field.
 func (c Change[T]) or(current, fallback T) T {
 	switch {
 	case !c.Given:
@@ -32,6 +36,7 @@ func (c Change[T]) or(current, fallback T) T {
 	return *c.Value
 }
 
+// orNil returns the value of the field after the change; nil if the change clears it.
 func (c Change[T]) orNil(current *T) *T {
 	if !c.Given {
 		return current
@@ -39,9 +44,9 @@ func (c Change[T]) orNil(current *T) *T {
 	return c.Value
 }
 
-// Changed compares two objects of one type by their JSON fields, and returns
-// what differs as it was and as it is. The version is no difference by itself;
-// nothing else: both are nil.
+// Changed compares two objects of one type by their JSON fields. It returns the fields
+// that differ, with their values in before and in after. A difference in the field
+// version alone does not count. Both maps are nil if nothing differs.
 func Changed(before, after any) (was, is map[string]json.RawMessage, err error) {
 	old, err := jsonFields(before)
 	if err != nil {
@@ -72,9 +77,9 @@ func jsonFields(object any) (map[string]json.RawMessage, error) {
 	return fields, json.Unmarshal(text, &fields)
 }
 
-// RedactChange replaces the text of one field on both sides of a change, which
-// Changed returned, by shown(text). The audit log is append-only, so it must not
-// hold text that an erasure has to remove. A null stays null, and a field that did
+// RedactChange replaces the text of one field by shown(text) in both maps that Changed
+// returned. It is used for the audit log, which is append-only and therefore must not
+// contain text that an erasure has to remove. A null stays null, and a field that did
 // not change stays absent.
 func RedactChange(was, is map[string]json.RawMessage, field string, shown func(text string) string) error {
 	for _, side := range []map[string]json.RawMessage{was, is} {

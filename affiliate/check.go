@@ -1,17 +1,18 @@
 package affiliate
 
-// CheckBooks proves that what is kept twice agrees.
+// CheckBooks is the job that compares data that is stored in two places, such as the
+// ledger and the balances.
 type CheckBooks struct{}
 
 // Kind names the job.
 func (CheckBooks) Kind() string { return "check_books" }
 
-// CheckResult is what one check of the books found.
+// CheckResult is the result of one accounts check.
 type CheckResult struct {
 	Name     string
-	Compares string // what is held against what
-	Compared int64  // how many things
-	Violated int64  // how many of them disagree
-	// Violations say it of the first of them, for a person.
+	Compares string // which two sources the check compares
+	Compared int64  // number of items that were compared
+	Violated int64  // number of items that differ
+	// Violations describes the first differences in words.
 	Violations []string
 }

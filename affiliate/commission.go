@@ -2,7 +2,7 @@ package affiliate
 
 import "time"
 
-// CommissionStatus is where a commission stands.
+// CommissionStatus is the status of a commission.
 type CommissionStatus string
 
 // The statuses of a commission (SPEC.md section 3).
@@ -14,7 +14,7 @@ const (
 	CommissionRefunded CommissionStatus = "refunded"
 )
 
-// DisputeStatus is where a card dispute about the sale stands.
+// DisputeStatus is the status of a card dispute about the sale.
 type DisputeStatus string
 
 // The statuses of a dispute.
@@ -25,30 +25,33 @@ const (
 	DisputeLost DisputeStatus = "lost"
 )
 
-// RuleSnapshot is the rules that made a commission; today's never change it.
+// RuleSnapshot is a copy of the rules that produced a commission. Later changes of the
+// rules do not affect it.
 type RuleSnapshot struct {
 	Version int   `json:"version"`
 	Rules   Rules `json:"rules"`
-	// Override is the participant's own rate, Group its group's; nil without one.
+	// Override is the participant's own rate, and Group the group's rate. They are nil
+	// if there is none.
 	Override *Rate      `json:"override,omitempty"`
 	Group    *GroupRate `json:"group,omitempty"`
-	// Source says what gave the rate.
+	// Source says which setting the rate comes from.
 	Source RateSource `json:"source,omitempty"`
 }
 
-// GroupRate is a group as a snapshot keeps it.
+// GroupRate is a group and its rate, as stored in a snapshot.
 type GroupRate struct {
 	ID   GroupID `json:"id"`
 	Name string  `json:"name"`
 	Rate
 }
 
-// RateSource is what gave a commission its rate, the most specific first
-// (DECISIONS.md section 6).
+// RateSource is the setting that a commission's rate comes from (DECISIONS.md section
+// 6).
 type RateSource string
 
-// The sources. The last three are all of the programme: the rate of the event,
-// the rate from the second payment on, its own.
+// The sources, the most specific first. FromEvent, FromLater and FromProgram are
+// settings of the programme: the rate of the event type, the rate from a customer's
+// second payment on, and the general rate.
 const (
 	FromParticipant RateSource = "participant"
 	FromProduct     RateSource = "product"
@@ -57,11 +60,11 @@ const (
 	FromEvent       RateSource = "event"
 	FromLater       RateSource = "later"
 	FromProgram     RateSource = "program"
-	// FromMixed: the lines of one order have rates of different sources.
+	// FromMixed means that the lines of one order have rates of different sources.
 	FromMixed RateSource = "mixed"
 )
 
-// Commission is what a partner earns by one conversion.
+// Commission is what a partner earns from one conversion.
 type Commission struct {
 	ID                    CommissionID
 	Scope                 Scope
@@ -82,17 +85,17 @@ type Commission struct {
 	AmountCents           int64  // earned now, minor units of Currency
 	OriginalAmountCents   int64  // earned before any refund
 	Currency              string
-	BaseAmountCents       int64 // what the rate was applied to, minor units of SaleCurrency
+	BaseAmountCents       int64 // amount to which the rate was applied, minor units of SaleCurrency
 	SaleAmountCents       int64
 	SaleCurrency          string
-	FXRate                *string // decimal; nil without conversion
+	FXRate                *string // decimal; nil if nothing was converted
 	FXDate                *time.Time
 	RecurringIndex        *int
 	NeedsReview           bool
 	ReviewReasons         []string
 	Dispute               DisputeStatus
-	HoldUntil             *time.Time // nil: no hold
-	AutoApproveAt         *time.Time // nil: a person approves
+	HoldUntil             *time.Time // nil if there is no hold period
+	AutoApproveAt         *time.Time // nil if a person has to approve
 	OverrideReason        *string
 	OverrideBy            *UserID
 	RejectionReason       *string
@@ -102,23 +105,23 @@ type Commission struct {
 	RejectedAt            *time.Time
 	PaidAt                *time.Time
 	RefundedAt            *time.Time
-	Payout                *PayoutID // the open or paid payout that holds it
+	Payout                *PayoutID // the open or paid payout that contains it
 	Rule                  RuleSnapshot
-	Version               int // one more with every change
+	Version               int // increases by one with every change
 	CreatedAt             time.Time
 	UpdatedAt             time.Time
 }
 
-// HoldActive reports whether the refund hold still runs. It is over at
-// HoldUntil itself.
+// HoldActive reports whether the hold period is still running. It ends exactly at
+// HoldUntil.
 func (c Commission) HoldActive(now time.Time) bool {
 	return c.HoldUntil != nil && now.Before(*c.HoldUntil)
 }
 
-// ReversedCents is what refunds have taken off.
+// ReversedCents returns the amount by which refunds have lowered the commission.
 func (c Commission) ReversedCents() int64 { return c.OriginalAmountCents - c.AmountCents }
 
-// CommissionItem is a commission with the names that lists show beside it.
+// CommissionItem is a commission with the names that lists show next to it.
 type CommissionItem struct {
 	Commission
 	ProgramName  string
@@ -126,15 +129,15 @@ type CommissionItem struct {
 	PartnerEmail string
 }
 
-// CommissionDetail is a commission with all that is known of it.
+// CommissionDetail is a commission with its attribution and its history.
 type CommissionDetail struct {
 	CommissionItem
 	Attribution CommissionAttribution
 	History     []CommissionHistoryEntry // oldest first
 }
 
-// CommissionAttribution is why the partner earned it, from the decision that
-// the commission names.
+// CommissionAttribution says why the partner earned the commission. It comes from the
+// decision that the commission names.
 type CommissionAttribution struct {
 	Method      *string
 	ReasonCode  string
@@ -143,11 +146,11 @@ type CommissionAttribution struct {
 	ExpiresAt   *time.Time
 }
 
-// CommissionHistoryEntry is one move that a commission made.
+// CommissionHistoryEntry is one move of a commission.
 type CommissionHistoryEntry struct {
 	At     time.Time
 	Actor  string            // user id, or system
-	From   *CommissionStatus // nil: it was created
+	From   *CommissionStatus // nil for the creation
 	To     CommissionStatus
 	Reason *string
 }

@@ -2,27 +2,28 @@ package affiliate
 
 import "time"
 
-// CommissionChange is a commission before and after a move. History, ledger entry,
-// counts, events and audit line of the move are functions of it alone.
+// CommissionChange is a commission before and after a move. The history, the ledger
+// entry, the counts, the events and the audit log entry of the move are computed from
+// it alone.
 type CommissionChange struct {
-	Before     *Commission // nil: it came into being
+	Before     *Commission // nil for the creation
 	After      Commission
 	Transition CommissionTransition
 }
 
-// LockedCommission is a commission that does not change until the end of the
-// transaction that has locked it, with the state of its participant, on which an
-// automatic approval depends.
+// LockedCommission is a commission whose row the current transaction has locked. It
+// includes the state of the participant, because an automatic approval depends on it.
 type LockedCommission struct {
 	Commission
 	ParticipantStatus ParticipantStatus
 	ParticipantErased bool
-	// HeldBy is the status of the payout that holds the commission; empty when none
-	// does, or when the commission was locked for a move that leaves payouts alone.
+	// HeldBy is the status of the payout that contains the commission. It is empty if
+	// no payout does, or if the commission was locked for a move that does not change
+	// payouts.
 	HeldBy PayoutStatus
 }
 
-// Move makes a move. Errors: those of CommissionTransition.Apply.
+// Move applies the move t. Errors: those of CommissionTransition.Apply.
 func (c LockedCommission) Move(t CommissionTransition) (CommissionChange, error) {
 	t.Standing, t.Erased, t.HeldBy = c.ParticipantStatus, c.ParticipantErased, c.HeldBy
 	after, refused := t.Apply(c.Commission)
@@ -33,16 +34,16 @@ func (c LockedCommission) Move(t CommissionTransition) (CommissionChange, error)
 	return CommissionChange{Before: &before, After: after, Transition: t}, nil
 }
 
-// Created is the change by which a commission begins. The note is the reason that a
-// person gave for causing it.
+// Created returns the change that creates a commission. note is the reason that a
+// person gave for the action that caused it.
 func Created(c Commission, actor Actor, note *string) CommissionChange {
 	return CommissionChange{After: c, Transition: CommissionTransition{
 		Scope: c.Scope, Program: c.Program, Commission: c.ID, Move: MoveCreate, Actor: actor, At: c.CreatedAt, Note: note,
 	}}
 }
 
-// BeginCommission returns the changes by which the commission of a sale begins; none
-// if commission is nil. What was refunded of the sale before lowers it at once.
+// BeginCommission returns the changes that create the commission of a sale; none if
+// commission is nil. Refunds that the sale already has lower the commission at once.
 func BeginCommission(commission *Commission, sale Conversion, by Actor, note *string, at time.Time) ([]CommissionChange, error) {
 	if commission == nil {
 		return nil, nil
@@ -55,8 +56,8 @@ func BeginCommission(commission *Commission, sale Conversion, by Actor, note *st
 	return append([]CommissionChange{created}, lowered...), err
 }
 
-// FollowRefunds returns the change that the refunds of the sale make to its
-// commission: one, or none.
+// FollowRefunds returns the change that the refunds of the sale make to its commission.
+// The slice has one element, or none if the commission stays as it is.
 func (c LockedCommission) FollowRefunds(sale Conversion, at time.Time) ([]CommissionChange, error) {
 	t, moves := c.RefundMove(sale, RefundedSale, at)
 	if !moves {
@@ -66,7 +67,7 @@ func (c LockedCommission) FollowRefunds(sale Conversion, at time.Time) ([]Commis
 	return []CommissionChange{change}, err
 }
 
-// Note returns the text of the change's line in the history.
+// Note returns the text that the history shows for the change.
 func (c CommissionChange) Note() *string {
 	if c.Transition.Note != nil {
 		return c.Transition.Note
@@ -74,8 +75,8 @@ func (c CommissionChange) Note() *string {
 	return c.Transition.Reason
 }
 
-// owedCents is the part of a commission that is in the ledger: the whole amount while
-// the commission is approved or paid, otherwise nothing.
+// owedCents returns the part of the commission that is in the ledger: the whole amount
+// while the commission is approved or paid, otherwise 0.
 func (c Commission) owedCents() int64 {
 	if c.Status == CommissionApproved || c.Status == CommissionPaid {
 		return c.AmountCents
@@ -83,8 +84,8 @@ func (c Commission) owedCents() int64 {
 	return 0
 }
 
-// EarnedCents is the part of a commission that counts as earned: the whole amount
-// unless the commission is rejected. A refunded commission has an amount of 0.
+// EarnedCents returns the part of the commission that counts as earned: the whole
+// amount unless the commission is rejected. A refunded commission has an amount of 0.
 func (c Commission) EarnedCents() int64 {
 	if c.Status == CommissionRejected {
 		return 0
@@ -92,7 +93,7 @@ func (c Commission) EarnedCents() int64 {
 	return c.AmountCents
 }
 
-// EarnedCents is the difference that the change makes to the participant's earnings.
+// EarnedCents returns by how much the change alters the participant's earnings.
 func (c CommissionChange) EarnedCents() int64 {
 	if c.Before == nil {
 		return c.After.EarnedCents()
@@ -130,20 +131,20 @@ func (c CommissionChange) LeavesPayout() bool {
 	return c.Before != nil && c.Before.Payout != nil && c.After.Payout == nil
 }
 
-// LowersPayout reports whether the commission stays in a payout that was not sent
-// yet and brings less to it.
+// LowersPayout reports whether the commission stays in a payout that was not sent yet,
+// but with a lower amount.
 func (c CommissionChange) LowersPayout() bool {
 	return c.Transition.HeldBy.followsCommissions() && c.After.Payout != nil && c.After.AmountCents != c.Before.AmountCents
 }
 
-// CommissionCount is a group of commissions that lists count together.
+// CommissionCount is a group of commissions that are counted together.
 type CommissionCount struct {
 	Scope       Scope
 	Program     ProgramID
 	Status      CommissionStatus
 	NeedsReview bool
 	Currency    string
-	Day         time.Time // 00:00 UTC of the day in which they came into being
+	Day         time.Time // 00:00 UTC of the day on which they were created
 }
 
 // Counted returns the group in which the commission is counted.
@@ -178,9 +179,9 @@ func (c CommissionChange) Events() []Event {
 func (c CommissionChange) refundedPayload() any {
 	type refund struct {
 		Type          string       `json:"type"`         // full or partial
-		AmountCents   int64        `json:"amount_cents"` // that the commission lost
+		AmountCents   int64        `json:"amount_cents"` // by which the commission was reduced
 		Reason        RefundReason `json:"reason"`
-		ClawbackCents int64        `json:"clawback_cents"` // of it, after it was paid
+		ClawbackCents int64        `json:"clawback_cents"` // the part of amount_cents that had been paid out
 	}
 	refunded := refund{Type: "partial", AmountCents: c.Before.AmountCents - c.After.AmountCents, Reason: c.Transition.Why}
 	if c.After.Status == CommissionRefunded {
@@ -195,8 +196,8 @@ func (c CommissionChange) refundedPayload() any {
 	}{c.After.payload(), refunded}
 }
 
-// AuditLine returns the line of the audit log for a move that a person or a key has
-// made, and false for every other change.
+// AuditLine returns the audit log entry of a move that a person or an API key made, and
+// false for every other change.
 func (c CommissionChange) AuditLine() (AuditLine, bool) {
 	t := c.Transition
 	if t.Actor.User == nil && t.Actor.Key == nil || c.Before == nil {
@@ -205,12 +206,12 @@ func (c CommissionChange) AuditLine() (AuditLine, bool) {
 	return AuditLine{
 		Workspace: t.Scope.Workspace, Mode: &t.Scope.Mode, Actor: t.Actor, At: t.At,
 		Action: "commission." + string(t.Move), ResourceType: "commission", ResourceID: c.After.ID,
-		Before: c.Before.audited(), After: c.After.audited(),
+		Before: c.Before.auditFields(), After: c.After.auditFields(),
 	}, true
 }
 
-// auditedCommission has the fields that a person's move can change.
-type auditedCommission struct {
+// commissionAuditFields holds the fields that a person's move can change.
+type commissionAuditFields struct {
 	Status          CommissionStatus `json:"status"`
 	NeedsReview     bool             `json:"needs_review"`
 	ReviewReasons   []string         `json:"review_reasons"`
@@ -219,8 +220,8 @@ type auditedCommission struct {
 	RejectionCode   *string          `json:"rejection_code,omitempty"`
 }
 
-func (c Commission) audited() auditedCommission {
-	a := auditedCommission{
+func (c Commission) auditFields() commissionAuditFields {
+	a := commissionAuditFields{
 		Status: c.Status, NeedsReview: c.NeedsReview, ReviewReasons: c.ReviewReasons, OverrideReason: c.OverrideReason,
 	}
 	if c.Status == CommissionRejected {

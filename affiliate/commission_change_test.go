@@ -14,7 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commissiontest"
 )
 
-func names(events []affiliate.Event) []affiliate.EventName {
+func eventNames(events []affiliate.Event) []affiliate.EventName {
 	all := make([]affiliate.EventName, len(events))
 	for i, event := range events {
 		all[i] = event.Name
@@ -22,28 +22,28 @@ func names(events []affiliate.Event) []affiliate.EventName {
 	return all
 }
 
-// unpaidPayouts are the statuses of a payout that holds an approved commission.
-var unpaidPayouts = []affiliate.PayoutStatus{affiliate.PayoutDraft, affiliate.PayoutPending, affiliate.PayoutProcessing}
+// openPayoutStatuses lists the statuses of a payout that contains an approved commission.
+var openPayoutStatuses = []affiliate.PayoutStatus{affiliate.PayoutDraft, affiliate.PayoutPending, affiliate.PayoutProcessing}
 
-// Whatever is tried with a commission: what is written down of its changes adds
-// up to what it is.
-func TestChangesAddUpOverEveryLife(t *testing.T) {
+// After every step of a random life, the sum of the ledger entries, the sum of the
+// earnings and the counts must agree with the state of the commission.
+func TestCommissionChange_MatchesModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		life := commissiontest.Lives(40).Draw(t, "life")
 		c := life.Born
 		c.ID.UUID[15], c.Participant.UUID[15], c.Partner.UUID[15], c.Program.UUID[15] = 1, 2, 3, 4
 		c.Scope = affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: [16]byte{15: 5}}, Mode: affiliate.ModeTest}
-		birth := affiliate.Created(c, affiliate.System, nil)
+		creation := affiliate.Created(c, affiliate.System, nil)
 
 		var owed, earned int64
 		counted := map[affiliate.CommissionCount]int64{}
-		follow := func(change affiliate.CommissionChange, events []affiliate.EventName, kind affiliate.LedgerEntryType, cents int64) {
-			if told := change.Events(); !slices.Equal(names(told), events) {
-				t.Fatalf("%+v\ntells %v, want %v", change, names(told), events)
+		check := func(change affiliate.CommissionChange, events []affiliate.EventName, kind affiliate.LedgerEntryType, cents int64) {
+			if got := eventNames(change.Events()); !slices.Equal(got, events) {
+				t.Fatalf("%+v\nhas events %v, want %v", change, got, events)
 			}
 			entry := change.LedgerEntry()
 			if (entry == nil) != (cents == 0) {
-				t.Fatalf("%+v\nadds %+v, want %s of %d", change, entry, kind, cents)
+				t.Fatalf("%+v\nhas ledger entry %+v, want %s of %d", change, entry, kind, cents)
 			}
 			if entry != nil {
 				owed += entry.AmountCents
@@ -52,7 +52,7 @@ func TestChangesAddUpOverEveryLife(t *testing.T) {
 					Currency: c.Currency, Commission: &c.ID, CreatedBy: change.Transition.Actor.String(), CreatedAt: change.Transition.At,
 				}
 				if entry.ID.IsZero() || !reflect.DeepEqual(*entry, want) {
-					t.Fatalf("adds %+v, want %+v", *entry, want)
+					t.Fatalf("ledger entry %+v, want %+v", *entry, want)
 				}
 			}
 			earned += change.EarnedCents()
@@ -64,7 +64,7 @@ func TestChangesAddUpOverEveryLife(t *testing.T) {
 				t.Fatalf("%+v\nsums: owed %d, earned %d", change.After, owed, earned)
 			}
 			if amount, original := change.After.AmountCents, change.After.OriginalAmountCents; amount < 0 || amount > original || change.After.ReversedCents() != original-amount {
-				t.Fatalf("earns %d of %d", amount, original)
+				t.Fatalf("amount %d, original amount %d, reversed %d", amount, original, change.After.ReversedCents())
 			}
 			maps.DeleteFunc(counted, func(_ affiliate.CommissionCount, n int64) bool { return n == 0 })
 			day := time.Date(c.CreatedAt.Year(), c.CreatedAt.Month(), c.CreatedAt.Day(), 0, 0, 0, 0, time.UTC)
@@ -76,13 +76,13 @@ func TestChangesAddUpOverEveryLife(t *testing.T) {
 			}
 		}
 
-		born := commissiontest.Owed(c)
-		follow(birth, commissiontest.BirthEvents(c), affiliate.EntryCommissionApproved, born)
+		owedAtCreation := commissiontest.Owed(c)
+		check(creation, commissiontest.BirthEvents(c), affiliate.EntryCommissionApproved, owedAtCreation)
 		for _, step := range life.Steps {
 			step.HeldBy = ""
-			if c.Status == affiliate.CommissionApproved && rapid.Bool().Draw(t, "held") {
+			if c.Status == affiliate.CommissionApproved && rapid.Bool().Draw(t, "in payout") {
 				c.Payout = &affiliate.PayoutID{UUID: [16]byte{15: 4}}
-				step.HeldBy = rapid.SampledFrom(unpaidPayouts).Draw(t, "held by")
+				step.HeldBy = rapid.SampledFrom(openPayoutStatuses).Draw(t, "payout status")
 			}
 			want := commissiontest.Do(c, step)
 			after, refusal := step.Apply(c)
@@ -101,23 +101,23 @@ func TestChangesAddUpOverEveryLife(t *testing.T) {
 				(unsent && after.Payout != nil && after.AmountCents < before.AmountCents) {
 				t.Fatalf("%+v: lowers its payout: %v", change, change.LowersPayout())
 			}
-			follow(change, []affiliate.EventName{want.Event}, want.Entry, want.EntryCents)
+			check(change, []affiliate.EventName{want.Event}, want.Entry, want.EntryCents)
 			c = after
 		}
 	})
 }
 
-func TestWhatTheHistorySaysOfAChange(t *testing.T) {
+func TestCommissionChange_Note(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change affiliate.CommissionChange
 		want   *string
 	}{
-		"nothing":                      {affiliate.CommissionChange{}, nil},
-		"the reason":                   {affiliate.CommissionChange{Transition: affiliate.CommissionTransition{Reason: ptr("why")}}, ptr("why")},
-		"the note in its place":        {affiliate.CommissionChange{Transition: affiliate.CommissionTransition{Reason: ptr("why"), Note: ptr("words")}}, ptr("words")},
-		"what a person made it for":    {affiliate.Created(affiliate.Commission{}, affiliate.System, ptr("given")), ptr("given")},
-		"nothing of what made itself":  {affiliate.Created(affiliate.Commission{}, affiliate.System, nil), nil},
-		"an empty note is a note, too": {affiliate.CommissionChange{Transition: affiliate.CommissionTransition{Reason: ptr("why"), Note: ptr("")}}, ptr("")},
+		"neither reason nor note": {affiliate.CommissionChange{}, nil},
+		"reason only":             {affiliate.CommissionChange{Transition: affiliate.CommissionTransition{Reason: ptr("why")}}, ptr("why")},
+		"note and reason":         {affiliate.CommissionChange{Transition: affiliate.CommissionTransition{Reason: ptr("why"), Note: ptr("words")}}, ptr("words")},
+		"created with a note":     {affiliate.Created(affiliate.Commission{}, affiliate.System, ptr("given")), ptr("given")},
+		"created without a note":  {affiliate.Created(affiliate.Commission{}, affiliate.System, nil), nil},
+		"empty note":              {affiliate.CommissionChange{Transition: affiliate.CommissionTransition{Reason: ptr("why"), Note: ptr("")}}, ptr("")},
 	} {
 		if got := tc.change.Note(); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: %v", name, got)
@@ -125,8 +125,8 @@ func TestWhatTheHistorySaysOfAChange(t *testing.T) {
 	}
 }
 
-// told is a commission whose ids can be read.
-func told() affiliate.Commission {
+// sampleCommission returns a commission with short, readable ids.
+func sampleCommission() affiliate.Commission {
 	return affiliate.Commission{
 		ID: affiliate.CommissionID{UUID: [16]byte{15: 1}}, Status: affiliate.CommissionApproved, AmountCents: 450, OriginalAmountCents: 500, Currency: "EUR",
 		Scope:      affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: [16]byte{15: 2}}, Mode: affiliate.ModeTest},
@@ -144,8 +144,8 @@ func body(t *testing.T, event affiliate.Event) string {
 	return string(text)
 }
 
-func TestCommissionEventHasThePublicKeysInTheirOrder(t *testing.T) {
-	after := told()
+func TestCommissionEvent_KeysAndTheirOrder(t *testing.T) {
+	after := sampleCommission()
 	before := after
 	before.Status, before.NeedsReview, before.ReviewReasons = affiliate.CommissionPending, true, []string{"fx_rate_missing"}
 
@@ -163,25 +163,25 @@ func TestCommissionEventHasThePublicKeysInTheirOrder(t *testing.T) {
 
 	after.HoldUntil = nil
 	if event := affiliate.CommissionEvent(affiliate.EventCommissionCreated, noon, nil, after); event.Previous != nil || !strings.Contains(body(t, event), `"hold_until":null`) {
-		t.Errorf("something new has no previous attributes, and this no hold: %s", body(t, event))
+		t.Errorf("a new commission without hold period: %s", body(t, event))
 	}
 	if event := affiliate.CommissionEvent(affiliate.EventCommissionApproved, noon, &after, after); event.Previous != nil {
-		t.Errorf("nothing changed, and %v is told", event.Previous)
+		t.Errorf("nothing changed, but the previous attributes are %v", event.Previous)
 	}
 }
 
-func TestRefundedEventTellsOfTheRefund(t *testing.T) {
+func TestCommissionRefundedEvent_DescribesTheRefund(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status       affiliate.CommissionStatus
 		move         affiliate.CommissionTransition
 		object, prev string
 	}{
-		"partly, before it is paid": {
+		"in part, before it is paid": {
 			affiliate.CommissionApproved,
 			affiliate.CommissionTransition{Move: affiliate.MoveRefund, AmountCents: 300, Why: affiliate.RefundedSale},
 			`"version":3,"refund":{"type":"partial","amount_cents":150,"reason":"refund","clawback_cents":0}}`, `{"amount_cents":450}`,
 		},
-		"partly, after": {
+		"in part, after it is paid": {
 			affiliate.CommissionPaid,
 			affiliate.CommissionTransition{Move: affiliate.MoveRefund, AmountCents: 300, Why: affiliate.RefundedSale},
 			`"version":3,"refund":{"type":"partial","amount_cents":150,"reason":"refund","clawback_cents":150}}`, `{"amount_cents":450}`,
@@ -196,13 +196,13 @@ func TestRefundedEventTellsOfTheRefund(t *testing.T) {
 			affiliate.CommissionTransition{Move: affiliate.MoveRefund, Full: true, Why: affiliate.RefundedSale},
 			`"version":3,"refund":{"type":"full","amount_cents":450,"reason":"refund","clawback_cents":450}}`, `{"status":"paid","amount_cents":450}`,
 		},
-		"taken away": {
+		"assigned to another participant": {
 			affiliate.CommissionPaid,
 			affiliate.CommissionTransition{Move: affiliate.MoveClawBack, Why: affiliate.ReassignedSale},
 			`"version":3,"refund":{"type":"full","amount_cents":450,"reason":"reattributed","clawback_cents":450}}`, `{"status":"paid","amount_cents":450}`,
 		},
 	} {
-		before := told()
+		before := sampleCommission()
 		before.Status, tc.move.At = tc.status, noon
 		after, refusal := tc.move.Apply(before)
 		if refusal != nil {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// CommissionEvent is what the outbox keeps of a commission's change. before is
-// nil for a commission that has just come into being.
+// CommissionEvent returns the event of a commission's change. before is nil for a new
+// commission.
 func CommissionEvent(name EventName, now time.Time, before *Commission, after Commission) Event {
 	var previous any
 	if before != nil {
-		previous = before.changes(after)
+		previous = before.previousFields(after)
 	}
 	return NewEvent(after.Scope, name, now, after.payload(), previous)
 }
 
 // commissionPayload is the object of every commission.* event. Its keys, their
-// order and their meaning are public.
+// signalOrder and their meaning are public.
 type commissionPayload struct {
 	ID                  CommissionID     `json:"id"`
 	Program             ProgramID        `json:"program_id"`
@@ -27,9 +27,9 @@ type commissionPayload struct {
 	Conversion          ConversionID     `json:"conversion_id"`
 	External            string           `json:"external_transaction_id"` // the merchant's id of the sale
 	Participant         ParticipantID    `json:"participant_id"`
-	HoldUntil           *string          `json:"hold_until"`     // end of the refund hold; null without one
-	NeedsReview         bool             `json:"needs_review"`   // a person has to decide: nothing approves it by itself
-	ReviewReasons       []string         `json:"review_reasons"` // why it needs review, in words such as fraud; empty when it does not
+	HoldUntil           *string          `json:"hold_until"`     // end of the hold period; null if there is none
+	NeedsReview         bool             `json:"needs_review"`   // a person has to decide; the commission is not approved automatically
+	ReviewReasons       []string         `json:"review_reasons"` // codes that say why it needs review, for example fraud; empty if it does not
 	Version             int              `json:"version"`
 }
 
@@ -49,19 +49,19 @@ func (c Commission) payload() commissionPayload {
 	return p
 }
 
-// commissionChanges are those of a commission's public fields that a move
-// changed, as they were before it.
-type commissionChanges struct {
+// commissionPreviousFields holds the old values of the public fields that a move
+// changed.
+type commissionPreviousFields struct {
 	Status        *CommissionStatus `json:"status,omitempty"`
 	AmountCents   *int64            `json:"amount_cents,omitempty"`
 	NeedsReview   *bool             `json:"needs_review,omitempty"`
 	ReviewReasons *[]string         `json:"review_reasons,omitempty"`
 }
 
-// changes are the public fields of c that after has otherwise; nil when there
-// are none.
-func (c Commission) changes(after Commission) any {
-	var changed commissionChanges
+// previousFields returns the public fields of c whose value is different in after, or
+// nil if there are none.
+func (c Commission) previousFields(after Commission) any {
+	var changed commissionPreviousFields
 	if c.Status != after.Status {
 		changed.Status = &c.Status
 	}
@@ -72,10 +72,10 @@ func (c Commission) changes(after Commission) any {
 		changed.NeedsReview = &c.NeedsReview
 	}
 	if !slices.Equal(c.ReviewReasons, after.ReviewReasons) {
-		reasons := append([]string{}, c.ReviewReasons...) // none are an empty list, too
+		reasons := append([]string{}, c.ReviewReasons...) // an empty list is encoded as [], not as null
 		changed.ReviewReasons = &reasons
 	}
-	if changed == (commissionChanges{}) {
+	if changed == (commissionPreviousFields{}) {
 		return nil
 	}
 	return changed

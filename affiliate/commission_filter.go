@@ -2,20 +2,21 @@ package affiliate
 
 import "time"
 
-// CommissionFilter narrows a list of commissions. The zero value of each field
-// narrows nothing; what is given has to hold all at once.
+// CommissionFilter restricts a list of commissions. A commission must match all fields
+// that are set; a zero field matches every commission.
 type CommissionFilter struct {
 	Program     *ProgramID
 	Participant *ParticipantID
 	Status      CommissionStatus
 	NeedsReview *bool
-	// Created is when the commission came into being.
+	// Created is the period of creation.
 	Created Period
-	// Search is a prefix of the partner's name or e-mail address, of the external
-	// id, the promo code or the commission id; case does not matter.
+	// Search is a prefix of the partner's name or e-mail address, of the external id,
+	// of the promo code or of the commission id. Case does not matter.
 	Search string
-	// HideEmails keeps e-mail addresses out of the search, for readers who see
-	// them masked: prefix by prefix a search would spell them out.
+	// HideEmails excludes e-mail addresses from the search. It is set for callers who
+	// see addresses masked: by searching for longer and longer prefixes they could find
+	// out the whole address.
 	HideEmails bool
 }
 
@@ -26,21 +27,21 @@ type CommissionSort string
 const (
 	SortCreatedAt      CommissionSort = "createdAt"
 	SortAmountCents    CommissionSort = "amountCents"
-	SortStatus         CommissionSort = "status" // by its word
+	SortStatus         CommissionSort = "status" // alphabetical
 	SortCommissionType CommissionSort = "commissionType"
 	SortNeedsReview    CommissionSort = "needsReview" // false before true
-	SortPartnerName    CommissionSort = "partnerName" // whatever the case
+	SortPartnerName    CommissionSort = "partnerName" // case does not matter
 )
 
-// CommissionOrder is how a list is sorted. Ties fall to the newest, whichever
-// way the list runs.
+// CommissionOrder is how a list is sorted. In both directions, rows with equal values
+// are sorted by creation time, the newest first.
 type CommissionOrder struct {
 	By        CommissionSort
 	Ascending bool
 }
 
-// CommissionRow is a commission as an export shows it. Its texts belong to who
-// reads the rows and are those of another row afterwards.
+// CommissionRow is a commission as an export shows it. Its byte slices belong to the
+// reader of the rows and are overwritten by the next row.
 type CommissionRow struct {
 	ID                    CommissionID
 	CreatedAt             time.Time
@@ -53,7 +54,7 @@ type CommissionRow struct {
 	SaleAmountCents       int64
 	SaleCurrency          []byte
 	ExternalTransactionID []byte
-	PromoCode             []byte // nil: none
+	PromoCode             []byte // nil if there is none
 	NeedsReview           bool
 	HoldUntil             *time.Time
 	ApprovedAt            *time.Time

@@ -2,15 +2,15 @@ package affiliate
 
 import "time"
 
-// ApproveDueCommissions approves commissions whose hold has elapsed. It names
-// none: what is due is looked up when the job runs.
+// ApproveDueCommissions is the job that approves commissions whose hold period has
+// ended. It has no arguments; the job looks up the due commissions when it runs.
 type ApproveDueCommissions struct{}
 
-// Kind names the job.
+// Kind returns the name of the job.
 func (ApproveDueCommissions) Kind() string { return "approve_due_commissions" }
 
-// DueCommission is a commission that looked due for automatic approval when it was
-// read without a lock.
+// DueCommission is a commission that was due for automatic approval when it was read
+// without a lock.
 type DueCommission struct {
 	Workspace     WorkspaceID
 	Mode          Mode
@@ -22,9 +22,10 @@ type DueCommission struct {
 // CommissionSweep counts the outcomes of one run of ApproveDueCommissions.
 type CommissionSweep struct {
 	Approved int
-	// Skipped were no longer due once locked, or were locked by another transaction.
+	// Skipped counts commissions that were no longer due after they were locked, or
+	// that another transaction had locked.
 	Skipped int
-	// Failed met an internal error, the first of which is FirstFailure.
+	// Failed counts internal errors. FirstFailure is the first of them.
 	Failed       int
 	FirstFailure error
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A commission's statuses and the moves between them. Moves in brackets come
-// from payouts, refunds and disputes.
+// The statuses of a commission and the moves between them. Moves in brackets are caused
+// by payouts, refunds and disputes.
 //
 //	      attributed conversion
 //	                │
@@ -19,47 +19,53 @@ import (
 //	            ▼                                       ▼
 //	         rejected                                rejected
 //
-// rejected and refunded are the end; paid is the end for merchants. A
-// conversion without hold and without a flag may start at approved. Flags come
-// and go, and partial refunds lower the amount, without a change of status.
+// rejected and refunded are final. A merchant cannot change a paid commission either. A
+// commission without hold period and without review flag may start as approved. Setting
+// or clearing a review flag and partial refunds do not change the status.
 //
-// One function makes every move (CommissionTransition.Apply); what follows from
-// it, in the ledger, in the counts and in the events, is a function of the
-// commission before and after (CommissionChange).
+// One function makes every move (CommissionTransition.Apply). The ledger entries, counts
+// and events of a move are computed from the commission before and after it
+// (CommissionChange).
 
-// CommissionMove is something that is done with a commission.
+// CommissionMove is an action on a commission.
 type CommissionMove string
 
-// The moves. Their words are the verbs of the audit log.
+// The moves. Their values are the verbs in the audit log.
 const (
-	// MoveCreate is how a commission begins.
+	// MoveCreate creates the commission.
 	MoveCreate CommissionMove = "create"
-	// MoveApprove: a person approves. A review flag does not stand in the way and
-	// is cleared; a running hold does.
+	// MoveApprove is the approval by a person. It clears a review flag. It is not
+	// allowed while the hold period is running.
 	MoveApprove CommissionMove = "approve"
-	// MoveOverride: a person approves while the hold runs, which goes on to keep
-	// the commission out of payouts. A review flag stands in the way.
+	// MoveOverride is the approval by a person during the hold period. The hold keeps
+	// running and keeps the commission out of payouts. The move is not allowed while
+	// the commission needs review.
 	MoveOverride CommissionMove = "approve_override"
-	// MoveAutoApprove: the hold is over and nothing speaks against it.
+	// MoveAutoApprove is the automatic approval after the hold period, see
+	// DueForApproval.
 	MoveAutoApprove CommissionMove = "auto_approve"
-	// MoveReject: a person rejects, during the hold too.
+	// MoveReject is the rejection by a person. It is also allowed during the hold
+	// period.
 	MoveReject CommissionMove = "reject"
-	// MoveFlag: something asks for a person. It needs ReviewReasons.
+	// MoveFlag marks the commission as in need of review by a person, for
+	// ReviewReasons.
 	MoveFlag CommissionMove = "flag"
-	// MoveClearReview: a person has looked, or a reason has gone. ReviewReasons
-	// are those that go, of which it must have one; none: all.
+	// MoveClearReview removes ReviewReasons, or all reasons if ReviewReasons is empty.
+	// A person has reviewed the commission, or a reason no longer exists. The
+	// commission must have at least one of the reasons.
 	MoveClearReview CommissionMove = "clear_review"
-	// MoveRefund: the sale was refunded; the commission earns AmountCents from now
-	// on, and is refunded when the refund is Full.
+	// MoveRefund is the effect of a refund of the sale. The commission earns
+	// AmountCents from now on, and gets the status refunded if Full is set.
 	MoveRefund CommissionMove = "refund"
-	// MoveClawBack: a person took the conversion away after it was paid.
+	// MoveClawBack takes back a paid commission because a person assigned its
+	// conversion to another participant.
 	MoveClawBack CommissionMove = "claw_back"
-	// MovePay: its payout was paid.
+	// MovePay marks the commission as paid because its payout was paid.
 	MovePay CommissionMove = "pay"
 )
 
-// commissionMoves is the table of legal moves (DECISIONS.md section 1). An empty
-// to keeps the status. What else a move demands stands in Refusal.
+// commissionMoves lists the legal moves (DECISIONS.md section 1). An empty to keeps the
+// status. The method refusal checks the other conditions of a move.
 var commissionMoves = map[CommissionMove]struct {
 	from  []CommissionStatus
 	to    CommissionStatus
@@ -76,10 +82,10 @@ var commissionMoves = map[CommissionMove]struct {
 	MovePay:         {[]CommissionStatus{CommissionApproved}, CommissionPaid, EventCommissionPaid},
 }
 
-// From are the statuses in which the move may start.
+// From returns the statuses in which the move is legal.
 func (m CommissionMove) From() []CommissionStatus { return slices.Clone(commissionMoves[m].from) }
 
-// CommissionTransition asks for one move of one commission.
+// CommissionTransition is a request for one move of one commission.
 type CommissionTransition struct {
 	Scope      Scope
 	Program    ProgramID
@@ -87,44 +93,47 @@ type CommissionTransition struct {
 	Move       CommissionMove
 	Actor      Actor
 	At         time.Time
-	Reason     *string // MoveReject, MoveOverride; MoveClearReview: the note
-	// Code is why, for programs: the rejection code of MoveReject, or what
-	// ReviewPending puts in the history.
+	Reason     *string // of MoveReject and MoveOverride; of MoveClearReview, the note
+	// Code is a machine-readable reason: the rejection code of MoveReject, or the code
+	// that ReviewPending writes into the history.
 	Code *string
-	// ReviewReasons are those that MoveFlag adds and MoveClearReview takes off.
+	// ReviewReasons are the reasons that MoveFlag adds and MoveClearReview removes.
 	ReviewReasons []string
-	// AmountCents is what MoveRefund leaves; Full says that nothing of the sale is
-	// left; Why is refund or dispute_lost.
+	// AmountCents is the amount that remains after MoveRefund. Full says that the whole
+	// sale was refunded.
 	AmountCents int64
 	Full        bool
-	Why         RefundReason
-	// PaidAt and Payout belong to MovePay.
+	// Why is the cause of MoveRefund or MoveClawBack.
+	Why RefundReason
+	// PaidAt and Payout are set for MovePay.
 	PaidAt time.Time
 	Payout *PayoutID
-	// Standing and Erased are the participant's, for MoveAutoApprove.
+	// The status of the participant, and whether the participant is erased.
+	// MoveAutoApprove checks both.
 	Standing ParticipantStatus
 	Erased   bool
 	// HeldBy is LockedCommission.HeldBy.
 	HeldBy PayoutStatus
-	// Note is what the history says where that is not Reason.
+	// Note is the text for the history, if it is not Reason.
 	Note *string
 }
 
-// RefundReason is why a sale came to nothing.
+// RefundReason is why a commission lost its sale or a part of it.
 type RefundReason string
 
 // The reasons.
 const (
 	RefundedSale RefundReason = "refund"
 	DisputedSale RefundReason = "dispute_lost"
-	// ReassignedSale: a person gave the conversion to somebody else.
+	// ReassignedSale means that a person assigned the conversion to another
+	// participant.
 	ReassignedSale RefundReason = "reattributed"
 )
 
-// Apply makes the move: the commission as it leaves it, or why it may not be
-// made. The refusal of a move that no person makes is an accident of the caller,
-// except that an automatic approval which is not due is COMMISSION_NOT_PENDING or
-// COMMISSION_HOLD_ACTIVE like any other.
+// Apply returns the commission after the move, or the reason why the move is not legal.
+// Moves that no person makes are expected to be legal, so callers treat their refusal
+// as an internal error. The exception is an automatic approval that is not due: it
+// fails with COMMISSION_NOT_PENDING or COMMISSION_HOLD_ACTIVE.
 func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 	if refusal := t.refusal(c); refusal != nil {
 		return c, refusal
@@ -144,7 +153,7 @@ func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 		}
 	case MoveReject:
 		c.RejectedAt, c.RejectionReason, c.RejectionCode = &t.At, t.Reason, t.Code
-		c.NeedsReview = false // nobody has to look any more; why somebody should have stays
+		c.NeedsReview = false // no review is needed any more; ReviewReasons still shows why one was needed
 	case MoveFlag:
 		c.ReviewReasons = append(slices.Clone(c.ReviewReasons), t.newReasons(c)...)
 		c.NeedsReview = true
@@ -161,7 +170,7 @@ func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 	case MovePay:
 		c.PaidAt, c.Payout = &t.PaidAt, t.Payout
 	case MoveCreate:
-		panic("affiliate: no move makes a commission")
+		panic("affiliate: MoveCreate cannot be applied to a commission")
 	}
 	if t.HeldBy.followsCommissions() && !c.payable() {
 		c.Payout = nil
@@ -169,14 +178,14 @@ func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 	return c, nil
 }
 
-// payable reports whether a payout may hold the commission as it is.
+// payable reports whether the commission may be part of a payout.
 func (c Commission) payable() bool {
 	return (c.Status == CommissionApproved || c.Status == CommissionPaid) && !c.NeedsReview &&
 		c.Dispute != DisputeOpen && c.Dispute != DisputeLost
 }
 
-// refusal says why the move may not be made of c. The first check that fails is
-// the answer.
+// refusal returns why the move is not legal for c, or nil if it is legal. The first
+// check that fails decides.
 func (t CommissionTransition) refusal(c Commission) *Error {
 	legal := slices.Contains(commissionMoves[t.Move].from, c.Status)
 	switch t.Move {
@@ -216,17 +225,17 @@ func (t CommissionTransition) refusal(c Commission) *Error {
 			return c.refuse(ReasonCommissionTerminal)
 		}
 	case MoveCreate:
-		panic("affiliate: no move makes a commission")
+		panic("affiliate: MoveCreate cannot be applied to a commission")
 	}
 	return nil
 }
 
-// clears reports whether MoveClearReview takes the reason off.
+// clears reports whether MoveClearReview removes the reason.
 func (t CommissionTransition) clears(reason string) bool {
 	return len(t.ReviewReasons) == 0 || slices.Contains(t.ReviewReasons, reason)
 }
 
-// newReasons are those of MoveFlag that the commission does not have.
+// newReasons returns the reasons of MoveFlag that the commission does not have yet.
 func (t CommissionTransition) newReasons(c Commission) []string {
 	var added []string
 	for _, reason := range t.ReviewReasons {
@@ -237,7 +246,8 @@ func (t CommissionTransition) newReasons(c Commission) []string {
 	return added
 }
 
-// refuse says where the commission stands, so that lists of outcomes can show it.
+// refuse returns an error that contains the status of the commission, so that the
+// results of bulk requests can show it.
 func (c Commission) refuse(reason Reason) *Error {
 	refused := refuseStatus(reason, c.Status)
 	if reason == ReasonCommissionHoldActive && c.HoldUntil != nil {
@@ -246,10 +256,10 @@ func (c Commission) refuse(reason Reason) *Error {
 	return refused
 }
 
-// DueForApproval reports whether the service itself approves at now: the hold
-// is over, approval was not left to a person, and neither a flag, a dispute nor
-// the participant's standing speaks against it. An erased participant is
-// frozen, whatever its status.
+// DueForApproval reports whether the service may approve the commission automatically
+// at now. The hold period must be over, and the rules must not leave the approval to a
+// person. A review flag, an open dispute or a participant who is not approved prevents
+// it. Commissions of an erased participant are never approved automatically.
 func (c Commission) DueForApproval(now time.Time, standing ParticipantStatus, erased bool) bool {
 	return c.Status == CommissionPending &&
 		c.AutoApproveAt != nil && !now.Before(*c.AutoApproveAt) &&

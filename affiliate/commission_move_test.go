@@ -14,15 +14,15 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func ptr[T any](v T) *T { return &v }
 
-// commissions are one in every status with every hold, flag, due date and
-// dispute.
+// commissions returns a commission for every combination of status, hold period, due
+// date, review reasons and dispute.
 func commissions() (all []affiliate.Commission) {
 	instants := []*time.Time{nil, ptr(noon.Add(-time.Millisecond)), &noon, ptr(noon.Add(time.Millisecond))}
 	for _, status := range commissiontest.Statuses {
 		for _, hold := range instants {
 			for _, due := range instants {
-				// Behind each list stands something that no move may write over.
-				for _, reasons := range [][]string{{}, []string{"fraud", "behind"}[:1], []string{"fx_rate_missing", "fraud", "behind"}[:2]} {
+				// Each slice has a spare element, which a move must not overwrite.
+				for _, reasons := range [][]string{{}, []string{"fraud", "spare"}[:1], []string{"fx_rate_missing", "fraud", "spare"}[:2]} {
 					for _, dispute := range []affiliate.DisputeStatus{affiliate.DisputeNone, affiliate.DisputeOpen, affiliate.DisputeWon, affiliate.DisputeLost} {
 						all = append(all, affiliate.Commission{
 							Status: status, HoldUntil: hold, AutoApproveAt: due, NeedsReview: len(reasons) > 0, ReviewReasons: reasons,
@@ -38,7 +38,7 @@ func commissions() (all []affiliate.Commission) {
 	return all
 }
 
-// transitions are every move in every form that it has.
+// transitions returns every move with every combination of its parameters.
 func transitions() (all []affiliate.CommissionTransition) {
 	person := affiliate.Actor{User: &affiliate.UserID{UUID: [16]byte{15: 9}}}
 	for _, move := range commissiontest.Moves {
@@ -76,7 +76,7 @@ func transitions() (all []affiliate.CommissionTransition) {
 	return all
 }
 
-func TestEveryMoveOfEveryCommissionIsAsTheDocumentsSay(t *testing.T) {
+func TestApply_MatchesModel(t *testing.T) {
 	made, refused := map[affiliate.CommissionMove]int{}, map[affiliate.Reason]int{}
 	for _, c := range commissions() {
 		for _, move := range transitions() {
@@ -84,7 +84,7 @@ func TestEveryMoveOfEveryCommissionIsAsTheDocumentsSay(t *testing.T) {
 			want := commissiontest.Do(c, move)
 			got, refusal := move.Apply(c)
 			if !reflect.DeepEqual(c, before) || !slices.Equal(reasons, c.ReviewReasons[:cap(c.ReviewReasons)]) {
-				t.Fatalf("%s changed what it was made of: %+v", move.Move, c)
+				t.Fatalf("%s changed its argument: %+v", move.Move, c)
 			}
 			if !reflect.DeepEqual(got, want.After) {
 				t.Fatalf("%+v\nof %+v\nleaves %+v\nwant   %+v", move, c, got, want.After)
@@ -92,7 +92,7 @@ func TestEveryMoveOfEveryCommissionIsAsTheDocumentsSay(t *testing.T) {
 			if refusal == nil {
 				made[move.Move]++
 				if want.Refused != "" {
-					t.Fatalf("%+v\nof %+v is made, want %s", move, c, want.Refused)
+					t.Fatalf("%+v\nof %+v succeeded, want %s", move, c, want.Refused)
 				}
 				continue
 			}
@@ -107,11 +107,11 @@ func TestEveryMoveOfEveryCommissionIsAsTheDocumentsSay(t *testing.T) {
 		}
 	}
 	if len(made) != len(commissiontest.Moves) || len(refused) != 6 {
-		t.Errorf("made %v, refused %v: not every move was made, or not every reason was given", made, refused)
+		t.Errorf("made %v, refused %v: some moves never succeeded, or some error codes never occurred", made, refused)
 	}
 }
 
-// clone shares no memory that a move could write to.
+// clone returns a copy that shares no memory with c that a move could change.
 func clone(c affiliate.Commission) affiliate.Commission {
 	c.ReviewReasons = slices.Clone(c.ReviewReasons)
 	for _, field := range []**time.Time{&c.HoldUntil, &c.AutoApproveAt, &c.ApprovedAt, &c.RejectedAt, &c.PaidAt, &c.RefundedAt} {
@@ -122,9 +122,9 @@ func clone(c affiliate.Commission) affiliate.Commission {
 	return c
 }
 
-// The first check that fails is the answer (DECISIONS.md section 1), here in so
-// many words.
-func TestRefusalsInTheirOrder(t *testing.T) {
+// The first check that fails decides (DECISIONS.md section 1). This test lists the
+// expected codes.
+func TestApply_FirstFailedCheckDecides(t *testing.T) {
 	running, over := ptr(noon.Add(time.Millisecond)), &noon
 	for name, tc := range map[string]struct {
 		move    affiliate.CommissionMove
@@ -133,26 +133,26 @@ func TestRefusalsInTheirOrder(t *testing.T) {
 		flagged bool
 		want    affiliate.Reason
 	}{
-		"approve: status before hold":              {affiliate.MoveApprove, affiliate.CommissionApproved, running, true, affiliate.ReasonCommissionNotPending},
-		"approve: hold":                            {affiliate.MoveApprove, affiliate.CommissionPending, running, true, affiliate.ReasonCommissionHoldActive},
-		"approve: the hold is over at its end":     {affiliate.MoveApprove, affiliate.CommissionPending, over, false, ""},
-		"approve: a flag does not matter":          {affiliate.MoveApprove, affiliate.CommissionPending, over, true, ""},
-		"override: status before flag and hold":    {affiliate.MoveOverride, affiliate.CommissionRejected, over, true, affiliate.ReasonCommissionNotPending},
-		"override: flag before hold":               {affiliate.MoveOverride, affiliate.CommissionPending, over, true, affiliate.ReasonCommissionNeedsReview},
-		"override: flag":                           {affiliate.MoveOverride, affiliate.CommissionPending, running, true, affiliate.ReasonCommissionNeedsReview},
-		"override: no hold":                        {affiliate.MoveOverride, affiliate.CommissionPending, nil, false, affiliate.ReasonCommissionHoldNotActive},
-		"override: the hold is over at its end":    {affiliate.MoveOverride, affiliate.CommissionPending, over, false, affiliate.ReasonCommissionHoldNotActive},
-		"override":                                 {affiliate.MoveOverride, affiliate.CommissionPending, running, false, ""},
-		"reject: neither hold nor flag matters":    {affiliate.MoveReject, affiliate.CommissionPending, running, true, ""},
-		"reject: what is approved":                 {affiliate.MoveReject, affiliate.CommissionApproved, nil, false, ""},
-		"reject: what is paid":                     {affiliate.MoveReject, affiliate.CommissionPaid, nil, false, affiliate.ReasonCommissionTerminal},
-		"clear review: what is not flagged":        {affiliate.MoveClearReview, affiliate.CommissionPending, nil, false, affiliate.ReasonCommissionNotFlagged},
-		"clear review: the flag of what has ended": {affiliate.MoveClearReview, affiliate.CommissionRejected, nil, true, affiliate.ReasonCommissionNotFlagged},
-		"pay: what is not approved":                {affiliate.MovePay, affiliate.CommissionPending, nil, false, affiliate.ReasonCommissionTerminal},
-		"pay: twice":                               {affiliate.MovePay, affiliate.CommissionPaid, nil, false, affiliate.ReasonCommissionTerminal},
-		"refund: what is paid":                     {affiliate.MoveRefund, affiliate.CommissionPaid, nil, false, ""},
-		"refund: what is rejected":                 {affiliate.MoveRefund, affiliate.CommissionRejected, nil, false, affiliate.ReasonCommissionTerminal},
-		"claw back: what is not paid":              {affiliate.MoveClawBack, affiliate.CommissionApproved, nil, false, affiliate.ReasonCommissionTerminal},
+		"approve: status before hold":           {affiliate.MoveApprove, affiliate.CommissionApproved, running, true, affiliate.ReasonCommissionNotPending},
+		"approve: hold":                         {affiliate.MoveApprove, affiliate.CommissionPending, running, true, affiliate.ReasonCommissionHoldActive},
+		"approve: the hold is over at its end":  {affiliate.MoveApprove, affiliate.CommissionPending, over, false, ""},
+		"approve: a flag does not matter":       {affiliate.MoveApprove, affiliate.CommissionPending, over, true, ""},
+		"override: status before flag and hold": {affiliate.MoveOverride, affiliate.CommissionRejected, over, true, affiliate.ReasonCommissionNotPending},
+		"override: flag before hold":            {affiliate.MoveOverride, affiliate.CommissionPending, over, true, affiliate.ReasonCommissionNeedsReview},
+		"override: flag":                        {affiliate.MoveOverride, affiliate.CommissionPending, running, true, affiliate.ReasonCommissionNeedsReview},
+		"override: no hold":                     {affiliate.MoveOverride, affiliate.CommissionPending, nil, false, affiliate.ReasonCommissionHoldNotActive},
+		"override: the hold is over at its end": {affiliate.MoveOverride, affiliate.CommissionPending, over, false, affiliate.ReasonCommissionHoldNotActive},
+		"override":                              {affiliate.MoveOverride, affiliate.CommissionPending, running, false, ""},
+		"reject: neither hold nor flag matters": {affiliate.MoveReject, affiliate.CommissionPending, running, true, ""},
+		"reject: approved":                      {affiliate.MoveReject, affiliate.CommissionApproved, nil, false, ""},
+		"reject: paid":                          {affiliate.MoveReject, affiliate.CommissionPaid, nil, false, affiliate.ReasonCommissionTerminal},
+		"clear review: not flagged":             {affiliate.MoveClearReview, affiliate.CommissionPending, nil, false, affiliate.ReasonCommissionNotFlagged},
+		"clear review: flagged, but rejected":   {affiliate.MoveClearReview, affiliate.CommissionRejected, nil, true, affiliate.ReasonCommissionNotFlagged},
+		"pay: not approved":                     {affiliate.MovePay, affiliate.CommissionPending, nil, false, affiliate.ReasonCommissionTerminal},
+		"pay: already paid":                     {affiliate.MovePay, affiliate.CommissionPaid, nil, false, affiliate.ReasonCommissionTerminal},
+		"refund: paid":                          {affiliate.MoveRefund, affiliate.CommissionPaid, nil, false, ""},
+		"refund: rejected":                      {affiliate.MoveRefund, affiliate.CommissionRejected, nil, false, affiliate.ReasonCommissionTerminal},
+		"claw back: not paid":                   {affiliate.MoveClawBack, affiliate.CommissionApproved, nil, false, affiliate.ReasonCommissionTerminal},
 	} {
 		c := affiliate.Commission{Status: tc.status, HoldUntil: tc.hold, NeedsReview: tc.flagged}
 		_, refusal := affiliate.CommissionTransition{Move: tc.move, At: noon}.Apply(c)
@@ -162,7 +162,7 @@ func TestRefusalsInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestMovesStartWhereTheyAreLegal(t *testing.T) {
+func TestCommissionMove_From(t *testing.T) {
 	for _, move := range commissiontest.Moves {
 		legal := []affiliate.CommissionStatus{}
 		for _, c := range commissions() {
@@ -174,54 +174,54 @@ func TestMovesStartWhereTheyAreLegal(t *testing.T) {
 		}
 		from := move.From()
 		if !slices.Equal(from, legal) {
-			t.Errorf("%s is made from %v, and says %v", move, legal, from)
+			t.Errorf("%s succeeds from %v, but From returns %v", move, legal, from)
 		}
-		from[0] = "spoilt"
-		if move.From()[0] == "spoilt" {
-			t.Errorf("the table of %s can be changed from outside", move)
+		from[0] = "modified"
+		if move.From()[0] == "modified" {
+			t.Errorf("the result of From for %s shares memory with the table", move)
 		}
 	}
 	if from := affiliate.MoveCreate.From(); len(from) != 0 {
-		t.Errorf("a commission begins from %v", from)
+		t.Errorf("MoveCreate.From returns %v", from)
 	}
 }
 
-func TestDueForApprovalNeedsEverything(t *testing.T) {
+func TestDueForApproval(t *testing.T) {
 	later := noon.Add(time.Millisecond)
 	due := affiliate.Commission{Status: affiliate.CommissionPending, AutoApproveAt: &noon, HoldUntil: &noon, Dispute: affiliate.DisputeNone}
 	if !due.DueForApproval(noon, affiliate.ParticipantApproved, false) {
-		t.Error("is due at the very end of its hold, and was not")
+		t.Error("not due at the end of the hold period")
 	}
 	if due.DueForApproval(noon.Add(-time.Millisecond), affiliate.ParticipantApproved, false) {
-		t.Error("is not due a millisecond before")
+		t.Error("due a millisecond before the end of the hold period")
 	}
 	if due.DueForApproval(noon, affiliate.ParticipantApproved, true) {
-		t.Error("an erased participant is frozen")
+		t.Error("due although the participant is erased")
 	}
 	for _, standing := range []affiliate.ParticipantStatus{affiliate.ParticipantPending, affiliate.ParticipantRejected, affiliate.ParticipantSuspended} {
 		if due.DueForApproval(noon, standing, false) {
-			t.Errorf("a %s participant earns nothing", standing)
+			t.Errorf("due although the participant is %s", standing)
 		}
 	}
-	for name, spoil := range map[string]func(*affiliate.Commission){
-		"approved already":         func(c *affiliate.Commission) { c.Status = affiliate.CommissionApproved },
-		"left to a person":         func(c *affiliate.Commission) { c.AutoApproveAt = nil },
-		"later":                    func(c *affiliate.Commission) { c.AutoApproveAt = &later },
-		"hold longer than the due": func(c *affiliate.Commission) { c.HoldUntil = &later },
-		"flagged":                  func(c *affiliate.Commission) { c.NeedsReview = true },
-		"disputed":                 func(c *affiliate.Commission) { c.Dispute = affiliate.DisputeOpen },
+	for name, change := range map[string]func(*affiliate.Commission){
+		"already approved":          func(c *affiliate.Commission) { c.Status = affiliate.CommissionApproved },
+		"left to a person":          func(c *affiliate.Commission) { c.AutoApproveAt = nil },
+		"due later":                 func(c *affiliate.Commission) { c.AutoApproveAt = &later },
+		"hold period still running": func(c *affiliate.Commission) { c.HoldUntil = &later },
+		"flagged":                   func(c *affiliate.Commission) { c.NeedsReview = true },
+		"disputed":                  func(c *affiliate.Commission) { c.Dispute = affiliate.DisputeOpen },
 	} {
 		c := due
-		spoil(&c)
+		change(&c)
 		if c.DueForApproval(noon, affiliate.ParticipantApproved, false) {
-			t.Errorf("%s, and yet due", name)
+			t.Errorf("%s: due", name)
 		}
 	}
 	for _, settled := range []affiliate.DisputeStatus{affiliate.DisputeWon, affiliate.DisputeLost} {
 		c := due
 		c.Dispute = settled
 		if !c.DueForApproval(noon, affiliate.ParticipantApproved, false) {
-			t.Errorf("a dispute that is %s speaks against nothing", settled)
+			t.Errorf("not due with a dispute that is %s", settled)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package affiliate
 
-// CommissionSum is how many commissions there are and what they come to.
+// CommissionSum is the number of commissions and the sum of their amounts.
 type CommissionSum struct {
 	Count       int64
 	AmountCents int64 // minor units
@@ -10,7 +10,8 @@ func (s CommissionSum) plus(other CommissionSum) CommissionSum {
 	return CommissionSum{s.Count + other.Count, s.AmountCents + other.AmountCents}
 }
 
-// CommissionGroup is the sum of commissions that are alike.
+// CommissionGroup is the sum of commissions with the same status, review flag and
+// currency.
 type CommissionGroup struct {
 	Status      CommissionStatus
 	NeedsReview bool
@@ -18,25 +19,28 @@ type CommissionGroup struct {
 	CommissionSum
 }
 
-// CommissionStats counts the commissions that a filter leaves. Amounts of several
+// CommissionStats counts the commissions that match a filter. Amounts of different
 // currencies are never added.
 type CommissionStats struct {
-	// Capped: the stats are of MaxSearchTotal commissions, and the search finds more.
+	// Capped says that the stats cover only MaxSearchTotal commissions although the
+	// search matches more.
 	Capped bool
-	// Count and NeedsReview are of every currency.
+	// Count and NeedsReview include commissions of all currencies.
 	Count       int64
 	NeedsReview int64
-	// Currency is the programme's, the workspace's where none is named; InCurrency
-	// is what is in it.
+	// Currency is the currency of the programme, or of the workspace if the filter
+	// names no programme. InCurrency is the sum of the commissions in that currency.
 	Currency   string
 	InCurrency CommissionSum
-	// ByStatus counts every currency and adds up amounts in Currency only.
+	// ByStatus counts commissions of all currencies, but adds up only amounts in
+	// Currency.
 	ByStatus map[CommissionStatus]CommissionSum
-	// ByCurrency has those that occur.
+	// ByCurrency has an element for each currency that occurs.
 	ByCurrency map[string]CommissionSum
 }
 
-// NewCommissionStats puts groups together, of which several may be alike.
+// NewCommissionStats adds up groups. Several groups may have the same status, review
+// flag and currency.
 func NewCommissionStats(currency string, groups []CommissionGroup) CommissionStats {
 	stats := CommissionStats{Currency: currency, ByStatus: map[CommissionStatus]CommissionSum{}, ByCurrency: map[string]CommissionSum{}}
 	for _, group := range groups {
@@ -57,8 +61,8 @@ func NewCommissionStats(currency string, groups []CommissionGroup) CommissionSta
 	return stats
 }
 
-// AverageCents is the mean amount of those in Currency, rounded half up; 0
-// without any.
+// AverageCents returns the mean amount of the commissions in Currency, rounded half up;
+// 0 if there are none.
 func (s CommissionStats) AverageCents() int64 {
 	average, _ := mulDiv(s.InCurrency.AmountCents, 1, s.InCurrency.Count)
 	return average

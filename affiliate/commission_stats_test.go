@@ -5,16 +5,16 @@ import (
 	"testing"
 )
 
-func TestCommissionStatsNeverAddCurrencies(t *testing.T) {
+func TestNewCommissionStats_AddsAmountsOfOneCurrency(t *testing.T) {
 	group := func(status CommissionStatus, flagged bool, currency string, n, cents int64) CommissionGroup {
 		return CommissionGroup{status, flagged, currency, CommissionSum{n, cents}}
 	}
 	got := NewCommissionStats("EUR", []CommissionGroup{
 		group(CommissionPending, false, "EUR", 2, 100),
 		group(CommissionPending, true, "EUR", 1, 51),
-		group(CommissionPending, false, "EUR", 1, 0), // the same kind once more
+		group(CommissionPending, false, "EUR", 1, 0), // a second group with the same status, flag and currency
 		group(CommissionPaid, true, "JPY", 3, 7000),
-		group(CommissionRejected, false, "USD", 0, 0), // there was one
+		group(CommissionRejected, false, "USD", 0, 0), // an empty group
 	})
 	want := CommissionStats{
 		Count: 7, NeedsReview: 4, Currency: "EUR", InCurrency: CommissionSum{4, 151},

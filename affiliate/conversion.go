@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// EventType is what a conversion reports.
+// EventType is the kind of event that a conversion reports.
 type EventType string
 
 // The event types (DECISIONS.md section 3). Purchase and Renewal carry an amount.
@@ -18,34 +18,35 @@ const (
 	Custom   EventType = "custom"
 )
 
-// Priced reports whether the event must carry an amount.
+// Priced reports whether an event of this type must have an amount.
 func (e EventType) Priced() bool { return e == Purchase || e == Renewal }
 
-// Bounds of when a conversion may have happened, seen from its receipt.
+// A conversion is accepted if its event happened at most MaxConversionAge before, and
+// at most MaxConversionLead after, the report was received.
 const (
 	MaxConversionAge  = 90 * 24 * time.Hour
 	MaxConversionLead = 5 * time.Minute
 )
 
-// ConversionSource is where a conversion was reported.
+// ConversionSource is how a conversion was reported.
 type ConversionSource string
 
 // SourceAPI is the conversion API.
 const SourceAPI ConversionSource = "api"
 
-// ConversionStatus is what became of the sale.
+// ConversionStatus is the refund status of a conversion.
 type ConversionStatus string
 
 // The statuses.
 const (
-	// ConversionRecorded is a sale to which nothing has happened since.
+	// ConversionRecorded means that nothing was refunded.
 	ConversionRecorded          ConversionStatus = "recorded"
 	ConversionPartiallyRefunded ConversionStatus = "partially_refunded"
 	ConversionRefunded          ConversionStatus = "refunded"
 )
 
-// Conversion is one reported event of a buyer. Of the buyer only keyed hashes
-// are kept; amounts, event and times never change.
+// Conversion is one reported event of a buyer. Only keyed hashes of the buyer's data
+// are stored. Amounts, event type and times never change.
 type Conversion struct {
 	ID                    ConversionID
 	Scope                 Scope
@@ -57,7 +58,7 @@ type Conversion struct {
 	CreatedAt             time.Time
 	Source                ConversionSource
 	Status                ConversionStatus
-	RefundedAmountCents   int64    // of Sale.Paid, by all refunds together
+	RefundedAmountCents   int64    // the part of Sale.Paid that was refunded so far
 	Click                 *ClickID // as reported
 	PromoCode             *string  // as reported, case-folded
 	CustomerRef           *string  // keyed hash, hexadecimal
@@ -70,9 +71,9 @@ type Conversion struct {
 	LineItems             []LineItem
 	IsRecurring           bool
 	SubID                 *string
-	Metadata              []byte // a JSON object; nil when none was given
-	Version               int    // one more with every change
-	Buyer                 Buyer  // known while a decision is made, never stored
+	Metadata              []byte // a JSON object; nil if the report had none
+	Version               int    // increases by one with every change
+	Buyer                 Buyer  // only set while a decision is made; never stored
 }
 
 // LineItem is one line of an order.
@@ -82,12 +83,12 @@ type LineItem struct {
 	AmountCents int64  `json:"amount_cents"` // of the whole line
 }
 
-// FoldPromoCode is the form in which promo codes are stored and compared.
+// FoldPromoCode returns the form in which promo codes are stored and compared.
 func FoldPromoCode(code string) string { return strings.ToLower(code) }
 
-// FoldEmail is the form in which addresses of buyers and partners are compared:
-// lower case, without what follows a plus sign, and without dots where the
-// provider ignores them. ok is false when s is no address.
+// FoldEmail returns the form in which addresses of buyers and partners are compared:
+// lower case, without a plus sign and the text after it, and without dots if the
+// provider ignores them. ok is false if s is not an e-mail address.
 func FoldEmail(s string) (local, domain string, ok bool) {
 	at := strings.LastIndexByte(s, '@')
 	if at <= 0 || at == len(s)-1 {
@@ -106,7 +107,7 @@ func FoldEmail(s string) (local, domain string, ok bool) {
 	return local, domain, true
 }
 
-// Event tells the world about the conversion and its decision.
+// Event returns a webhook event about the conversion and its decision.
 func (c Conversion) Event(name EventName, d Decision, at time.Time) Event {
 	return NewEvent(c.Scope, name, at, conversionObject{
 		ID:                    c.ID,
@@ -129,8 +130,8 @@ func (c Conversion) Event(name EventName, d Decision, at time.Time) Event {
 	}, nil)
 }
 
-// RefundedEvent tells the world that the sale was refunded, after it was as
-// before says.
+// RefundedEvent returns the event of a refund. before is the conversion before the
+// refund.
 func (c Conversion) RefundedEvent(before Conversion, d Decision, at time.Time) Event {
 	event := c.Event(EventConversionRefunded, d, at)
 	if before.RefundedAmountCents != c.RefundedAmountCents {
@@ -143,15 +144,15 @@ func (c Conversion) RefundedEvent(before Conversion, d Decision, at time.Time) E
 
 type conversionObject struct {
 	ID                    ConversionID      `json:"id"`
-	Program               *ProgramID        `json:"program_id"`     // null when it is credited to nobody
-	Participant           *ParticipantID    `json:"participant_id"` // null when it is credited to nobody
+	Program               *ProgramID        `json:"program_id"`     // null if it is not credited to a participant
+	Participant           *ParticipantID    `json:"participant_id"` // null if it is not credited to a participant
 	EventType             EventType         `json:"event_type"`
 	ExternalTransactionID string            `json:"external_transaction_id"` // as the merchant reported it
-	AmountCents           int64             `json:"amount_cents"`            // paid, in minor units of currency
-	Currency              *string           `json:"currency"`                // ISO 4217; null when the event carries no amount
-	Attributed            bool              `json:"attributed"`              // whether it is credited to a participant, whether or not that earns
+	AmountCents           int64             `json:"amount_cents"`            // amount paid, in minor units of currency
+	Currency              *string           `json:"currency"`                // ISO 4217; null if the event has no amount
+	Attributed            bool              `json:"attributed"`              // whether it is credited to a participant, with or without a commission
 	Attribution           attributionObject `json:"attribution"`             // the decision in force
-	RefundedAmountCents   int64             `json:"refunded_amount_cents"`   // of amount_cents, by all refunds together
+	RefundedAmountCents   int64             `json:"refunded_amount_cents"`   // the part of amount_cents that was refunded so far
 	OccurredAt            string            `json:"occurred_at"`
 	CreatedAt             string            `json:"created_at"`
 	Version               int               `json:"version"`
@@ -159,13 +160,13 @@ type conversionObject struct {
 
 type attributionObject struct {
 	Decision    DecisionID        `json:"decision_id"`
-	Method      *Method           `json:"method"`      // the signal that decided; null when none did
-	Reason      AttributionReason `json:"reason_code"` // the one word for why it was credited, or was not
-	Explanation string            `json:"explanation"` // the same in sentences, which a partner may read
+	Method      *Method           `json:"method"`      // the signal that attributed it; null if none did
+	Reason      AttributionReason `json:"reason_code"` // a code for why it was credited, or why it was not
+	Explanation string            `json:"explanation"` // the reason in sentences, which may be shown to the partner
 	Click       *ClickID          `json:"click_id"`    // as reported
 	PromoCode   *string           `json:"promo_code"`  // as reported, in lower case
-	ClickedAt   *string           `json:"clicked_at"`  // of the click that decided; null without one
-	ExpiresAt   *string           `json:"expires_at"`  // end of its attribution window; null without one
+	ClickedAt   *string           `json:"clicked_at"`  // time of the deciding click; null without one
+	ExpiresAt   *string           `json:"expires_at"`  // end of the click's attribution window; null without a deciding click
 }
 
 func optionalTime(t *time.Time) *string {

@@ -1,28 +1,28 @@
 package affiliate
 
-// ConversionFilter narrows a list of conversions. The zero value of each field
-// narrows nothing; what is given has to hold all at once.
+// ConversionFilter restricts a list of conversions. A conversion must match all fields
+// that are set; a zero field matches every conversion.
 type ConversionFilter struct {
-	// Created is when the conversion was recorded.
+	// Created is the period in which the conversion was recorded.
 	Created               Period
 	Attributed            *bool
 	EventType             EventType
-	ExternalTransactionID string // exact
+	ExternalTransactionID string // exact match
 	Program               *ProgramID
 	Participant           *ParticipantID
 }
 
-// ConversionItem is a conversion with its outcome, as lists show it. The
-// decision is the one in force, of which only what is shown is read.
+// ConversionItem is a conversion with its outcome, as lists show it. Decision is the
+// decision in force; only the fields that lists show are loaded.
 type ConversionItem struct {
 	Conversion Conversion
 	Decision   Decision
-	Commission *Commission // of the decision in force; nil: nothing is earned
+	Commission *Commission // of the decision in force; nil if nothing is earned
 	FraudScore int         // 0 to 100
 }
 
-// ConversionDetail is a conversion with all that is known of it.
+// ConversionDetail is a conversion with its outcome and its refunds.
 type ConversionDetail struct {
 	ConversionItem
-	Refunds []Refund // that were applied, oldest first
+	Refunds []Refund // the applied refunds, oldest first
 }

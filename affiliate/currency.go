@@ -1,11 +1,12 @@
 package affiliate
 
-// defaultExponent is what most currencies have; the others are listed below.
+// defaultExponent is the number of decimals of most currencies. exponents lists the
+// others.
 const defaultExponent = 2
 
-// currencies are the active codes of ISO 4217 that can price a sale: neither
-// metals and testing codes (XAU, XTS, XXX) nor funds and units of account
-// (CHE, CLF, COU, UYI, XDR, …), which nobody is charged in.
+// currencies lists the active codes of ISO 4217 in which a sale can be priced. Metals
+// and testing codes (XAU, XTS, XXX) are excluded, and so are funds and units of account
+// (CHE, CLF, COU, UYI, XDR, …), because no buyer is charged in them.
 const currencies = "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD " +
 	"CAD CDF CHF CLP CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF " +
 	"GTQ GYD HKD HNL HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP " +
@@ -13,7 +14,7 @@ const currencies = "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BHD BIF BMD 
 	"PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL " +
 	"THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD UYU UZS VES VND VUV WST XAF XCD XCG XOF XPF YER ZAR ZMW ZWG"
 
-// exponents are the currencies whose minor unit is not a hundredth.
+// exponents holds the currencies whose minor unit is not a hundredth.
 var exponents = map[string]int{
 	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0,
 	"UGX": 0, "VND": 0, "VUV": 0, "XAF": 0, "XOF": 0, "XPF": 0,
@@ -33,8 +34,8 @@ var currencyExponents = func() map[string]int {
 	return all
 }()
 
-// ParseCurrency reads an ISO 4217 code in either case and returns it in upper
-// case; ok is false for anything that is not an active currency.
+// ParseCurrency parses an ISO 4217 code in upper or lower case and returns it in upper
+// case. ok is false if it is not an active currency.
 func ParseCurrency(s string) (code string, ok bool) {
 	if len(s) != 3 {
 		return "", false
@@ -53,8 +54,8 @@ func ParseCurrency(s string) (code string, ok bool) {
 	return code, true
 }
 
-// CurrencyExponent is how many decimals the currency's minor unit has: 2 for
-// EUR, 0 for JPY, 3 for KWD. A code that ParseCurrency refuses has 2.
+// CurrencyExponent returns the number of decimals of the currency: 2 for EUR, 0 for
+// JPY, 3 for KWD. It returns 2 for an unknown code.
 func CurrencyExponent(code string) int {
 	if exponent, ok := currencyExponents[code]; ok {
 		return exponent

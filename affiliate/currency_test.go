@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestParseCurrencyFoldsCaseAndRefusesTheRest(t *testing.T) {
+func TestParseCurrency(t *testing.T) {
 	for in, want := range map[string]string{
 		"EUR": "EUR", "usd": "USD", "Jpy": "JPY", "zwg": "ZWG",
 		"": "", "EU": "", "EURO": "", "XXX": "", "XAU": "", "DEM": "", "E R": "", "é1": "", " EU": "",
@@ -17,22 +17,22 @@ func TestParseCurrencyFoldsCaseAndRefusesTheRest(t *testing.T) {
 	}
 }
 
-func TestCurrencyListIsWellFormed(t *testing.T) {
+func TestCurrencies_ListIsWellFormed(t *testing.T) {
 	codes := strings.Fields(currencies)
 	if len(codes) != len(currencyExponents) {
-		t.Errorf("%d words make %d currencies: a code is repeated or the spacing is off", len(codes), len(currencyExponents))
+		t.Errorf("%d codes in the list, but %d currencies: a code is repeated or the spacing is wrong", len(codes), len(currencyExponents))
 	}
 	for i, code := range codes {
 		if len(code) != 3 || code != strings.ToUpper(code) {
-			t.Errorf("%q is no currency code", code)
+			t.Errorf("%q is not a currency code", code)
 		}
 		if i > 0 && codes[i-1] >= code {
-			t.Errorf("%s stands after %s", code, codes[i-1])
+			t.Errorf("%s is listed after %s", code, codes[i-1])
 		}
 	}
 	for code := range exponents {
 		if _, ok := ParseCurrency(code); !ok {
-			t.Errorf("%s has an exponent and is not listed", code)
+			t.Errorf("%s has an exponent but is not in the list", code)
 		}
 	}
 }

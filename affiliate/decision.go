@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// DecisionRecord is a decision as the audit shows it: stored, or simulated, when
-// it has neither id nor conversion.
+// DecisionRecord is a decision as the audit endpoints show it. A stored decision has an
+// id and a conversion; a simulated one has neither.
 type DecisionRecord struct {
 	Decision
-	// RuleJSON is Trace.Rule as it was stored, with whatever the rules had at the
-	// time; nil when nothing is earned.
+	// RuleJSON is Trace.Rule as it was stored. It may contain fields that rules no
+	// longer have. It is nil if nothing is earned.
 	RuleJSON json.RawMessage
-	// CustomerRef is the conversion's. It is not in the trace, which outlives an
-	// erasure of the buyer.
+	// CustomerRef is the customer reference of the conversion. It is not part of the
+	// trace, because traces are kept when a buyer's data is erased.
 	CustomerRef *string
-	// SupersededBy is the decision that replaced this one; nil: it is in force.
+	// SupersededBy is the decision that replaced this one; nil if this decision is in
+	// force.
 	SupersededBy *DecisionID
 }
 
-// Simulated is the record of a decision that is not stored.
+// Simulated returns the record of a decision that is not stored.
 func Simulated(d Decision) (DecisionRecord, error) {
 	record := DecisionRecord{Decision: d}
 	if d.Rule == nil {
@@ -31,17 +32,18 @@ func Simulated(d Decision) (DecisionRecord, error) {
 	return record, err
 }
 
-// DecisionFilter narrows a list of decisions. The zero value of each field
-// narrows nothing; what is given has to hold all at once.
+// DecisionFilter restricts a list of decisions. A decision must match all fields that
+// are set; a zero field matches every decision.
 type DecisionFilter struct {
 	Attributed *bool
 	Reason     AttributionReason
-	// Program is the one that the deciding signal leads to, attributed or not.
+	// Program is the programme that the deciding signal leads to, whether or not the
+	// conversion was attributed.
 	Program *ProgramID
 	Decided Period
 }
 
-// decisionReasons are the reasons that a decision can have.
+// decisionReasons lists the reasons that a decision can have.
 var decisionReasons = []AttributionReason{
 	WhyClickMatched, WhyPromoCodeMatched, WhyCustomerBound, WhyReassigned,
 	WhyParticipantNotApproved, WhyRuleNotApplicable, WhyRecurringLimitReached, WhySelfReferralBlocked, WhyFraudBlocked,
@@ -52,22 +54,21 @@ var decisionReasons = []AttributionReason{
 // OfDecision reports whether a decision can have the reason.
 func (r AttributionReason) OfDecision() bool { return slices.Contains(decisionReasons, r) }
 
-// AttributedClick is a click without anything that identifies its visitor, and
-// the conversions that name it.
+// AttributedClick is a click with the conversions that name it. It has no data that
+// identifies the visitor.
 type AttributedClick struct {
-	Click // without hashes and prefix
-	// ConvertedAt is when the first conversion was reported that is attributed to
-	// the click now; nil while there is none.
+	Click // without hashes and address prefix
+	// ConvertedAt is when the first conversion that is now attributed to the click was
+	// reported; nil if there is none.
 	ConvertedAt *time.Time
-	// Conversions are oldest first, at most MaxClickConversions.
+	// Conversions holds at most MaxClickConversions, oldest first.
 	Conversions []ClickConversion
 }
 
-// MaxClickConversions is how many of the conversions that name a click are shown.
+// MaxClickConversions is the greatest number of conversions that are shown for a click.
 const MaxClickConversions = 100
 
-// ClickConversion is a conversion that names a click, with the decision in force
-// about it.
+// ClickConversion is a conversion that names a click, with its decision in force.
 type ClickConversion struct {
 	ID                    ConversionID
 	ExternalTransactionID string

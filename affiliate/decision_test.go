@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// A reason that decisions get is one that lists of decisions can be asked for.
-func TestDecisionReasonsAreAllThatThereAre(t *testing.T) {
+// The test reads the constants from the source, so that a new reason cannot be missing
+// in decisionReasons, by which lists of decisions are filtered.
+func TestDecisionReasons_ContainAllConstants(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "attribution.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -29,23 +30,23 @@ func TestDecisionReasonsAreAllThatThereAre(t *testing.T) {
 			t.Fatal(err)
 		}
 		if of := AttributionReason(word).OfDecision(); of != spec.Names[0].IsExported() {
-			t.Errorf("%s is a decision's reason: %v", spec.Names[0], of)
+			t.Errorf("OfDecision for %s returns %v", spec.Names[0], of)
 		}
 		found++
 		return true
 	})
 	if found != len(decisionReasons)+1 {
-		t.Errorf("%d reasons in the source, %d of decisions", found, len(decisionReasons))
+		t.Errorf("%d constants in the source, %d in decisionReasons", found, len(decisionReasons))
 	}
-	for _, none := range []AttributionReason{"", "click_matched", "OTHER"} {
-		if none.OfDecision() {
-			t.Errorf("%q is a decision's reason", none)
+	for _, unknown := range []AttributionReason{"", "click_matched", "OTHER"} {
+		if unknown.OfDecision() {
+			t.Errorf("OfDecision for %q returns true", unknown)
 		}
 	}
 }
 
-func TestSimulatedRecordHasTheRulesAsTheyWouldBeStored(t *testing.T) {
-	in := by(ByClick)
+func TestSimulated_RuleJSONIsStoredForm(t *testing.T) {
+	in := inputsWonBy(ByClick)
 	record, err := Simulated(Attribute(in))
 	if err != nil {
 		t.Fatal(err)

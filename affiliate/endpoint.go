@@ -2,61 +2,63 @@ package affiliate
 
 import "time"
 
-// MaxEndpoints is how many webhook endpoints a workspace may have in a mode
+// MaxEndpoints is the greatest number of webhook endpoints of a workspace in one mode
 // (SPEC.md section 8).
 const MaxEndpoints = 10
 
-// RotatedSecretKept is how long the secret before the last also signs
+// RotatedSecretKept is how long the previous secret also signs after a rotation
 // (DECISIONS.md section 9).
 const RotatedSecretKept = 24 * time.Hour
 
-// EndpointKey names an endpoint of any workspace.
+// EndpointKey identifies an endpoint of any workspace.
 type EndpointKey struct {
 	Workspace WorkspaceID
 	ID        EndpointID
 }
 
-// Endpoint is where a merchant receives events of one mode.
+// Endpoint is the URL at which a merchant receives events of one mode.
 type Endpoint struct {
 	ID    EndpointID
 	Scope Scope
-	// URL is https, in the form that webhook.ParseURL returns. It never changes.
+	// URL is an https URL, in the form that webhook.ParseURL returns. It never changes.
 	URL         string
 	Description *string
-	// Subscriptions are event names, noun.* for all events of a noun, or *.
+	// Subscriptions are event names, noun.* for all events of a noun, or * for all
+	// events.
 	Subscriptions []string
 	Active        bool
-	// DisabledReason is set while the endpoint is not active.
+	// DisabledReason is set if the endpoint is not active.
 	DisabledReason *DisabledReason
-	// Epoch grows when the endpoint is disabled or deleted. Deliveries of an earlier
-	// epoch are never sent.
+	// Epoch increases when the endpoint is disabled or deleted. Deliveries of an
+	// earlier epoch are never sent.
 	Epoch     int
 	Health    EndpointHealth
 	CreatedAt time.Time
 	UpdatedAt time.Time
-	Version   int // grows with every change of the fields above but Health
+	Version   int // increases with every change of the fields above, except Health
 }
 
-// EndpointHealth counts outcomes of an endpoint since its last success.
+// EndpointHealth counts the outcomes of attempts since the endpoint's last success.
 type EndpointHealth struct {
 	ConsecutiveFailures int
 	FailingSince        *time.Time // nil if the last attempt succeeded
 	DeadLetters         int
-	// LastDeliveryAt is the end of the last attempt, successful or not; nil if there was
-	// none.
+	// LastDeliveryAt is the end of the last attempt, successful or not; nil if there
+	// was no attempt.
 	LastDeliveryAt *time.Time
 }
 
-// EndpointStatus summarizes an endpoint.
+// EndpointStatus is a summary of an endpoint's state.
 type EndpointStatus string
 
 // The states of an endpoint.
 const (
-	// EndpointHealthy: its last attempt, if any, succeeded.
+	// EndpointHealthy means that the last attempt succeeded, or that there was no
+	// attempt yet.
 	EndpointHealthy EndpointStatus = "healthy"
-	// EndpointFailing: its last attempt failed.
+	// EndpointFailing means that the last attempt failed.
 	EndpointFailing EndpointStatus = "failing"
-	// EndpointDisabled: it is not active.
+	// EndpointDisabled means that the endpoint is not active.
 	EndpointDisabled EndpointStatus = "disabled"
 )
 
@@ -77,44 +79,44 @@ type DisabledReason string
 
 // The reasons for which endpoints are disabled.
 const (
-	// DisabledByMerchant: a user has disabled it.
+	// DisabledByMerchant means that a user disabled the endpoint.
 	DisabledByMerchant DisabledReason = "manual"
-	// DisabledGone: it responded 410.
+	// DisabledGone means that the endpoint responded with status 410.
 	DisabledGone DisabledReason = "gone"
-	// DisabledFailing: nothing succeeded for five days, and twenty deliveries or
-	// more were given up.
+	// DisabledFailing means that no attempt succeeded for five days and that at least
+	// twenty deliveries became dead letters in that time.
 	DisabledFailing DisabledReason = "failing"
 )
 
-// Delivery is an event on its way to one endpoint.
+// Delivery is the delivery of one event to one endpoint.
 type Delivery struct {
 	ID       DeliveryID
 	Endpoint EndpointID
 	Event    EventID
 	Type     EventName
 	Status   DeliveryStatus
-	// Attempts are those that were made, the first one first. Lists leave them out.
+	// Attempts holds the attempts that were made, oldest first. Lists do not load it.
 	Attempts     []Attempt
 	AttemptCount int
-	// HTTPStatusCode and ErrorMessage are those of the last attempt.
+	// HTTPStatusCode and ErrorMessage belong to the last attempt.
 	HTTPStatusCode *int
 	ErrorMessage   *string
-	// NextAttemptAt is when it is tried next; nil: it is not.
+	// NextAttemptAt is the time of the next attempt; nil if there will be none.
 	NextAttemptAt *time.Time
 	CreatedAt     time.Time
-	// CompletedAt is when it ended; nil: it has not.
+	// CompletedAt is when the delivery reached a final status; nil until then.
 	CompletedAt *time.Time
 }
 
-// Attempt is one request and its outcome. Of the response only the status is kept.
+// Attempt is one request and its outcome. Only the status of the response is stored.
 type Attempt struct {
 	Number     int       `json:"number"` // from 1
 	StartedAt  time.Time `json:"startedAt"`
 	DurationMS int64     `json:"durationMs"`
-	// HTTPStatusCode is nil without a response.
+	// HTTPStatusCode is nil if there was no response.
 	HTTPStatusCode *int `json:"httpStatusCode"`
-	// ErrorMessage is one of the error codes of DECISIONS.md section 9; nil if it
-	// succeeded.
+	// ErrorMessage is one of the error codes of DECISIONS.md section 9; nil if the
+	// attempt succeeded.
 	ErrorMessage *string `json:"errorMessage"`
 }
 
@@ -123,26 +125,29 @@ type DeliveryStatus string
 
 // The states of a delivery (DECISIONS.md section 9).
 const (
-	// DeliveryPending waits for its first attempt, or for that of a new schedule.
+	// DeliveryPending means that the delivery waits for its first attempt, or for the
+	// first attempt of a new schedule.
 	DeliveryPending DeliveryStatus = "pending"
-	// DeliveryDelivered was answered with 2xx.
+	// DeliveryDelivered means that the endpoint responded with a 2xx status.
 	DeliveryDelivered DeliveryStatus = "delivered"
-	// DeliveryFailed failed at its last attempt, and more are to come.
+	// DeliveryFailed means that the last attempt failed and that more attempts will be
+	// made.
 	DeliveryFailed DeliveryStatus = "failed"
-	// DeliveryDeadLettered is given up: its attempts are used up, the endpoint is
-	// gone, or its address may not be called.
+	// DeliveryDeadLettered means that there will be no more attempts: all have been
+	// used, the endpoint responded with status 410, or its address must not be called.
 	DeliveryDeadLettered DeliveryStatus = "dead_lettered"
-	// DeliveryCanceled was waiting when its endpoint was disabled or deleted.
+	// DeliveryCanceled means that the endpoint was disabled or deleted while the
+	// delivery was waiting.
 	DeliveryCanceled DeliveryStatus = "canceled"
 )
 
-// DeliveryFilter narrows a list of deliveries.
+// DeliveryFilter restricts a list of deliveries.
 type DeliveryFilter struct {
 	Status *DeliveryStatus
 	Event  *EventID
 }
 
-// Sender names the ids of processes that send webhooks.
+// Sender is the type parameter of SenderID.
 type Sender struct{}
 
 // EndpointChange is an update of an endpoint by a user.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// RequireRoomForEndpoint refuses one more endpoint in a mode that has count of them.
-// Errors: WEBHOOK_ENDPOINT_LIMIT_EXCEEDED.
+// RequireRoomForEndpoint returns an error if a mode with count endpoints cannot have
+// another one. Errors: WEBHOOK_ENDPOINT_LIMIT_EXCEEDED.
 func RequireRoomForEndpoint(count int) error {
 	if count >= MaxEndpoints {
 		return Refuse(ReasonWebhookLimitExceeded)
@@ -14,7 +14,7 @@ func RequireRoomForEndpoint(count int) error {
 	return nil
 }
 
-// RequireActive refuses what an endpoint that is not active cannot do. Errors:
+// RequireActive returns an error if the endpoint is not active. Errors:
 // WEBHOOK_DISABLED.
 func (e Endpoint) RequireActive() error {
 	if !e.Active {
@@ -23,8 +23,8 @@ func (e Endpoint) RequireActive() error {
 	return nil
 }
 
-// Update returns the endpoint after a change by a user, and whether anything has
-// changed. An endpoint that is disabled already keeps its reason.
+// Update returns the endpoint after a change by a user, and whether anything changed.
+// Disabling an endpoint that is already disabled does not change the reason.
 func (e Endpoint) Update(change EndpointChange, at time.Time) (after Endpoint, changed bool, err error) {
 	after = e
 	if change.Subscriptions.Given && change.Subscriptions.Value != nil {
@@ -48,7 +48,7 @@ func (e Endpoint) Update(change EndpointChange, at time.Time) (after Endpoint, c
 	return after.touch(at), true, nil
 }
 
-// Disable returns the endpoint after the service has disabled it.
+// Disable returns the endpoint after the service disabled it.
 func (e Endpoint) Disable(reason DisabledReason, at time.Time) Endpoint {
 	return e.disable(reason).touch(at)
 }
@@ -66,14 +66,14 @@ func (e Endpoint) Delete(at time.Time) Endpoint {
 // RotateSecret returns the endpoint after its secret was replaced.
 func (e Endpoint) RotateSecret(at time.Time) Endpoint { return e.touch(at) }
 
-// disable ends the epoch, so that no waiting delivery is sent from now on.
+// disable increases the epoch, so that waiting deliveries are not sent any more.
 func (e Endpoint) disable(reason DisabledReason) Endpoint {
 	e.Active, e.DisabledReason = false, &reason
 	e.Epoch++
 	return e
 }
 
-// enable forgets the failures of before.
+// enable resets the failure counts.
 func (e Endpoint) enable() Endpoint {
 	e.Active, e.DisabledReason = true, nil
 	e.Health = EndpointHealth{LastDeliveryAt: e.Health.LastDeliveryAt}
@@ -86,8 +86,8 @@ func (e Endpoint) touch(at time.Time) Endpoint {
 	return e
 }
 
-// CancelDeliveries returns the job that marks the deliveries of earlier epochs as
-// canceled.
+// CancelDeliveries returns the job that sets the status of deliveries of earlier epochs
+// to canceled.
 func (e Endpoint) CancelDeliveries() CancelDeliveries {
 	return CancelDeliveries{Workspace: e.Scope.Workspace, Mode: e.Scope.Mode, Endpoint: e.ID}
 }
@@ -95,8 +95,8 @@ func (e Endpoint) CancelDeliveries() CancelDeliveries {
 // Key returns the endpoint's key.
 func (e Endpoint) Key() EndpointKey { return EndpointKey{Workspace: e.Scope.Workspace, ID: e.ID} }
 
-// endpointAuditFields are the fields of an endpoint in the audit log. Of the URL it has
-// the host only, because the rest often contains tokens.
+// endpointAuditFields holds the fields of an endpoint that the audit log shows. It has
+// only the host of the URL, because the rest often contains tokens.
 type endpointAuditFields struct {
 	Host           string          `json:"host"`
 	Description    *string         `json:"description"`
@@ -115,30 +115,32 @@ func (e Endpoint) auditFields() endpointAuditFields {
 	return fields
 }
 
-// AuditCreated returns the audit line of the endpoint's creation.
+// AuditCreated returns the audit log entry of the endpoint's creation.
 func (e Endpoint) AuditCreated(by Actor) AuditLine {
 	return e.Audit("webhook.create", by, e.CreatedAt, nil, e.auditFields())
 }
 
-// AuditUpdated returns the audit line of an update: the fields that differ from before.
+// AuditUpdated returns the audit log entry of an update. It has the fields that differ
+// from before.
 func (e Endpoint) AuditUpdated(before Endpoint, by Actor) (AuditLine, error) {
 	was, is, err := Changed(before.auditFields(), e.auditFields())
 	return e.Audit("webhook.update", by, e.UpdatedAt, was, is), err
 }
 
-// AuditDisabled returns the audit line of an endpoint that the service has disabled.
+// AuditDisabled returns the audit log entry of an endpoint that the service disabled.
 func (e Endpoint) AuditDisabled() AuditLine {
 	is := map[string]any{"active": e.Active, "disabled_reason": e.DisabledReason}
 	return e.Audit("webhook.disable", System, e.UpdatedAt, nil, is)
 }
 
-// AuditDeleted returns the audit line of a deletion. before is the endpoint as it was.
+// AuditDeleted returns the audit log entry of a deletion. before is the endpoint before
+// it.
 func (e Endpoint) AuditDeleted(before Endpoint, by Actor) AuditLine {
 	return e.Audit("webhook.delete", by, e.UpdatedAt, before.auditFields(), nil)
 }
 
-// AuditRotated returns the audit line of a rotation. keptUntil is when the secret
-// before expires; nil if it expired at once.
+// AuditRotated returns the audit log entry of a secret rotation. keptUntil is when the
+// previous secret expires; nil if it expired at once.
 func (e Endpoint) AuditRotated(keptUntil *time.Time, by Actor) AuditLine {
 	is := map[string]any{"previous_until": nil}
 	if keptUntil != nil {
@@ -147,7 +149,7 @@ func (e Endpoint) AuditRotated(keptUntil *time.Time, by Actor) AuditLine {
 	return e.Audit("webhook.rotate_secret", by, e.UpdatedAt, nil, is)
 }
 
-// Audit returns a line of the audit log about the endpoint.
+// Audit returns an audit log entry about the endpoint.
 func (e Endpoint) Audit(action string, by Actor, at time.Time, before, after any) AuditLine {
 	return AuditLine{
 		Workspace: e.Scope.Workspace, Mode: &e.Scope.Mode, Actor: by, At: at,

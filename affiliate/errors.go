@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Reason is a stable machine-readable error code (SPEC.md section 7 and
-// DECISIONS.md). Its HTTP status, its gRPC code and when it happens stand in
-// proto/affiliate/v1/error_reason.proto, whose names are the same words.
+// Reason is a stable, machine-readable error code (SPEC.md section 7 and DECISIONS.md).
+// For each code, proto/affiliate/v1/error_reason.proto has an enum value
+// ERROR_REASON_<code> with the HTTP status, the gRPC code and the meaning.
 type Reason string
 
-// Reasons that the domain and the edge give themselves.
+// The error codes that this package, the gateway and the collector return.
 const (
 	ReasonValidation              Reason = "VALIDATION_ERROR"
 	ReasonUnauthorized            Reason = "UNAUTHORIZED"
@@ -67,34 +67,36 @@ const (
 	ReasonFraudEventResolved      Reason = "FRAUD_EVENT_RESOLVED"
 )
 
-// Error is a refusal that the caller may see. Anything else that a function
-// returns as an error is an accident and becomes INTERNAL_ERROR.
+// Error is an error that the caller may see. Any other error that a function returns is
+// an internal error and becomes INTERNAL_ERROR.
 type Error struct {
 	Reason Reason
-	// Message says what happened, for a person; unstable, never matched.
-	// Empty: the reason's standard sentence.
+	// Message describes the error for a person. It may change at any time, so programs
+	// must not compare it. If it is empty, the reason's standard message is used.
 	Message string
-	// Metadata goes into google.rpc.ErrorInfo, for example retry_after.
+	// Metadata becomes the metadata of google.rpc.ErrorInfo, for example retry_after.
 	Metadata map[string]string
 	// Violations are set for VALIDATION_ERROR only.
 	Violations []Violation
 }
 
-// Violation is a fault of one field.
+// Violation says what is wrong with one field of a request.
 type Violation struct {
-	// Field is the proto path: commission_rules.percentage. It is empty for a fault
-	// of the request as a whole.
+	// Field is the proto path of the field, for example commission_rules.percentage. It
+	// is empty if the request as a whole is wrong.
 	Field string
-	// Message says what is accepted, without the field and the full stop: "must not
-	// be before {date_from}". A name in braces is the proto path of another field.
+	// Message says what is accepted, without the field name and the full stop: "must
+	// not be before {date_from}". A name in braces is the proto path of another field.
 	Message string
 }
 
-// reference matches a name in braces, but not the {1,40} of a regular expression.
+// reference matches a field name in braces. It does not match {1,40} in a regular
+// expression.
 var reference = regexp.MustCompile(`\{[a-z][a-z0-9_.\[\]]*\}`)
 
-// Spelled returns v with its field and the fields in its message as the caller
-// spells them. spell gets proto paths. The message has no references any more.
+// Spelled returns v with the field names in the caller's notation: its own field, and
+// the fields that its message names in braces. spell converts a proto path. The message
+// of the result has no braces.
 func (v Violation) Spelled(spell func(path string) string) Violation {
 	return Violation{
 		Field: spell(v.Field),
@@ -104,7 +106,7 @@ func (v Violation) Spelled(spell func(path string) string) Violation {
 	}
 }
 
-// Sentence is the message of a spelled violation for the caller.
+// Sentence returns the message for the caller. v must be the result of Spelled.
 func (v Violation) Sentence() string {
 	subject := v.Field
 	switch v.Field {
@@ -116,24 +118,25 @@ func (v Violation) Sentence() string {
 	return subject + " " + v.Message + "."
 }
 
-// WholeBody is the field of a fault of an HTTP body as a whole.
+// WholeBody is the field of a violation of an HTTP body as a whole.
 const WholeBody = "body"
 
-// Refuse makes an Error of a reason with the reason's standard message.
+// Refuse returns an Error with the reason's standard message.
 func Refuse(reason Reason) *Error { return &Error{Reason: reason} }
 
-// refuseStatus makes an Error whose metadata tells the status that forbids the call.
+// refuseStatus returns an Error whose metadata contains the status that forbids the
+// call.
 func refuseStatus[S ~string](reason Reason, status S) *Error {
 	return &Error{Reason: reason, Metadata: map[string]string{"status": string(status)}}
 }
 
-// Invalid makes a VALIDATION_ERROR of one violation.
+// Invalid returns a VALIDATION_ERROR with one violation.
 func Invalid(field, message string) *Error {
 	return &Error{Reason: ReasonValidation, Violations: []Violation{{field, message}}}
 }
 
-// TooManyExports makes the refusal of an export while as many run as may run at a
-// time.
+// TooManyExports returns the error of an export that cannot start because the maximum
+// number of exports is running.
 func TooManyExports(retryAfter time.Duration) *Error {
 	return &Error{
 		Reason:   ReasonServiceUnavailable,
@@ -142,18 +145,17 @@ func TooManyExports(retryAfter time.Duration) *Error {
 	}
 }
 
-// Violations collects what is wrong with a request, so that all of it is
-// reported at once.
+// Violations collects all violations of a request, so that they are reported together.
 type Violations []Violation
 
-// MaxItemFaults bounds the violations that are reported of one item of a list, so
-// that a malformed item does not take the space of the other items' results.
+// MaxItemFaults is the greatest number of violations that are reported for one item of
+// a list. It leaves space for the results of the other items.
 const MaxItemFaults = 10
 
-// Add notes one violation.
+// Add adds one violation.
 func (v *Violations) Add(field, message string) { *v = append(*v, Violation{field, message}) }
 
-// Err is nil when nothing was added.
+// Err returns a VALIDATION_ERROR with the violations, or nil if there are none.
 func (v *Violations) Err() error {
 	if len(*v) == 0 {
 		return nil
@@ -161,7 +163,7 @@ func (v *Violations) Err() error {
 	return &Error{Reason: ReasonValidation, Violations: *v}
 }
 
-// Error makes *Error an error.
+// Error implements the error interface.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(string(e.Reason))
@@ -174,7 +176,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Is makes errors.Is(err, affiliate.Refuse(reason)) compare by reason.
+// Is reports whether target has the same reason. It makes errors.Is(err,
+// affiliate.Refuse(reason)) work.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Reason == e.Reason

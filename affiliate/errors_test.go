@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestViolationIsSpelledForItsCaller(t *testing.T) {
+func TestViolation_SpelledAndSentence(t *testing.T) {
 	inItem := func(path string) string { return strings.TrimSuffix("conversions[3]."+path, ".") }
 	for _, c := range []struct {
 		violation Violation

@@ -11,35 +11,36 @@ import (
 // apiVersion is the version of every payload (SPEC.md section 9).
 const apiVersion = "v1"
 
-// Event is something that happened, as the outbox keeps it and the world is
-// told. Object holds the key fields of its subject with snake_case JSON names
-// and a version that counts its changes; never personal data of buyers.
+// Event is a webhook event, as the outbox stores it. Object has the main fields of the
+// resource that the event is about, with snake_case JSON names, and a version that
+// increases with every change. It never has personal data of buyers.
 type Event struct {
 	ID     EventID
 	Scope  Scope
 	Name   EventName
 	At     time.Time
 	Object any
-	// Previous holds the changed fields as they were; nil when nothing was.
+	// Previous holds the previous values of the changed fields; nil if no field
+	// changed.
 	Previous any
 }
 
-// NewEvent makes an event of now.
+// NewEvent returns a new event with the time now.
 func NewEvent(scope Scope, name EventName, now time.Time, object, previous any) Event {
 	return Event{ID: NewID[Event](now), Scope: scope, Name: name, At: now, Object: object, Previous: previous}
 }
 
-// WireID is the id that receivers see: evt_ and 32 hex digits, no dots (Standard
-// Webhooks allows none in webhook-id).
+// WireID returns the id that receivers see: evt_ and 32 hex digits. It has no dots,
+// because Standard Webhooks does not allow them in webhook-id.
 func (e Event) WireID() string { return WireID(e.ID) }
 
-// wirePrefix begins the ids of events that receivers see.
+// wirePrefix is the prefix of the event ids that receivers see.
 const wirePrefix = "evt_"
 
-// WireID is an event's id as receivers see it.
+// WireID returns the form of an event id that receivers see.
 func WireID(id EventID) string { return wirePrefix + hex.EncodeToString(id.UUID[:]) }
 
-// ParseWireID reads what WireID writes.
+// ParseWireID parses the result of WireID.
 func ParseWireID(text string) (EventID, bool) {
 	digits, ok := strings.CutPrefix(text, wirePrefix)
 	id, err := hex.DecodeString(digits)
@@ -49,12 +50,13 @@ func ParseWireID(text string) (EventID, bool) {
 	return IDFromBytes[Event](id)
 }
 
-// MaxBody bounds a body, in bytes (DECISIONS.md section 9).
+// MaxBody is the greatest size of a body in bytes (DECISIONS.md section 9).
 const MaxBody = 20_000
 
-// Body is the envelope, byte for byte what is signed and sent. Keys stand in a
-// fixed order. One that would be too long leaves out what was before, and then the
-// ends of lists, whose lengths it has.
+// Body returns the JSON envelope, exactly the bytes that are signed and sent. The order
+// of the keys is fixed. If the body would be longer than MaxBody, it first omits the
+// previous attributes, and then the ends of long lists. The object has the full lengths
+// of these lists.
 func (e Event) Body() ([]byte, error) {
 	object, previous := e.Object, e.Previous
 	body, err := e.body(object, previous)
@@ -62,19 +64,20 @@ func (e Event) Body() ([]byte, error) {
 		previous = nil
 		body, err = e.body(object, previous)
 	}
-	if long, ok := object.(shortened); ok && err == nil && len(body) > MaxBody {
+	if long, ok := object.(shortenable); ok && err == nil && len(body) > MaxBody {
 		body, err = e.body(long.short(), previous)
 	}
 	return body, err
 }
 
-// shortened is an object that may be too long.
-type shortened interface{ short() any }
+// shortenable is an object that may be too long for a body. short returns it with shorter
+// lists.
+type shortenable interface{ short() any }
 
 func (e Event) body(object, previous any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false) // nothing of it stands in a page, and URLs have many &
+	encoder.SetEscapeHTML(false) // the body is not part of an HTML page, and URLs contain many &
 	err := encoder.Encode(envelope{
 		ID:         e.WireID(),
 		Type:       e.Name,
@@ -102,21 +105,21 @@ type eventData struct {
 	Previous any `json:"previous_attributes,omitempty"`
 }
 
-// FormatTime prints an instant as everything of ours does: RFC 3339, UTC, three
-// decimals.
+// FormatTime formats an instant the way all responses and events show it: RFC 3339,
+// UTC, three decimals.
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// personal is an object with personal data of a participant.
-type personal interface{ participant() ParticipantID }
+// personalObject is an object with personal data of a participant.
+type personalObject interface{ participant() ParticipantID }
 
 func (o ParticipantObject) participant() ParticipantID { return o.ID }
 func (o LinkObject) participant() ParticipantID        { return o.Participant }
 func (o PromoCodeObject) participant() ParticipantID   { return o.Participant }
 
-// Subject is the participant of whom the body tells personal data: the partner's
-// name, or a code that may be made of it. Nil: of nobody.
+// Subject returns the participant whose personal data the body contains: the partner's
+// name, or a code that may be derived from it. It returns nil if there is no such data.
 func (e Event) Subject() *ParticipantID {
-	if object, ok := e.Object.(personal); ok {
+	if object, ok := e.Object.(personalObject); ok {
 		id := object.participant()
 		return &id
 	}

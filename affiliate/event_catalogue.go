@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// EventName is a word of the catalogue: a noun, a dot and what happened to it
+// EventName is the name of an event: a noun, a dot and what happened to it
 // (DECISIONS.md section 9).
 type EventName string
 
-// Noun is what stands before the dot.
+// Noun returns the part of the name before the dot.
 func (n EventName) Noun() string {
 	noun, _, _ := strings.Cut(string(n), ".")
 	return noun
 }
 
-// The events. Order across events is not promised, except that
-// conversion.created precedes commission.created.
+// The events. They may be delivered in any order. Only conversion.created is always
+// created before commission.created.
 const (
 	EventConversionCreated         EventName = "conversion.created"
 	EventConversionRefunded        EventName = "conversion.refunded"
@@ -50,38 +50,39 @@ const (
 	EventGDPRExportReady           EventName = "gdpr.export_ready"
 	EventGDPRBuyerErasureCompleted EventName = "gdpr.buyer_erasure_completed"
 
-	// EventWebhookPing is what test-ping sends. It is not in the catalogue: nobody
-	// subscribes to it.
+	// EventWebhookPing is the event of a test ping. It is not in the catalogue, because
+	// endpoints cannot subscribe to it.
 	EventWebhookPing EventName = "webhook.ping"
 )
 
 // EventKind is an entry of the catalogue.
 type EventKind struct {
 	Name EventName
-	// Description is a sentence for merchants: when it is sent.
+	// Description says in one sentence for merchants when the event is sent.
 	Description string
-	// Upcoming: it can be subscribed to, but nothing causes it yet.
+	// Upcoming means that endpoints can already subscribe to the event, but that it is
+	// not sent yet.
 	Upcoming bool
 }
 
-// Catalogue lists the events that endpoints can subscribe to.
+// Catalogue returns the events to which endpoints can subscribe.
 func Catalogue() []EventKind { return slices.Clone(catalogue) }
 
-// catalogue is in the order of DECISIONS.md section 9.
+// catalogue has the order of DECISIONS.md section 9.
 var catalogue = []EventKind{
-	{Name: EventConversionCreated, Description: "A conversion was recorded, credited to a participant or not."},
+	{Name: EventConversionCreated, Description: "A conversion was recorded, whether or not it was credited to a participant."},
 	{Name: EventConversionRefunded, Description: "The payment of a conversion was refunded, in full or in part."},
 	{Name: EventConversionFraudDetected, Description: "Fraud rules found something suspicious in a conversion."},
-	{Name: EventConversionReattributed, Description: "A conversion was credited anew, by a person or because its click arrived late."},
+	{Name: EventConversionReattributed, Description: "A conversion was attributed again, by a person or because its click arrived late."},
 	{Name: EventCommissionCreated, Description: "A conversion earned a participant a commission."},
-	{Name: EventCommissionApproved, Description: "A commission was approved, by a person or because its hold was over."},
+	{Name: EventCommissionApproved, Description: "A commission was approved, by a person or automatically after its hold period."},
 	{Name: EventCommissionRejected, Description: "A commission was rejected."},
 	{Name: EventCommissionPaid, Description: "The payout of a commission was paid."},
-	{Name: EventCommissionRefunded, Description: "A commission was reduced or taken back, because its conversion was refunded, disputed or credited anew."},
-	{Name: EventCommissionUpdated, Description: "A commission no longer needs review, or for fewer reasons."},
+	{Name: EventCommissionRefunded, Description: "A commission was reduced or taken back, because its conversion was refunded, disputed or attributed again."},
+	{Name: EventCommissionUpdated, Description: "A commission no longer needs review, or needs it for fewer reasons."},
 	{Name: EventCommissionReviewRequired, Description: "A commission was flagged for a person to review."},
-	{Name: EventCommissionDisputed, Description: "The payment behind a commission was disputed.", Upcoming: true},
-	{Name: EventCommissionDisputeResolved, Description: "The dispute of the payment behind a commission ended.", Upcoming: true},
+	{Name: EventCommissionDisputed, Description: "The payment that earned a commission was disputed.", Upcoming: true},
+	{Name: EventCommissionDisputeResolved, Description: "The dispute about the payment that earned a commission ended.", Upcoming: true},
 	{Name: EventParticipantApplied, Description: "A partner applied to a programme, or accepted an invitation to it."},
 	{Name: EventParticipantApproved, Description: "A partner was approved in a programme."},
 	{Name: EventParticipantRejected, Description: "A partner's application was rejected."},
@@ -89,11 +90,11 @@ var catalogue = []EventKind{
 	{Name: EventParticipantReinstated, Description: "A suspended participant was reinstated."},
 	{Name: EventParticipantErased, Description: "The personal data of a participant was erased.", Upcoming: true},
 	{Name: EventPayoutCreated, Description: "A payout was created as part of a batch."},
-	{Name: EventPayoutProcessing, Description: "A payout was handed to whoever sends the money."},
+	{Name: EventPayoutProcessing, Description: "A payout was exported, so that it can be sent to the partner."},
 	{Name: EventPayoutPaid, Description: "A payout was paid."},
 	{Name: EventPayoutFailed, Description: "A payout could not be paid."},
 	{Name: EventPayoutCanceled, Description: "A payout was canceled."},
-	{Name: EventLinkCreated, Description: "A referral link was created, the default link of a new participant included."},
+	{Name: EventLinkCreated, Description: "A referral link was created, or the default link of a new participant."},
 	{Name: EventLinkUpdated, Description: "A referral link was changed."},
 	{Name: EventPromoCodeCreated, Description: "A promo code was created."},
 	{Name: EventPromoCodeDeactivated, Description: "A promo code was deactivated or deleted, or its participant was suspended."},

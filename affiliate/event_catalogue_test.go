@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The order is DECISIONS.md's, and that of GET /webhooks/event-types.
-func TestCatalogueHasTheEventsInTheirOrder(t *testing.T) {
+// The order is that of DECISIONS.md and of GET /webhooks/event-types.
+func TestCatalogue_Order(t *testing.T) {
 	want := strings.Fields(`
 		conversion.created conversion.refunded conversion.fraud_detected conversion.reattributed
 		commission.created commission.approved commission.rejected commission.paid commission.refunded
@@ -36,7 +36,7 @@ func TestCatalogueHasTheEventsInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestCatalogueHasEveryEventButThePing(t *testing.T) {
+func TestCatalogue_HasEveryEventExceptPing(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "event_catalogue.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -65,21 +65,21 @@ func TestCatalogueHasEveryEventButThePing(t *testing.T) {
 	}
 }
 
-func TestCatalogueSaysWhenEventsAreSent(t *testing.T) {
-	said := map[string]EventName{}
+func TestCatalogue_Descriptions(t *testing.T) {
+	seen := map[string]EventName{}
 	for _, kind := range Catalogue() {
 		sentence := kind.Description
 		if len(sentence) < 15 || len(sentence) > 150 || sentence[0] < 'A' || sentence[0] > 'Z' || strings.IndexByte(sentence, '.') != len(sentence)-1 {
-			t.Errorf("%s: %q is no sentence", kind.Name, sentence)
+			t.Errorf("%s: %q is not one sentence of 15 to 150 characters", kind.Name, sentence)
 		}
-		if other, ok := said[sentence]; ok {
-			t.Errorf("%s says what %s says", kind.Name, other)
+		if other, ok := seen[sentence]; ok {
+			t.Errorf("%s has the same description as %s", kind.Name, other)
 		}
-		said[sentence] = kind.Name
+		seen[sentence] = kind.Name
 	}
 }
 
-func TestCatalogueIsNobodysToChange(t *testing.T) {
+func TestCatalogue_ReturnsACopy(t *testing.T) {
 	Catalogue()[0].Name = EventWebhookPing
 	if name := Catalogue()[0].Name; name != EventConversionCreated {
 		t.Errorf("the first event is %s", name)

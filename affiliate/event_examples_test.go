@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// exampleID is a UUIDv7 of noon that ends in n.
+// exampleID returns a UUIDv7 with the time noon and n as its last byte.
 func exampleID[T any](n byte) affiliate.ID[T] {
 	id := uuid.MustParse("019ca954-0400-7000-8000-000000000000")
 	id[15] = n
@@ -94,17 +94,19 @@ func examplePayout() affiliate.Payout {
 	}
 }
 
-// changed is an event of an object with what changed of it.
-func changed(t testing.TB, name affiliate.EventName, before, after any) affiliate.Event {
+// changedEvent returns an event with the differences of before and after as previous
+// attributes.
+func changedEvent(t testing.TB, name affiliate.EventName, before, after any) affiliate.Event {
 	t.Helper()
 	was, _, err := affiliate.Changed(before, after)
 	if err != nil || was == nil {
-		t.Fatalf("%s: nothing changed, or %v", name, err)
+		t.Fatalf("%s: no difference, error %v", name, err)
 	}
 	return affiliate.NewEvent(exampleScope, name, noon, after, was)
 }
 
-// examples are an event of each name, always the same: docs/events.md shows them.
+// examples returns an event for each name. They are always the same, because
+// docs/events.md shows them.
 func examples(t testing.TB) map[affiliate.EventName]affiliate.Event {
 	t.Helper()
 	all := map[affiliate.EventName]affiliate.Event{}
@@ -126,22 +128,22 @@ func examples(t testing.TB) map[affiliate.EventName]affiliate.Event {
 	} {
 		before, after := exampleParticipant(move.From()[0]), exampleParticipant(move.To())
 		before.Version--
-		add(changed(t, move.Event(), before.Object(), after.Object()))
+		add(changedEvent(t, move.Event(), before.Object(), after.Object()))
 	}
 
 	link, moved := exampleLink(), exampleLink()
 	moved.Destination, moved.UTM.Campaign, moved.Version = ptr("https://shop.example/rakes"), "summer", 2
 	add(affiliate.NewEvent(exampleScope, affiliate.EventLinkCreated, noon, link.Object(), nil))
-	add(changed(t, affiliate.EventLinkUpdated, link.Object(), moved.Object()))
+	add(changedEvent(t, affiliate.EventLinkUpdated, link.Object(), moved.Object()))
 
 	code, off := examplePromoCode(), examplePromoCode()
 	off.Active, off.Version = false, 2
 	add(affiliate.NewEvent(exampleScope, affiliate.EventPromoCodeCreated, noon, code.Object(), nil))
-	add(changed(t, affiliate.EventPromoCodeDeactivated, code.Object(), off.Object()))
+	add(changedEvent(t, affiliate.EventPromoCodeDeactivated, code.Object(), off.Object()))
 
 	program, lower := exampleProgram(), exampleProgram()
 	lower.MinPayoutCents, lower.FraudPolicy = 10000, affiliate.FraudObserve
-	add(changed(t, affiliate.EventProgramUpdated, lower.Object(), program.Object()))
+	add(changedEvent(t, affiliate.EventProgramUpdated, lower.Object(), program.Object()))
 
 	ping := affiliate.PingObject{Endpoint: exampleID[affiliate.Endpoint](13), Description: ptr("Orders, production")}
 	add(affiliate.NewEvent(exampleScope, affiliate.EventWebhookPing, noon, ping, nil))
@@ -204,7 +206,7 @@ func payoutExamples(t testing.TB, add func(...affiliate.Event)) {
 	t.Helper()
 	commissions := []affiliate.CommissionID{exampleID[affiliate.Commission](2), exampleID[affiliate.Commission](15)}
 	payout := examplePayout()
-	add(payout.Created(commissions))
+	add(payout.CreatedEvent(commissions))
 	for _, step := range []struct {
 		from affiliate.PayoutStatus
 		move affiliate.PayoutTransition
@@ -223,14 +225,14 @@ func payoutExamples(t testing.TB, add func(...affiliate.Event)) {
 		}
 		event, ok := change.Event(commissions)
 		if !ok {
-			t.Fatalf("%s is told to nobody", step.move.Move)
+			t.Fatalf("%s has no event", step.move.Move)
 		}
 		add(event)
 	}
 }
 
-// decoded is a body as a tree that a test may change.
-func decoded(t testing.TB, body []byte) map[string]any {
+// decodeBody returns a body as a tree that a test can modify.
+func decodeBody(t testing.TB, body []byte) map[string]any {
 	t.Helper()
 	var tree map[string]any
 	if err := json.Unmarshal(body, &tree); err != nil {

@@ -8,24 +8,23 @@ import (
 	"slices"
 )
 
-// personalFields are the fields of a participant's objects whose text tells who
-// it is, or may: names, codes that are made of them, and what people typed. They
-// stand under the nouns of their events. Every event that has a Subject has to be
-// here.
+// personalFields lists the fields of events that contain personal data of a
+// participant: names, codes that may be derived from them, and texts that people typed.
+// The keys are the nouns of the events. Every event that has a Subject must be listed.
 var personalFields = map[string][]string{
 	"participant": {"partner_name", "referral_code", "reason"},
 	"link":        {"code", "destination_url", "sub_id", "utm"},
 	"promo_code":  {"code"},
 }
 
-// RedactBody puts the pseudonym in the place of all personal text of an event's
-// body, as it is and as it was. Null stays null, and everything else stays byte
-// for byte; so does the whole body of an event that tells nothing personal.
+// RedactBody replaces all personal texts in the body of an event by the pseudonym, in
+// the object and in its previous attributes. Null stays null, and all other bytes stay
+// unchanged. A body without personal data is returned unchanged.
 func RedactBody(body []byte, pseudonym string) ([]byte, error) {
 	var head struct {
 		Type EventName `json:"type"`
 	}
-	// Everything is read here, so that what follows meets well-formed JSON only.
+	// The whole body is parsed once here, so that the code below only sees valid JSON.
 	if err := json.Unmarshal(body, &head); err != nil {
 		return nil, fmt.Errorf("body: %w", err)
 	}
@@ -39,28 +38,29 @@ func RedactBody(body []byte, pseudonym string) ([]byte, error) {
 	}
 	r := redaction{body: body, text: text, fields: fields, in: json.NewDecoder(bytes.NewReader(body))}
 	r.in.UseNumber()
-	if err := r.value(nil, false); err != nil {
+	if err := r.readValue(nil, false); err != nil {
 		return nil, fmt.Errorf("body: %w", err)
 	}
 	return append(r.out, body[r.copied:]...), nil
 }
 
-// redaction is a walk through a body that copies all but the strings which are
-// to go.
+// redaction walks through a body and copies everything except the strings that it
+// replaces.
 type redaction struct {
 	body, text []byte
 	fields     []string
 	in         *json.Decoder
 	out        []byte
-	copied     int // of body, into out
+	copied     int // number of bytes of body that were copied to out
 }
 
-// fieldDepth is how many keys lead to a field of an event's object: data, object
-// and its own. What follows does not matter.
+// fieldDepth is the number of keys in the path of a field of an event's object: data,
+// object and the key of the field. Deeper keys do not matter.
 const fieldDepth = 3
 
-// value reads the value at a path of keys, whose strings are personal or not.
-func (r *redaction) value(path []string, personal bool) error {
+// readValue reads the value at path, which is a list of keys. It replaces the strings
+// in the value if they are personal.
+func (r *redaction) readValue(path []string, personal bool) error {
 	before := r.in.InputOffset()
 	token, err := r.in.Token()
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *redaction) value(path []string, personal bool) error {
 	}
 	switch token := token.(type) {
 	case json.Delim:
-		return r.members(token == '{', path, personal)
+		return r.readMembers(token == '{', path, personal)
 	case string:
 		if personal {
 			r.replace(int(before), int(r.in.InputOffset()))
@@ -77,9 +77,11 @@ func (r *redaction) value(path []string, personal bool) error {
 	return nil
 }
 
-func (r *redaction) members(object bool, path []string, personal bool) error {
+// readMembers reads the members of an object, or the elements of a list, up to and
+// including the closing bracket.
+func (r *redaction) readMembers(object bool, path []string, personal bool) error {
 	for r.in.More() {
-		key := "" // of a list's members
+		key := "" // elements of a list have no key
 		if object {
 			token, err := r.in.Token()
 			if err != nil {
@@ -87,14 +89,14 @@ func (r *redaction) members(object bool, path []string, personal bool) error {
 			}
 			var ok bool
 			if key, ok = token.(string); !ok {
-				return errors.New("a key that is no string")
+				return errors.New("a key is not a string")
 			}
 		}
 		at := path
 		if len(path) < fieldDepth {
 			at = append(slices.Clip(path), key)
 		}
-		if err := r.value(at, personal || r.names(at)); err != nil {
+		if err := r.readValue(at, personal || r.isPersonalField(at)); err != nil {
 			return err
 		}
 	}
@@ -102,14 +104,15 @@ func (r *redaction) members(object bool, path []string, personal bool) error {
 	return err
 }
 
-// names reports whether the path is that of a personal field.
-func (r *redaction) names(path []string) bool {
+// isPersonalField reports whether path is the path of a personal field.
+func (r *redaction) isPersonalField(path []string) bool {
 	return len(path) == fieldDepth && path[0] == "data" &&
 		(path[1] == "object" || path[1] == "previous_attributes") && slices.Contains(r.fields, path[2])
 }
 
-// replace puts the pseudonym for the string that ends at an offset. Between the
-// value before it and its first quote stand space, a colon or a comma.
+// replace replaces the string that ends at offset to by the pseudonym. Between from,
+// where the previous token ends, and the string's opening quote there can only be white
+// space, a colon or a comma.
 func (r *redaction) replace(from, to int) {
 	start := from + bytes.IndexByte(r.body[from:to], '"')
 	r.out = append(append(r.out, r.body[r.copied:start]...), r.text...)

@@ -14,7 +14,7 @@ import (
 
 const pseudonym = "erased-0a1b2c3d"
 
-func redacted(t testing.TB, body []byte) []byte {
+func mustRedact(t testing.TB, body []byte) []byte {
 	t.Helper()
 	out, err := affiliate.RedactBody(body, pseudonym)
 	if err != nil {
@@ -23,55 +23,55 @@ func redacted(t testing.TB, body []byte) []byte {
 	return out
 }
 
-// examplePersonal are all personal texts of the examples.
-var examplePersonal = []string{
+// personalTexts lists all personal texts in the examples.
+var personalTexts = []string{
 	"Anna Jansen", "anna-jansen", "anna-jansen-k7f", "anna10", "The site is not about gardening.", "Bids on the name of the brand.",
 	"https://shop.example/spades", "https://shop.example/rakes", "newsletter", "anna", "spring", "summer",
 }
 
-func TestRedactionReplacesWhatIsPersonalAndNothingElse(t *testing.T) {
+func TestRedactBody_ReplacesOnlyPersonalTexts(t *testing.T) {
 	var pairs []string
-	for _, text := range examplePersonal {
+	for _, text := range personalTexts {
 		pairs = append(pairs, `"`+text+`"`, `"`+pseudonym+`"`)
 	}
 	personal := strings.NewReplacer(pairs...)
 	for name, event := range examples(t) {
 		body := encodedBody(t, event)
-		kept := bytes.Clone(body)
-		got := redacted(t, body)
+		original := bytes.Clone(body)
+		got := mustRedact(t, body)
 		if want := personal.Replace(string(body)); string(got) != want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
 		}
-		if told := event.Subject() != nil; told == bytes.Equal(got, body) {
-			t.Errorf("%s tells something personal: %t, and its body is\n%s", name, told, got)
+		if hasSubject := event.Subject() != nil; hasSubject == bytes.Equal(got, body) {
+			t.Errorf("%s has a subject: %t, but the redacted body is\n%s", name, hasSubject, got)
 		}
-		if !bytes.Equal(body, kept) {
-			t.Errorf("%s: the body that was given has changed", name)
+		if !bytes.Equal(body, original) {
+			t.Errorf("%s: RedactBody changed its argument", name)
 		}
-		if err := invalid(t, name, got); err != nil {
+		if err := validationError(t, name, got); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if again := redacted(t, got); !bytes.Equal(again, got) {
+		if again := mustRedact(t, got); !bytes.Equal(again, got) {
 			t.Errorf("%s, redacted twice:\n%s", name, again)
 		}
 	}
 }
 
-func TestRedactionFindsTextWhereverItStands(t *testing.T) {
+func TestRedactBody_FindsTextsAtAnyPosition(t *testing.T) {
 	for name, tc := range map[string]struct{ body, want string }{
-		"space and order stay": {
+		"white space and order are unchanged": {
 			" {\"data\" : {\n\"previous_attributes\":{\"code\" :\t\"a\"}, \"object\":{\"version\":1e3,\"code\": \"b\"} },\"type\":\"link.updated\"}\n",
 			" {\"data\" : {\n\"previous_attributes\":{\"code\" :\t\"P\"}, \"object\":{\"version\":1e3,\"code\": \"P\"} },\"type\":\"link.updated\"}\n",
 		},
-		"what is inside of an object": {
+		"inside an object": {
 			`{"type":"link.created","data":{"object":{"utm":{"source":"a","term":null,"content":"b"},"id":"c"}}}`,
 			`{"type":"link.created","data":{"object":{"utm":{"source":"P","term":null,"content":"P"},"id":"c"}}}`,
 		},
-		"what is inside of a list": {
+		"inside a list": {
 			`{"type":"promo_code.created","data":{"object":{"code":["a",[{"b":"c"}],1,true]}}}`,
 			`{"type":"promo_code.created","data":{"object":{"code":["P",[{"b":"P"}],1,true]}}}`,
 		},
-		"null and the empty text": {
+		"null and an empty string": {
 			`{"type":"participant.rejected","data":{"object":{"partner_name":"","reason":null}}}`,
 			`{"type":"participant.rejected","data":{"object":{"partner_name":"P","reason":null}}}`,
 		},
@@ -89,13 +89,13 @@ func TestRedactionFindsTextWhereverItStands(t *testing.T) {
 		},
 	} {
 		want := strings.ReplaceAll(tc.want, `"P"`, `"`+pseudonym+`"`)
-		if got := redacted(t, []byte(tc.body)); string(got) != want {
+		if got := mustRedact(t, []byte(tc.body)); string(got) != want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
 		}
 	}
 }
 
-func TestRedactionRefusesWhatIsNoJSON(t *testing.T) {
+func TestRedactBody_RejectsInvalidJSON(t *testing.T) {
 	for _, body := range []string{"", "{", `{"type":"link.created"}}`, `{"type":7}`, "null null"} {
 		if out, err := affiliate.RedactBody([]byte(body), pseudonym); err == nil {
 			t.Errorf("%q becomes %q", body, out)
@@ -103,14 +103,14 @@ func TestRedactionRefusesWhatIsNoJSON(t *testing.T) {
 	}
 }
 
-// Whoever gives a participant's object another text has to say whether it is
-// personal.
-func TestEveryTextOfAPersonalObjectIsRedactedOrHarmless(t *testing.T) {
+// If a new text field is added to the object of a participant's event, this test fails
+// until the field is redacted or listed as harmless.
+func TestRedactBody_CoversAllTextFields(t *testing.T) {
 	harmless := []string{"currency", "expires_at"}
 	text := reflect.TypeFor[string]()
 	seen := map[string]bool{}
-	var look func(t reflect.Type, object map[string]any)
-	look = func(of reflect.Type, object map[string]any) {
+	var visit func(t reflect.Type, object map[string]any)
+	visit = func(of reflect.Type, object map[string]any) {
 		for i := range of.NumField() {
 			key, kind := of.Field(i).Tag.Get("json"), of.Field(i).Type
 			if kind.Kind() == reflect.Pointer {
@@ -118,7 +118,7 @@ func TestEveryTextOfAPersonalObjectIsRedactedOrHarmless(t *testing.T) {
 			}
 			if kind == reflect.TypeFor[affiliate.UTMObject]() {
 				utm, _ := object[key].(map[string]any)
-				look(kind, utm)
+				visit(kind, utm)
 			}
 			if kind != text {
 				continue
@@ -133,31 +133,31 @@ func TestEveryTextOfAPersonalObjectIsRedactedOrHarmless(t *testing.T) {
 		if event.Subject() == nil {
 			continue
 		}
-		data, _ := decoded(t, redacted(t, encodedBody(t, event)))["data"].(map[string]any)
+		data, _ := decodeBody(t, mustRedact(t, encodedBody(t, event)))["data"].(map[string]any)
 		object, _ := data["object"].(map[string]any)
-		look(reflect.TypeOf(affiliate.EventObjects()[name]), object)
+		visit(reflect.TypeOf(affiliate.EventObjects()[name]), object)
 	}
 	want := []string{
 		"campaign", "code", "content", "currency", "destination_url", "expires_at", "medium", "partner_name", "reason", "referral_code",
 		"source", "sub_id", "term",
 	}
 	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
-		t.Errorf("texts %q, want %q", got, want)
+		t.Errorf("text fields %q, want %q", got, want)
 	}
 }
 
-// redactedTree is what redaction does, told in another way: on a tree.
+// redactedTree is an independent implementation of the redaction that works on a tree.
 func redactedTree(value any, path []string, personal bool, fields []string) any {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, member := range value {
-			at := deeper(path, key)
+			at := appendKey(path, key)
 			named := len(path) == 2 && at[0] == "data" && (at[1] == "object" || at[1] == "previous_attributes") && slices.Contains(fields, key)
 			value[key] = redactedTree(member, at, personal || named, fields)
 		}
 	case []any:
 		for i := range value {
-			value[i] = redactedTree(value[i], deeper(path, ""), personal, fields)
+			value[i] = redactedTree(value[i], appendKey(path, ""), personal, fields)
 		}
 	case string:
 		if personal {
@@ -167,7 +167,7 @@ func redactedTree(value any, path []string, personal bool, fields []string) any 
 	return value
 }
 
-func deeper(path []string, key string) []string {
+func appendKey(path []string, key string) []string {
 	return append(slices.Clip(path[:min(len(path), 3)]), key)
 }
 
@@ -182,7 +182,7 @@ func FuzzRedactBody(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again := redacted(t, out); !bytes.Equal(again, out) {
+		if again := mustRedact(t, out); !bytes.Equal(again, out) {
 			t.Fatalf("%s\nredacted twice\n%s", out, again)
 		}
 		read := func(text []byte) (tree any) {

@@ -1,14 +1,14 @@
 package affiliate
 
-// PingObject is the object of webhook.ping: the endpoint that is tried.
+// PingObject is the object of webhook.ping: the endpoint that is tested.
 type PingObject struct {
 	Endpoint    EndpointID `json:"webhook_id"`
-	Description *string    `json:"description"` // as the merchant wrote it; null without one
+	Description *string    `json:"description"` // as the merchant entered it; null if there is none
 }
 
-// EventObjects are zero values of the types of the events' objects, from which
-// the published schemas are made. Every event whose cause exists has one,
-// webhook.ping included.
+// EventObjects returns a zero value of the type of each event's object. The published
+// schemas are generated from these types. It has an entry for every event that is sent,
+// including webhook.ping.
 func EventObjects() map[EventName]any {
 	var (
 		conversion  conversionObject

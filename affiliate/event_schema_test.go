@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// schemas are the published ones, by their events' names.
+// schemas returns the published schemas, by event name.
 var schemas = sync.OnceValues(func() (map[affiliate.EventName]*jsonschema.Schema, error) {
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
@@ -53,8 +53,8 @@ var schemas = sync.OnceValues(func() (map[affiliate.EventName]*jsonschema.Schema
 	return compiled, nil
 })
 
-// invalid says why a body does not satisfy the schema of its event; nil: it does.
-func invalid(t interface {
+// validationError returns the error if a body does not satisfy the schema of its event.
+func validationError(t interface {
 	Helper()
 	Fatal(...any)
 }, name affiliate.EventName, body []byte,
@@ -69,12 +69,12 @@ func invalid(t interface {
 		t.Fatal(err)
 	}
 	if compiled[name] == nil {
-		t.Fatal("no schema of " + name)
+		t.Fatal("no schema for " + name)
 	}
 	return compiled[name].Validate(tree)
 }
 
-// encodedBody is the body of an event, which has to be the same every time.
+// encodedBody returns the body of an event. It fails if a second encoding is different.
 func encodedBody(t interface {
 	Helper()
 	Fatal(...any)
@@ -86,12 +86,12 @@ func encodedBody(t interface {
 		t.Fatal(event.Name, err)
 	}
 	if second, err := event.Body(); err != nil || !bytes.Equal(first, second) {
-		t.Fatal(event.Name, "has two bodies:", string(first), string(second), err)
+		t.Fatal(event.Name, "has two different bodies:", string(first), string(second), err)
 	}
 	return first
 }
 
-func TestEveryEventThatIsSentHasAnObjectASchemaAndAnExample(t *testing.T) {
+func TestEventObjects_SchemasAndExamplesAreComplete(t *testing.T) {
 	want := []affiliate.EventName{affiliate.EventWebhookPing}
 	for _, kind := range affiliate.Catalogue() {
 		if !kind.Upcoming {
@@ -103,19 +103,19 @@ func TestEveryEventThatIsSentHasAnObjectASchemaAndAnExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, got := range map[string][]affiliate.EventName{
+	for kind, got := range map[string][]affiliate.EventName{
 		"objects":  slices.Sorted(maps.Keys(affiliate.EventObjects())),
 		"schemas":  slices.Sorted(maps.Keys(compiled)),
 		"examples": slices.Sorted(maps.Keys(examples(t))),
 	} {
 		if !slices.Equal(got, want) {
-			t.Errorf("%s of %q, want %q", what, got, want)
+			t.Errorf("%s for %q, want %q", kind, got, want)
 		}
 	}
 }
 
-// What receivers have seen once stays as it is: names, order, formats.
-func TestBodiesAreThoseOfTheGoldenFiles(t *testing.T) {
+// The names, the order and the formats of published fields must not change.
+func TestEventBody_MatchesGoldenFiles(t *testing.T) {
 	for name, event := range examples(t) {
 		file := filepath.Join("testdata", "events", string(name)+".json")
 		got := append(encodedBody(t, event), '\n')
@@ -135,7 +135,7 @@ func TestBodiesAreThoseOfTheGoldenFiles(t *testing.T) {
 	}
 }
 
-// A conversion with a score below fraud.Suspicious makes no such event.
+// A conversion with a score below fraud.Suspicious causes no such event.
 func TestFraudExample_ReachesTheThreshold(t *testing.T) {
 	var body struct {
 		Data struct{ Object struct{ Score int } }
@@ -148,16 +148,16 @@ func TestFraudExample_ReachesTheThreshold(t *testing.T) {
 	}
 }
 
-func TestExamplesSatisfyTheirSchemas(t *testing.T) {
+func TestEventBody_ExamplesSatisfySchemas(t *testing.T) {
 	for name, event := range examples(t) {
-		if err := invalid(t, name, encodedBody(t, event)); err != nil {
+		if err := validationError(t, name, encodedBody(t, event)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestEveryMoveOfEveryCommissionSatisfiesItsSchema(t *testing.T) {
-	told, seen := map[affiliate.EventName]bool{}, map[string]bool{}
+func TestCommissionEvents_SatisfySchemas(t *testing.T) {
+	eventNames, seen := map[affiliate.EventName]bool{}, map[string]bool{}
 	for _, c := range commissions() {
 		c.Scope = exampleScope
 		for _, move := range transitions() {
@@ -172,26 +172,27 @@ func TestEveryMoveOfEveryCommissionSatisfiesItsSchema(t *testing.T) {
 					continue
 				}
 				seen[string(event.Name)+data] = true
-				told[event.Name] = true
-				if err := invalid(t, event.Name, body); err != nil {
+				eventNames[event.Name] = true
+				if err := validationError(t, event.Name, body); err != nil {
 					t.Fatalf("%s: %v\n%s", event.Name, err, body)
 				}
 			}
 		}
 	}
-	if len(told) != 6 {
-		t.Errorf("told %v", told)
+	if len(eventNames) != 6 {
+		t.Errorf("events %v, want 6", eventNames)
 	}
 }
 
-// texts are what people type, and what JSON has to escape.
+// texts generates any text that people can type, including characters that JSON has to
+// escape.
 func texts() *rapid.Generator[string] { return rapid.String() }
 
-func drawn[T any](t *rapid.T, g *rapid.Generator[T], label string) *T {
+func optionalValue[T any](t *rapid.T, g *rapid.Generator[T], label string) *T {
 	return rapid.Ptr(g, true).Draw(t, label)
 }
 
-func TestDrawnBodiesSatisfyTheirSchemas(t *testing.T) {
+func TestEventBody_RandomObjectsSatisfySchemas(t *testing.T) {
 	instants := rapid.Custom(func(t *rapid.T) time.Time { return time.UnixMilli(rapid.Int64Range(0, 4e12).Draw(t, "ms")).UTC() })
 	number := rapid.Int64Range(0, affiliate.MaxAmountCents)
 	rapid.Check(t, func(t *rapid.T) {
@@ -205,7 +206,7 @@ func TestDrawnBodiesSatisfyTheirSchemas(t *testing.T) {
 				event.Previous = was
 			}
 			body := encodedBody(t, event)
-			if err := invalid(t, name, body); err != nil {
+			if err := validationError(t, name, body); err != nil {
 				t.Fatalf("%s: %v\n%s", name, err, body)
 			}
 		}
@@ -213,14 +214,14 @@ func TestDrawnBodiesSatisfyTheirSchemas(t *testing.T) {
 			p := exampleParticipant(rapid.SampledFrom(affiliate.RejectParticipant.From()).Draw(t, label))
 			p.Status = rapid.SampledFrom([]affiliate.ParticipantStatus{affiliate.ParticipantPending, affiliate.ParticipantRejected, affiliate.ParticipantSuspended}).Draw(t, label)
 			p.PartnerName = texts().Draw(t, label)
-			p.RejectionReason, p.SuspensionReason = drawn(t, texts(), label), drawn(t, texts(), label)
+			p.RejectionReason, p.SuspensionReason = optionalValue(t, texts(), label), optionalValue(t, texts(), label)
 			return p.Object()
 		}
 		check(affiliate.EventParticipantSuspended, participant("before"), participant("after"))
 
 		link := func(label string) affiliate.LinkObject {
 			l := exampleLink()
-			l.Destination, l.SubID = drawn(t, texts(), label), texts().Draw(t, label)
+			l.Destination, l.SubID = optionalValue(t, texts(), label), texts().Draw(t, label)
 			l.UTM = affiliate.UTM{Source: texts().Draw(t, label), Medium: texts().Draw(t, label), Term: texts().Draw(t, label), Content: texts().Draw(t, label)}
 			l.IsDefault = rapid.Bool().Draw(t, label)
 			return l.Object()
@@ -233,18 +234,18 @@ func TestDrawnBodiesSatisfyTheirSchemas(t *testing.T) {
 				c.DiscountType, c.Currency = affiliate.DiscountFixed, ptr("EUR")
 			}
 			c.DiscountValue = rapid.Int64Range(1, 10000).Draw(t, label)
-			c.MaxRedemptions, c.ExpiresAt = drawn(t, number, label), drawn(t, instants, label)
+			c.MaxRedemptions, c.ExpiresAt = optionalValue(t, number, label), optionalValue(t, instants, label)
 			return c.Object()
 		}
 		check(affiliate.EventPromoCodeDeactivated, code("before"), code("after"))
 
 		program := func(label string) affiliate.ProgramObject {
 			p := exampleProgram()
-			p.Description, p.WebsiteURL, p.LandingURL, p.TermsURL = drawn(t, texts(), label), drawn(t, texts(), label), drawn(t, texts(), label), drawn(t, texts(), label)
+			p.Description, p.WebsiteURL, p.LandingURL, p.TermsURL = optionalValue(t, texts(), label), optionalValue(t, texts(), label), optionalValue(t, texts(), label), optionalValue(t, texts(), label)
 			p.AllowedDomains = rapid.SampledFrom([][]string{nil, {}, {"shop.example"}}).Draw(t, label)
-			p.Rules.RateBps, p.Rules.FlatCents = drawn(t, rapid.Int64Range(0, 10000), label), drawn(t, number, label)
-			p.Rules.LaterRateBps, p.Rules.MinOrderCents, p.Rules.CapCents = drawn(t, rapid.Int64Range(0, 10000), label), drawn(t, number, label), drawn(t, number, label)
-			p.Rules.Recurring.MaxMonths, p.Rules.Recurring.MaxPayments = drawn(t, rapid.IntRange(1, 120), label), drawn(t, rapid.IntRange(1, 1000), label)
+			p.Rules.RateBps, p.Rules.FlatCents = optionalValue(t, rapid.Int64Range(0, 10000), label), optionalValue(t, number, label)
+			p.Rules.LaterRateBps, p.Rules.MinOrderCents, p.Rules.CapCents = optionalValue(t, rapid.Int64Range(0, 10000), label), optionalValue(t, number, label), optionalValue(t, number, label)
+			p.Rules.Recurring.MaxMonths, p.Rules.Recurring.MaxPayments = optionalValue(t, rapid.IntRange(1, 120), label), optionalValue(t, rapid.IntRange(1, 1000), label)
 			if rapid.Bool().Draw(t, label) {
 				p.Rules.Tiers, p.Rules.Products, p.Rules.Events = nil, nil, nil
 			}
@@ -254,25 +255,25 @@ func TestDrawnBodiesSatisfyTheirSchemas(t *testing.T) {
 
 		c, d := exampleConversion()
 		c.Sale.Paid = rapid.SampledFrom([]affiliate.Money{{}, {Cents: 1, Currency: "JPY"}}).Draw(t, "paid")
-		c.Click, c.PromoCode = drawn(t, rapid.Just(exampleID[affiliate.Click](1)), "click"), drawn(t, texts(), "code")
-		d.Method, d.ClickedAt, d.ExpiresAt = drawn(t, rapid.Just(affiliate.ByPromoCode), "method"), drawn(t, instants, "clicked"), drawn(t, instants, "expires")
-		d.Program, d.Participant = drawn(t, rapid.Just(exampleID[affiliate.Program](1)), "program"), drawn(t, rapid.Just(exampleID[affiliate.Participant](1)), "participant")
+		c.Click, c.PromoCode = optionalValue(t, rapid.Just(exampleID[affiliate.Click](1)), "click"), optionalValue(t, texts(), "code")
+		d.Method, d.ClickedAt, d.ExpiresAt = optionalValue(t, rapid.Just(affiliate.ByPromoCode), "method"), optionalValue(t, instants, "clicked"), optionalValue(t, instants, "expires")
+		d.Program, d.Participant = optionalValue(t, rapid.Just(exampleID[affiliate.Program](1)), "program"), optionalValue(t, rapid.Just(exampleID[affiliate.Participant](1)), "participant")
 		refunded := c
 		refunded.RefundedAmountCents = number.Draw(t, "refunded")
 		event := refunded.RefundedEvent(c, d, instants.Draw(t, "at"))
-		if err := invalid(t, event.Name, encodedBody(t, event)); err != nil {
+		if err := validationError(t, event.Name, encodedBody(t, event)); err != nil {
 			t.Fatalf("%s: %v", event.Name, err)
 		}
 	})
 }
 
-// A receiver that validates notices every mistake that we could make.
-func TestSchemasRefuseOtherBodies(t *testing.T) {
+// The schemas must be strict enough to detect every kind of mistake in a body.
+func TestSchemas_RejectOtherBodies(t *testing.T) {
 	for name, event := range examples(t) {
 		body := encodedBody(t, event)
-		refused := func(what string, change func(envelope, data, object map[string]any)) {
+		wantInvalid := func(modification string, change func(envelope, data, object map[string]any)) {
 			t.Helper()
-			tree := decoded(t, body)
+			tree := decodeBody(t, body)
 			data, _ := tree["data"].(map[string]any)
 			object, _ := data["object"].(map[string]any)
 			change(tree, data, object)
@@ -280,41 +281,41 @@ func TestSchemasRefuseOtherBodies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if invalid(t, name, text) == nil {
-				t.Errorf("%s is valid %s", name, what)
+			if validationError(t, name, text) == nil {
+				t.Errorf("%s is valid %s", name, modification)
 			}
 		}
-		tree := decoded(t, body)
+		tree := decodeBody(t, body)
 		for key := range tree {
-			refused("without "+key, func(envelope, _, _ map[string]any) { delete(envelope, key) })
-			refused("with another type of "+key, func(envelope, _, _ map[string]any) { envelope[key] = []any{7} })
+			wantInvalid("without "+key, func(envelope, _, _ map[string]any) { delete(envelope, key) })
+			wantInvalid("with another type of "+key, func(envelope, _, _ map[string]any) { envelope[key] = []any{7} })
 		}
 		for key := range tree["data"].(map[string]any)["object"].(map[string]any) {
-			refused("without object."+key, func(_, _, object map[string]any) { delete(object, key) })
-			refused("with another type of object."+key, func(_, _, object map[string]any) { object[key] = []any{[]any{7}} })
-			refused("with another type of previous_attributes."+key, func(_, data, _ map[string]any) {
+			wantInvalid("without object."+key, func(_, _, object map[string]any) { delete(object, key) })
+			wantInvalid("with another type of object."+key, func(_, _, object map[string]any) { object[key] = []any{[]any{7}} })
+			wantInvalid("with another type of previous_attributes."+key, func(_, data, _ map[string]any) {
 				data["previous_attributes"] = map[string]any{key: []any{[]any{7}}}
 			})
 		}
-		refused("with more", func(envelope, _, _ map[string]any) { envelope["more"] = 1 })
-		refused("with more data", func(_, data, _ map[string]any) { data["more"] = 1 })
-		refused("with more in its object", func(_, _, object map[string]any) { object["more"] = 1 })
-		refused("with more in its previous attributes", func(_, data, _ map[string]any) { data["previous_attributes"] = map[string]any{"more": 1} })
-		refused("with no previous attributes at all", func(_, data, _ map[string]any) { data["previous_attributes"] = map[string]any{} })
-		refused("with another name", func(envelope, _, _ map[string]any) { envelope["type"] = "other.created" })
-		refused("with an id that has dots", func(envelope, _, _ map[string]any) { envelope["id"] = "evt_1.2" })
-		refused("with an hour alone", func(envelope, _, _ map[string]any) { envelope["timestamp"] = "12:00" })
-		refused("in a third mode", func(envelope, _, _ map[string]any) { envelope["mode"] = "both" })
+		wantInvalid("with an additional key", func(envelope, _, _ map[string]any) { envelope["more"] = 1 })
+		wantInvalid("with an additional key in data", func(_, data, _ map[string]any) { data["more"] = 1 })
+		wantInvalid("with an additional key in its object", func(_, _, object map[string]any) { object["more"] = 1 })
+		wantInvalid("with an additional key in its previous attributes", func(_, data, _ map[string]any) { data["previous_attributes"] = map[string]any{"more": 1} })
+		wantInvalid("with empty previous attributes", func(_, data, _ map[string]any) { data["previous_attributes"] = map[string]any{} })
+		wantInvalid("with another name", func(envelope, _, _ map[string]any) { envelope["type"] = "other.created" })
+		wantInvalid("with an id that has dots", func(envelope, _, _ map[string]any) { envelope["id"] = "evt_1.2" })
+		wantInvalid("with a timestamp without a date", func(envelope, _, _ map[string]any) { envelope["timestamp"] = "12:00" })
+		wantInvalid("with an unknown mode", func(envelope, _, _ map[string]any) { envelope["mode"] = "both" })
 	}
 }
 
-// maxBody bounds a body (DECISIONS.md section 9).
+// maxBody is the greatest size of a body in bytes (DECISIONS.md section 9).
 const maxBody = 20_000
 
-// The largest contents that the API takes, in letters of four bytes where people
-// may type what they like. A programme is not here: its lists of products and
-// domains are bounded far above.
-func TestTheLargestBodiesKeepTheirBound(t *testing.T) {
+// The events have the longest values that the API accepts, in characters of four bytes
+// where any character is allowed. Programmes are tested separately, because their lists
+// of products and domains can be longer than a body.
+func TestEventBody_LargestBodiesAreWithinLimit(t *testing.T) {
 	long := func(letters int) string { return strings.Repeat("\U0001F331", letters) }
 	url := "https://shop.example/" + strings.Repeat("a", 2048-len("https://shop.example/"))
 
@@ -340,7 +341,8 @@ func TestTheLargestBodiesKeepTheirBound(t *testing.T) {
 	code, off := examplePromoCode(), examplePromoCode()
 	code.Code, off.Code, off.Active = long(100), long(99), false
 
-	// Sentences name at most the programmes of all signals, and a promo code.
+	// An explanation contains at most the names of the programmes of all signals, and a
+	// promo code.
 	c, d := exampleConversion()
 	c.ExternalTransactionID, c.PromoCode, d.Explanation = long(255), ptr(long(100)), long(1500)
 	for range 14 { // all rules
@@ -352,10 +354,10 @@ func TestTheLargestBodiesKeepTheirBound(t *testing.T) {
 	commission.NeedsReview, commission.ReviewReasons = true, slices.Repeat([]string{affiliate.ReviewParticipantSuspended}, 20)
 
 	for _, event := range []affiliate.Event{
-		payout.Created(ids),
-		changed(t, affiliate.EventParticipantRejected, was.Object(), participant.Object()),
-		changed(t, affiliate.EventLinkUpdated, other.Object(), link.Object()),
-		changed(t, affiliate.EventPromoCodeDeactivated, off.Object(), code.Object()),
+		payout.CreatedEvent(ids),
+		changedEvent(t, affiliate.EventParticipantRejected, was.Object(), participant.Object()),
+		changedEvent(t, affiliate.EventLinkUpdated, other.Object(), link.Object()),
+		changedEvent(t, affiliate.EventPromoCodeDeactivated, off.Object(), code.Object()),
 		c.Event(affiliate.EventConversionCreated, d, noon),
 		c.FraudDetected(d),
 		affiliate.CommissionEvent(affiliate.EventCommissionReviewRequired, noon, ptr(exampleCommission()), commission),
@@ -365,7 +367,7 @@ func TestTheLargestBodiesKeepTheirBound(t *testing.T) {
 			t.Errorf("%s has %d bytes", event.Name, len(body))
 		}
 		t.Logf("%s: %d bytes", event.Name, len(body))
-		if err := invalid(t, event.Name, body); err != nil {
+		if err := validationError(t, event.Name, body); err != nil {
 			t.Errorf("%s: %v", event.Name, err)
 		}
 	}

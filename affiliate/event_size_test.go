@@ -10,10 +10,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-func TestALongEventLeavesOutWhatWasAndTheEndsOfLists(t *testing.T) {
+func TestEventBody_ShortensLongProgrammes(t *testing.T) {
 	page := "https://example.com/?" + strings.Repeat("a=b&", 500)
 	program := affiliate.Program{Name: strings.Repeat("n", 100), Description: &page, WebsiteURL: &page, LandingURL: &page, TermsURL: &page}
-	event := func(products int) (body []byte, told map[string]any) {
+	event := func(products int) (body []byte, data map[string]any) {
 		t.Helper()
 		program.AllowedDomains, program.Rules.Products = nil, nil
 		for i := range products {
@@ -37,19 +37,19 @@ func TestALongEventLeavesOutWhatWasAndTheEndsOfLists(t *testing.T) {
 		return body, envelope.Data
 	}
 	for _, test := range []struct {
-		products, told int
-		previous       bool
+		products, listed int
+		previous         bool
 	}{{3, 3, true}, {15, 15, false}, {200, 8, false}} {
-		body, told := event(test.products)
-		rules := told["object"].(map[string]any)["commission_rules"].(map[string]any)
-		if got := len(rules["products"].([]any)); got != test.told || rules["product_count"] != float64(test.products) {
-			t.Errorf("of %d products it lists %d and counts %v", test.products, got, rules["product_count"])
+		body, data := event(test.products)
+		rules := data["object"].(map[string]any)["commission_rules"].(map[string]any)
+		if got := len(rules["products"].([]any)); got != test.listed || rules["product_count"] != float64(test.products) {
+			t.Errorf("%d products: %d listed, product_count %v", test.products, got, rules["product_count"])
 		}
-		if _, has := told["previous_attributes"]; has != test.previous {
-			t.Errorf("%d products: what was is told: %v", test.products, has)
+		if _, has := data["previous_attributes"]; has != test.previous {
+			t.Errorf("%d products: has previous attributes: %v", test.products, has)
 		}
 		if strings.Contains(string(body), `\u0026`) || strings.HasSuffix(string(body), "\n") {
-			t.Error("the body is not as short as it can be")
+			t.Error("the body has HTML escapes or a newline at the end")
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// by are inputs that each kind of signal wins.
-func by(method Method) AttributionInputs {
+// inputsWonBy returns inputs that attribute the conversion by the given method.
+func inputsWonBy(method Method) AttributionInputs {
 	in := everySignal()
 	switch method {
 	case ByClick:
@@ -22,6 +22,7 @@ func by(method Method) AttributionInputs {
 	return in
 }
 
+// winner returns the participant to whom the signal of the method leads.
 func (in AttributionInputs) winner(method Method) *Earner {
 	switch method {
 	case ByPromoCode:
@@ -35,7 +36,7 @@ func (in AttributionInputs) winner(method Method) *Earner {
 	}
 }
 
-func TestExplanationsOfWhatIsCredited(t *testing.T) {
+func TestExplain_CreditedConversions(t *testing.T) {
 	const event = "The purchase on 1 March 2026 at 13:00:00.000 UTC"
 	credited := map[Method]string{
 		ByClick:     event + " is credited to the partner whose link was clicked on 1 March 2026 at 12:00:00.000 UTC",
@@ -51,20 +52,20 @@ func TestExplanationsOfWhatIsCredited(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		change  func(*Earner)
-		because string // empty: it earns
+		because string // empty if it earns a commission
 	}{
-		"earns":               {func(*Earner) {}, ""},
-		"suspended":           {func(e *Earner) { e.ParticipantStatus = ParticipantSuspended }, `the partner's participation in programme "Spring" is suspended`},
-		"event not paid for":  {func(e *Earner) { e.Rule.Rules.Events = []EventRate{{EventType: Lead}} }, `programme "Spring" pays for leads only`},
-		"below the minimum":   {func(e *Earner) { e.Rule.Rules.MinOrderCents = ref[int64](10_001) }, `programme "Spring" pays for orders of at least 100.01 EUR only, and this one was 100.00 EUR`},
-		"first payment only":  {func(e *Earner) { e.Rule.Rules.Recurring.Once = true }, `programme "Spring" pays for a customer's first payment only`},
-		"payments used up":    {func(e *Earner) { e.Rule.Rules.Recurring.MaxPayments = ref(1) }, `programme "Spring" pays for a customer's first payment only, and this was number 2`},
-		"months are over":     {func(e *Earner) { e.Rule.Rules.Recurring.MaxMonths = ref(1) }, `programme "Spring" pays for a customer's first month only, which ended on 1 February 2026 at 12:00:00.000 UTC`},
-		"a second month left": {func(e *Earner) { e.Rule.Rules.Recurring.MaxMonths = ref(3) }, ""},
+		"earns":                    {func(*Earner) {}, ""},
+		"suspended":                {func(e *Earner) { e.ParticipantStatus = ParticipantSuspended }, `the partner's participation in programme "Spring" is suspended`},
+		"event type earns nothing": {func(e *Earner) { e.Rule.Rules.Events = []EventRate{{EventType: Lead}} }, `programme "Spring" pays for leads only`},
+		"below the minimum":        {func(e *Earner) { e.Rule.Rules.MinOrderCents = ref[int64](10_001) }, `programme "Spring" pays for orders of at least 100.01 EUR only, and this one was 100.00 EUR`},
+		"first payment only":       {func(e *Earner) { e.Rule.Rules.Recurring.Once = true }, `programme "Spring" pays for a customer's first payment only`},
+		"payments used up":         {func(e *Earner) { e.Rule.Rules.Recurring.MaxPayments = ref(1) }, `programme "Spring" pays for a customer's first payment only, and this was number 2`},
+		"months used up":           {func(e *Earner) { e.Rule.Rules.Recurring.MaxMonths = ref(1) }, `programme "Spring" pays for a customer's first month only, which ended on 1 February 2026 at 12:00:00.000 UTC`},
+		"months left":              {func(e *Earner) { e.Rule.Rules.Recurring.MaxMonths = ref(3) }, ""},
 	} {
 		for method, start := range credited {
 			t.Run(name+" by "+string(method), func(t *testing.T) {
-				in := by(method)
+				in := inputsWonBy(method)
 				tc.change(in.winner(method))
 				want := start + earning[method]
 				if tc.because != "" {
@@ -78,7 +79,7 @@ func TestExplanationsOfWhatIsCredited(t *testing.T) {
 	}
 }
 
-func TestExplanationsOfWhatIsNotCredited(t *testing.T) {
+func TestExplain_NotCreditedConversions(t *testing.T) {
 	const start = "The purchase on 1 March 2026 at 13:00:00.000 UTC is not credited to a partner, because "
 	for name, tc := range map[string]struct {
 		method Method
@@ -105,13 +106,13 @@ func TestExplanationsOfWhatIsNotCredited(t *testing.T) {
 			ByPromoCode, func(in *AttributionInputs) { in.FoundPromoCode.Active = false },
 			`the promo code "spring10" is not active.`,
 		},
-		"promo code over": {
+		"promo code expired": {
 			ByPromoCode, func(in *AttributionInputs) { in.FoundPromoCode.ExpiresAt = &clickedAt },
-			`the promo code "spring10" was valid until 1 March 2026 at 12:00:00.000 UTC only.`,
+			`the promo code "spring10" was only valid until 1 March 2026 at 12:00:00.000 UTC.`,
 		},
 		"promo code used up": {
 			ByPromoCode, func(in *AttributionInputs) { in.FoundPromoCode.MaxRedemptions = ref[int64](0) },
-			`the promo code "spring10" has been used as often as it may be.`,
+			`the promo code "spring10" has reached its limit of redemptions.`,
 		},
 		"programme paused, by promo code": {
 			ByPromoCode, func(in *AttributionInputs) { in.FoundPromoCode.Earner.ProgramStatus = ProgramPaused },
@@ -127,7 +128,7 @@ func TestExplanationsOfWhatIsNotCredited(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := by(tc.method)
+			in := inputsWonBy(tc.method)
 			tc.change(&in)
 			if got := Attribute(in).Explanation; got != start+tc.want {
 				t.Errorf("\n got %s\nwant %s", got, start+tc.want)
@@ -136,13 +137,14 @@ func TestExplanationsOfWhatIsNotCredited(t *testing.T) {
 	}
 }
 
-// What fired is not told: the sentence may be sent on to the partner.
-func TestExplanationsOfWhatFraudRulesBlock(t *testing.T) {
-	in := by(ByPromoCode)
+// The explanation must not say which rules fired, because it may be sent to the
+// partner.
+func TestExplain_BlockedConversions(t *testing.T) {
+	in := inputsWonBy(ByPromoCode)
 	winner := &signal{Candidate: Candidate{Type: ByPromoCode, PromoCode: in.PromoCode}, earner: &in.FoundPromoCode.Earner}
 	const start = `The purchase on 1 March 2026 at 13:00:00.000 UTC is credited to the partner whose promo code "spring10" was used, but earns no commission, because `
 	for why, want := range map[AttributionReason]string{
-		WhySelfReferralBlocked: `it appears to come from the partner, and programme "Spring" does not pay for what partners bring by themselves.`,
+		WhySelfReferralBlocked: `it appears to come from the partner, and programme "Spring" does not pay partners for their own conversions.`,
 		WhyFraudBlocked:        `it did not pass the checks of programme "Spring" against abuse.`,
 	} {
 		d := Decision{Attributed: true, Reason: why, Trace: Trace{Fraud: []FraudSignal{{Rule: "self_referral_email", Score: 100, Evidence: "evidence"}}}}
@@ -152,7 +154,7 @@ func TestExplanationsOfWhatFraudRulesBlock(t *testing.T) {
 	}
 }
 
-func TestExplanationSaysWhatBecameOfTheOtherSignals(t *testing.T) {
+func TestExplain_OtherSignals(t *testing.T) {
 	const won = `The purchase on 1 March 2026 at 13:00:00.000 UTC is credited to the partner whose promo code "spring10" was used. ` +
 		`The promo code belongs to programme "Spring".`
 	for name, tc := range map[string]struct {
@@ -167,7 +169,7 @@ func TestExplanationSaysWhatBecameOfTheOtherSignals(t *testing.T) {
 			func(in *AttributionInputs) { in.FoundClick, in.Customer.Binding.Earner.ParticipantErased = nil, true },
 			won + " The click that was reported with it has not been recorded here. An earlier event of the customer could not be used.",
 		},
-		"click expired, nothing else": {
+		"click expired, no customer": {
 			func(in *AttributionInputs) { in.FoundClick.ExpiresAt, in.Customer = clickedAt, nil },
 			won + " The click that was reported with it lies outside its attribution window.",
 		},
@@ -182,8 +184,8 @@ func TestExplanationSaysWhatBecameOfTheOtherSignals(t *testing.T) {
 	}
 }
 
-func TestCustomersStayWithTheirPartnerPastTheWindow(t *testing.T) {
-	in := by(ByCustomer)
+func TestExplain_BoundCustomerAfterTheWindow(t *testing.T) {
+	in := inputsWonBy(ByCustomer)
 	in.Customer.Binding.WindowEndsAt = in.OccurredAt.Add(-time.Millisecond)
 	const want = "The purchase on 1 March 2026 at 13:00:00.000 UTC is credited to the partner who brought the customer on 28 February 2026 at 12:00:00.000 UTC. " +
 		`The attribution window ended on 1 March 2026 at 12:59:59.999 UTC, but in programme "Spring" a customer's later events are credited to the partner who brought the customer.`
@@ -192,12 +194,12 @@ func TestCustomersStayWithTheirPartnerPastTheWindow(t *testing.T) {
 	}
 }
 
-func TestSpokenMoneyHasTheDecimalsOfItsCurrency(t *testing.T) {
+func TestFormatMoney(t *testing.T) {
 	for want, money := range map[string]Money{
 		"0.00 EUR": {0, "EUR"}, "0.05 EUR": {5, "EUR"}, "49.00 EUR": {4_900, "EUR"}, "1234567.89 USD": {123_456_789, "USD"},
 		"4900 JPY": {4_900, "JPY"}, "0 JPY": {0, "JPY"}, "4.900 KWD": {4_900, "KWD"}, "0.001 KWD": {1, "KWD"},
 	} {
-		if got := spokenMoney(money); got != want {
+		if got := formatMoney(money); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

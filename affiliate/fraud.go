@@ -9,36 +9,36 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
-// FraudSignal is a fraud rule that fired.
+// FraudSignal is the result of a fraud rule that fired.
 type FraudSignal = fraud.Signal
 
-// FraudAction is what was done about a conversion that the fraud rules suspect.
+// FraudAction is how the service treated a conversion that the fraud rules suspect.
 type FraudAction string
 
 // The actions.
 const (
-	// FraudObserved: it was noted, and nothing else.
+	// FraudObserved means that the suspicion was only recorded.
 	FraudObserved FraudAction = "observed"
-	// FraudFlagged: the commission needs review.
+	// FraudFlagged means that the commission needs review.
 	FraudFlagged FraudAction = "flagged"
-	// FraudBlocked: nothing is earned.
+	// FraudBlocked means that the conversion earns nothing.
 	FraudBlocked FraudAction = "blocked"
 )
 
-// Why a commission needs review. RejectedForFraud is the rejection code of one
-// that a person found fraudulent.
+// ReviewFraud and ReviewRefundRate are review reasons of commissions. RejectedForFraud
+// is the rejection code of a commission that a person found fraudulent.
 const (
 	ReviewFraud      = "fraud"
 	ReviewRefundRate = "refund_rate"
 	RejectedForFraud = "fraud"
 )
 
-// judges reports whether the rules are asked at all.
-func (p FraudPolicy) judges() bool { return p != "" && p != FraudOff }
+// isEnabled reports whether the fraud rules are applied.
+func (p FraudPolicy) isEnabled() bool { return p != "" && p != FraudOff }
 
-// actionOn is what the policy does about a score; empty below suspicion. Only
-// what is beyond doubt is blocked.
-func (p FraudPolicy) actionOn(score int) FraudAction {
+// actionForScore returns what the policy does about a score; empty if the score is not
+// suspicious. Only the maximum score is blocked.
+func (p FraudPolicy) actionForScore(score int) FraudAction {
 	switch {
 	case score < fraud.Suspicious:
 		return ""
@@ -50,34 +50,35 @@ func (p FraudPolicy) actionOn(score int) FraudAction {
 	return FraudFlagged
 }
 
-// Buyer is what is known of who bought while a decision is made. Of it only what
-// the conversion has as hashes is stored.
+// Buyer holds data about the buyer while a decision is made. Only the hashes that
+// Conversion has are stored.
 type Buyer struct {
-	// HasAddress reports whether an e-mail address is the buyer's mailbox; nil: the
-	// buyer's is unknown.
+	// HasAddress reports whether an e-mail address belongs to the buyer's mailbox. It
+	// is nil if the buyer's address is unknown.
 	HasAddress func(email string) bool
-	// IPPrefix is the /24 or /48 of the buyer's address; empty: unknown.
+	// IPPrefix is the /24 or /48 of the buyer's IP address; empty if unknown.
 	IPPrefix string
-	// AgentHashes are AgentHash of the buyer's browser under the keys of some months.
+	// AgentHashes holds the AgentHash of the buyer's browser under the keys of several
+	// months.
 	AgentHashes [][]byte
 }
 
-// ClickTraits is what fraud rules look at of a click. Hashes are under the keys of
-// the click's month.
+// ClickTraits holds the properties of a click that the fraud rules use. The hashes use
+// the key of the click's month.
 type ClickTraits struct {
 	IPHash   []byte
 	IPPrefix string
 	UAHash   []byte
 	Bot      bool
-	// Country is ISO 3166-1 alpha-2; empty: unknown.
+	// Country is an ISO 3166-1 alpha-2 code; empty if unknown.
 	Country string
-	// PaidPlatform is as in Click.
+	// PaidPlatform is Click.PaidPlatform.
 	PaidPlatform string
 	Referrer     string // domain
 	UTM          UTM
 }
 
-// Traits are what fraud rules look at of c.
+// Traits returns the properties of c that the fraud rules use.
 func (c Click) Traits() ClickTraits {
 	return ClickTraits{
 		IPHash: c.IPHash, IPPrefix: c.IPPrefix, UAHash: c.UAHash, Bot: c.IsBot,
@@ -85,8 +86,8 @@ func (c Click) Traits() ClickTraits {
 	}
 }
 
-// Origin is from where a partner used its account: never a whole address, the
-// agent as AgentHash, nil without one.
+// Origin is a network and a browser from which a partner used its account. It never has
+// a whole IP address. AgentHash is nil if the user agent is unknown.
 type Origin struct {
 	User      UserID
 	IPPrefix  string
@@ -94,15 +95,15 @@ type Origin struct {
 	SeenAt    time.Time
 }
 
-// OriginsKept is how long they are.
+// OriginsKept is how long origins are stored.
 const OriginsKept = fraud.DeviceWindow
 
 // agentHashSize is in bytes.
 const agentHashSize = 16
 
-// AgentHash stands for a user agent within a calendar month (UTC), under a key of
-// that month which is made of the deployment's. The collector's are the same, so
-// that partners, buyers and clicks can be compared with each other.
+// AgentHash returns a hash of a user agent. The key changes every calendar month (UTC)
+// and is derived from the deployment's key. The collector computes the same hashes, so
+// partners, buyers and clicks can be compared.
 func AgentHash(key []byte, agent string, at time.Time) []byte {
 	derive := hmac.New(sha256.New, key)
 	derive.Write([]byte("clicks " + at.UTC().Format("2006-01")))
@@ -111,13 +112,13 @@ func AgentHash(key []byte, agent string, at time.Time) []byte {
 	return mac.Sum(nil)[:agentHashSize]
 }
 
-// MayEarn are those to whom a signal leads and of whom fraud rules will want to
-// know something: each once.
+// MayEarn returns the participants that the signals lead to and whose fraud facts are
+// needed, each participant once.
 func (in AttributionInputs) MayEarn() []Earner {
 	var candidates []Earner
 	seen := map[ParticipantID]bool{}
 	for _, earner := range []*Earner{in.clickEarner(), in.promoCodeEarner(), in.bindingEarner()} {
-		if earner == nil || seen[earner.Participant] || !earner.FraudPolicy.judges() ||
+		if earner == nil || seen[earner.Participant] || !earner.FraudPolicy.isEnabled() ||
 			earner.ProgramStatus != ProgramActive || earner.ParticipantStatus != ParticipantApproved || earner.ParticipantErased {
 			continue
 		}
@@ -127,16 +128,16 @@ func (in AttributionInputs) MayEarn() []Earner {
 	return candidates
 }
 
-// judgeFraud asks the fraud rules about the winner. reviews are why the
-// commission needs review, why is set when nothing is earned.
-func (a *attribution) judgeFraud(d *Decision, winner *signal) (reviews []string, why AttributionReason) {
+// applyFraudRules applies the fraud rules to the winner. reviews are the reasons for
+// which the commission needs review. why is set if nothing is earned.
+func (a *attribution) applyFraudRules(d *Decision, winner *signal) (reviews []string, why AttributionReason) {
 	policy := winner.earner.FraudPolicy
-	if winner.Type == ByHand || !policy.judges() {
+	if winner.Type == ByHand || !policy.isEnabled() {
 		return nil, ""
 	}
-	verdict := fraud.Judge(a.in.fraudFacts(winner), winner.earner.FraudSettings)
+	verdict := fraud.Evaluate(a.in.fraudFacts(winner), winner.earner.FraudSettings)
 	a.trace.Fraud = verdict.Signals
-	d.FraudAction = policy.actionOn(verdict.Score)
+	d.FraudAction = policy.actionForScore(verdict.Score)
 	harmless := d.FraudAction == "" || d.FraudAction == FraudObserved
 	a.check("fraud.score", harmless, fmt.Sprintf("score %d, policy %s", verdict.Score, policy))
 	switch {
@@ -147,20 +148,21 @@ func (a *attribution) judgeFraud(d *Decision, winner *signal) (reviews []string,
 	case d.FraudAction == FraudFlagged:
 		reviews = append(reviews, ReviewFraud)
 	}
-	if verdict.AsksForReview && policy != FraudObserve {
+	if verdict.NeedsReview && policy != FraudObserve {
 		reviews = append(reviews, ReviewRefundRate)
 	}
 	return reviews, ""
 }
 
-// fraudFacts are what was learned about the winner, and what its signal says.
+// fraudFacts returns the facts about the winner, including the facts that its signal
+// contains.
 func (in AttributionInputs) fraudFacts(winner *signal) fraud.Facts {
 	facts := in.FraudFacts[winner.earner.Participant]
 	facts.PromoCodeOnly = winner.Type == ByPromoCode && in.Click == nil
 	if winner.Type == ByClick {
 		traits := in.FoundClick.Traits
 		facts.Click = &fraud.Click{
-			ToEvent: in.OccurredAt.Sub(in.FoundClick.ReceivedAt), InHour: in.FoundClick.FromAddress,
+			TimeToEvent: in.OccurredAt.Sub(in.FoundClick.ReceivedAt), ClicksInHour: in.FoundClick.FromAddress,
 			Bot: traits.Bot, Country: traits.Country, PaidPlatform: traits.PaidPlatform, Referrer: traits.Referrer,
 			Source: traits.UTM.Source, Medium: traits.UTM.Medium, Term: traits.UTM.Term,
 		}
@@ -171,18 +173,19 @@ func (in AttributionInputs) fraudFacts(winner *signal) fraud.Facts {
 // FraudEventID identifies a fraud event.
 type FraudEventID = ID[FraudEvent]
 
-// FraudEventStatus is whether a person has looked at a fraud event, and what
-// they found.
+// FraudEventStatus says whether a person has reviewed a fraud event, and with which
+// result.
 type FraudEventStatus string
 
-// The statuses. Only an open one can be resolved.
+// The statuses. Only an open fraud event can be resolved.
 const (
 	FraudEventOpen      FraudEventStatus = "open"
 	FraudEventConfirmed FraudEventStatus = "confirmed"
 	FraudEventDismissed FraudEventStatus = "dismissed"
 )
 
-// CheckOpen refuses to resolve a fraud event that was resolved before.
+// CheckOpen returns an error if the fraud event is already resolved. Errors:
+// FRAUD_EVENT_RESOLVED.
 func (s FraudEventStatus) CheckOpen() error {
 	if s == FraudEventOpen {
 		return nil
@@ -190,8 +193,8 @@ func (s FraudEventStatus) CheckOpen() error {
 	return refuseStatus(ReasonFraudEventResolved, s)
 }
 
-// FraudEvent is a conversion that the fraud rules suspect. A decision makes at
-// most one, which has the decision's id.
+// FraudEvent records a conversion that the fraud rules suspect. A decision creates at
+// most one fraud event, which has the id of the decision.
 type FraudEvent struct {
 	ID                    FraudEventID
 	Scope                 Scope
@@ -201,7 +204,7 @@ type FraudEvent struct {
 	PartnerName           string
 	Conversion            ConversionID
 	ExternalTransactionID string
-	Commission            *CommissionID // nil: nothing was earned
+	Commission            *CommissionID // nil if nothing was earned
 	Score                 int           // 0 to 100
 	Signals               []FraudSignal
 	Action                FraudAction
@@ -212,7 +215,8 @@ type FraudEvent struct {
 	CreatedAt             time.Time
 }
 
-// FraudEventFilter narrows a list of fraud events; zero values do not.
+// FraudEventFilter restricts a list of fraud events. A zero field matches every fraud
+// event.
 type FraudEventFilter struct {
 	Status      FraudEventStatus
 	Program     *ProgramID
@@ -220,7 +224,7 @@ type FraudEventFilter struct {
 	Created     Period
 }
 
-// FraudResolution is what a person found.
+// FraudResolution is the result of a person's review of a fraud event.
 type FraudResolution struct {
 	Scope   Scope
 	Event   FraudEventID
@@ -230,7 +234,7 @@ type FraudResolution struct {
 	At      time.Time
 }
 
-// ProgramFraudPolicy is how a programme wants fraud to be judged.
+// ProgramFraudPolicy is the fraud policy of a programme with its settings.
 type ProgramFraudPolicy struct {
 	Program   ProgramID
 	Policy    FraudPolicy
@@ -238,7 +242,7 @@ type ProgramFraudPolicy struct {
 	UpdatedAt time.Time
 }
 
-// FraudScore is what signals come to together.
+// FraudScore returns the total score of signals, at most fraud.MaxScore.
 func FraudScore(signals []FraudSignal) int {
 	score := 0
 	for _, s := range signals {
@@ -247,7 +251,7 @@ func FraudScore(signals []FraudSignal) int {
 	return min(score, fraud.MaxScore)
 }
 
-// FraudDetected tells the world about a suspicion of a decision.
+// FraudDetected returns the event of a suspicion.
 func (c Conversion) FraudDetected(d Decision) Event {
 	return NewEvent(c.Scope, EventConversionFraudDetected, d.DecidedAt, fraudObject{
 		ID: c.ID, FraudEvent: FraudEventID(d.ID), Program: d.Program, Participant: d.Participant,
@@ -259,11 +263,11 @@ func (c Conversion) FraudDetected(d Decision) Event {
 type fraudObject struct {
 	ID                    ConversionID   `json:"id"` // the conversion's
 	FraudEvent            FraudEventID   `json:"fraud_event_id"`
-	Program               *ProgramID     `json:"program_id"`              // null when it is credited to nobody
-	Participant           *ParticipantID `json:"participant_id"`          // null when it is credited to nobody
+	Program               *ProgramID     `json:"program_id"`              // null if it is not credited to a participant
+	Participant           *ParticipantID `json:"participant_id"`          // null if it is not credited to a participant
 	ExternalTransactionID string         `json:"external_transaction_id"` // as the merchant reported it
-	Score                 int            `json:"score"`                   // 0 to 100, of all signals together
+	Score                 int            `json:"score"`                   // sum of the scores of all signals, 0 to 100
 	Signals               []FraudSignal  `json:"signals"`                 // the rules that fired, highest score first
-	Action                FraudAction    `json:"action"`                  // what was done: noted, flagged for review, or blocked so that it earns nothing
+	Action                FraudAction    `json:"action"`                  // observed: only recorded; flagged: the commission needs review; blocked: it earns nothing
 	Version               int            `json:"version"`                 // the conversion's
 }

@@ -10,23 +10,24 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
-// suspected is matching() under a policy, with facts about its participant.
-func suspected(policy FraudPolicy, facts fraud.Facts) AttributionInputs {
-	in := matching()
+// suspectedInputs returns matchingInputs with a fraud policy and with facts about its
+// participant.
+func suspectedInputs(policy FraudPolicy, facts fraud.Facts) AttributionInputs {
+	in := matchingInputs()
 	earner := &in.FoundClick.Earner
 	earner.FraudPolicy = policy
 	in.FraudFacts = map[ParticipantID]fraud.Facts{earner.Participant: facts}
 	return in
 }
 
-func TestPolicySaysWhatBecomesOfASuspicion(t *testing.T) {
+func TestAttribute_FraudPolicies(t *testing.T) {
 	var (
-		quiet    = fraud.Facts{SameNetwork: true}                   // 40
-		doubtful = fraud.Facts{SameDevice: true}                    // 60
-		certain  = fraud.Facts{SameDevice: true, SameNetwork: true} // 100
-		oneself  = fraud.Facts{SameAddress: true}                   // 100, a self-referral
-		refunded = fraud.Facts{Recent: 20, Refunded: 10}            // no score
-		both     = fraud.Facts{SameDevice: true, Recent: 20, Refunded: 10}
+		low          = fraud.Facts{SameNetwork: true}                   // 40
+		doubtful     = fraud.Facts{SameDevice: true}                    // 60
+		certain      = fraud.Facts{SameDevice: true, SameNetwork: true} // 100
+		selfReferral = fraud.Facts{SameAddress: true}                   // 100, a self-referral
+		refunded     = fraud.Facts{Recent: 20, Refunded: 10}            // no score
+		both         = fraud.Facts{SameDevice: true, Recent: 20, Refunded: 10}
 	)
 	for name, tc := range map[string]struct {
 		policy  FraudPolicy
@@ -36,25 +37,25 @@ func TestPolicySaysWhatBecomesOfASuspicion(t *testing.T) {
 		reviews []string
 		signals int
 	}{
-		"off":                      {FraudOff, oneself, "", WhyClickMatched, nil, 0},
-		"no policy":                {"", oneself, "", WhyClickMatched, nil, 0},
-		"observe, harmless":        {FraudObserve, quiet, "", WhyClickMatched, nil, 1},
+		"off":                      {FraudOff, selfReferral, "", WhyClickMatched, nil, 0},
+		"no policy":                {"", selfReferral, "", WhyClickMatched, nil, 0},
+		"observe, harmless":        {FraudObserve, low, "", WhyClickMatched, nil, 1},
 		"observe, doubtful":        {FraudObserve, doubtful, FraudObserved, WhyClickMatched, nil, 1},
-		"observe, certain":         {FraudObserve, oneself, FraudObserved, WhyClickMatched, nil, 1},
+		"observe, certain":         {FraudObserve, selfReferral, FraudObserved, WhyClickMatched, nil, 1},
 		"observe, refunded":        {FraudObserve, refunded, "", WhyClickMatched, nil, 1},
-		"flag, harmless":           {FraudFlag, quiet, "", WhyClickMatched, nil, 1},
+		"flag, harmless":           {FraudFlag, low, "", WhyClickMatched, nil, 1},
 		"flag, doubtful":           {FraudFlag, doubtful, FraudFlagged, WhyClickMatched, []string{"fraud"}, 1},
-		"flag, certain":            {FraudFlag, oneself, FraudFlagged, WhyClickMatched, []string{"fraud"}, 1},
+		"flag, certain":            {FraudFlag, selfReferral, FraudFlagged, WhyClickMatched, []string{"fraud"}, 1},
 		"flag, refunded":           {FraudFlag, refunded, "", WhyClickMatched, []string{"refund_rate"}, 1},
 		"flag, refunded, doubtful": {FraudFlag, both, FraudFlagged, WhyClickMatched, []string{"fraud", "refund_rate"}, 2},
-		"block, harmless":          {FraudBlock, quiet, "", WhyClickMatched, nil, 1},
+		"block, harmless":          {FraudBlock, low, "", WhyClickMatched, nil, 1},
 		"block, doubtful":          {FraudBlock, doubtful, FraudFlagged, WhyClickMatched, []string{"fraud"}, 1},
 		"block, certain":           {FraudBlock, certain, FraudBlocked, WhyFraudBlocked, nil, 2},
-		"block, oneself":           {FraudBlock, oneself, FraudBlocked, WhySelfReferralBlocked, nil, 1},
+		"block, selfReferral":      {FraudBlock, selfReferral, FraudBlocked, WhySelfReferralBlocked, nil, 1},
 		"block, refunded":          {FraudBlock, refunded, "", WhyClickMatched, []string{"refund_rate"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := Attribute(suspected(tc.policy, tc.facts))
+			d := Attribute(suspectedInputs(tc.policy, tc.facts))
 			if !d.Attributed || d.Reason != tc.reason || d.FraudAction != tc.action || len(d.Fraud) != tc.signals {
 				t.Fatalf("attributed %v, %s, %q, %v", d.Attributed, d.Reason, d.FraudAction, d.Fraud)
 			}
@@ -69,7 +70,7 @@ func TestPolicySaysWhatBecomesOfASuspicion(t *testing.T) {
 				t.Errorf("reviews %q", d.Earns.Calculation.ReviewReasons)
 			}
 			step := slices.IndexFunc(d.Steps, func(s Step) bool { return s.Check == "fraud.score" })
-			if (step >= 0) != tc.policy.judges() {
+			if (step >= 0) != tc.policy.isEnabled() {
 				t.Fatalf("steps %+v", d.Steps)
 			}
 			if step >= 0 && (d.Steps[step].Outcome == StepFailed) != (blocked || tc.action == FraudFlagged) {
@@ -79,9 +80,9 @@ func TestPolicySaysWhatBecomesOfASuspicion(t *testing.T) {
 	}
 }
 
-func TestWhatTheSignalSaysIsJudged(t *testing.T) {
+func TestAttribute_FraudFactsOfTheSignal(t *testing.T) {
 	promoCode := func(in *AttributionInputs) {
-		in.PromoCode = text("spring10")
+		in.PromoCode = strPtr("spring10")
 		in.FoundPromoCode = &FoundPromoCode{Mode: in.Mode, Active: true, Earner: in.FoundClick.Earner}
 		in.Click, in.FoundClick = nil, nil
 	}
@@ -91,10 +92,10 @@ func TestWhatTheSignalSaysIsJudged(t *testing.T) {
 	}{
 		"an ordinary click": {func(*AttributionInputs) {}, nil},
 		"a bot's click":     {func(in *AttributionInputs) { in.FoundClick.Traits.Bot = true }, []string{"bot_click"}},
-		"a hasty purchase": {
+		"a purchase right after the click": {
 			func(in *AttributionInputs) { in.OccurredAt = clickedAt.Add(time.Second) }, []string{"click_to_convert"},
 		},
-		"a crowd at one address": {func(in *AttributionInputs) { in.FoundClick.FromAddress = 101 }, []string{"click_velocity"}},
+		"many clicks from one address": {func(in *AttributionInputs) { in.FoundClick.FromAddress = 101 }, []string{"click_velocity"}},
 		"a blocked country": {
 			func(in *AttributionInputs) {
 				in.FoundClick.Traits.Country, in.FoundClick.Earner.FraudSettings.BlockedCountries = "AQ", []string{"AQ"}
@@ -110,7 +111,7 @@ func TestWhatTheSignalSaysIsJudged(t *testing.T) {
 		"a search ad's click id": {
 			func(in *AttributionInputs) { in.FoundClick.Traits.PaidPlatform = "google" }, []string{"paid_search"},
 		},
-		"a brand's term": {
+		"a brand term": {
 			func(in *AttributionInputs) {
 				in.FoundClick.Traits.UTM, in.FoundClick.Earner.FraudSettings.BrandTerms = UTM{Source: "bing", Term: "acme"}, []string{"acme"}
 			},
@@ -122,7 +123,7 @@ func TestWhatTheSignalSaysIsJudged(t *testing.T) {
 			},
 			nil,
 		},
-		"the coupon site's code alone": {
+		"a coupon site's code without a click": {
 			func(in *AttributionInputs) {
 				in.FoundClick.Earner.FraudSettings.CouponSites = []string{"coupons.example"}
 				in.FraudFacts[in.FoundClick.Earner.Participant] = fraud.Facts{PartnerDomain: "coupons.example"}
@@ -130,8 +131,9 @@ func TestWhatTheSignalSaysIsJudged(t *testing.T) {
 			},
 			[]string{"no_click_signals"},
 		},
-		// The click says nothing about a conversion that it does not attribute.
-		"a code beside a bot's click that has ended": {
+		// The properties of a click do not matter for a conversion that another signal
+		// attributes.
+		"a promo code, and an expired click of a bot": {
 			func(in *AttributionInputs) {
 				click := *in.FoundClick
 				click.Traits.Bot, click.ExpiresAt = true, in.OccurredAt.Add(-time.Minute)
@@ -145,7 +147,7 @@ func TestWhatTheSignalSaysIsJudged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := suspected(FraudFlag, fraud.Facts{})
+			in := suspectedInputs(FraudFlag, fraud.Facts{})
 			tc.change(&in)
 			d := Attribute(in)
 			var fired []string
@@ -159,41 +161,41 @@ func TestWhatTheSignalSaysIsJudged(t *testing.T) {
 	}
 }
 
-func TestThePolicyIsTheWinnersProgrammes(t *testing.T) {
-	in := suspected(FraudOff, fraud.Facts{})
+func TestAttribute_UsesFraudPolicyOfTheWinner(t *testing.T) {
+	in := suspectedInputs(FraudOff, fraud.Facts{})
 	strict := in.FoundClick.Earner
 	strict.Participant, strict.FraudPolicy = NewID[Participant](clickedAt), FraudBlock
-	in.PromoCode = text("spring10")
+	in.PromoCode = strPtr("spring10")
 	in.FoundPromoCode = &FoundPromoCode{Mode: in.Mode, Active: true, Earner: strict}
 	in.FraudFacts[strict.Participant] = fraud.Facts{SameAddress: true}
 	if d := Attribute(in); d.Reason != WhyClickMatched || len(d.Fraud) != 0 {
-		t.Errorf("the click wins: %s, %v", d.Reason, d.Fraud)
+		t.Errorf("click: reason %s, fraud signals %v", d.Reason, d.Fraud)
 	}
 	in.FoundClick.ExpiresAt = clickedAt
 	if d := Attribute(in); d.Reason != WhySelfReferralBlocked || *d.Participant != strict.Participant {
-		t.Errorf("the code wins: %s", d.Reason)
+		t.Errorf("promo code: reason %s", d.Reason)
 	}
 }
 
-func TestWhatAPersonAssignsIsNotJudged(t *testing.T) {
-	in := suspected(FraudBlock, fraud.Facts{SameAddress: true})
+func TestAttribute_AssignedConversionIsNotCheckedForFraud(t *testing.T) {
+	in := suspectedInputs(FraudBlock, fraud.Facts{SameAddress: true})
 	in.Assigned = &in.FoundClick.Earner
 	if d := Attribute(in); d.Reason != WhyReassigned || len(d.Fraud) != 0 || d.FraudAction != "" {
 		t.Errorf("%s, %v, %q", d.Reason, d.Fraud, d.FraudAction)
 	}
 }
 
-func TestWhatEarnsNothingAnywayIsNotJudged(t *testing.T) {
-	in := suspected(FraudFlag, fraud.Facts{SameAddress: true})
+func TestAttribute_ConversionWithoutCommissionIsNotCheckedForFraud(t *testing.T) {
+	in := suspectedInputs(FraudFlag, fraud.Facts{SameAddress: true})
 	in.EventType = Signup
 	if d := Attribute(in); d.Reason != WhyRuleNotApplicable || len(d.Fraud) != 0 || d.FraudAction != "" {
 		t.Errorf("%s, %v, %q", d.Reason, d.Fraud, d.FraudAction)
 	}
 }
 
-func TestOnlyThoseWhoMayEarnAreLookedUp(t *testing.T) {
+func TestMayEarn(t *testing.T) {
 	with := func(change func(*Earner)) AttributionInputs {
-		in := suspected(FraudFlag, fraud.Facts{})
+		in := suspectedInputs(FraudFlag, fraud.Facts{})
 		change(&in.FoundClick.Earner)
 		return in
 	}
@@ -209,10 +211,10 @@ func TestOnlyThoseWhoMayEarnAreLookedUp(t *testing.T) {
 		}
 	}
 	in := with(func(*Earner) {})
-	in.PromoCode, in.FoundPromoCode = text("spring10"), &FoundPromoCode{Mode: in.Mode, Earner: in.FoundClick.Earner}
+	in.PromoCode, in.FoundPromoCode = strPtr("spring10"), &FoundPromoCode{Mode: in.Mode, Earner: in.FoundClick.Earner}
 	in.Customer = &FoundCustomer{Binding: &Binding{Earner: in.FoundClick.Earner}}
 	if got := in.MayEarn(); len(got) != 1 {
-		t.Errorf("one participant by three signals: %d", len(got))
+		t.Errorf("one participant with three signals: %d", len(got))
 	}
 	in.Customer.Binding.Earner.Participant = NewID[Participant](clickedAt)
 	if got := in.MayEarn(); len(got) != 2 {
@@ -220,8 +222,9 @@ func TestOnlyThoseWhoMayEarnAreLookedUp(t *testing.T) {
 	}
 }
 
-// The collector's hash of the same agent (collector/record.go), made by it.
-func TestAgentHashIsTheCollectors(t *testing.T) {
+// The expected hash was computed by the collector for the same user agent
+// (collector/record.go).
+func TestAgentHash_MatchesCollector(t *testing.T) {
 	key := []byte(strings.Repeat("k", 32))
 	at := time.Date(2026, 3, 31, 23, 59, 59, 0, time.UTC)
 	if got := hex.EncodeToString(AgentHash(key, "agent/1", at)); got != "8475d3024b860507095e9df0dfbdb2bb" {
@@ -229,6 +232,6 @@ func TestAgentHashIsTheCollectors(t *testing.T) {
 	}
 	next := AgentHash(key, "agent/1", at.Add(time.Second))
 	if slices.Equal(next, AgentHash(key, "agent/1", at)) || slices.Equal(next, AgentHash(key, "agent/2", at.Add(time.Second))) {
-		t.Error("another month and another agent have other hashes")
+		t.Error("hashes of different months or different user agents are equal")
 	}
 }

@@ -6,24 +6,26 @@ import (
 	"time"
 )
 
-// FXRate says how much of Quote one of Base is, in major units, on a day.
+// FXRate is the amount of Quote that one unit of Base is worth on a day, in major
+// units.
 type FXRate struct {
 	Base, Quote string    // ISO 4217
 	Date        time.Time // 00:00 UTC
 	Rate        string    // decimal, positive
 }
 
-// MaxFXAge is how old, before the UTC day of a sale, a rate may be that converts
-// it (DECISIONS.md section 1).
+// MaxFXAge is how many days before the UTC day of a sale the rate that converts it may
+// be (DECISIONS.md section 1).
 const MaxFXAge = 7 * 24 * time.Hour
 
-// fxDigits is how many significant digits a rate is written with that was
-// computed from others.
+// fxDigits is the number of significant digits of a rate that was computed from other
+// rates.
 const fxDigits = 10
 
-// Convert turns minor units of Base, whole or not, into minor units of Quote,
-// rounded half away from zero: the one rounding of an amount in two currencies.
-// ok is false when Rate is no positive decimal or the result does not fit.
+// Convert converts an amount in minor units of Base, which may be a fraction, to minor
+// units of Quote. The result is rounded half away from zero. There is no other rounding
+// when an amount is converted. ok is false if Rate is not a positive decimal number or
+// if the result does not fit.
 func (r FXRate) Convert(amount *big.Rat) (cents int64, ok bool) {
 	rate, ok := r.ratio()
 	if !ok {
@@ -57,16 +59,17 @@ func roundRat(r *big.Rat) (n int64, ok bool) {
 	return doubled.Int64(), doubled.IsInt64()
 }
 
-// FXDay is the day whose rates convert what happened at an instant.
+// FXDay returns the day whose rates apply to an event at an instant.
 func FXDay(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
 
-// FindRate is the rate from one currency to another by which a sale of a day is
-// converted, out of rates as they were loaded: that of the latest date, no later
-// than the day and no older than MaxFXAge, for which there is any. Of one date
-// the pair itself is preferred, then the inverse of the opposite pair, then the
-// quotient of what both cost in one base, the first by name. What was computed
-// is rounded to fxDigits significant digits before anything is converted by it,
-// so that an amount can be done again by hand from the rate that stands beside it.
+// FindRate returns the rate by which a sale of a day is converted from one currency to
+// another. It uses the latest date in loaded that has a rate for the pair, is not after
+// the day and is at most MaxFXAge before it. On that date it prefers the rate of the
+// pair itself, then the inverse of the opposite pair, then the quotient of the two
+// rates of a common base. Of several bases it uses the alphabetically first.
+//
+// A computed rate is rounded to fxDigits significant digits before it is used, so that
+// a person can repeat a conversion with the rate that is shown next to the amount.
 func FindRate(loaded []FXRate, from, to string, day time.Time) (found FXRate, ok bool) {
 	type pair struct {
 		date        int64
@@ -107,16 +110,16 @@ func FindRate(loaded []FXRate, from, to string, day time.Time) (found FXRate, ok
 	return FXRate{}, false
 }
 
-// decimal writes a number that has an end, without needless zeros.
+// decimal formats a number with a finite decimal expansion, without trailing zeros.
 func decimal(r *big.Rat) string {
 	places, _ := r.FloatPrec()
 	return r.FloatString(places)
 }
 
-// significant writes a positive number rounded to fxDigits significant digits.
+// significant formats a positive number, rounded to fxDigits significant digits.
 func significant(r *big.Rat) string {
-	// unit is the weight of the last digit that stays: r ÷ unit has fxDigits digits
-	// before the point.
+	// unit is the value of the last digit that is kept: r ÷ unit has fxDigits digits
+	// before the decimal point.
 	ten, unit := big.NewRat(10, 1), big.NewRat(1, 1)
 	least := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(fxDigits-1), nil))
 	most := new(big.Rat).Mul(least, ten)
@@ -130,9 +133,10 @@ func significant(r *big.Rat) string {
 	return decimal(unit.Mul(unit, big.NewRat(digits, 1)))
 }
 
-// convert is an amount of the sale's currency in a programme's, rounded. ok is
-// false when there is no rate, or when the result is beyond MaxAmountCents: then
-// a person decides as well.
+// convert converts an amount in the currency of the sale to a programme's currency and
+// rounds it. ok is false if there is no rate. It is also false if the result is above
+// MaxAmountCents: the commission then needs a person's review, as if there were no
+// rate.
 func (in AttributionInputs) convert(m Money, currency string) (cents int64, ok bool) {
 	if m.Currency == currency {
 		return m.Cents, true
@@ -145,18 +149,18 @@ func (in AttributionInputs) convert(m Money, currency string) (cents int64, ok b
 	return cents, ok && cents <= MaxAmountCents
 }
 
-// FXLoad tells what loading rates changed.
+// FXLoad counts the rates that a load added, changed and left unchanged.
 type FXLoad struct{ New, Changed, Same int }
 
-// LoadRates loads the operator's file of rates of exchange.
+// LoadRates is the job that loads the operator's file of exchange rates.
 type LoadRates struct{}
 
-// Kind names the job.
+// Kind returns the name of the job.
 func (LoadRates) Kind() string { return "load_fx_rates" }
 
-// ParseRate reads a rate as files have it: a positive decimal without sign and
-// exponent, of at most 12 digits on either side of the point. It comes back
-// without needless zeros.
+// ParseRate parses a rate from a file: a positive decimal number without sign and
+// exponent, with at most 12 digits before and after the point. It returns the rate
+// without leading and trailing zeros.
 func ParseRate(s string) (rate string, ok bool) {
 	whole, fraction, point := strings.Cut(s, ".")
 	if !digitsOnly(whole) || point && !digitsOnly(fraction) {

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// days are rates of one date, written "EUR USD 1.08".
-func days(date string, pairs ...string) []FXRate {
+// ratesOn returns rates of one date. Each pair is written as "EUR USD 1.08".
+func ratesOn(date string, pairs ...string) []FXRate {
 	day, _ := time.Parse(time.DateOnly, date)
 	var rates []FXRate
 	for _, pair := range pairs {
@@ -23,28 +23,28 @@ func days(date string, pairs ...string) []FXRate {
 func TestFindRate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		loaded     []FXRate
-		rate, date string // empty: none
+		rate, date string // empty if there is no rate
 	}{
-		"the pair itself":             {days("2026-03-10", "USD EUR 0.92000"), "0.92", "2026-03-10"},
-		"the oldest that counts":      {days("2026-03-03", "USD EUR 0.92"), "0.92", "2026-03-03"},
-		"a day older":                 {days("2026-03-02", "USD EUR 0.92"), "", ""},
-		"of the day after":            {days("2026-03-11", "USD EUR 0.92"), "", ""},
-		"the inverse":                 {days("2026-03-10", "EUR USD 1.08"), "0.9259259259", "2026-03-10"},
-		"an inverse with an end":      {days("2026-03-10", "EUR USD 1.6"), "0.625", "2026-03-10"},
-		"across a base":               {days("2026-03-10", "GBP USD 1.27", "GBP EUR 1.17"), "0.9212598425", "2026-03-10"},
-		"across a base, rounded up":   {days("2026-03-10", "GBP USD 3", "GBP EUR 2"), "0.6666666667", "2026-03-10"},
-		"across the first base":       {days("2026-03-10", "GBP USD 1", "GBP EUR 3", "CHF USD 1", "CHF EUR 2"), "2", "2026-03-10"},
-		"two bases, one each":         {days("2026-03-10", "GBP USD 1", "CHF EUR 2"), "", ""},
-		"across a base, of two dates": {append(days("2026-03-10", "GBP USD 1.27"), days("2026-03-09", "GBP EUR 1.17")...), "", ""},
-		"pair before inverse":         {days("2026-03-10", "EUR USD 2", "USD EUR 0.7"), "0.7", "2026-03-10"},
-		"inverse before cross":        {days("2026-03-10", "CHF USD 1", "CHF EUR 3", "EUR USD 2"), "0.5", "2026-03-10"},
-		"a later cross before a pair": {append(days("2026-03-09", "USD EUR 0.7"), days("2026-03-10", "CHF USD 1", "CHF EUR 3")...), "3", "2026-03-10"},
-		"very large":                  {days("2026-03-10", "EUR USD 0.000000000007"), "142857142900", "2026-03-10"},
-		"very small":                  {days("2026-03-10", "EUR USD 700000000000"), "0.000000000001428571429", "2026-03-10"},
-		"a power of ten":              {days("2026-03-10", "EUR USD 1000"), "0.001", "2026-03-10"},
-		"nines that round up":         {days("2026-03-10", "EUR USD 1.00000000001"), "1", "2026-03-10"},
-		"no rates":                    {nil, "", ""},
-		"no rates of these":           {days("2026-03-10", "USD GBP 0.92", "GBP JPY 190"), "", ""},
+		"the pair itself":               {ratesOn("2026-03-10", "USD EUR 0.92000"), "0.92", "2026-03-10"},
+		"oldest allowed date":           {ratesOn("2026-03-03", "USD EUR 0.92"), "0.92", "2026-03-03"},
+		"a day too old":                 {ratesOn("2026-03-02", "USD EUR 0.92"), "", ""},
+		"date after the sale":           {ratesOn("2026-03-11", "USD EUR 0.92"), "", ""},
+		"the inverse":                   {ratesOn("2026-03-10", "EUR USD 1.08"), "0.9259259259", "2026-03-10"},
+		"finite inverse":                {ratesOn("2026-03-10", "EUR USD 1.6"), "0.625", "2026-03-10"},
+		"common base":                   {ratesOn("2026-03-10", "GBP USD 1.27", "GBP EUR 1.17"), "0.9212598425", "2026-03-10"},
+		"common base, rounded up":       {ratesOn("2026-03-10", "GBP USD 3", "GBP EUR 2"), "0.6666666667", "2026-03-10"},
+		"two common bases":              {ratesOn("2026-03-10", "GBP USD 1", "GBP EUR 3", "CHF USD 1", "CHF EUR 2"), "2", "2026-03-10"},
+		"no common base":                {ratesOn("2026-03-10", "GBP USD 1", "CHF EUR 2"), "", ""},
+		"common base, different dates":  {append(ratesOn("2026-03-10", "GBP USD 1.27"), ratesOn("2026-03-09", "GBP EUR 1.17")...), "", ""},
+		"pair before inverse":           {ratesOn("2026-03-10", "EUR USD 2", "USD EUR 0.7"), "0.7", "2026-03-10"},
+		"inverse before cross":          {ratesOn("2026-03-10", "CHF USD 1", "CHF EUR 3", "EUR USD 2"), "0.5", "2026-03-10"},
+		"later date before direct pair": {append(ratesOn("2026-03-09", "USD EUR 0.7"), ratesOn("2026-03-10", "CHF USD 1", "CHF EUR 3")...), "3", "2026-03-10"},
+		"very large":                    {ratesOn("2026-03-10", "EUR USD 0.000000000007"), "142857142900", "2026-03-10"},
+		"very small":                    {ratesOn("2026-03-10", "EUR USD 700000000000"), "0.000000000001428571429", "2026-03-10"},
+		"a power of ten":                {ratesOn("2026-03-10", "EUR USD 1000"), "0.001", "2026-03-10"},
+		"rounded up to 1":               {ratesOn("2026-03-10", "EUR USD 1.00000000001"), "1", "2026-03-10"},
+		"no rates":                      {nil, "", ""},
+		"only rates of other pairs":     {ratesOn("2026-03-10", "USD GBP 0.92", "GBP JPY 190"), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := time.Date(2026, 3, 10, 23, 59, 59, 0, time.UTC)
@@ -63,8 +63,9 @@ func TestFXDayIsTheUTCDay(t *testing.T) {
 	}
 }
 
-// What is written has at most ten digits, and is the rate to half of the last.
-func TestComputedRatesAreExactToTenDigits(t *testing.T) {
+// A computed rate has at most ten digits and differs from the exact rate by at most
+// half of the last digit.
+func TestSignificant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		exact := big.NewRat(rapid.Int64Range(1, 1<<40).Draw(t, "numerator"), rapid.Int64Range(1, 1<<40).Draw(t, "denominator"))
 		written := significant(exact)
@@ -82,7 +83,7 @@ func TestComputedRatesAreExactToTenDigits(t *testing.T) {
 		off := new(big.Rat).Sub(got, exact)
 		bound := new(big.Rat).Quo(exact, big.NewRat(2_000_000_000, 1))
 		if off.Abs(off).Cmp(bound) > 0 {
-			t.Fatalf("%s instead of %s", written, exact.FloatString(30))
+			t.Fatalf("got %s, want %s", written, exact.FloatString(30))
 		}
 	})
 }
@@ -103,7 +104,7 @@ func TestParseRate(t *testing.T) {
 	}
 }
 
-func TestConversionAtOneIsNoConversion(t *testing.T) {
+func TestCalculate_ExchangeRateOfOneChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sale, rules := orders().Draw(t, "sale"), fullRules().Draw(t, "rules")
 		in := AttributionInputs{EventType: Purchase, Sale: sale, LineItems: lineItems().Draw(t, "lines"), OccurredAt: clickedAt}
@@ -115,12 +116,12 @@ func TestConversionAtOneIsNoConversion(t *testing.T) {
 		foreign := e.calculate(in, nil)
 		if own.AmountCents != foreign.AmountCents || own.Currency != foreign.Currency || own.CappedAtBase != foreign.CappedAtBase ||
 			own.CappedAtOrderCap != foreign.CappedAtOrderCap || !sameRate(Rate{own.RateBps, own.FlatCents}, Rate{foreign.RateBps, foreign.FlatCents}) {
-			t.Fatalf("%+v\nbut converted %+v", own, foreign)
+			t.Fatalf("%+v\nconverted %+v", own, foreign)
 		}
 	})
 }
 
-func TestConvertedCommissionGrowsWithTheSaleAndStaysBelowIt(t *testing.T) {
+func TestCalculate_ConvertedAmountGrowsWithTheSale(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from := rapid.SampledFrom([]string{"USD", "JPY", "KWD"}).Draw(t, "sale's currency")
 		to := rapid.SampledFrom([]string{"EUR", "ISK", "BHD"}).Draw(t, "programme's currency")
@@ -140,19 +141,19 @@ func TestConvertedCommissionGrowsWithTheSaleAndStaysBelowIt(t *testing.T) {
 		}
 		in.Sale.Paid.Cents += rapid.Int64Range(0, 1_000_000).Draw(t, "more")
 		if base, _ := rate.Convert(new(big.Rat).SetInt64(in.Sale.Paid.Cents)); base > MaxAmountCents {
-			return // for a person to look at
+			return // not converted, and flagged for review
 		}
 		if large := e.calculate(in, nil); large.AmountCents < small.AmountCents {
-			t.Fatalf("%+v\nbut for more %+v", small, large)
+			t.Fatalf("%+v\nfor a larger sale %+v", small, large)
 		}
 	})
 }
 
-func TestForeignSalesByExample(t *testing.T) {
+func TestCalculate_SalesInAnotherCurrency(t *testing.T) {
 	rates := func(rate FXRate) map[string]FXRate { return map[string]FXRate{rate.Quote: rate} }
-	usd := rates(days("2026-03-09", "USD EUR 0.9259259259")[0])
-	yen := rates(days("2026-03-10", "JPY EUR 0.00621")[0])
-	dinar := rates(days("2026-03-10", "KWD JPY 489.57")[0])
+	usd := rates(ratesOn("2026-03-09", "USD EUR 0.9259259259")[0])
+	yen := rates(ratesOn("2026-03-10", "JPY EUR 0.00621")[0])
+	dinar := rates(ratesOn("2026-03-10", "KWD JPY 489.57")[0])
 	percent := Rules{Type: Percentage, RateBps: ref[int64](3000), NetBasis: Gross, Products: []ProductRate{{"cup", flat(150)}}}
 	capped := percent
 	capped.CapCents = ref[int64](2_000)
@@ -171,19 +172,19 @@ func TestForeignSalesByExample(t *testing.T) {
 		orderCap bool
 		atBase   bool
 	}{
-		"dollars to euros":         {percent, Sale{Paid: Money{10_000, "USD"}}, nil, usd, "EUR", 2_778, "EUR", false, false, false}, // 3000 × 0.9259259259
-		"of the net base":          {net, Sale{Paid: Money{10_000, "USD"}, TaxCents: 1_000}, nil, usd, "EUR", 2_500, "EUR", false, false, false},
-		"rounded once":             {percent, Sale{Paid: Money{5, "USD"}}, nil, usd, "EUR", 1, "EUR", false, false, false}, // 1.39, not round(round(1.5) × 0.93) = 2
-		"above the cap":            {capped, Sale{Paid: Money{10_000, "USD"}}, nil, usd, "EUR", 2_000, "EUR", false, true, false},
-		"yen to cents":             {percent, Sale{Paid: Money{10_000, "JPY"}}, nil, yen, "EUR", 1_863, "EUR", false, false, false},        // 3000 × 0.00621 = 18.63
-		"mils to yen":              {percent, Sale{Paid: Money{10_000, "KWD"}}, nil, dinar, "JPY", 1_469, "JPY", false, false, false},      // 3 × 489.57
-		"flat below the base":      {fixed, Sale{Paid: Money{1_000, "USD"}}, nil, usd, "EUR", 700, "EUR", false, false, false},             // of 926
-		"flat above the base":      {fixed, Sale{Paid: Money{500, "USD"}}, nil, usd, "EUR", 463, "EUR", false, false, true},                // 462.96
-		"flat without a rate":      {fixed, Sale{Paid: Money{500, "USD"}}, nil, nil, "EUR", 700, "EUR", true, false, false},                //
-		"percentage without":       {capped, Sale{Paid: Money{10_000, "USD"}}, nil, yenOf("GBP"), "EUR", 3_000, "USD", true, false, false}, //
-		"beyond what can be told":  {percent, Sale{Paid: Money{MaxAmountCents, "KWD"}}, nil, rates(days("2026-03-10", "KWD VND 85000")[0]), "VND", 300_000_000_000, "KWD", true, false, false},
-		"flat and percentage":      {percent, Sale{Paid: Money{10_000, "USD"}}, []LineItem{{"cup", 2, 5_000}, {"other", 1, 5_000}}, usd, "EUR", 1_689, "EUR", false, false, false}, // 300 + 1500 × 0.93
-		"flat and percentage, far": {percent, Sale{Paid: Money{100, "USD"}}, []LineItem{{"cup", 2, 50}, {"other", 1, 50}}, usd, "EUR", 93, "EUR", false, false, true},
+		"dollars to euros":                    {percent, Sale{Paid: Money{10_000, "USD"}}, nil, usd, "EUR", 2_778, "EUR", false, false, false}, // 3000 × 0.9259259259
+		"of the net base":                     {net, Sale{Paid: Money{10_000, "USD"}, TaxCents: 1_000}, nil, usd, "EUR", 2_500, "EUR", false, false, false},
+		"rounded once":                        {percent, Sale{Paid: Money{5, "USD"}}, nil, usd, "EUR", 1, "EUR", false, false, false}, // 1.39, not round(round(1.5) × 0.93) = 2
+		"above the cap":                       {capped, Sale{Paid: Money{10_000, "USD"}}, nil, usd, "EUR", 2_000, "EUR", false, true, false},
+		"yen to cents":                        {percent, Sale{Paid: Money{10_000, "JPY"}}, nil, yen, "EUR", 1_863, "EUR", false, false, false},        // 3000 × 0.00621 = 18.63
+		"mils to yen":                         {percent, Sale{Paid: Money{10_000, "KWD"}}, nil, dinar, "JPY", 1_469, "JPY", false, false, false},      // 3 × 489.57
+		"flat below the base":                 {fixed, Sale{Paid: Money{1_000, "USD"}}, nil, usd, "EUR", 700, "EUR", false, false, false},             // of 926
+		"flat above the base":                 {fixed, Sale{Paid: Money{500, "USD"}}, nil, usd, "EUR", 463, "EUR", false, false, true},                // 462.96
+		"flat without a rate":                 {fixed, Sale{Paid: Money{500, "USD"}}, nil, nil, "EUR", 700, "EUR", true, false, false},                //
+		"percentage without a rate":           {capped, Sale{Paid: Money{10_000, "USD"}}, nil, yenOf("GBP"), "EUR", 3_000, "USD", true, false, false}, //
+		"converted base is too large":         {percent, Sale{Paid: Money{MaxAmountCents, "KWD"}}, nil, rates(ratesOn("2026-03-10", "KWD VND 85000")[0]), "VND", 300_000_000_000, "KWD", true, false, false},
+		"flat and percentage":                 {percent, Sale{Paid: Money{10_000, "USD"}}, []LineItem{{"cup", 2, 5_000}, {"other", 1, 5_000}}, usd, "EUR", 1_689, "EUR", false, false, false}, // 300 + 1500 × 0.93
+		"flat and percentage, above the base": {percent, Sale{Paid: Money{100, "USD"}}, []LineItem{{"cup", 2, 50}, {"other", 1, 50}}, usd, "EUR", 93, "EUR", false, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := AttributionInputs{EventType: Purchase, Sale: tc.sale, LineItems: tc.items, Rates: tc.rates}
@@ -201,16 +202,16 @@ func TestForeignSalesByExample(t *testing.T) {
 	}
 }
 
-// yenOf is a rate that helps nobody here.
+// yenOf returns a rate of a pair that is not needed.
 func yenOf(to string) map[string]FXRate {
 	return map[string]FXRate{to: {Base: "USD", Quote: to, Rate: "190"}}
 }
 
-func TestCommissionKeepsTheRateOfItsCalculation(t *testing.T) {
-	in := matching()
+func TestNewCommission_HasExchangeRateOfCalculation(t *testing.T) {
+	in := matchingInputs()
 	in.FoundClick.Earner.Currency = "EUR"
 	in.Sale.Paid = Money{10_000, "USD"}
-	in.Rates = map[string]FXRate{"EUR": days("2026-03-09", "USD EUR 0.9259259259")[0]}
+	in.Rates = map[string]FXRate{"EUR": ratesOn("2026-03-09", "USD EUR 0.9259259259")[0]}
 	in.FoundClick.Earner.Rule.Rules = Rules{Type: Percentage, RateBps: ref[int64](3000), NetBasis: Gross}
 	d := Attribute(in)
 	c := NewCommission(NewID[Commission](clickedAt), Conversion{Sale: in.Sale}, d, clickedAt)
@@ -227,31 +228,31 @@ func TestCommissionKeepsTheRateOfItsCalculation(t *testing.T) {
 	}
 }
 
-func TestMinimumOfAForeignOrder(t *testing.T) {
+func TestAttribute_MinimumOrderInAnotherCurrency(t *testing.T) {
 	for name, tc := range map[string]struct {
-		cents int64
-		rates map[string]FXRate
-		earns bool
-		says  string
+		cents  int64
+		rates  map[string]FXRate
+		earns  bool
+		detail string
 	}{
-		"large enough":   {5_400, map[string]FXRate{"EUR": days("2026-03-09", "USD EUR 0.9259259259")[0]}, true, "order 54.00 USD (50.00 EUR), minimum 50.00 EUR"},
-		"not quite":      {5_399, map[string]FXRate{"EUR": days("2026-03-09", "USD EUR 0.9259259259")[0]}, false, "order 53.99 USD (49.99 EUR), minimum 50.00 EUR"},
-		"nobody can say": {1, nil, true, ""},
+		"large enough": {5_400, map[string]FXRate{"EUR": ratesOn("2026-03-09", "USD EUR 0.9259259259")[0]}, true, "order 54.00 USD (50.00 EUR), minimum 50.00 EUR"},
+		"too small":    {5_399, map[string]FXRate{"EUR": ratesOn("2026-03-09", "USD EUR 0.9259259259")[0]}, false, "order 53.99 USD (49.99 EUR), minimum 50.00 EUR"},
+		"no rate":      {1, nil, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := matching()
+			in := matchingInputs()
 			in.FoundClick.Earner.Currency = "EUR"
 			in.FoundClick.Earner.Rule.Rules = Rules{Type: Percentage, RateBps: ref[int64](3000), NetBasis: Gross, MinOrderCents: ref[int64](5_000)}
 			in.Sale.Paid, in.Rates = Money{tc.cents, "USD"}, tc.rates
 			d := Attribute(in)
-			said := ""
+			detail := ""
 			for _, step := range d.Steps {
 				if step.Check == "rules.order_large_enough" {
-					said = step.Detail
+					detail = step.Detail
 				}
 			}
-			if (d.Earns != nil) != tc.earns || said != tc.says {
-				t.Errorf("%q, %+v", said, d.Earns)
+			if (d.Earns != nil) != tc.earns || detail != tc.detail {
+				t.Errorf("%q, %+v", detail, d.Earns)
 			}
 		})
 	}

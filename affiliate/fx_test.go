@@ -10,23 +10,23 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-func TestConvertMinorUnits(t *testing.T) {
+func TestFXRate_Convert(t *testing.T) {
 	for name, tc := range map[string]struct {
 		base, quote, rate string
 		amount            *big.Rat
 		want              int64
 	}{
-		"of two currencies with cents":            {"USD", "EUR", "0.92", big.NewRat(1000, 1), 920},
+		"between currencies with cents":           {"USD", "EUR", "0.92", big.NewRat(1000, 1), 920},
 		"half a cent, up":                         {"USD", "EUR", "0.5", big.NewRat(1, 1), 1},
 		"less than half a cent, down":             {"USD", "EUR", "0.4999999999", big.NewRat(1, 1), 0},
-		"half a cent taken back, down":            {"USD", "EUR", "0.5", big.NewRat(-1, 1), -1},
+		"minus half a cent, down":                 {"USD", "EUR", "0.5", big.NewRat(-1, 1), -1},
 		"yen from cents":                          {"EUR", "JPY", "163.27", big.NewRat(1000, 1), 1633}, // 10.00 EUR = 1632.7 JPY
 		"cents from yen":                          {"JPY", "EUR", "0.0061", big.NewRat(1000, 1), 610},  // 1000 JPY = 6.10 EUR
 		"thousandths from cents":                  {"EUR", "KWD", "0.3333", big.NewRat(100, 1), 333},   // 1.00 EUR = 0.333 KWD
 		"cents from thousandths":                  {"KWD", "EUR", "3", big.NewRat(1005, 1), 302},       // 1.005 KWD = 3.015 EUR
 		"thousandths from yen":                    {"JPY", "KWD", "0.002", big.NewRat(1, 1), 2},
 		"yen from thousandths":                    {"KWD", "JPY", "500", big.NewRat(1, 1), 1}, // 0.001 KWD = 0.5 JPY
-		"what a percentage left, not whole":       {"USD", "EUR", "0.5", big.NewRat(333, 1000), 0},
+		"a fraction of a cent":                    {"USD", "EUR", "0.5", big.NewRat(333, 1000), 0},
 		"one rounding: 0.5 is not rounded before": {"USD", "EUR", "0.8", big.NewRat(1, 2), 0},
 		"nothing":               {"USD", "EUR", "1.1", new(big.Rat), 0},
 		"a rate of many digits": {"EUR", "VND", "28123.456789012345678901234567890", big.NewRat(100, 1), 28123},
@@ -44,7 +44,7 @@ func TestConvertMinorUnits(t *testing.T) {
 	}
 }
 
-func TestConvertRefusesWhatIsNoRateAndWhatDoesNotFit(t *testing.T) {
+func TestFXRate_ConvertRejectsInvalidRateAndOverflow(t *testing.T) {
 	for _, rate := range []string{"", "0", "0.000", "-1", "one", "NaN", "Infinity", "1.2.3", "1,5"} {
 		if got, ok := (affiliate.FXRate{Base: "USD", Quote: "EUR", Rate: rate}).Convert(big.NewRat(100, 1)); ok || got != 0 {
 			t.Errorf("%q converts to %d", rate, got)
@@ -52,17 +52,18 @@ func TestConvertRefusesWhatIsNoRateAndWhatDoesNotFit(t *testing.T) {
 	}
 	for _, amount := range []int64{math.MaxInt64, math.MinInt64} {
 		if _, ok := (affiliate.FXRate{Base: "USD", Quote: "EUR", Rate: "1.00000000000000000001"}).Convert(big.NewRat(amount, 1)); !ok {
-			t.Errorf("%d and less than half a cent fits", amount)
+			t.Errorf("%d plus less than half a cent must fit", amount)
 		}
 		if got, ok := (affiliate.FXRate{Base: "JPY", Quote: "EUR", Rate: "1"}).Convert(big.NewRat(amount, 1)); ok {
-			t.Errorf("a hundred times %d does not fit, and is %d", amount, got)
+			t.Errorf("100 × %d must not fit, but the result is %d", amount, got)
 		}
 	}
 }
 
-// The exact value is at most half a minor unit away, exactly half goes away from
-// zero, and taking back gives what was given.
-func TestConvertRoundsOnceHalfAwayFromZero(t *testing.T) {
+// The result differs from the exact value by at most half a minor unit, exactly half is
+// rounded away from zero, and the conversion of the negative amount gives the negative
+// result.
+func TestFXRate_ConvertRoundsHalfAwayFromZero(t *testing.T) {
 	exponent := map[string]int{"EUR": 2, "JPY": 0, "KWD": 3, "USD": 2}
 	currency := rapid.SampledFrom([]string{"EUR", "JPY", "KWD", "USD"})
 	rapid.Check(t, func(t *rapid.T) {
@@ -82,17 +83,17 @@ func TestConvertRoundsOnceHalfAwayFromZero(t *testing.T) {
 		got, ok := r.Convert(amount)
 		if limit := new(big.Rat).SetInt64(math.MaxInt64); !ok {
 			if exact.Cmp(limit) < 0 {
-				t.Fatalf("%s fits", exact.FloatString(3))
+				t.Fatalf("%s must fit", exact.FloatString(3))
 			}
 			return
 		}
-		// got − ½ ≤ exact < got + ½ above zero.
+		// For positive amounts, got − ½ ≤ exact < got + ½.
 		off := new(big.Rat).Sub(exact, new(big.Rat).SetInt64(got))
 		if off.Cmp(big.NewRat(1, 2)) >= 0 || off.Cmp(big.NewRat(-1, 2)) < 0 {
 			t.Fatalf("%s becomes %d", exact.FloatString(3), got)
 		}
 		if back, ok := r.Convert(new(big.Rat).Neg(amount)); !ok || back != -got {
-			t.Fatalf("%d given, %d taken back", got, back)
+			t.Fatalf("positive amount %d, negative amount %d", got, back)
 		}
 	})
 }

@@ -10,10 +10,10 @@ type Group struct {
 	ID           GroupID
 	Scope        Scope
 	Program      ProgramID
-	Name         string // unique in the programme, whatever the case
+	Name         string // unique in the programme; case does not matter
 	Rate         Rate
 	Participants int64
-	Version      int // one more with every change
+	Version      int // increases by one with every change
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 }
@@ -21,32 +21,33 @@ type Group struct {
 // GroupPatch changes some fields of a group.
 type GroupPatch struct {
 	Name Change[string]
-	// Setting one of the two clears the other.
+	// If one of the two is set, the other is cleared.
 	Bps       Change[int64]
 	FlatCents Change[int64]
 }
 
-// Check reports what is wrong with a patch whatever the group that it meets.
+// Check returns the violations of the patch that do not depend on the group.
 func (p GroupPatch) Check() Violations {
 	var found Violations
 	if p.Name.Given && p.Name.or("", "") == "" {
 		found.Add("name", IsRequired)
 	}
-	if p.Bps.sets() && p.FlatCents.sets() {
+	if p.Bps.hasValue() && p.FlatCents.hasValue() {
 		found.Add("flat_amount_cents", MustNotBeWith("percentage"))
 	}
 	return found
 }
 
-// Patch is g changed by patch; UpdatedAt is the caller's.
+// Patch returns g with the changes of patch. The caller sets UpdatedAt. Errors:
+// VALIDATION_ERROR.
 func (g Group) Patch(patch GroupPatch) (Group, error) {
 	found := patch.Check()
 	g.Name = patch.Name.or(g.Name, "")
 	rate := Rate{Bps: patch.Bps.orNil(g.Rate.Bps), FlatCents: patch.FlatCents.orNil(g.Rate.FlatCents)}
 	switch {
-	case patch.Bps.sets():
+	case patch.Bps.hasValue():
 		rate.FlatCents = nil
-	case patch.FlatCents.sets():
+	case patch.FlatCents.hasValue():
 		rate.Bps = nil
 	}
 	rate.Check("", &found)
@@ -54,7 +55,7 @@ func (g Group) Patch(patch GroupPatch) (Group, error) {
 	return g, found.Err()
 }
 
-// GroupObject is a group as the audit log compares it.
+// GroupObject is a group as the audit log shows it.
 type GroupObject struct {
 	ID      GroupID   `json:"id"`
 	Program ProgramID `json:"program_id"`
@@ -63,21 +64,22 @@ type GroupObject struct {
 	Version int `json:"version"`
 }
 
-// Object is g as the audit log compares it.
+// Object returns g as the audit log shows it.
 func (g Group) Object() GroupObject {
 	return GroupObject{ID: g.ID, Program: g.Program, Name: g.Name, RateObject: g.Rate.Object(), Version: g.Version}
 }
 
-// GroupNotInProgram makes the refusal of a group that the programme does not have.
+// GroupNotInProgram returns the error for a group that does not belong to the
+// programme.
 func GroupNotInProgram() *Error { return Invalid("group_id", "must be a group of the programme") }
 
-// GroupNameTaken makes the refusal of a name that another group of the programme has.
+// GroupNameTaken returns the error for a name that another group of the programme has.
 func GroupNameTaken() *Error {
 	return Invalid("name", "must differ from the names of the programme's other groups")
 }
 
-// GroupInUse makes the refusal to delete a group that has participants, or into which
-// an open invitation leads.
+// GroupInUse returns the error for deleting a group that has participants, or to which
+// an open invitation refers.
 func GroupInUse(participants int64) *Error {
 	refused := Refuse(ReasonGroupInUse)
 	refused.Metadata = map[string]string{"participants": strconv.FormatInt(participants, 10)}

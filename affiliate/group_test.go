@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestGroupPatches(t *testing.T) {
+func TestGroup_Patch(t *testing.T) {
 	thousand, five := int64(1000), int64(500)
 	percent, fixed := Rate{Bps: &thousand}, Rate{FlatCents: &five}
 	for _, tc := range []struct {
@@ -20,24 +20,24 @@ func TestGroupPatches(t *testing.T) {
 		{name: "nothing", from: percent, want: percent},
 		{name: "to flat", from: percent, patch: GroupPatch{FlatCents: Set(five)}, want: fixed},
 		{name: "to percentage", from: fixed, patch: GroupPatch{Bps: Set(thousand)}, want: percent},
-		{name: "to percentage, the other cleared", from: fixed, patch: GroupPatch{Bps: Set(thousand), FlatCents: Clear[int64]()}, want: percent},
-		{name: "the other cleared", from: fixed, patch: GroupPatch{Bps: Clear[int64]()}, want: fixed},
-		{name: "the last cleared", from: fixed, patch: GroupPatch{FlatCents: Clear[int64]()}, wrong: []string{"percentage"}},
+		{name: "to percentage, flat amount cleared", from: fixed, patch: GroupPatch{Bps: Set(thousand), FlatCents: Clear[int64]()}, want: percent},
+		{name: "unset rate cleared", from: fixed, patch: GroupPatch{Bps: Clear[int64]()}, want: fixed},
+		{name: "only rate cleared", from: fixed, patch: GroupPatch{FlatCents: Clear[int64]()}, wrong: []string{"percentage"}},
 		{name: "both cleared", from: percent, patch: GroupPatch{Bps: Clear[int64](), FlatCents: Clear[int64]()}, wrong: []string{"percentage"}},
 		{name: "both given", from: percent, patch: GroupPatch{Bps: Set(thousand), FlatCents: Set(five)}, wrong: []string{"flat_amount_cents"}},
-		{name: "a name cleared", from: percent, patch: GroupPatch{Name: Clear[string](), Bps: Clear[int64]()}, wrong: []string{"name", "percentage"}},
+		{name: "name cleared", from: percent, patch: GroupPatch{Name: Clear[string](), Bps: Clear[int64]()}, wrong: []string{"name", "percentage"}},
 	} {
 		got, err := Group{Name: "G", Rate: tc.from}.Patch(tc.patch)
 		var wrong []string
 		var refused *Error
 		if errors.As(err, &refused) {
-			wrong = fields(refused.Violations)
+			wrong = violationFields(refused.Violations)
 		}
 		if !slices.Equal(wrong, tc.wrong) || err == nil && !reflect.DeepEqual(got.Rate, tc.want) {
 			t.Errorf("%s: %+v, %v", tc.name, got, err)
 		}
 	}
 	if got, err := (Group{Name: "G", Rate: fixed}).Patch(GroupPatch{Name: Set("H")}); err != nil || got.Name != "H" || !reflect.DeepEqual(got.Rate, fixed) {
-		t.Errorf("a new name: %+v, %v", got, err)
+		t.Errorf("name changed: %+v, %v", got, err)
 	}
 }

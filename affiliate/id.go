@@ -7,14 +7,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// ID is the UUIDv7 of one kind of thing: an ID[Program] cannot be passed where
-// an ID[Participant] is wanted. The zero value means absent.
+// ID is the UUIDv7 of one kind of object. The compiler rejects an ID[Program] where an
+// ID[Participant] is required. The zero value means that there is no id.
 type ID[T any] struct{ uuid.UUID }
 
 type (
 	// WorkspaceID identifies a workspace.
 	WorkspaceID = ID[Workspace]
-	// UserID identifies a user, merchant's or partner's.
+	// UserID identifies a user, either a merchant's or a partner's.
 	UserID = ID[User]
 	// SessionID identifies a session.
 	SessionID = ID[Session]
@@ -32,7 +32,7 @@ type (
 	CommissionID = ID[Commission]
 	// DecisionID identifies an attribution decision.
 	DecisionID = ID[Decision]
-	// LoginTryID identifies a try to log in.
+	// LoginTryID identifies an attempt to log in.
 	LoginTryID = ID[LoginTry]
 	// GroupID identifies a group of partners.
 	GroupID = ID[Group]
@@ -52,8 +52,8 @@ type (
 	SenderID = ID[Sender]
 )
 
-// NewID makes a UUIDv7 (RFC 9562) whose embedded time is now, to the
-// millisecond, with 74 random bits. Ids of one millisecond have no order.
+// NewID returns a new UUIDv7 (RFC 9562). It contains the time now, to the millisecond,
+// and 74 random bits. Ids of the same millisecond have no order.
 func NewID[T any](now time.Time) ID[T] {
 	var u uuid.UUID
 	// crypto/rand.Read never fails: it crashes the program instead.
@@ -71,7 +71,8 @@ func putMillis(u *uuid.UUID, ms int64) {
 	}
 }
 
-// ParseID reads the canonical 36 character form only (no braces, no urn:).
+// ParseID parses the canonical form of 36 characters only. It rejects braces and the
+// prefix urn:.
 func ParseID[T any](s string) (ID[T], bool) {
 	if len(s) != 36 {
 		return ID[T]{}, false
@@ -80,17 +81,17 @@ func ParseID[T any](s string) (ID[T], bool) {
 	return ID[T]{u}, err == nil
 }
 
-// IDFromBytes reads the 16 byte form.
+// IDFromBytes converts the form of 16 bytes.
 func IDFromBytes[T any](b []byte) (ID[T], bool) {
 	u, err := uuid.FromBytes(b)
 	return ID[T]{u}, err == nil
 }
 
-// IsZero reports whether the id is absent.
+// IsZero reports whether there is no id.
 func (id ID[T]) IsZero() bool { return id.UUID == uuid.Nil }
 
-// Time is the instant inside a UUIDv7, in UTC to the millisecond; ok is false
-// for another version.
+// Time returns the time inside a UUIDv7, in UTC to the millisecond. ok is false for
+// other versions.
 func (id ID[T]) Time() (t time.Time, ok bool) {
 	if id.Version() != 7 {
 		return time.Time{}, false

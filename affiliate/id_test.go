@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestIDsCarryTheirTime(t *testing.T) {
+func TestNewID_ContainsTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.UnixMilli(rapid.Int64Range(0, 1<<48-1).Draw(t, "ms")).UTC()
 		id := NewID[Program](now)
@@ -29,21 +29,21 @@ func TestIDsCarryTheirTime(t *testing.T) {
 	})
 }
 
-func TestOnlyTheCanonicalFormIsAnID(t *testing.T) {
+func TestParseID_AcceptsOnlyCanonicalForm(t *testing.T) {
 	id := NewID[Click](time.Now())
 	if got, ok := ParseID[Click](id.String()); !ok || got != id {
 		t.Errorf("%v: %v, %v", id, got, ok)
 	}
 	for _, s := range []string{"", "x", "{" + id.String() + "}", "urn:uuid:" + id.String(), id.String()[:35] + "g", id.String() + "0"} {
 		if _, ok := ParseID[Click](s); ok {
-			t.Errorf("%q was taken", s)
+			t.Errorf("%q was accepted", s)
 		}
 	}
 	v4, ok := ParseID[Click]("9b2f1a52-4a3c-4c39-8f2e-6f6f1a2b3c4d")
 	if !ok {
-		t.Fatal("another version is an id too")
+		t.Fatal("a version 4 UUID was rejected")
 	}
 	if _, has := v4.Time(); has {
-		t.Error("a version 4 carries no time")
+		t.Error("Time returned a time for a version 4 UUID")
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// IdempotencyTTL is how long an answer is kept under its Idempotency-Key.
+// IdempotencyTTL is how long a response is stored under its Idempotency-Key.
 const IdempotencyTTL = 24 * time.Hour
 
-// IdempotencyKey names a request that may be sent again: the second time it has
-// no effect and gets the first answer.
+// IdempotencyKey identifies a request that a client may repeat. The repeated request
+// has no effect and gets the first response.
 type IdempotencyKey struct {
 	Method      string // full name of the RPC
 	Key         string // ^[A-Za-z0-9_-]{1,80}$
@@ -17,8 +17,8 @@ type IdempotencyKey struct {
 	At          time.Time
 }
 
-// Item is the key of the nth thing that one request asks for. Clients cannot send
-// it, and another request under the same key has others.
+// Item returns the key of item n of a request with several items. Clients cannot send
+// such a key, and different requests with the same key have different item keys.
 func (k IdempotencyKey) Item(n int) IdempotencyKey {
 	k.Key = fmt.Sprintf("%s.%x.%d", k.Key, k.Fingerprint, n)
 	return k

@@ -10,8 +10,8 @@ import (
 // InviteLife is how long an invitation can be accepted.
 const InviteLife = 7 * 24 * time.Hour
 
-// Invite is an invitation by e-mail address: of a member into a workspace, or of
-// a partner into a programme. Its token is shown once and stored as a digest.
+// Invite is an invitation by e-mail, either of a member to a workspace or of a partner
+// to a programme. Its token is shown once and stored as a digest.
 type Invite struct {
 	ID        InviteID
 	Email     string // lower case
@@ -37,11 +37,11 @@ type ParticipantInvite struct {
 	Scope        Scope
 	Program      ProgramID
 	Group        *GroupID
-	ReferralCode string // wished for, case-folded; empty: made from the partner's name
+	ReferralCode string // requested code, case-folded; if empty, it is made from the partner's name
 }
 
-// Join returns the partner who accepted the invitation as a new, approved participant
-// of the programme. Errors: VALIDATION_ERROR for terms that are not accepted.
+// Join returns a new, approved participant for the partner who accepted the invitation.
+// Errors: VALIDATION_ERROR if the programme has terms that were not accepted.
 func (i ParticipantInvite) Join(program Program, partner UserID, acceptTerms bool, at time.Time) (Participant, error) {
 	p, err := newParticipant(program, partner, acceptTerms, at)
 	p.Group = i.Group
@@ -49,11 +49,11 @@ func (i ParticipantInvite) Join(program Program, partner UserID, acceptTerms boo
 	return p, err
 }
 
-// inviteTokenPrefix lets a person, and a scanner for secrets, tell what it is.
+// inviteTokenPrefix makes tokens recognizable for people and for secret scanners.
 const inviteTokenPrefix = "inv_"
 
-// NewInviteToken makes a token of 256 random bits and the digest under which it
-// is found again.
+// NewInviteToken returns a token of 256 random bits and its digest, by which the
+// invitation is found.
 func NewInviteToken() (token string, digest [sha256.Size]byte) {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // crypto/rand.Read never fails
@@ -61,5 +61,5 @@ func NewInviteToken() (token string, digest [sha256.Size]byte) {
 	return token, DigestInviteToken(token)
 }
 
-// DigestInviteToken is what an invitation is looked up by.
+// DigestInviteToken returns the digest by which an invitation is looked up.
 func DigestInviteToken(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }

@@ -2,66 +2,70 @@ package affiliate
 
 import "time"
 
-// Job is work that follows from a change and commits with it. Workers live in
-// server/, the insertion in storage/postgres; both need the names and the
-// arguments, which hold ids only, so that erasure never has to search a queue.
-// A job may run more than once, and later than a newer one of its kind.
+// Job is background work that is enqueued in the transaction of the change that causes
+// it. Packages under server work jobs, and storage/postgres inserts them; both use
+// these names and arguments. Arguments contain ids but no personal data, so an erasure
+// does not have to search the queue. A job may run more than once, and after a newer
+// job of its kind.
 type Job interface{ Kind() string }
 
-// SyncDirectory brings the edge directory up to date: with one programme and
-// all its codes, or with one participant's codes, or, with neither, with the
-// workspace's public keys.
+// SyncDirectory is the job that updates the edge directory. It updates one programme
+// with all its codes if Program is set, the codes of one participant if Participant is
+// set, and the workspace's public keys if neither is set.
 type SyncDirectory struct {
 	Workspace   WorkspaceID    `json:"workspace"`
 	Program     *ProgramID     `json:"program,omitempty"`
 	Participant *ParticipantID `json:"participant,omitempty"`
 }
 
-// DirectoryQueue is the queue of SyncDirectory: the edge has to hear of a change
-// within a second, however much other work waits.
+// DirectoryQueue is the queue of SyncDirectory. It has its own queue because collectors
+// must see a change within a second, no matter how many other jobs are waiting.
 const DirectoryQueue = "directory"
 
-// Kind names the job.
+// Kind returns the name of the job.
 func (SyncDirectory) Kind() string { return "sync_directory" }
 
-// AttributeAwaited decides anew about the conversions that named a click which
-// has arrived only now.
+// AttributeAwaited is the job that attributes conversions again after a click that they
+// name has arrived late.
 type AttributeAwaited struct {
 	Workspace WorkspaceID `json:"workspace"`
 	Click     ClickID     `json:"click"`
 }
 
-// Kind names the job.
+// Kind returns the name of the job.
 func (AttributeAwaited) Kind() string { return "attribute_awaited" }
 
-// Upkeep makes the partitions of the days ahead and forgets what has ended.
+// Upkeep is the job that creates the partitions of the next days and deletes expired
+// data.
 type Upkeep struct{}
 
-// Kind names the job.
+// Kind returns the name of the job.
 func (Upkeep) Kind() string { return "upkeep" }
 
-// CancelDeliveries marks the waiting deliveries of an endpoint that was turned off
-// or deleted as canceled; none of them is sent from the moment of that change.
+// CancelDeliveries is the job that sets the status of the waiting deliveries of a
+// disabled or deleted endpoint to canceled. These deliveries are already not sent any
+// more when the job starts.
 type CancelDeliveries struct {
 	Workspace WorkspaceID `json:"workspace"`
 	Mode      Mode        `json:"mode"`
 	Endpoint  EndpointID  `json:"endpoint"`
 }
 
-// Kind names the job.
+// Kind returns the name of the job.
 func (CancelDeliveries) Kind() string { return "cancel_deliveries" }
 
-// RecoverDeliveries sends deliveries of an endpoint again that had one of these
-// states when that was asked for, each with a new schedule of attempts.
+// RecoverDeliveries is the job that sends deliveries of an endpoint again, each with a
+// new schedule of attempts. It takes the deliveries that had one of the statuses when
+// the recovery was requested.
 type RecoverDeliveries struct {
 	Workspace WorkspaceID      `json:"workspace"`
 	Mode      Mode             `json:"mode"`
 	Endpoint  EndpointID       `json:"endpoint"`
-	Since     time.Time        `json:"since"` // of the event, inclusive
-	Until     time.Time        `json:"until"` // exclusive
+	Since     time.Time        `json:"since"` // earliest time of the event, inclusive
+	Until     time.Time        `json:"until"` // latest time of the event, exclusive
 	Statuses  []DeliveryStatus `json:"statuses"`
-	AskedAt   time.Time        `json:"asked_at"` // what ended later is left alone
+	AskedAt   time.Time        `json:"asked_at"` // deliveries that ended later are not recovered
 }
 
-// Kind names the job.
+// Kind returns the name of the job.
 func (RecoverDeliveries) Kind() string { return "recover_deliveries" }

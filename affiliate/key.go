@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// KeyKind tells the two kinds of API key apart (SPEC.md section 5).
+// KeyKind distinguishes the two kinds of API keys (SPEC.md section 5).
 type KeyKind string
 
-// Secret keys open the conversion API and the audit endpoints; public keys
-// register clicks and nothing else.
+// A secret key gives access to the conversion API and the audit endpoints. A public key
+// can only register clicks.
 const (
 	SecretKey KeyKind = "secret"
 	PublicKey KeyKind = "public"
@@ -19,36 +19,37 @@ const (
 
 const (
 	base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	// keyRandom characters carry 190 bits; keyChecksum characters hold a CRC-32,
-	// so that a mistyped key is refused offline and secret scanners can tell a
-	// real key from a lookalike.
+	// keyRandom characters carry 190 bits. keyChecksum characters hold a CRC-32: a
+	// mistyped key is rejected without a database lookup, and secret scanners can
+	// recognize real keys.
 	keyRandom   = 32
 	keyChecksum = 6
 	keyPrefix   = len("sk_live_")
 	keyLength   = keyPrefix + keyRandom + keyChecksum
 )
 
-// Key is a well-formed API key in clear text. It never prints itself.
+// Key is a valid API key in clear text. Formatting functions do not print it.
 type Key struct {
 	Kind KeyKind
 	Mode Mode
 	text string
 }
 
-// NewKey makes a key of 190 random bits.
+// NewKey returns a key of 190 random bits.
 func NewKey(kind KeyKind, mode Mode) Key {
 	text := prefixOf(kind, mode) + randomBase62(keyRandom)
 	return Key{Kind: kind, Mode: mode, text: text + checksum(text)}
 }
 
-// randomBase62 draws n characters, each as likely as any other.
+// randomBase62 returns n random characters, all equally likely.
 func randomBase62(n int) string {
 	drawn := make([]byte, 0, n)
 	var draw [keyRandom]byte
 	for len(drawn) < n {
 		_, _ = rand.Read(draw[:]) // crypto/rand.Read never fails
 		for _, b := range draw {
-			// 248 = 4 × 62: larger bytes would favour the first letters.
+			// 248 = 4 × 62. Larger bytes are skipped, because they would make the first
+			// characters more likely.
 			if b < 248 && len(drawn) < n {
 				drawn = append(drawn, base62[b%62])
 			}
@@ -57,8 +58,8 @@ func randomBase62(n int) string {
 	return string(drawn)
 }
 
-// ParseKey reads a key and checks its prefix, alphabet, length and checksum. It
-// needs no look-up, so garbage costs nothing.
+// ParseKey parses a key and checks its prefix, alphabet, length and checksum. It needs
+// no lookup, so invalid keys are rejected cheaply.
 func ParseKey(s string) (Key, bool) {
 	if len(s) != keyLength {
 		return Key{}, false
@@ -74,27 +75,31 @@ func ParseKey(s string) (Key, bool) {
 	return Key{}, false
 }
 
-// LooksLikeKey reports whether s carries a key's prefix, well-formed or not.
+// LooksLikeKey reports whether s has the prefix of a key, even if it is not a valid
+// key.
 func LooksLikeKey(s string) bool {
 	return strings.HasPrefix(s, "sk_") || strings.HasPrefix(s, "pk_")
 }
 
-// Reveal is the clear text: shown once for a secret key, always for a public one.
+// Reveal returns the clear text. It is shown once for a secret key, and at any time for
+// a public key.
 func (k Key) Reveal() string { return k.text }
 
-// Digest is what is stored and looked up: SHA-256 suffices for 190 random bits.
+// Digest returns the SHA-256 of the key, which is stored and looked up. A fast hash is
+// sufficient because the key has 190 random bits.
 func (k Key) Digest() [sha256.Size]byte { return sha256.Sum256([]byte(k.text)) }
 
-// Prefix and Last4 are what a list shows of a secret key.
+// Prefix returns the prefix of the key, for example sk_live_. Lists show it together
+// with Last4.
 func (k Key) Prefix() string { return k.text[:keyPrefix] }
 
-// Last4 are the last four characters.
+// Last4 returns the last four characters.
 func (k Key) Last4() string { return k.text[len(k.text)-4:] }
 
-// String hides the key from logs.
+// String returns a form that does not reveal the key, for logs.
 func (k Key) String() string { return k.Prefix() + "…" + k.Last4() }
 
-// GoString hides the key from %#v.
+// GoString does the same for %#v.
 func (k Key) GoString() string { return k.String() }
 
 func prefixOf(kind KeyKind, mode Mode) string {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestKeysRoundTripAndHideThemselves(t *testing.T) {
+func TestKey_RoundTripAndHiddenText(t *testing.T) {
 	seen := map[string]bool{}
 	for _, kind := range []KeyKind{SecretKey, PublicKey} {
 		for _, mode := range []Mode{ModeTest, ModeLive} {
@@ -34,22 +34,23 @@ func TestKeysRoundTripAndHideThemselves(t *testing.T) {
 	}
 }
 
-// Any one character changed, dropped or added is refused without a look-up.
-func TestDamagedKeysAreRefusedOffline(t *testing.T) {
+// A key with one changed, missing or additional character must be rejected without a
+// lookup.
+func TestParseKey_RejectsDamagedKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := NewKey(SecretKey, ModeLive).Reveal()
 		at := rapid.IntRange(0, len(text)-1).Draw(t, "at")
 		c := rapid.Byte().Draw(t, "byte")
 		if c != text[at] {
 			if _, ok := ParseKey(text[:at] + string([]byte{c}) + text[at+1:]); ok {
-				t.Fatalf("byte %d changed to %q was taken", at, c)
+				t.Fatalf("a key with byte %d changed to %q was accepted", at, c)
 			}
 		}
 		if _, ok := ParseKey(text[:at] + text[at+1:]); ok {
-			t.Fatal("a shorter key was taken")
+			t.Fatal("a shorter key was accepted")
 		}
 		if _, ok := ParseKey(text[:at] + "x" + text[at:]); ok {
-			t.Fatal("a longer key was taken")
+			t.Fatal("a longer key was accepted")
 		}
 	})
 }

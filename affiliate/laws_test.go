@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What holds for every decision, whatever was reported and found.
-func TestLawsOfAttribution(t *testing.T) {
+// The test checks properties that hold for every decision.
+func TestAttribute_Properties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := worlds().Draw(t, "inputs")
 		d := Attribute(in)
@@ -24,7 +24,7 @@ func TestLawsOfAttribution(t *testing.T) {
 			if c.Eligible {
 				winners++
 				if c.Type != *d.Method || *c.Participant != *d.Participant {
-					t.Fatalf("%s wins for %s, but the decision says %s for %s", c.Type, c.Participant, *d.Method, d.Participant)
+					t.Fatalf("%s wins for %s, but the decision has %s for %s", c.Type, c.Participant, *d.Method, d.Participant)
 				}
 			}
 		}
@@ -56,27 +56,28 @@ func TestLawsOfAttribution(t *testing.T) {
 	})
 }
 
-func TestSameInputsGiveTheSameDecisionAndStayAsTheyWere(t *testing.T) {
+func TestAttribute_IsPure(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := worlds().Draw(t, "inputs")
-		before := encoded(t, in)
+		before := mustEncode(t, in)
 		a, b := Attribute(in), Attribute(in)
-		if !reflect.DeepEqual(a, b) || !bytes.Equal(encoded(t, a), encoded(t, b)) || !bytes.Equal(encoded(t, a.Trace), encoded(t, b.Trace)) {
+		if !reflect.DeepEqual(a, b) || !bytes.Equal(mustEncode(t, a), mustEncode(t, b)) || !bytes.Equal(mustEncode(t, a.Trace), mustEncode(t, b.Trace)) {
 			t.Fatalf("%+v\n%+v", a, b)
 		}
-		if !bytes.Equal(encoded(t, in), before) {
-			t.Fatal("deciding changed what it decided by")
+		if !bytes.Equal(mustEncode(t, in), before) {
+			t.Fatal("Attribute changed its inputs")
 		}
 	})
 }
 
-// The binding alone is a signal; what the customer has paid is a fact and stays.
-func TestLosingSignalsNeverChangeTheWinnersMoney(t *testing.T) {
+// Losing signals are removed from the inputs. The customer's payments stay, because
+// they are facts and not a signal.
+func TestAttribute_LosingSignalsDoNotChangeTheAmount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := worlds().Draw(t, "inputs")
 		d := Attribute(in)
 		if !d.Attributed || *d.Method == ByHand {
-			return // nobody could have lost
+			return // no signal has lost
 		}
 		alone := in
 		if *d.Method != ByClick {
@@ -88,15 +89,15 @@ func TestLosingSignalsNeverChangeTheWinnersMoney(t *testing.T) {
 		if in.Customer != nil && *d.Method != ByCustomer {
 			alone.Customer = &FoundCustomer{Payments: in.Customer.Payments}
 		}
-		undisputed := Attribute(alone)
-		if undisputed.Reason != d.Reason || *undisputed.Participant != *d.Participant || !reflect.DeepEqual(undisputed.Earns, d.Earns) {
-			t.Fatalf("alone %s: %+v\nwith the others %s: %+v", undisputed.Reason, undisputed.Earns, d.Reason, d.Earns)
+		withoutLosers := Attribute(alone)
+		if withoutLosers.Reason != d.Reason || *withoutLosers.Participant != *d.Participant || !reflect.DeepEqual(withoutLosers.Earns, d.Earns) {
+			t.Fatalf("without losing signals %s: %+v\nwith them %s: %+v", withoutLosers.Reason, withoutLosers.Earns, d.Reason, d.Earns)
 		}
 	})
 }
 
-// A promo code that can be used is used up by one, whoever wins.
-func TestUsablePromoCodesAreRedeemed(t *testing.T) {
+// A reported promo code that can be used is redeemed once, even if another signal wins.
+func TestAttribute_RedeemsUsablePromoCodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := worlds().Draw(t, "inputs")
 		d := Attribute(in)
@@ -110,38 +111,38 @@ func TestUsablePromoCodesAreRedeemed(t *testing.T) {
 	})
 }
 
-// Support sends explanations on to partners: nothing in them may be internal,
-// or about anybody else.
-func TestExplanationsAreFitForPartners(t *testing.T) {
+// Support staff send explanations to partners. They must not contain internal terms or
+// data about other partners.
+func TestExplain_ContainsNothingInternal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := worlds().Draw(t, "inputs")
 		d := Attribute(in)
-		says := d.Explanation
-		if !strings.HasPrefix(says, "The ") || !strings.HasSuffix(says, ".") || strings.Contains(says, "..") || strings.Contains(says, "%!") {
-			t.Fatalf("no sentences: %q", says)
+		explanation := d.Explanation
+		if !strings.HasPrefix(explanation, "The ") || !strings.HasSuffix(explanation, ".") || strings.Contains(explanation, "..") || strings.Contains(explanation, "%!") {
+			t.Fatalf("not well-formed sentences: %q", explanation)
 		}
 		for _, internal := range []string{"participant ", "signal", "bps", "_", "null", "outrank", string(d.Reason)} {
-			if strings.Contains(says, internal) {
-				t.Fatalf("%q is in %q", internal, says)
+			if strings.Contains(explanation, internal) {
+				t.Fatalf("internal term %q in %q", internal, explanation)
 			}
 		}
 		for _, participant := range testParticipants {
-			if strings.Contains(says, participant.String()) {
-				t.Fatalf("%q names a partner", says)
+			if strings.Contains(explanation, participant.String()) {
+				t.Fatalf("%q names a partner", explanation)
 			}
 		}
 		for id, name := range testProgramNames {
-			if (d.Trace.Program == nil || d.Trace.Program.ID != id) && strings.Contains(says, name) {
-				t.Fatalf("%q speaks of another programme, %s", says, name)
+			if (d.Trace.Program == nil || d.Trace.Program.ID != id) && strings.Contains(explanation, name) {
+				t.Fatalf("%q names another programme, %s", explanation, name)
 			}
 		}
-		if d.Attributed && d.Earns == nil != strings.Contains(says, "but earns no commission, because ") {
-			t.Fatalf("earns %v: %q", d.Earns, says)
+		if d.Attributed && d.Earns == nil != strings.Contains(explanation, "but earns no commission, because ") {
+			t.Fatalf("earns %v: %q", d.Earns, explanation)
 		}
 	})
 }
 
-func encoded(t *rapid.T, v any) []byte {
+func mustEncode(t *rapid.T, v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)

@@ -5,10 +5,10 @@ import "time"
 // LedgerEntryID identifies an entry of the ledger.
 type LedgerEntryID = ID[LedgerEntry]
 
-// LedgerEntryType says what an entry is for (DECISIONS.md section 7).
+// LedgerEntryType is the kind of a ledger entry (DECISIONS.md section 7).
 type LedgerEntryType string
 
-// The types, and the sign of their amounts.
+// The types, with the sign of their amounts.
 const (
 	EntryCommissionApproved LedgerEntryType = "commission_approved" // +
 	EntryCommissionReversed LedgerEntryType = "commission_reversed" // −
@@ -19,8 +19,8 @@ const (
 	EntryPayoutReturned     LedgerEntryType = "payout_returned"     // +
 )
 
-// LedgerEntry is a change of what a participant is owed. Entries are never
-// changed; a balance is the sum of one participant's in one currency and may be
+// LedgerEntry is a change of the amount that a participant is owed. Entries are never
+// changed. A balance is the sum of a participant's entries in one currency. It may be
 // negative.
 type LedgerEntry struct {
 	ID          LedgerEntryID
@@ -31,56 +31,55 @@ type LedgerEntry struct {
 	Type        LedgerEntryType
 	AmountCents int64 // minor units of Currency, with its sign
 	Currency    string
-	Commission  *CommissionID // of the first three types
-	Payout      *PayoutID     // of the last two
-	Reason      *string       // of a bonus or an adjustment
+	Commission  *CommissionID // set for the first three types
+	Payout      *PayoutID     // set for the last two types
+	Reason      *string       // set for a bonus or an adjustment
 	CreatedBy   string        // user id, or system
 	CreatedAt   time.Time
 }
 
-// PartnerLedgerEntry is an entry as its partner sees it.
+// PartnerLedgerEntry is a ledger entry as the partner sees it.
 type PartnerLedgerEntry struct {
 	LedgerEntry
 	ProgramName string
 }
 
-// LedgerBalance is the sum of entries in one currency; negative where the partner
-// owes.
+// LedgerBalance is the sum of entries in one currency. It is negative if the partner
+// owes money.
 type LedgerBalance struct {
 	Currency     string
 	BalanceCents int64
 }
 
-// PartnerBalance is what a partner is owed in one currency, with what is not in
-// the ledger yet and what was paid.
+// PartnerBalance is the amount that a partner is owed in one currency. PendingCents is
+// not in the ledger yet, and PaidCents was already paid.
 type PartnerBalance struct {
 	LedgerBalance
 	PendingCents int64
 	PaidCents    int64
 }
 
-// LedgerFilter narrows a list of entries. The zero value of each field narrows
-// nothing.
+// LedgerFilter restricts a list of entries. A zero field matches every entry.
 type LedgerFilter struct {
-	Program  *ProgramID // of a partner's own list
+	Program  *ProgramID // only used for a partner's own list
 	Type     LedgerEntryType
 	Currency string
 }
 
-// HandEntry is an entry that a person makes: a bonus or an adjustment.
+// HandEntry is a ledger entry that a person makes: a bonus or an adjustment.
 type HandEntry struct {
 	Scope       Scope
 	Program     ProgramID
 	Participant ParticipantID
 	Type        LedgerEntryType
 	AmountCents int64
-	Currency    string // empty: the programme's
-	Reason      string // the partner sees it
+	Currency    string // if empty, the programme's currency is used
+	Reason      string // shown to the partner
 	By          Actor
 	At          time.Time
 }
 
-// Check reports what is wrong with the entry by itself.
+// Check returns the violations of the entry that do not depend on the participant.
 func (e HandEntry) Check() Violations {
 	var wrong Violations
 	switch {

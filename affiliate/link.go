@@ -8,50 +8,51 @@ import (
 	"time"
 )
 
-// MaxLinks bounds a participant's links besides its default one.
+// MaxLinks is the greatest number of links of a participant, not counting the default
+// link.
 const MaxLinks = 50
 
-// Link is a referral link: a page of the merchant, with the code that credits
-// the participant.
+// Link is a referral link. It leads to a page of the merchant and has a code that
+// credits the participant.
 type Link struct {
 	ID          LinkID
 	Scope       Scope
 	Program     ProgramID
 	Participant ParticipantID
 	Code        string // case-folded
-	ShortKey    string // ten base62 characters, unique over the deployment
+	ShortKey    string // ten base62 characters, unique in the deployment
 	// Destination is nil for a default link that leads to the programme's page.
 	Destination *string
 	SubID       string
 	UTM         UTM
 	IsDefault   bool
-	Clicks      int64 // without those of bots
+	Clicks      int64 // without clicks of bots
 	Conversions int64
-	Version     int // one more with every change
+	Version     int // increases by one with every change
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	DeletedAt   *time.Time
-	// Page and Param are the programme's: where a default link leads, and the
-	// query parameter of the code.
+	// Page and Param come from the programme: the page that a default link leads to,
+	// and the query parameter that carries the code.
 	Page  string
 	Param string
 }
 
-// LinkObject is a link as events carry it and the audit log compares it.
+// LinkObject is a link as events and the audit log show it.
 type LinkObject struct {
 	ID          LinkID        `json:"id"`
 	Program     ProgramID     `json:"program_id"`
 	Participant ParticipantID `json:"participant_id"`
-	Code        string        `json:"code"` // in lower case, unique in workspace and mode
+	Code        string        `json:"code"` // in lower case, unique in the workspace and mode
 	// Destination is null for a default link that leads to the programme's page.
 	Destination *string   `json:"destination_url"`
-	SubID       *string   `json:"sub_id"`     // what the partner tells its links apart by; null without one
+	SubID       *string   `json:"sub_id"`     // a label by which the partner distinguishes its links; null if there is none
 	UTM         UTMObject `json:"utm"`        // campaign parameters that the link adds
-	IsDefault   bool      `json:"is_default"` // whether the code is the participant's own
+	IsDefault   bool      `json:"is_default"` // whether this is the participant's default link
 	Version     int       `json:"version"`
 }
 
-// UTMObject is UTM with null for what is not set.
+// UTMObject holds campaign parameters. Parameters that are not set are null.
 type UTMObject struct {
 	Source   *string `json:"source"`
 	Medium   *string `json:"medium"`
@@ -60,7 +61,7 @@ type UTMObject struct {
 	Content  *string `json:"content"`
 }
 
-// Object is l as events carry it.
+// Object returns l as events show it.
 func (l Link) Object() LinkObject {
 	return LinkObject{
 		ID: l.ID, Program: l.Program, Participant: l.Participant, Code: l.Code, Destination: l.Destination,
@@ -73,10 +74,10 @@ func (l Link) Object() LinkObject {
 	}
 }
 
-// LinkPatch changes some fields of a link; its code stays.
+// LinkPatch changes some fields of a link. The code cannot be changed.
 type LinkPatch struct {
-	// Destination cleared: the programme's page, which only a default link can
-	// lead to.
+	// Clearing Destination lets the link lead to the programme's page. Only a default
+	// link can do that.
 	Destination Change[string]
 	SubID       Change[string]
 	UTM         UTMPatch
@@ -84,15 +85,15 @@ type LinkPatch struct {
 
 // UTMPatch changes some of the campaign parameters.
 type UTMPatch struct {
-	// Reset starts from none in place of those that are there.
+	// Reset clears all parameters before the other changes are applied.
 	Reset                                   bool
 	Source, Medium, Campaign, Term, Content Change[string]
 }
 
-// Patch is l changed by patch; UpdatedAt and Version are the caller's. A new
-// destination has to be among the domains.
+// Patch returns l with the changes of patch. The caller sets UpdatedAt and Version. The
+// host of a new destination must match one of domains. Errors: VALIDATION_ERROR.
 func (l Link) Patch(patch LinkPatch, domains []string) (Link, error) {
-	if patch.Destination.sets() && !AllowedDestination(domains, *patch.Destination.Value) {
+	if patch.Destination.hasValue() && !AllowedDestination(domains, *patch.Destination.Value) {
 		return l, forbiddenDestination()
 	}
 	l.Destination = patch.Destination.orNil(l.Destination)
@@ -111,7 +112,8 @@ func (l Link) Patch(patch LinkPatch, domains []string) (Link, error) {
 	return l, nil
 }
 
-// CheckDestination refuses a link that is to lead out of the domains.
+// CheckDestination returns an error if the link's destination has a host outside
+// domains. Errors: VALIDATION_ERROR.
 func (l Link) CheckDestination(domains []string) error {
 	if l.Destination != nil && !AllowedDestination(domains, *l.Destination) {
 		return forbiddenDestination()
@@ -119,7 +121,8 @@ func (l Link) CheckDestination(domains []string) error {
 	return nil
 }
 
-// CheckDelete refuses the default link, which a participant always has.
+// CheckDelete returns an error for the default link, because a participant always has
+// one. Errors: VALIDATION_ERROR.
 func (l Link) CheckDelete() error {
 	if l.IsDefault {
 		return Invalid("link_id", "must not be the default link")
@@ -131,53 +134,57 @@ func forbiddenDestination() *Error {
 	return Invalid("destination_url", "must have a host in the programme's allowed domains")
 }
 
-// LinkFilter narrows a list of links; its zero value leaves all of them.
+// LinkFilter restricts a list of links. A zero field matches every link.
 type LinkFilter struct {
 	Participant *ParticipantID
 	Search      string // prefix of the code, case-folded
 }
 
-// LinkCodes are the codes to try for a link of the participant with the given
-// code, in that order: a few with little behind it, then with more, forever.
+// LinkCodes returns codes to try for a new link of the participant with the given
+// referral code, in this order. Each is the participant's code with random characters
+// added: a few codes with randomSuffixLength characters, then codes with
+// randomCodeLength characters, without end.
 func LinkCodes(participantCode string) iter.Seq[string] {
-	made := func(random int) string {
+	newCode := func(random int) string {
 		room := MaxReferralCode - len(referralSeparator) - random
 		return participantCode[:min(len(participantCode), room)] + referralSeparator + randomLetters(random)
 	}
 	return func(yield func(string) bool) {
-		for range namesakeAttempts {
-			if !yield(made(randomInCode)) {
+		for range suffixAttempts {
+			if !yield(newCode(randomSuffixLength)) {
 				return
 			}
 		}
-		for yield(made(randomCode)) {
+		for yield(newCode(randomCodeLength)) {
 		}
 	}
 }
 
-// shortKeyLength characters of 62 make 8 × 10^17 keys.
+// shortKeyLength characters of base62 allow 8 × 10^17 keys.
 const shortKeyLength = 10
 
-// NewShortKey makes the key of a short link. A key that is taken has to be drawn
-// anew.
+// NewShortKey returns a random key for a short link. If the key is already used, the
+// caller must create another one.
 func NewShortKey() string { return randomBase62(shortKeyLength) }
 
-// Names of the query parameters that a link and its redirect add.
+// Query parameters that a link and its redirect add.
 const (
 	ClickIDParam = "aff_click_id"
 	SubIDParam   = "sub_id"
 )
 
-// linkParams are the parameters that links and redirects set besides the code's.
+// linkParams lists the query parameters that links and redirects set, apart from the
+// parameter of the code.
 var linkParams = []string{ClickIDParam, SubIDParam, "utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content"}
 
-// ReservedParam reports whether a programme may not carry its codes in a
-// parameter: a visitor could write it, or the redirect would.
+// ReservedParam reports whether a programme must not use a query parameter for its
+// codes, because links and redirects set it themselves.
 func ReservedParam(name string) bool { return slices.Contains(linkParams, strings.ToLower(name)) }
 
-// URL is the link's destination with the code, the sub id and the campaign
-// parameters. What the destination says itself is replaced where the link says
-// something, and stays otherwise, in its order. Empty: there is no destination.
+// URL returns the link's destination with the code, the sub id and the campaign
+// parameters added. They replace parameters of the same name in the destination; all
+// other parameters stay, in their order. The result is empty if there is no
+// destination.
 func (l Link) URL() string {
 	destination := l.Page
 	if l.Destination != nil {
@@ -200,26 +207,26 @@ func (l Link) URL() string {
 // Param is a query parameter.
 type Param struct{ Name, Value string }
 
-// WithParams sets query parameters of a URL and leaves everything else in it as
-// it is, byte for byte. Empty values set nothing; of two parameters with one name
-// the first is set.
+// WithParams sets query parameters of a URL and leaves everything else in it unchanged.
+// Parameters with an empty value are not set. If two parameters have the same name,
+// only the first is set.
 func WithParams(rawURL string, params []Param) string {
 	base, fragment, hasFragment := strings.Cut(rawURL, "#")
 	base, query, _ := strings.Cut(base, "?")
 	parts := make([]string, 0, 8)
-	set := func(name string) bool {
+	replaced := func(name string) bool {
 		return slices.ContainsFunc(params, func(p Param) bool { return p.Value != "" && p.Name == name })
 	}
 	for part := range strings.SplitSeq(query, "&") {
 		name, _, _ := strings.Cut(part, "=")
 		decoded, err := url.QueryUnescape(name)
-		if part != "" && (err != nil || !set(decoded)) {
+		if part != "" && (err != nil || !replaced(decoded)) {
 			parts = append(parts, part)
 		}
 	}
 	for i, p := range params {
-		again := slices.ContainsFunc(params[:i], func(q Param) bool { return q.Value != "" && q.Name == p.Name })
-		if p.Value != "" && !again {
+		duplicate := slices.ContainsFunc(params[:i], func(q Param) bool { return q.Value != "" && q.Name == p.Name })
+		if p.Value != "" && !duplicate {
 			parts = append(parts, url.QueryEscape(p.Name)+"="+url.QueryEscape(p.Value))
 		}
 	}
@@ -232,15 +239,15 @@ func WithParams(rawURL string, params []Param) string {
 	return base
 }
 
-// AllowedDestination reports whether a link may lead to a URL: an http or https
-// one, whose host as every browser reads it is among the domains.
+// AllowedDestination reports whether a link may lead to a URL. It must be an http or
+// https URL. Its host, as all browsers read it, must match one of domains.
 func AllowedDestination(domains []string, rawURL string) bool {
 	host, ok := ParseWebURL(rawURL)
 	return ok && AllowedHost(domains, host)
 }
 
-// AllowedHost reports whether a host is among the domains that links may lead
-// to: the same, or a subdomain where the entry begins with *.
+// AllowedHost reports whether a host matches one of domains. An entry that begins with
+// *. matches all subdomains, any other entry matches only the same host.
 func AllowedHost(domains []string, host string) bool {
 	return slices.ContainsFunc(domains, func(domain string) bool {
 		parent, wildcard := strings.CutPrefix(domain, "*.")

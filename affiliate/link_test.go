@@ -75,7 +75,7 @@ func TestAllowedDestination(t *testing.T) {
 		}
 	}
 	if AllowedDestination(nil, "https://shop.example") || AllowedHost([]string{"*."}, "shop.example") {
-		t.Error("without domains nothing is allowed")
+		t.Error("a destination is allowed without domains")
 	}
 }
 
@@ -100,12 +100,13 @@ func TestWithParams(t *testing.T) {
 		}
 	}
 	if got := WithParams("https://shop.example/?a=1&#f", nil); got != "https://shop.example/?a=1#f" {
-		t.Errorf("nothing set: %s", got)
+		t.Errorf("no parameters: %s", got)
 	}
 }
 
-// checkWithParams holds WithParams to its promise on a destination that was let
-// in: it leads to the same place, and says exactly what it is told to say.
+// checkWithParams checks WithParams for a valid destination: the result must lead to
+// the same page, must contain exactly the given parameters once, and must keep all
+// others.
 func checkWithParams(t interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -125,7 +126,7 @@ func checkWithParams(t interface {
 	if err != nil {
 		t.Fatalf("%q became %q: %v", destination, result, err)
 	}
-	if same, ok := ParseWebURL(result); !ok || same != host || after.Host != before.Host || after.Scheme != before.Scheme {
+	if newHost, ok := ParseWebURL(result); !ok || newHost != host || after.Host != before.Host || after.Scheme != before.Scheme {
 		t.Fatalf("%q became %q, which leads elsewhere", destination, result)
 	}
 	if after.EscapedPath() != before.EscapedPath() || after.EscapedFragment() != before.EscapedFragment() {
@@ -142,7 +143,7 @@ func checkWithParams(t interface {
 	for part := range strings.SplitSeq(after.RawQuery, "&") {
 		name, value, _ := strings.Cut(part, "=")
 		decoded, err := url.QueryUnescape(name)
-		if _, ours := want[decoded]; err != nil || !ours {
+		if _, expected := want[decoded]; err != nil || !expected {
 			if part != "" {
 				kept = append(kept, part)
 			}
@@ -167,19 +168,19 @@ func checkWithParams(t interface {
 	for part := range strings.SplitSeq(before.RawQuery, "&") {
 		name, _, _ := strings.Cut(part, "=")
 		decoded, err := url.QueryUnescape(name)
-		if _, ours := want[decoded]; part != "" && (err != nil || !ours) {
+		if _, expected := want[decoded]; part != "" && (err != nil || !expected) {
 			others = append(others, part)
 		}
 	}
 	if !slices.Equal(kept, others) {
-		t.Fatalf("%q became %q: it said %v besides, and says %v", destination, result, others, kept)
+		t.Fatalf("%q became %q: other parameters were %v and are %v", destination, result, others, kept)
 	}
 	if again := WithParams(result, params); again != result {
 		t.Fatalf("%q became %q and then %q", destination, result, again)
 	}
 }
 
-func TestWithParamsKeepsThePlaceAndSetsExactlyTheParameters(t *testing.T) {
+func TestWithParams_RandomURLs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOfN(rapid.SampledFrom([]rune("ab1=&?#/%;+:@. \\\"<>[]é\u2028😀")), 0, 12, -1)
 		destination := "https://" + rapid.SampledFrom([]string{"a.example", "B.Example:8080", "xn--a-b.example"}).Draw(t, "host")
@@ -211,15 +212,16 @@ func TestLinkURL(t *testing.T) {
 	}
 	link.Destination = &own
 	if got, want := link.URL(), "https://shop.example/sale?utm_term=kept&via=jane-9&sub_id=post+1&utm_medium=blog&utm_campaign=may#top"; got != want {
-		t.Errorf("a page of its own: %s, want %s", got, want)
+		t.Errorf("own destination: %s, want %s", got, want)
 	}
 	if got := (Link{Code: "jane", Param: "via"}).URL(); got != "" {
 		t.Errorf("without a page: %q", got)
 	}
-	// A programme may name the code's parameter like one of ours; the code earns.
+	// If a programme's code parameter has the same name as another parameter, the code
+	// is used.
 	link = Link{Code: "jane", Param: SubIDParam, Page: "https://shop.example", SubID: "x"}
 	if got := link.URL(); got != "https://shop.example?sub_id=jane" {
-		t.Errorf("one name for two: %s", got)
+		t.Errorf("code parameter named %s: %s", SubIDParam, got)
 	}
 }
 
@@ -245,25 +247,25 @@ func TestLinkPatch(t *testing.T) {
 	}
 	link.IsDefault = true
 	if patched, err = link.Patch(LinkPatch{Destination: Clear[string]()}, nil); err != nil || patched.Destination != nil {
-		t.Errorf("the default link goes back to the programme's page: %+v, %v", patched, err)
+		t.Errorf("destination of the default link cleared: %+v, %v", patched, err)
 	}
 }
 
-func TestLinkCodesAreUsableAndGoOn(t *testing.T) {
+func TestLinkCodes(t *testing.T) {
 	usable := regexp.MustCompile(`^[a-z0-9_-]{3,50}$`)
 	for _, participant := range []string{"abc", "jane-doe", strings.Repeat("x", MaxReferralCode)} {
-		codes := first(200, LinkCodes(participant))
+		codes := firstN(200, LinkCodes(participant))
 		for i, code := range codes {
 			if !usable.MatchString(code) || !strings.HasPrefix(code, participant[:min(len(participant), 41)]) || ReservedCode(code) {
-				t.Errorf("%d of %s: %q", i, participant, code)
+				t.Errorf("code %d for %s: %q", i, participant, code)
 			}
 		}
 		if len(participant)+4 <= MaxReferralCode && !regexp.MustCompile(`^`+participant+`-[a-z0-9]{3}$`).MatchString(codes[0]) {
-			t.Errorf("%s: begins with %q", participant, codes[0])
+			t.Errorf("first code for %s: %q", participant, codes[0])
 		}
 		slices.Sort(codes)
 		if n := len(slices.Compact(codes)); n < 150 {
-			t.Errorf("%s: only %d of 200 differ", participant, n)
+			t.Errorf("%s: only %d of 200 codes are different", participant, n)
 		}
 	}
 }

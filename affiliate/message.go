@@ -1,6 +1,6 @@
 package affiliate
 
-// Messages of violations that several packages report.
+// Messages of violations that several packages return.
 const (
 	IsRequired      = "is required"
 	MustBeUUID      = "must be a UUID"
@@ -10,11 +10,12 @@ const (
 	MustBeTimezone  = "must be an IANA time zone, for example Europe/Berlin"
 	MustBeTimestamp = "must be an RFC 3339 timestamp"
 	MustBeInFuture  = "must be in the future"
-	// NeedsDestination is about the website_url of a programme.
+	// NeedsDestination is the message for website_url of a programme.
 	NeedsDestination = "is required without {landing_url} for an active programme"
 	MustNotBeEmpty   = "must not be empty"
 	MustNotHaveNUL   = "must not contain the NUL character"
 )
 
-// MustNotBeWith says that a field and another one exclude each other.
+// MustNotBeWith returns the message for a field that must not be set together with the
+// field at path.
 func MustNotBeWith(path string) string { return "must not be given together with {" + path + "}" }

@@ -5,11 +5,11 @@ import (
 	"cmp"
 )
 
-// Mode is one of the two fully isolated halves of every workspace (SPEC.md
-// section 1). A programme fixes the mode of all that it holds.
+// Mode is one of the two isolated parts of a workspace (SPEC.md section 1). Everything
+// that belongs to a programme has the programme's mode.
 type Mode string
 
-// The two modes. Their words are what the database and the API use.
+// The two modes. The database and the API use these values.
 const (
 	ModeTest Mode = "test"
 	ModeLive Mode = "live"
@@ -18,7 +18,7 @@ const (
 // Valid reports whether m is one of the two modes.
 func (m Mode) Valid() bool { return m == ModeTest || m == ModeLive }
 
-// Other is the mode that m must never see.
+// Other returns the other mode, whose data must not be visible in m.
 func (m Mode) Other() Mode {
 	if m == ModeTest {
 		return ModeLive
@@ -26,14 +26,15 @@ func (m Mode) Other() Mode {
 	return ModeTest
 }
 
-// Scope is the part of the data that a call may touch. Every statement on a
-// workspace's rows names both.
+// Scope is the workspace and the mode whose data a call may access. Every SQL statement
+// on a workspace's rows contains both.
 type Scope struct {
 	Workspace WorkspaceID
 	Mode      Mode
 }
 
-// Compare orders scopes, for whoever locks rows of several.
+// Compare defines an order of scopes. Callers that lock rows of several scopes use it
+// to lock them in the same order.
 func (s Scope) Compare(other Scope) int {
 	return cmp.Or(bytes.Compare(s.Workspace.UUID[:], other.Workspace.UUID[:]), cmp.Compare(s.Mode, other.Mode))
 }

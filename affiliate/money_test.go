@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// roundedQuotient is a × b ÷ c by arbitrary precision, half away from zero.
+// roundedQuotient returns a × b ÷ c, computed with arbitrary precision and rounded half
+// away from zero.
 func roundedQuotient(a, b, c int64) *big.Int {
 	product := new(big.Int).Mul(big.NewInt(a), big.NewInt(b))
 	divisor := big.NewInt(c)
@@ -24,7 +25,7 @@ func roundedQuotient(a, b, c int64) *big.Int {
 	return product
 }
 
-func TestMulDivRoundsOnceLikeArbitraryPrecision(t *testing.T) {
+func TestMulDiv_MatchesArbitraryPrecision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := rapid.Int64().Draw(t, "a")
 		b := rapid.Int64().Draw(t, "b")
@@ -43,7 +44,7 @@ func TestMulDivRoundsOnceLikeArbitraryPrecision(t *testing.T) {
 	})
 }
 
-func TestMulDivAtTheEdges(t *testing.T) {
+func TestMulDiv_EdgeCases(t *testing.T) {
 	for _, tc := range []struct {
 		a, b, c, want int64
 		ok            bool

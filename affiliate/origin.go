@@ -6,18 +6,19 @@ import (
 	"strings"
 )
 
-// wildcardLabel is the first label of an origin that stands for any subdomain.
+// wildcardLabel is the first label of an origin that matches any subdomain.
 const wildcardLabel = "*."
 
-// ParseOrigin reads an origin as merchants list them and returns its normal
-// form: http or https, a host in lower case (a name in its ASCII form, or an
-// address), and a port unless it is the scheme's own. The first label of a name
-// may be an asterisk, which stands for one label or more; what follows it has
-// two labels at least, or is localhost, so that nobody allows a whole top-level
-// domain. A path, even a single slash, a query or a user is refused: a browser
-// sends none.
+// ParseOrigin parses an origin from a merchant's list and returns its normal form: http
+// or https, a host in lower case (a name in ASCII form, or an IP address), and a port
+// unless it is the default port of the scheme.
+//
+// The first label of a name may be an asterisk, which matches one or more labels. The
+// rest of the name must then have at least two labels or be localhost, so that a list
+// cannot allow a whole top-level domain. Paths (even a single slash), queries and users
+// are rejected, because the origins that browsers send do not have them.
 func ParseOrigin(s string) (origin string, ok bool) {
-	// Normal forms, which most are, come back without an allocation.
+	// Most inputs are already in normal form and are returned without an allocation.
 	origin = strings.ToLower(s)
 	scheme, authority, found := strings.Cut(origin, "://")
 	if !found || scheme != "http" && scheme != "https" {
@@ -53,8 +54,9 @@ func ParseOrigin(s string) (origin string, ok bool) {
 
 var defaultPorts = map[string]string{"http": "80", "https": "443"}
 
-// splitAuthority takes the port off. A port is written in its shortest form; the
-// host is not empty, and one that starts with a bracket ends with one.
+// splitAuthority separates the port from the host. The port must be written without
+// leading zeros or a sign. The host must not be empty, and a host that starts with a
+// bracket must end with one.
 func splitAuthority(authority string) (host, port string, ok bool) {
 	host = authority
 	if at := strings.LastIndexByte(authority, ':'); at > strings.LastIndexByte(authority, ']') {
@@ -70,8 +72,8 @@ func splitAuthority(authority string) (host, port string, ok bool) {
 	return host, port, true
 }
 
-// originHost reports whether a lower-case host is one of ours: a name, one of
-// its subdomains by an asterisk, or an IPv4 address.
+// originHost reports whether a lower-case host is allowed in an origin: a name, a
+// wildcard for the subdomains of a name, or an IPv4 address.
 func originHost(host string) bool {
 	parent, wild := strings.CutPrefix(host, wildcardLabel)
 	if _, ok := ParseDomain(parent); !ok {
@@ -79,18 +81,19 @@ func originHost(host string) bool {
 	}
 	last := parent[strings.LastIndexByte(parent, '.')+1:]
 	if last[0] >= '0' && last[0] <= '9' {
-		// Browsers take a name that ends in a number for an address.
+		// Browsers treat a name whose last label starts with a digit as an IPv4
+		// address.
 		address, err := netip.ParseAddr(parent)
 		return err == nil && address.Is4() && !wild
 	}
 	return !wild || last != parent || parent == "localhost"
 }
 
-// OriginAllowed reports whether a page of the origin may send clicks: the list,
-// of normal forms, is empty, or holds the origin, or holds a wildcard of which
-// the origin is a subdomain, however deep. The origin is what a browser sends;
-// one that is malformed, opaque (null) or itself a wildcard is only in the empty
-// list.
+// OriginAllowed reports whether a page of the origin may send clicks. list contains
+// normal forms. The origin is allowed if the list is empty, contains the origin, or
+// contains a wildcard that matches it. origin is the value that a browser sends. A
+// value that is malformed, opaque (null) or a wildcard is only allowed if the list is
+// empty.
 func OriginAllowed(list []string, origin string) bool {
 	if len(list) == 0 {
 		return true
@@ -107,8 +110,9 @@ func OriginAllowed(list []string, origin string) bool {
 	return false
 }
 
-// matchesWildcard compares a wildcard's scheme with the beginning and the rest,
-// from the dot on, with the end: a port belongs to the end of both.
+// matchesWildcard reports whether a pattern with a wildcard matches an origin. The
+// origin must begin with the scheme and end with the part of the pattern after the
+// asterisk, which includes the port.
 func matchesWildcard(pattern, origin string) bool {
 	at := strings.Index(pattern, wildcardLabel)
 	if at < 0 {

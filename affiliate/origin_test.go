@@ -108,17 +108,17 @@ func TestOriginAllowed(t *testing.T) {
 		"https://shop.example.org/":          false,
 	} {
 		if got := affiliate.OriginAllowed(list, origin); got != want {
-			t.Errorf("%q: %v", origin, got)
+			t.Errorf("%q: allowed %v", origin, got)
 		}
 	}
 	for _, origin := range []string{"https://anything.test", "null", ""} {
 		if !affiliate.OriginAllowed(nil, origin) {
-			t.Errorf("%q is foreign though nothing is listed", origin)
+			t.Errorf("%q is not allowed by an empty list", origin)
 		}
 	}
 }
 
-func TestOriginAllowedCostsNoAllocation(t *testing.T) {
+func TestOriginAllowed_DoesNotAllocate(t *testing.T) {
 	list := []string{"https://example.com", "https://*.example.org"}
 	if n := testing.AllocsPerRun(100, func() { affiliate.OriginAllowed(list, "https://a.example.org") }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -133,14 +133,14 @@ func FuzzOrigin(f *testing.F) {
 		normal, ok := affiliate.ParseOrigin(s)
 		if !ok {
 			if normal != "" || affiliate.OriginAllowed([]string{s}, s) {
-				t.Fatalf("%q is no origin and yet %q", s, normal)
+				t.Fatalf("%q is rejected, but its normal form is %q or it is allowed", s, normal)
 			}
 			return
 		}
 		if again, ok := affiliate.ParseOrigin(normal); !ok || again != normal {
-			t.Fatalf("%q, then %q: not normal", normal, again)
+			t.Fatalf("the normal form of %q is %q", normal, again)
 		}
-		// The normal form is an origin to whoever else reads it.
+		// net/url must parse the normal form as an origin, too.
 		concrete := strings.Replace(normal, "*", "any", 1)
 		u, err := url.Parse(concrete)
 		if err != nil || u.Scheme+"://"+u.Host != concrete || u.Hostname() == "" || u.User != nil {

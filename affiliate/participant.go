@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ParticipantStatus is where a partner stands in a programme. Only an approved
-// one earns.
+// ParticipantStatus is the status of a partner in a programme. Only approved
+// participants earn commissions.
 type ParticipantStatus string
 
 // The statuses of a participant.
@@ -32,7 +32,7 @@ type Participant struct {
 	Status           ParticipantStatus
 	ReferralCode     string // case-folded
 	Group            *GroupID
-	Override         *Rate // wins over every other rate
+	Override         *Rate // takes precedence over every other rate
 	Tags             []string
 	Note             *string
 	Stats            ParticipantStats
@@ -45,26 +45,26 @@ type Participant struct {
 	SuspendedAt      *time.Time
 	SuspensionReason *string
 	ErasedAt         *time.Time
-	Version          int // one more with every change
+	Version          int // increases by one with every change
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
 }
 
-// ParticipantStats is what a participant has brought and earned since ever;
-// amounts are in minor units of the programme's currency.
+// ParticipantStats holds totals of a participant over all time. Amounts are in minor
+// units of the programme's currency.
 type ParticipantStats struct {
-	Clicks          int64 // without those of bots
+	Clicks          int64 // without clicks of bots
 	Conversions     int64
 	RevenueCents    int64
-	CommissionCents int64 // neither rejected nor refunded
-	BalanceCents    int64 // what the ledger says is owed; may be negative
+	CommissionCents int64 // without rejected and refunded commissions
+	BalanceCents    int64 // ledger balance; may be negative
 }
 
-// ParticipantMove is what a merchant does with a participant.
+// ParticipantMove is an action of a merchant on a participant.
 type ParticipantMove string
 
-// The moves. Two of them lead to approved, so the status alone does not say
-// which one is meant.
+// The moves. Two of them lead to the status approved, so a move is not identified by
+// its status.
 const (
 	ApproveParticipant   ParticipantMove = "approve"
 	RejectParticipant    ParticipantMove = "reject"
@@ -72,9 +72,9 @@ const (
 	ReinstateParticipant ParticipantMove = "reinstate"
 )
 
-// participantMoves are the legal ones (DECISIONS.md section 6); any other is
-// PARTICIPANT_STATE_INVALID. A rejected partner cannot apply again, but the
-// merchant can think again.
+// participantMoves lists the legal moves (DECISIONS.md section 6). Any other move fails
+// with PARTICIPANT_STATE_INVALID. A rejected partner cannot apply again, but the
+// merchant can still approve the application.
 var participantMoves = map[ParticipantMove]struct {
 	from  []ParticipantStatus
 	to    ParticipantStatus
@@ -86,29 +86,30 @@ var participantMoves = map[ParticipantMove]struct {
 	ReinstateParticipant: {[]ParticipantStatus{ParticipantSuspended}, ParticipantApproved, EventParticipantReinstated},
 }
 
-// From are the statuses that the move starts from.
+// From returns the statuses in which the move is legal.
 func (m ParticipantMove) From() []ParticipantStatus { return slices.Clone(participantMoves[m].from) }
 
-// To is the status that the move leads to.
+// To returns the status after the move.
 func (m ParticipantMove) To() ParticipantStatus { return participantMoves[m].to }
 
-// Event is what the world is told about the move.
+// Event returns the name of the webhook event of the move.
 func (m ParticipantMove) Event() EventName { return participantMoves[m].event }
 
-// Application is a partner's wish to join a programme.
+// Application is a partner's application to join a programme.
 type Application struct {
 	Program ProgramID
 	Partner UserID
 	Mode    Mode
-	// ReferralCode is case-folded; empty: made from the partner's name.
+	// ReferralCode is the requested code, case-folded. If it is empty, the code is made
+	// from the partner's name.
 	ReferralCode string
 	Answers      map[string]string
 	AcceptTerms  bool
 }
 
 // Join returns the partner as a new participant of the programme, approved if the
-// programme approves partners automatically. Errors: VALIDATION_ERROR for terms that
-// are not accepted.
+// programme approves partners automatically. Errors: VALIDATION_ERROR if the programme
+// has terms that were not accepted.
 func (a Application) Join(program Program, at time.Time) (Participant, error) {
 	p, err := newParticipant(program, a.Partner, a.AcceptTerms, at)
 	if a.Answers != nil {
@@ -120,8 +121,8 @@ func (a Application) Join(program Program, at time.Time) (Participant, error) {
 	return p, err
 }
 
-// newParticipant makes a pending participant without the partner's name and
-// address. Errors: VALIDATION_ERROR for terms that are not accepted.
+// newParticipant returns a pending participant without name and e-mail address. Errors:
+// VALIDATION_ERROR if the programme has terms that were not accepted.
 func newParticipant(program Program, partner UserID, acceptTerms bool, at time.Time) (Participant, error) {
 	p := Participant{
 		ID: NewID[Participant](at), Scope: program.Scope, Program: program.ID, Partner: partner,
@@ -137,14 +138,15 @@ func newParticipant(program Program, partner UserID, acceptTerms bool, at time.T
 	return p, nil
 }
 
-// ParticipantNotInProgram makes the refusal of a participant that the programme does
-// not have.
+// ParticipantNotInProgram returns the error for a participant that does not belong to
+// the programme.
 func ParticipantNotInProgram() *Error {
 	return Invalid("participant_id", "must be a participant of the programme")
 }
 
-// CheckNewCode refuses another link or promo code for a participant that is erased or
-// rejected, because a code can never be given to somebody else.
+// CheckNewCode returns an error if the participant is erased or rejected and therefore
+// cannot get another link or promo code. A code stays with its participant forever, so
+// it would be wasted. Errors: PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
 func (p Participant) CheckNewCode() error {
 	switch {
 	case p.ErasedAt != nil:
@@ -155,7 +157,8 @@ func (p Participant) CheckNewCode() error {
 	return nil
 }
 
-// RefuseMove makes the refusal of a move that the participant does not allow.
+// RefuseMove returns the error for a move that is not legal in the participant's
+// status.
 func (p Participant) RefuseMove() *Error {
 	if p.ErasedAt != nil {
 		return refuseStatus(ReasonParticipantErased, p.Status)
@@ -163,17 +166,17 @@ func (p Participant) RefuseMove() *Error {
 	return refuseStatus(ReasonParticipantState, p.Status)
 }
 
-// ParticipantPatch changes what a merchant keeps about a participant.
+// ParticipantPatch changes the fields of a participant that a merchant edits.
 type ParticipantPatch struct {
 	Note         Change[string]
 	Tags         Change[[]string]
 	Group        Change[GroupID]
 	Override     Change[Rate]
-	ReferralCode Change[string] // case-folded; there is always one, so clearing changes nothing
+	ReferralCode Change[string] // case-folded; clearing it has no effect, because every participant has one
 }
 
-// Patch is p changed by patch. Whether the group is the programme's and the code
-// is free, only the database knows.
+// Patch returns p with the changes of patch. It does not check that the group belongs
+// to the programme or that the code is free; the database does.
 func (p Participant) Patch(patch ParticipantPatch) Participant {
 	p.Note = patch.Note.orNil(p.Note)
 	if p.Note != nil && *p.Note == "" {
@@ -186,7 +189,7 @@ func (p Participant) Patch(patch ParticipantPatch) Participant {
 	return p
 }
 
-// ParticipantDetails are what a patch changes.
+// ParticipantDetails holds the fields that a patch changes.
 type ParticipantDetails struct {
 	ReferralCode string   `json:"referral_code"`
 	Group        *GroupID `json:"group_id"`
@@ -195,38 +198,39 @@ type ParticipantDetails struct {
 	Note         *string  `json:"note"`
 }
 
-// Details are p's.
+// Details returns the fields of p that a patch changes.
 func (p Participant) Details() ParticipantDetails {
 	return ParticipantDetails{ReferralCode: p.ReferralCode, Group: p.Group, Override: p.Override, Tags: p.Tags, Note: p.Note}
 }
 
-// noteInLog replaces every note in the audit log.
-const noteInLog = "(changed)"
+// redactedNote is what the audit log shows instead of a note.
+const redactedNote = "(changed)"
 
-// ChangeTo compares the details of p and after for the audit log, as Changed does. Of
-// the note the log keeps only that it changed, because merchants write about people
+// ChangeTo compares the details of p and after for the audit log and returns the same
+// as Changed. It replaces the text of the note, because merchants write about people
 // there.
 func (p Participant) ChangeTo(after Participant) (was, is map[string]json.RawMessage, err error) {
 	if was, is, err = Changed(p.Details(), after.Details()); err != nil {
 		return nil, nil, err
 	}
-	return was, is, RedactChange(was, is, "note", func(string) string { return noteInLog })
+	return was, is, RedactChange(was, is, "note", func(string) string { return redactedNote })
 }
 
-// ParticipantObject is a participant as events carry it.
+// ParticipantObject is a participant as events show it.
 type ParticipantObject struct {
 	ID           ParticipantID     `json:"id"`
 	Program      ProgramID         `json:"program_id"`
-	Partner      UserID            `json:"partner_id"` // the partner, who may take part in several programmes
+	Partner      UserID            `json:"partner_id"` // the partner; a partner can take part in several programmes
 	PartnerName  string            `json:"partner_name"`
 	ReferralCode string            `json:"referral_code"` // of the default link, in lower case
 	Status       ParticipantStatus `json:"status"`
-	// Reason is why it was rejected or suspended, where that was said.
+	// Reason says why the participant was rejected or suspended; null if no reason was
+	// given.
 	Reason  *string `json:"reason"`
 	Version int     `json:"version"`
 }
 
-// Object is p as events carry it.
+// Object returns p as events show it.
 func (p Participant) Object() ParticipantObject {
 	object := ParticipantObject{
 		ID: p.ID, Program: p.Program, Partner: p.Partner, PartnerName: p.PartnerName,
@@ -242,8 +246,8 @@ func (p Participant) Object() ParticipantObject {
 	return object
 }
 
-// JoinedParticipant is a new participant as the audit log keeps it: the name
-// stays in the rows, where erasure finds it.
+// JoinedParticipant is a new participant as the audit log shows it. It does not contain
+// the partner's name, because an erasure cannot change the audit log.
 type JoinedParticipant struct {
 	ID           ParticipantID     `json:"id"`
 	Program      ProgramID         `json:"program_id"`
@@ -253,42 +257,44 @@ type JoinedParticipant struct {
 	Version      int               `json:"version"`
 }
 
-// Joined is p, which is new, as the audit log keeps it.
+// Joined returns p as the audit log shows a new participant.
 func (p Participant) Joined() JoinedParticipant {
 	return JoinedParticipant{
 		ID: p.ID, Program: p.Program, Partner: p.Partner, ReferralCode: p.ReferralCode, Status: p.Status, Version: p.Version,
 	}
 }
 
-// ReviewParticipantSuspended flags the pending commissions of a participant who
-// was suspended.
+// ReviewParticipantSuspended is the review reason of pending commissions of a suspended
+// participant.
 const ReviewParticipantSuspended = "participant_suspended"
 
-// ReferralTarget is a referral code with all that the edge needs to know of it.
+// ReferralTarget is a referral code with everything that the collector needs to know
+// about it.
 type ReferralTarget struct {
 	Scope       Scope
 	Code        string // case-folded
 	Program     ProgramID
 	Participant ParticipantID
-	// Active says that the programme is and that the link was not deleted: other
-	// clicks are turned away.
+	// Active says that the programme is active and the link is not deleted. Otherwise
+	// clicks are rejected.
 	Active     bool
 	WindowDays int
 	Model      AttributionModel
-	// Link is where the code leads; of an alias, the default link.
+	// Link is the link that the code belongs to. For an alias it is the default link.
 	Link ShortLink
-	// Discount is the participant's newest promo code that can be used; nil
-	// without one.
+	// Discount is the participant's newest promo code that can be used; nil if there is
+	// none.
 	Discount *Discount
 }
 
-// ShortLink is a link as the redirect at the edge needs it.
+// ShortLink is a link with what the collector needs for a redirect.
 type ShortLink struct {
 	ID  LinkID
 	Key string // ten base62 characters
-	// Code is the link's current one, which an alias is not.
+	// Code is the current code of the link. It differs from the code in the request if
+	// that code is an alias.
 	Code string
-	// TargetURL is the link's URL; empty when its host is not allowed any more.
+	// TargetURL is the URL of the link; empty if its host is not allowed any more.
 	TargetURL string
 	SubID     string
 	UTM       UTM
@@ -303,22 +309,24 @@ type Discount struct {
 	ExpiresAt *time.Time
 }
 
-// Lengths of a referral code. A code that is made from a name leaves room for
-// the random characters that tell it from its namesakes.
+// Lengths of a referral code and its parts. The name in a code is limited to
+// maxNameLength, so that a separator and random characters can be added to distinguish
+// partners of the same name.
 const (
-	MinReferralCode   = 3
-	MaxReferralCode   = 50
-	maxNameInCode     = 24
-	randomInCode      = 3
-	randomCode        = 8
-	namesakeAttempts  = 8
-	referralAlphabet  = "abcdefghijkmnpqrstuvwxyz23456789" // 32, none that look alike
-	referralSeparator = "-"
+	MinReferralCode    = 3
+	MaxReferralCode    = 50
+	maxNameLength      = 24
+	randomSuffixLength = 3
+	randomCodeLength   = 8
+	suffixAttempts     = 8
+	referralAlphabet   = "abcdefghijkmnpqrstuvwxyz23456789" // 32 characters that cannot be mistaken for each other
+	referralSeparator  = "-"
 )
 
-// reservedCodes are refused, whoever asks: words of our own addresses, values
-// that a broken site puts into every link, and sources that other people's ref=
-// parameters name, whose traffic would all go to one partner.
+// reservedCodes lists codes that no participant may have: words in the service's own
+// URLs, values that a broken website puts into every link, and sources that ref=
+// parameters of other services name. All traffic with such a value would be credited to
+// one partner.
 var reservedCodes = func() map[string]bool {
 	words := strings.Fields(`
 		admin administrator api app assets auth billing collector dashboard help login logout mail oauth
@@ -332,28 +340,28 @@ var reservedCodes = func() map[string]bool {
 	return reserved
 }()
 
-// ReservedCode reports whether nobody may have the code.
+// ReservedCode reports whether a code is reserved, so that no participant may have it.
 func ReservedCode(code string) bool { return reservedCodes[FoldCode(code)] }
 
-// ReferralCodes are the codes to try for a partner who did not choose one, in
-// that order: the name; the name with random characters, a few times; random
-// characters alone, forever.
+// ReferralCodes returns codes to try for a partner who did not choose one, in this
+// order: the name, then a few times the name with random characters, then only random
+// characters, without end.
 func ReferralCodes(name string) iter.Seq[string] {
-	base := slug(name, maxNameInCode)
+	base := slug(name, maxNameLength)
 	return func(yield func(string) bool) {
 		if len(base) >= MinReferralCode && !ReservedCode(base) && !yield(base) {
 			return
 		}
-		for range namesakeAttempts {
+		for range suffixAttempts {
 			if base == "" {
 				break
 			}
-			if !yield(base + referralSeparator + randomLetters(randomInCode)) {
+			if !yield(base + referralSeparator + randomLetters(randomSuffixLength)) {
 				return
 			}
 		}
 		for {
-			if !yield(randomLetters(randomCode)) {
+			if !yield(randomLetters(randomCodeLength)) {
 				return
 			}
 		}
@@ -369,8 +377,8 @@ func randomLetters(n int) string {
 	return string(b)
 }
 
-// MaskEmail leaves of an address what tells two partners apart and reaches
-// neither: the first character and the domain.
+// MaskEmail returns an e-mail address with only its first character and its domain
+// visible. That is enough to distinguish two partners, but not to write to them.
 func MaskEmail(email string) string {
 	at := strings.LastIndexByte(email, '@')
 	if at < 1 {

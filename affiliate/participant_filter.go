@@ -1,34 +1,33 @@
 package affiliate
 
-// ParticipantFilter narrows a list of a programme's participants. The zero value
-// of each field narrows nothing; what is given has to hold all at once.
+// ParticipantFilter restricts a list of a programme's participants. A participant must
+// match all fields that are set; a zero field matches every participant.
 type ParticipantFilter struct {
 	Status ParticipantStatus
 	Group  *GroupID
-	// Search is a prefix of the partner's name or e-mail address, of a referral
-	// code, replaced ones too, or of the participant id; case does not matter.
+	// Search is a prefix of the partner's name or e-mail address, of a present or
+	// former referral code, or of the participant id. Case does not matter.
 	Search string
-	// HideEmails keeps e-mail addresses out of the search, as in
-	// CommissionFilter.
+	// HideEmails excludes e-mail addresses from the search, as in CommissionFilter.
 	HideEmails bool
 }
 
-// ParticipantSort is what a list of participants can be sorted by.
+// ParticipantSort is a column by which a list of participants can be sorted.
 type ParticipantSort string
 
-// The sort keys, by their names in the contract.
+// The sortable columns, by their names in the API.
 const (
 	ParticipantsByAge         ParticipantSort = "createdAt"
-	ParticipantsByName        ParticipantSort = "partnerName" // whatever the case
+	ParticipantsByName        ParticipantSort = "partnerName" // case does not matter
 	ParticipantsByClicks      ParticipantSort = "clicks"
 	ParticipantsByConversions ParticipantSort = "conversions"
 	ParticipantsByRevenue     ParticipantSort = "revenueCents"
 	ParticipantsByCommission  ParticipantSort = "commissionCents"
 )
 
-// ParticipantOrder is how a list is sorted. Ties fall to the newest, whichever
-// way the list runs. Counts sort by their sums as last folded, which follow what
-// the rows show by a moment.
+// ParticipantOrder is how a list is sorted. In both directions, rows with equal values
+// are sorted by age, the newest first. Columns with counts are sorted by sums that a
+// job updates, so the order can be slightly older than the counts in the rows.
 type ParticipantOrder struct {
 	By        ParticipantSort
 	Ascending bool

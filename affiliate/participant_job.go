@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// ReviewPending flags the pending commissions of a suspended participant for review,
-// or takes that flag off the commissions of a reinstated one. Move is one of the two.
-// One job moves one block of commissions, the oldest first, and enqueues the next
-// block. It does nothing if the participant was moved again.
+// ReviewPending is the job that flags the pending commissions of a suspended
+// participant for review, or removes that flag after the participant was reinstated.
+// Move says which of the two. One job processes one block of commissions, the oldest
+// first, and enqueues the job of the next block. It does nothing if the participant was
+// moved again in the meantime.
 type ReviewPending struct {
 	Workspace   WorkspaceID     `json:"workspace"`
 	Mode        Mode            `json:"mode"`
@@ -16,35 +17,34 @@ type ReviewPending struct {
 	Participant ParticipantID   `json:"participant"`
 	Move        ParticipantMove `json:"move"`
 	Since       time.Time       `json:"since"` // when the move was made
-	// User or Key is who made the move; neither: the service itself.
+	// User or Key made the move. Both are nil if the service did.
 	User *UserID   `json:"user,omitempty"`
 	Key  *APIKeyID `json:"key,omitempty"`
-	// After and AfterID are when the last commission of the block before was
-	// created, and its id.
+	// After is the creation time of the last commission of the previous block, and
+	// AfterID is its id.
 	After   time.Time    `json:"after"`
 	AfterID CommissionID `json:"after_id"`
 }
 
-// Kind names the job.
+// Kind returns the name of the job.
 func (ReviewPending) Kind() string { return "review_pending" }
 
-// The codes of a ReviewPending in the histories of commissions.
+// The codes that ReviewPending writes into the histories of commissions.
 const (
 	codeParticipantSuspended  = "participant_suspended"
 	codeParticipantReinstated = "participant_reinstated"
 )
 
-// Flags reports whether the job adds the flag. Otherwise it takes the flag off.
+// Flags reports whether the job adds the review flag. Otherwise it removes the flag.
 func (job ReviewPending) Flags() bool { return job.Move == SuspendParticipant }
 
-// Concerns reports whether the job has to move the commission, which belongs to the
-// participant.
+// Concerns reports whether the job has to change the commission c of the participant.
 func (job ReviewPending) Concerns(c Commission) bool {
 	return c.Status == CommissionPending && slices.Contains(c.ReviewReasons, ReviewParticipantSuspended) != job.Flags()
 }
 
-// Transition returns the move that the job makes of each commission, except the id of
-// the commission. Its code tells the lines of the job from all others in a history.
+// Transition returns the move that the job makes, without the id of the commission. Its
+// code distinguishes the job's lines in the history from all others.
 func (job ReviewPending) Transition(at time.Time) CommissionTransition {
 	if at.Before(job.Since) { // the clocks of two processes differ
 		at = job.Since

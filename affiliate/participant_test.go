@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestParticipantMoves(t *testing.T) {
+func TestParticipantMove_Table(t *testing.T) {
 	for _, tc := range []struct {
 		move  ParticipantMove
 		from  []ParticipantStatus
@@ -33,7 +33,7 @@ func TestParticipantMoves(t *testing.T) {
 	}
 }
 
-func TestParticipantJoins(t *testing.T) {
+func TestJoin(t *testing.T) {
 	at, partner, group := time.UnixMilli(1).UTC(), NewID[User](time.UnixMilli(1)), NewID[Group](time.UnixMilli(1))
 	terms := "https://shop.example/terms"
 	answers := map[string]string{"site": "blog.example"}
@@ -43,10 +43,10 @@ func TestParticipantJoins(t *testing.T) {
 		want    ParticipantStatus
 		refusal *Error
 	}{
-		"without terms":         {program: Program{}, want: ParticipantPending},
-		"automatic approval":    {program: Program{AutoApprovePartners: true}, want: ParticipantApproved},
-		"terms accepted":        {program: Program{TermsURL: &terms}, accept: true, want: ParticipantPending},
-		"terms are not ignored": {program: Program{TermsURL: &terms}, refusal: Invalid("accept_terms", "must be true because the programme has terms")},
+		"without terms":      {program: Program{}, want: ParticipantPending},
+		"automatic approval": {program: Program{AutoApprovePartners: true}, want: ParticipantApproved},
+		"terms accepted":     {program: Program{TermsURL: &terms}, accept: true, want: ParticipantPending},
+		"terms not accepted": {program: Program{TermsURL: &terms}, refusal: Invalid("accept_terms", "must be true because the programme has terms")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			applied, err := Application{Partner: partner, Answers: answers, AcceptTerms: tc.accept}.Join(tc.program, at)
@@ -68,7 +68,7 @@ func TestParticipantJoins(t *testing.T) {
 	}
 }
 
-func TestReferralCodesOfAName(t *testing.T) {
+func TestReferralCodes_StartWithTheName(t *testing.T) {
 	for name, want := range map[string]string{
 		"Jane Doe":                      `^jane-doe$`,
 		"Zoë  Ångström":                 `^zoe-angstrom$`,
@@ -78,20 +78,20 @@ func TestReferralCodesOfAName(t *testing.T) {
 		"Wolfgang Amadeus von Mozart X": `^wolfgang-amadeus-von-moz$`,
 		"":                              `^[a-z2-9]{8}$`,
 	} {
-		if got := first(1, ReferralCodes(name))[0]; !regexp.MustCompile(want).MatchString(got) {
+		if got := firstN(1, ReferralCodes(name))[0]; !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("%q suggests %q, want %s", name, got, want)
 		}
 	}
-	codes := first(12, ReferralCodes("Jane Doe"))
+	codes := firstN(12, ReferralCodes("Jane Doe"))
 	if !regexp.MustCompile(`^jane-doe-[a-z2-9]{3}$`).MatchString(codes[1]) || !regexp.MustCompile(`^[a-z2-9]{8}$`).MatchString(codes[11]) {
-		t.Errorf("jane-doe and her namesakes: %q", codes)
+		t.Errorf("codes after the first: %q", codes)
 	}
 }
 
-func TestReferralCodesAreCodes(t *testing.T) {
+func TestReferralCodes_AreValid(t *testing.T) {
 	form := regexp.MustCompile(`^[a-z0-9_-]{3,50}$`)
 	rapid.Check(t, func(t *rapid.T) {
-		for _, code := range first(12, ReferralCodes(rapid.String().Draw(t, "name"))) {
+		for _, code := range firstN(12, ReferralCodes(rapid.String().Draw(t, "name"))) {
 			if !form.MatchString(code) || FoldCode(code) != code || ReservedCode(code) {
 				t.Fatalf("suggested %q", code)
 			}
@@ -107,7 +107,7 @@ func TestReservedCodes(t *testing.T) {
 	}
 }
 
-func TestParticipantObjectCarriesTheReasonOfItsStatus(t *testing.T) {
+func TestParticipantObject_Reason(t *testing.T) {
 	why := "spam"
 	p := Participant{Status: ParticipantRejected, RejectionReason: &why, PartnerEmail: "jane@example.com", Version: 5}
 	body, err := json.Marshal(p.Object())
@@ -131,7 +131,7 @@ func TestMaskEmail(t *testing.T) {
 	}
 }
 
-func TestPatchOfAParticipant(t *testing.T) {
+func TestParticipant_Patch(t *testing.T) {
 	group, bps := NewID[Group](time.UnixMilli(1)), int64(1250)
 	note, other, nothing := "calls back", "x", ""
 	override := Rate{Bps: &bps}
@@ -149,7 +149,7 @@ func TestPatchOfAParticipant(t *testing.T) {
 			ParticipantPatch{Note: Clear[string](), Tags: Clear[[]string](), Group: Clear[GroupID](), Override: Clear[Rate](), ReferralCode: Clear[string]()},
 			ParticipantDetails{ReferralCode: "jane", Tags: []string{}},
 		},
-		"an empty note is none": {
+		"an empty note is removed": {
 			ParticipantPatch{Note: Set(nothing)},
 			ParticipantDetails{ReferralCode: "jane", Group: &group, Override: &override, Tags: []string{"vip"}},
 		},

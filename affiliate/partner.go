@@ -11,17 +11,18 @@ import (
 type PartnerProgram struct {
 	Program
 	MerchantName string
-	// Participation is nil when the partner does not take part.
+	// Participation is nil if the partner does not take part in the programme.
 	Participation *Participation
 }
 
-// Participation is a partner's own place in a programme.
+// Participation is a partner's participation in a programme, as the partner sees it.
 type Participation struct {
 	Participant ParticipantID
 	Status      ParticipantStatus
-	// Link is the default one.
+	// Link is the default link.
 	Link Link
-	// Rate is the partner's own, or its group's; nil: the programme's rules.
+	// Rate is the partner's own rate, or the rate of its group. It is nil if the
+	// programme's rules apply.
 	Rate        *Rate
 	Stats       ParticipantStats
 	AppliedAt   time.Time
@@ -30,17 +31,17 @@ type Participation struct {
 	SuspendedAt *time.Time
 }
 
-// PartnerProgramFilter narrows a partner's list of programmes.
+// PartnerProgramFilter restricts a partner's list of programmes.
 type PartnerProgramFilter struct {
-	// Public lists what anybody may join, in place of what the partner takes part
-	// in.
+	// Public lists the programmes that any partner may join, instead of those in which
+	// the partner takes part.
 	Public bool
-	// Search is a prefix of the programme's name; case does not matter.
+	// Search is a prefix of the programme's name. Case does not matter.
 	Search string
 }
 
-// PartnerCommission is a commission as its partner sees it: nothing that the
-// merchant keeps to itself, nothing of the buyer.
+// PartnerCommission is a commission as its partner sees it. It has no data of the buyer
+// and none that only the merchant may see.
 type PartnerCommission struct {
 	ID                  CommissionID
 	Program             ProgramID
@@ -59,7 +60,7 @@ type PartnerCommission struct {
 	SaleCurrency        string
 	RecurringIndex      *int
 	PromoCode           *string
-	HoldUntil           *time.Time // nil: no hold
+	HoldUntil           *time.Time // nil if there is no hold period
 	RejectionCode       *string
 	ApprovedAt          *time.Time
 	RejectedAt          *time.Time
@@ -68,8 +69,8 @@ type PartnerCommission struct {
 	CreatedAt           time.Time
 }
 
-// PartnerCommissionFilter narrows a partner's list of commissions. The zero
-// value of each field narrows nothing.
+// PartnerCommissionFilter restricts a partner's list of commissions. A zero field
+// matches every commission.
 type PartnerCommissionFilter struct {
 	Program *ProgramID
 	Status  CommissionStatus
@@ -84,9 +85,9 @@ type PartnerProfile struct {
 	Country     *string // ISO 3166-1 alpha-2
 	CompanyName *string
 	WebsiteURL  *string
-	// Payout is nil until a method is set.
+	// Payout is nil until the partner sets a payout method.
 	Payout    *PayoutDetails
-	Version   int // one more with every change
+	Version   int // increases by one with every change
 	CreatedAt time.Time
 }
 
@@ -98,7 +99,7 @@ type PartnerProfilePatch struct {
 	WebsiteURL  Change[string]
 }
 
-// Patch is p changed by patch. Errors: VALIDATION_ERROR.
+// Patch returns p with the changes of patch. Errors: VALIDATION_ERROR.
 func (p PartnerProfile) Patch(patch PartnerProfilePatch) (PartnerProfile, error) {
 	p.Name = patch.Name.or(p.Name, "")
 	if p.Name == "" {
@@ -110,8 +111,8 @@ func (p PartnerProfile) Patch(patch PartnerProfilePatch) (PartnerProfile, error)
 	return p, nil
 }
 
-// ProfileObject is what an update compares of a profile. The account's log keeps
-// the names of what changed and no values.
+// ProfileObject holds the fields of a profile that are compared after an update. The
+// audit log of the account stores the names of the changed fields, not their values.
 type ProfileObject struct {
 	Name        string  `json:"name"`
 	Country     *string `json:"country"`
@@ -119,15 +120,15 @@ type ProfileObject struct {
 	WebsiteURL  *string `json:"website_url"`
 }
 
-// Object is p as an update compares it.
+// Object returns the fields of p that are compared after an update.
 func (p PartnerProfile) Object() ProfileObject {
 	return ProfileObject{Name: p.Name, Country: p.Country, CompanyName: p.CompanyName, WebsiteURL: p.WebsiteURL}
 }
 
-// PayoutMethod is how money reaches a partner.
+// PayoutMethod is the way in which a partner is paid.
 type PayoutMethod string
 
-// The methods. The last two are set by whoever connects them.
+// The methods. Partners cannot choose the last two; integrations set them.
 const (
 	PayoutManual        PayoutMethod = "manual"
 	PayoutPayPal        PayoutMethod = "paypal"
@@ -138,24 +139,24 @@ const (
 	PayoutExternal      PayoutMethod = "external"
 )
 
-// PayoutDetails is what may be shown of a payout method.
+// PayoutDetails holds the parts of a payout method that may be shown.
 type PayoutDetails struct {
 	Method    PayoutMethod
 	Hint      *string // see PayoutAccount.Hint
 	UpdatedAt time.Time
 }
 
-// PayoutAccount is where a partner's money goes, in clear text: it is sealed
-// before it is stored, and never logged. Its JSON is what is sealed.
+// PayoutAccount is the account to which a partner's money is sent, in clear text. It is
+// encrypted before it is stored, and never logged. Its JSON form is what is encrypted.
 type PayoutAccount struct {
 	Method  PayoutMethod `json:"-"`
-	Account string       `json:"account"` // empty: the method has none
+	Account string       `json:"account"` // empty if the method has no account
 	Holder  string       `json:"account_holder,omitempty"`
 }
 
-// ParsePayoutAccount reads a method with its account and account holder, nil
-// where they are absent. An IBAN loses its spaces and is upper-cased. Everything
-// that is wrong is reported.
+// ParsePayoutAccount validates a payout method with its account and account holder,
+// which are nil if absent. Spaces are removed from an IBAN, and its letters become
+// upper case. All violations are returned together.
 func ParsePayoutAccount(method PayoutMethod, account, holder *string) (PayoutAccount, Violations) {
 	var wrong Violations
 	parsed := PayoutAccount{Method: method}
@@ -202,8 +203,7 @@ var (
 	accountForm = regexp.MustCompile(`^[A-Za-z0-9 /-]{4,64}$`)
 )
 
-// parseBankAccount reads an IBAN, or the number of an account in a country
-// without them.
+// parseBankAccount parses an IBAN, or an account number of a country without IBANs.
 func parseBankAccount(s string) (account, problem string) {
 	compact := strings.ToUpper(strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
@@ -223,8 +223,9 @@ func parseBankAccount(s string) (account, problem string) {
 	return s, ""
 }
 
-// validIBAN checks the remainder of ISO 13616: the country and the check digits
-// moved to the end, letters as 10 to 35, the number is 1 modulo 97.
+// validIBAN checks the check digits of an IBAN (ISO 13616). The country and the check
+// digits are moved to the end, and letters become the numbers 10 to 35. The resulting
+// number must be 1 modulo 97.
 func validIBAN(iban string) bool {
 	remainder := 0
 	for _, r := range iban[4:] + iban[:4] {
@@ -237,12 +238,13 @@ func validIBAN(iban string) bool {
 	return remainder == 1
 }
 
-// hintLength characters of a number tell two accounts of one person apart.
+// hintLength is the number of characters of an account number that a hint shows. They
+// are enough to distinguish two accounts of one person.
 const hintLength = 4
 
-// Hint is what may be shown of the account, nil without one: an address masked,
-// the last four characters of a number, or fewer where four would be more than
-// half of it.
+// Hint returns the part of the account that may be shown; nil if there is no account.
+// It is a masked e-mail address, or the last hintLength characters of an account
+// number, but at most half of it.
 func (a PayoutAccount) Hint() *string {
 	var hint string
 	switch a.Method {
@@ -256,19 +258,20 @@ func (a PayoutAccount) Hint() *string {
 	return &hint
 }
 
-// String hides the account from logs.
+// String returns only the method, so that logs do not contain the account.
 func (a PayoutAccount) String() string { return string(a.Method) }
 
-// GoString hides the account from %#v.
+// GoString does the same for %#v.
 func (a PayoutAccount) GoString() string { return a.String() }
 
-// SealedPayoutAccount is a payout account as the database may hold it, sealed by
-// who has the keys.
+// SealedPayoutAccount is a payout account as the database stores it: encrypted with
+// keys that the database does not have.
 type SealedPayoutAccount struct {
 	Method PayoutMethod
 	Hint   *string // see PayoutAccount.Hint
-	Sealed []byte  // nil for a method without account
-	// Same reports whether what is stored with the same method, nil without
-	// account, is this account: two seals of one text differ.
+	Sealed []byte  // encrypted account; nil for a method without account
+	// Same reports whether stored, an encrypted account of the same method, is this
+	// account. It is needed because encrypting the same text twice gives different
+	// results. stored is nil for a method without account.
 	Same func(stored []byte) bool
 }

@@ -16,7 +16,7 @@ func TestParsePayoutAccount(t *testing.T) {
 		method          affiliate.PayoutMethod
 		account, holder *string
 		parsed, hint    string
-		wrong           string // fields
+		wrong           string // fields with violations
 	}{
 		{"manual", nil, nil, "", "", ""},
 		{"store_credit", nil, nil, "", "", ""},
@@ -37,7 +37,8 @@ func TestParsePayoutAccount(t *testing.T) {
 		{"bank_transfer", text("DE89370400440532013001"), text(holder), "", "", "account"},
 		{"bank_transfer", text("DE98370400440532013000"), text(holder), "", "", "account"},
 		{"bank_transfer", text("GB82 WEST 1234 5698 7654 23"), text(holder), "", "", "account"},
-		// Two letters and two digits, and yet too short for an IBAN.
+		// The text begins with two letters and two digits, but is too short for an
+		// IBAN.
 		{"bank_transfer", text("AB12-345/6 7"), text(holder), "AB12-345/6 7", "••••/6 7", ""},
 		{"bank_transfer", text("000123456"), text(holder), "000123456", "••••3456", ""},
 		{"bank_transfer", text("12345"), text(holder), "12345", "••••45", ""},
@@ -64,7 +65,7 @@ func TestParsePayoutAccount(t *testing.T) {
 			fields = append(fields, v.Field)
 		}
 		if got := strings.Join(fields, " "); got != tc.wrong {
-			t.Errorf("%s: wrong are %q, want %q", name, got, tc.wrong)
+			t.Errorf("%s: violations of %q, want %q", name, got, tc.wrong)
 		}
 		if tc.wrong != "" {
 			continue
@@ -77,13 +78,14 @@ func TestParsePayoutAccount(t *testing.T) {
 			t.Errorf("%s: %q with the hint %q, holder %q", name, parsed.Account, hint, parsed.Holder)
 		}
 		if printed := fmt.Sprintf("%v %+v %#v %s", parsed, parsed, parsed, parsed); tc.parsed != "" && strings.Contains(printed, tc.parsed) {
-			t.Errorf("%s prints itself: %s", name, printed)
+			t.Errorf("%s: the account is printed: %s", name, printed)
 		}
 	}
 }
 
-// One changed digit, and two that are swapped, are what people mistype.
-func TestIBANFindsMistypedDigits(t *testing.T) {
+// The check digits must detect one wrong digit and two swapped digits, because these
+// are the most frequent mistakes.
+func TestParsePayoutAccount_RejectsMistypedIBAN(t *testing.T) {
 	const iban, holder = "DE89370400440532013000", "Jane"
 	refused := func(s string) bool {
 		h := holder
@@ -93,23 +95,23 @@ func TestIBANFindsMistypedDigits(t *testing.T) {
 	for i := 2; i < len(iban); i++ {
 		for digit := byte('0'); digit <= '9'; digit++ {
 			if changed := iban[:i] + string(digit) + iban[i+1:]; changed != iban && !refused(changed) {
-				t.Errorf("%s is taken", changed)
+				t.Errorf("%s was accepted", changed)
 			}
 		}
 		if i+1 < len(iban) && iban[i] != iban[i+1] {
 			if swapped := iban[:i] + iban[i+1:i+2] + iban[i:i+1] + iban[i+2:]; !refused(swapped) {
-				t.Errorf("%s is taken", swapped)
+				t.Errorf("%s was accepted", swapped)
 			}
 		}
 	}
 }
 
-func TestProfilePatch(t *testing.T) {
+func TestPartnerProfile_Patch(t *testing.T) {
 	company := "Acme"
 	before := affiliate.PartnerProfile{Name: "Jane", CompanyName: &company}
 	same, err := before.Patch(affiliate.PartnerProfilePatch{})
 	if err != nil || same != before {
-		t.Errorf("nothing: %+v, %v", same, err)
+		t.Errorf("empty patch: %+v, %v", same, err)
 	}
 	changed, err := before.Patch(affiliate.PartnerProfilePatch{Country: affiliate.Set("DE"), CompanyName: affiliate.Clear[string]()})
 	if err != nil || changed.Name != "Jane" || *changed.Country != "DE" || changed.CompanyName != nil {
@@ -122,22 +124,22 @@ func TestProfilePatch(t *testing.T) {
 	}
 }
 
-func TestConversionsPerClick(t *testing.T) {
+func TestStats_Ratio(t *testing.T) {
 	for _, tc := range []struct {
 		clicks, conversions int64
 		want                float64
 	}{{1, 0, 0}, {3, 1, 0.333333}, {3, 2, 0.666667}, {1, 2, 2}, {8, 1, 0.125}, {1e12, 1, 0}} {
 		got := affiliate.Stats{Clicks: tc.clicks, Conversions: tc.conversions}.Ratio()
 		if got == nil || *got != tc.want {
-			t.Errorf("%d of %d: %v", tc.conversions, tc.clicks, got)
+			t.Errorf("%d conversions of %d clicks: %v", tc.conversions, tc.clicks, got)
 		}
 	}
 	if (affiliate.Stats{Conversions: 3}).Ratio() != nil {
-		t.Error("a ratio without clicks")
+		t.Error("the ratio without clicks is not nil")
 	}
 }
 
-func TestPeriodsWidenToWholeHours(t *testing.T) {
+func TestPeriod_WholeHours(t *testing.T) {
 	at := func(s string) *time.Time {
 		parsed, err := time.Parse(time.RFC3339Nano, s)
 		if err != nil {
@@ -152,10 +154,10 @@ func TestPeriodsWidenToWholeHours(t *testing.T) {
 	} {
 		wide := affiliate.Period{From: at(tc.from), Before: at(tc.before)}.WholeHours()
 		if !wide.From.Equal(*at(tc.wideFrom)) || !wide.Before.Equal(*at(tc.wideBefore)) {
-			t.Errorf("%s to %s is %v to %v", tc.from, tc.before, wide.From, wide.Before)
+			t.Errorf("%s to %s became %v to %v", tc.from, tc.before, wide.From, wide.Before)
 		}
 	}
 	if open := (affiliate.Period{}).WholeHours(); open.From != nil || open.Before != nil {
-		t.Error("an open bound was closed")
+		t.Error("an open bound got a value")
 	}
 }

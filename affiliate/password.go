@@ -2,9 +2,9 @@ package affiliate
 
 import "strings"
 
-// CommonPassword reports whether a password is one that everybody tries first:
-// a frequent one of at least ten characters, one character repeated, or a plain
-// run of digits or letters. Lengths are the contract's business.
+// CommonPassword reports whether a password is easy to guess: a frequent password of at
+// least ten characters, one repeated character, or a simple sequence of digits or
+// letters. The API checks the length separately.
 func CommonPassword(password string) bool {
 	folded := strings.ToLower(password)
 	if commonPasswords[folded] {
@@ -14,8 +14,8 @@ func CommonPassword(password string) bool {
 		strings.Contains("01234567890123456789"+"9876543210987654321"+"abcdefghijklmnopqrstuvwxyz"+"qwertyuiopasdfghjklzxcvbnm", folded)
 }
 
-// commonPasswords are the frequent ones of ten characters and more in the
-// published lists of leaked passwords; shorter ones are refused by length.
+// commonPasswords holds frequent passwords of at least ten characters from published
+// lists of leaked passwords. Shorter passwords are rejected because of their length.
 var commonPasswords = func() map[string]bool {
 	set := map[string]bool{}
 	for word := range strings.FieldsSeq(`

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A payout's statuses and the moves between them.
+// The statuses of a payout and the moves between them.
 //
 //	draft ──confirm──▶ pending ──send──▶ processing ──pay──▶ paid
 //	  │                 │ │ ▲ └──────────pay────────────────▶ ▲
@@ -13,17 +13,20 @@ import (
 //	  │                 │ └──fail─▶ failed ◀─┴fail
 //	  └──cancel──▶ canceled ◀─cancel─┘ (also from pending)
 //
-// The ledger holds what was sent: the entries of a payout sum up to minus its
-// amount while it is processing or paid, and to nothing otherwise
-// (PayoutChange.LedgerEntry). Its commissions belong to it while it is open,
-// that is draft, pending or processing, and when it is paid. A draft or pending
-// payout follows its commissions (Payout.Follow); from processing on, the ledger
-// nets what they lose.
+// The ledger records a payout from the time when it is sent: its entries add up to
+// minus its amount while it is processing or paid, and to 0 otherwise
+// (PayoutChange.LedgerEntry).
+//
+// A payout contains its commissions while it is open (draft, pending or processing) and
+// when it is paid. If commissions of a draft or pending payout are reduced or leave it,
+// the amount of the payout is lowered (Payout.Follow). After it was sent, the amount
+// does not change, and a reduction of a commission only changes the participant's
+// balance in the ledger.
 
 // PayoutID identifies a payout.
 type PayoutID = ID[Payout]
 
-// PayoutStatus is where a payout stands.
+// PayoutStatus is the status of a payout.
 type PayoutStatus string
 
 // The statuses (DECISIONS.md section 7).
@@ -36,7 +39,7 @@ const (
 	PayoutCanceled   PayoutStatus = "canceled"
 )
 
-// Payout is what one participant is paid in one currency at a time.
+// Payout is one payment to one participant in one currency.
 type Payout struct {
 	ID              PayoutID
 	Scope           Scope
@@ -47,38 +50,40 @@ type Payout struct {
 	AmountCents     int64 // above 0, minor units of Currency
 	Currency        string
 	CommissionCount int64
-	AdjustmentCents int64 // bonuses, adjustments and debts in AmountCents, with their sign
+	AdjustmentCents int64 // part of AmountCents: bonuses, adjustments and debts, with their sign
 	Status          PayoutStatus
 	Method          PayoutMethod
 	Reference       *string // of the transfer
 	FailureReason   *string
-	PeriodStart     *time.Time // when the first of its commissions was approved; nil without any
-	PeriodEnd       *time.Time // when the last was
+	PeriodStart     *time.Time // when its first commission was approved; nil if it has none
+	PeriodEnd       *time.Time // when its last commission was approved
 	InitiatedAt     *time.Time // when it was confirmed
 	PaidAt          *time.Time
-	Version         int // one more with every change
+	Version         int // increases by one with every change
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
 }
 
-// PayoutItem is a payout with the names that lists show beside it.
+// PayoutItem is a payout with the names that lists show next to it.
 type PayoutItem struct {
 	Payout
 	ProgramName string
 	PartnerName string
 }
 
-// PayoutDetail is a payout with what it consists of.
+// PayoutDetail is a payout with its commissions.
 type PayoutDetail struct {
 	PayoutItem
 	Commissions []PayoutCommission // oldest first, at most MaxPayoutCommissions
 	AccountHint *string            // see PayoutAccount.Hint
 }
 
-// MaxPayoutCommissions bounds the commissions that a payout's detail shows.
+// MaxPayoutCommissions is the greatest number of commissions that a PayoutDetail
+// contains.
 const MaxPayoutCommissions = 1000
 
-// PayoutCommission is what a commission put into a payout, when it was put there.
+// PayoutCommission is a commission in a payout, with the values that it had when it was
+// added.
 type PayoutCommission struct {
 	Commission            CommissionID
 	AmountCents           int64
@@ -86,14 +91,13 @@ type PayoutCommission struct {
 	ApprovedAt            *time.Time
 }
 
-// SentPayout is a payout on its way, with what whoever sends it has to know.
+// SentPayout is a payout with the data that is needed to send the money.
 type SentPayout struct {
 	PayoutItem
-	Account []byte // sealed; nil for a method without
+	Account []byte // encrypted; nil for a method without account
 }
 
-// PayoutFilter narrows a list of payouts. The zero value of each field narrows
-// nothing.
+// PayoutFilter restricts a list of payouts. A zero field matches every payout.
 type PayoutFilter struct {
 	Status      PayoutStatus
 	Program     *ProgramID
@@ -102,30 +106,29 @@ type PayoutFilter struct {
 	Created     Period
 }
 
-// PayoutMove is something that is done with a payout.
+// PayoutMove is an action on a payout.
 type PayoutMove string
 
-// The moves. Their words are the verbs of the audit log.
+// The moves. Their values are the verbs in the audit log.
 const (
-	// MoveConfirm releases a draft.
+	// MoveConfirm releases a draft for payment.
 	MoveConfirm PayoutMove = "confirm"
-	// MoveSend hands it to whoever sends the money.
+	// MoveSend exports the payout to the person or system that sends the money.
 	MoveSend PayoutMove = "export"
-	// MoveMarkPaid: the money has arrived.
+	// MoveMarkPaid records that the money has arrived.
 	MoveMarkPaid PayoutMove = "mark_paid"
-	// MoveMarkFailed: it could not be paid.
+	// MoveMarkFailed records that the payout could not be paid.
 	MoveMarkFailed PayoutMove = "mark_failed"
-	// MoveRetry tries a failed one again.
+	// MoveRetry makes a failed payout pending again.
 	MoveRetry PayoutMove = "retry"
-	// MoveCancel gives it up before it is sent, or after it failed.
+	// MoveCancel cancels a payout that was not sent or that failed.
 	MoveCancel PayoutMove = "cancel"
-	// MoveFollow lowers its amount because a commission left it or lost a part of
-	// its amount.
+	// MoveFollow lowers the amount because a commission left the payout or was reduced.
 	MoveFollow PayoutMove = "follow"
 )
 
-// payoutMoves is the table of legal moves. An empty to keeps the status. A move
-// with an empty event has no event.
+// payoutMoves lists the legal moves. An empty to keeps the status. A move with an empty
+// event has no webhook event.
 var payoutMoves = map[PayoutMove]struct {
 	from  []PayoutStatus
 	to    PayoutStatus
@@ -140,25 +143,24 @@ var payoutMoves = map[PayoutMove]struct {
 	MoveFollow:     {[]PayoutStatus{PayoutDraft, PayoutPending}, "", ""},
 }
 
-// followsCommissions reports whether a payout of this status loses what its
-// commissions lose.
+// followsCommissions reports whether the amount of a payout with this status is lowered
+// when its commissions are reduced.
 func (s PayoutStatus) followsCommissions() bool {
 	return slices.Contains(payoutMoves[MoveFollow].from, s)
 }
 
-// PayoutTransition asks for one move of a payout.
+// PayoutTransition is a request for one move of a payout.
 type PayoutTransition struct {
 	Move  PayoutMove
 	Actor Actor
 	At    time.Time
-	// Reference and PaidAt belong to MoveMarkPaid, Reason to MoveMarkFailed.
+	// Reference and PaidAt are set for MoveMarkPaid, and Reason for MoveMarkFailed.
 	Reference *string
 	PaidAt    time.Time
 	Reason    *string
 }
 
-// Apply makes the move: the payout as it leaves it. Errors:
-// PAYOUT_STATE_INVALID.
+// Apply returns the payout before and after the move. Errors: PAYOUT_STATE_INVALID.
 func (t PayoutTransition) Apply(p Payout) (PayoutChange, *Error) {
 	move := payoutMoves[t.Move]
 	if !slices.Contains(move.from, p.Status) {
@@ -184,17 +186,17 @@ func (t PayoutTransition) Apply(p Payout) (PayoutChange, *Error) {
 	return PayoutChange{Before: p, After: after, Transition: t}, nil
 }
 
-// PayoutContent sums up the commissions that a payout holds.
+// PayoutContent is the sum of the commissions in a payout.
 type PayoutContent struct {
 	CommissionCount int64
 	CommissionCents int64      // minor units of the payout's currency
-	PeriodStart     *time.Time // when the first was approved; nil without any
-	PeriodEnd       *time.Time // when the last was approved
+	PeriodStart     *time.Time // when the first commission was approved; nil if there is none
+	PeriodEnd       *time.Time // when the last commission was approved
 }
 
-// Follow is the change by which a payout follows its commissions to the content
-// that they leave. If nothing remains to be paid the payout is canceled, and keeps
-// the amounts that it had. Errors: PAYOUT_STATE_INVALID from processing on.
+// Follow returns the change that adjusts the payout to the commissions that are left in
+// it. If nothing is left to be paid, the payout is canceled and keeps its amounts.
+// Errors: PAYOUT_STATE_INVALID if the payout was already sent.
 func (p Payout) Follow(left PayoutContent, actor Actor, at time.Time) (PayoutChange, *Error) {
 	amount := left.CommissionCents + p.AdjustmentCents
 	if amount <= 0 {
@@ -210,12 +212,13 @@ func (p Payout) Follow(left PayoutContent, actor Actor, at time.Time) (PayoutCha
 	return change, nil
 }
 
-// Refuse says that the payout allows nothing of the kind where it stands.
+// Refuse returns the error for an action that is not allowed in the payout's status.
 func (p Payout) Refuse() *Error {
 	return refuseStatus(ReasonPayoutState, p.Status)
 }
 
-// sentCents is what of a payout has left.
+// sentCents returns the amount that was sent: the whole amount while the payout is
+// processing or paid, otherwise 0.
 func (p Payout) sentCents() int64 {
 	if p.Status == PayoutProcessing || p.Status == PayoutPaid {
 		return p.AmountCents
@@ -223,14 +226,14 @@ func (p Payout) sentCents() int64 {
 	return 0
 }
 
-// PayoutChange is a payout around a move.
+// PayoutChange is a payout before and after a move.
 type PayoutChange struct {
 	Before     Payout
 	After      Payout
 	Transition PayoutTransition
 }
 
-// LedgerEntry is what the change adds to the ledger; nil: nothing.
+// LedgerEntry returns the entry that the change adds to the ledger, nil if none.
 func (c PayoutChange) LedgerEntry() *LedgerEntry {
 	cents := c.Before.sentCents() - c.After.sentCents()
 	kind := EntryPayout
@@ -247,8 +250,8 @@ func (c PayoutChange) LedgerEntry() *LedgerEntry {
 	}
 }
 
-// Event is what the world is told of the change, with the commissions that were
-// put into the payout; ok is false when it is told nothing.
+// Event returns the webhook event of the change. commissions are the commissions of the
+// payout. ok is false if the move has no event.
 func (c PayoutChange) Event(commissions []CommissionID) (event Event, ok bool) {
 	name := payoutMoves[c.Transition.Move].event
 	if name == "" {
@@ -258,12 +261,14 @@ func (c PayoutChange) Event(commissions []CommissionID) (event Event, ok bool) {
 	return NewEvent(c.After.Scope, name, c.Transition.At, c.After.object(commissions), was), true
 }
 
-// Created is what the world is told of a new payout.
-func (p Payout) Created(commissions []CommissionID) Event {
+// CreatedEvent returns the webhook event of a new payout. commissions are the commissions of
+// the payout.
+func (p Payout) CreatedEvent(commissions []CommissionID) Event {
 	return NewEvent(p.Scope, EventPayoutCreated, p.CreatedAt, p.object(commissions), nil)
 }
 
-// MaxEventCommissions bounds the commissions that a payout's event names.
+// MaxEventCommissions is the greatest number of commissions that the event of a payout
+// lists.
 const MaxEventCommissions = 200
 
 // payoutObject is the object of every payout.* event. Its keys, their order and
@@ -272,18 +277,18 @@ type payoutObject struct {
 	ID              PayoutID       `json:"id"`
 	Batch           PayoutBatchID  `json:"batch_id"`
 	Participant     ParticipantID  `json:"participant_id"`
-	AmountCents     int64          `json:"amount_cents"` // commissions and adjustments, in minor units of currency
+	AmountCents     int64          `json:"amount_cents"` // sum of commissions and adjustments, in minor units of currency
 	Currency        string         `json:"currency"`
 	Method          PayoutMethod   `json:"method"`
 	Status          PayoutStatus   `json:"status"`
-	Commissions     []CommissionID `json:"commission_ids"`   // those that it pays, at most 200 of them
-	CommissionCount int64          `json:"commission_count"` // how many it pays
-	FailureReason   *string        `json:"failure_reason"`   // why it could not be paid; null unless it failed
+	Commissions     []CommissionID `json:"commission_ids"`   // the first 200 of the commissions that it pays
+	CommissionCount int64          `json:"commission_count"` // number of all commissions that it pays
+	FailureReason   *string        `json:"failure_reason"`   // why it could not be paid; null if it did not fail
 	Version         int            `json:"version"`
 }
 
 func (p Payout) object(commissions []CommissionID) payoutObject {
-	// An empty list is one, too.
+	// An empty list must be encoded as [], not as null.
 	named := append([]CommissionID{}, commissions[:min(len(commissions), MaxEventCommissions)]...)
 	return payoutObject{
 		ID: p.ID, Batch: p.Batch, Participant: p.Participant, AmountCents: p.AmountCents, Currency: p.Currency,
@@ -292,8 +297,8 @@ func (p Payout) object(commissions []CommissionID) payoutObject {
 	}
 }
 
-// PayoutDue is what one participant could be paid in one currency, and what that
-// depends on.
+// PayoutDue is the amount that could be paid to one participant in one currency, with
+// everything that decides whether it is paid.
 type PayoutDue struct {
 	Program         ProgramID
 	ProgramName     string
@@ -303,20 +308,19 @@ type PayoutDue struct {
 	Currency        string
 	CommissionCount int64
 	CommissionCents int64 // of payable commissions
-	AdjustmentCents int64 // what else stands in the ledger and in no open payout
+	AdjustmentCents int64 // other ledger entries that are in no open payout
 	PeriodStart     *time.Time
 	PeriodEnd       *time.Time
-	MinPayoutCents  int64         // in Currency; 0: none
-	Method          *PayoutMethod // nil: none is set
+	MinPayoutCents  int64         // in minor units of Currency; 0 means no minimum
+	Method          *PayoutMethod // nil if the partner has set none
 	Standing        ParticipantStatus
 	Erased          bool
 }
 
-// AmountCents is what would be paid, if it were above zero and nothing spoke
-// against it.
+// AmountCents returns the amount of the payout if the participant is not excluded.
 func (d PayoutDue) AmountCents() int64 { return d.CommissionCents + d.AdjustmentCents }
 
-// PayoutExclusion is why a participant gets no payout.
+// PayoutExclusion is the reason why a participant gets no payout.
 type PayoutExclusion string
 
 // The exclusions.
@@ -327,8 +331,8 @@ const (
 	NegativeBalance        PayoutExclusion = "negative_balance"
 )
 
-// Excluded is the first reason not to pay; empty when there is none. What nets
-// to nothing is below any minimum.
+// Excluded returns the first reason not to pay; empty if there is none. An amount of 0
+// counts as below the minimum even if no minimum is set.
 func (d PayoutDue) Excluded() PayoutExclusion {
 	switch cents := d.AmountCents(); {
 	case d.Standing != ParticipantApproved || d.Erased:
@@ -343,7 +347,7 @@ func (d PayoutDue) Excluded() PayoutExclusion {
 	return ""
 }
 
-// WithCommissions is d with other commissions in the place of its own.
+// WithCommissions returns d with the given commissions in place of the counted ones.
 func (d PayoutDue) WithCommissions(commissions []HeldCommission) PayoutDue {
 	d.CommissionCount, d.CommissionCents, d.PeriodStart, d.PeriodEnd = int64(len(commissions)), 0, nil, nil
 	for _, c := range commissions {
@@ -358,22 +362,22 @@ func (d PayoutDue) WithCommissions(commissions []HeldCommission) PayoutDue {
 	return d
 }
 
-// MaxBatchCommissions bounds what one batch takes in, but for a single account that
-// has more. All that happens to a batch, or to a payout, is one transaction, and it
-// has to end within a call's time on a busy database too: paying takes some 0.3 ms
-// each.
+// MaxBatchCommissions is the greatest number of commissions in one batch, unless a
+// single account has more. Every move of a batch or payout is one transaction, and it
+// must finish within the time limit of a call even if the database is busy. Paying
+// takes about 0.3 ms for each commission.
 const MaxBatchCommissions = 25_000
 
-// FitBatch are those of the accounts that one batch takes: who waits longest comes
-// first, so that what is left has its turn in one of the next.
+// FitBatch returns the accounts that fit into one batch. Accounts that have waited
+// longest come first, so the others get their turn in one of the next batches.
 func FitBatch(payable []PayoutDue) []PayoutDue {
-	since := func(d PayoutDue) time.Time {
+	waitingSince := func(d PayoutDue) time.Time {
 		if d.PeriodStart == nil {
 			return time.Time{}
 		}
 		return *d.PeriodStart
 	}
-	payable = slices.SortedStableFunc(slices.Values(payable), func(a, b PayoutDue) int { return since(a).Compare(since(b)) })
+	payable = slices.SortedStableFunc(slices.Values(payable), func(a, b PayoutDue) int { return waitingSince(a).Compare(waitingSince(b)) })
 	var commissions int64
 	for i, d := range payable {
 		if commissions += d.CommissionCount; commissions > MaxBatchCommissions && i > 0 {
@@ -383,8 +387,8 @@ func FitBatch(payable []PayoutDue) []PayoutDue {
 	return payable
 }
 
-// BatchParticipants returns the participants of those accounts among due that one
-// batch takes.
+// BatchParticipants returns the participants whose accounts are not excluded and fit
+// into one batch.
 func BatchParticipants(due []PayoutDue) []ParticipantID {
 	payable := slices.DeleteFunc(slices.Clone(due), func(d PayoutDue) bool { return d.Excluded() != "" })
 	var participants []ParticipantID
@@ -394,20 +398,19 @@ func BatchParticipants(due []PayoutDue) []ParticipantID {
 	return participants
 }
 
-// HeldCommission is a commission that a payout takes in.
+// HeldCommission is a commission that can become part of a payout.
 type HeldCommission struct {
 	ID          CommissionID
 	Participant ParticipantID
 	Currency    string
-	Payout      *PayoutID // that holds it
+	Payout      *PayoutID // the payout that contains it
 	AmountCents int64
 	ApprovedAt  time.Time
-	// Payable: nothing speaks against paying it but the payout that holds it.
+	// Payable says that the commission can be paid, unless another payout contains it.
 	Payable bool
 }
 
-// Settles fills the payout with what is due. Something has to be: Excluded says
-// whether.
+// Settles returns the payout with the amounts of d. d must not be excluded.
 func (p Payout) Settles(d PayoutDue) Payout {
 	p.AmountCents, p.AdjustmentCents, p.CommissionCount = d.AmountCents(), d.AdjustmentCents, d.CommissionCount
 	p.PeriodStart, p.PeriodEnd, p.Method = d.PeriodStart, d.PeriodEnd, *d.Method

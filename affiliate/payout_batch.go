@@ -5,8 +5,8 @@ import "time"
 // PayoutBatchID identifies a batch of payouts.
 type PayoutBatchID = ID[PayoutBatch]
 
-// PayoutBatchStatus is where a batch stands. It follows from where its payouts
-// do.
+// PayoutBatchStatus is the status of a batch. It is computed from the statuses of its
+// payouts.
 type PayoutBatchStatus string
 
 // The statuses (DECISIONS.md section 7).
@@ -19,19 +19,19 @@ const (
 	BatchCanceled        PayoutBatchStatus = "canceled"
 )
 
-// PayoutBatch is payouts that were made at one time.
+// PayoutBatch is a group of payouts that were created together.
 type PayoutBatch struct {
 	ID          PayoutBatchID
 	Scope       Scope
 	Status      PayoutBatchStatus
-	Programs    []ProgramID // none: all of the mode
-	Cutoff      time.Time   // its commissions were payable by then
+	Programs    []ProgramID // if empty, all programmes of the mode
+	Cutoff      time.Time   // commissions that were payable by this time are included
 	CreatedBy   UserID
 	ConfirmedBy *UserID
 	CreatedAt   time.Time
 	ConfirmedAt *time.Time
-	CompletedAt *time.Time // when the last of its payouts ended
-	Version     int        // one more with every change
+	CompletedAt *time.Time // when its last payout ended
+	Version     int        // increases by one with every change
 	Counts      PayoutCounts
 	Totals      []PayoutTotal // by currency, without canceled payouts
 }
@@ -43,10 +43,10 @@ type PayoutTotal struct {
 	AmountCents int64
 }
 
-// PayoutCounts is how many payouts stand where.
+// PayoutCounts is the number of payouts in each status.
 type PayoutCounts map[PayoutStatus]int64
 
-// All is how many there are.
+// All returns the number of payouts in all statuses.
 func (n PayoutCounts) All() int64 {
 	var all int64
 	for _, count := range n {
@@ -55,7 +55,7 @@ func (n PayoutCounts) All() int64 {
 	return all
 }
 
-// Status is where a batch of these payouts stands.
+// Status returns the status of a batch with these payouts.
 func (n PayoutCounts) Status() PayoutBatchStatus {
 	open := n[PayoutPending] + n[PayoutProcessing]
 	switch {
@@ -73,13 +73,14 @@ func (n PayoutCounts) Status() PayoutBatchStatus {
 	return BatchCanceled
 }
 
-// Ended reports whether nothing of the batch is left to do but to try again what
-// failed.
+// Ended reports whether all payouts of the batch have ended. Failed payouts can still
+// be retried.
 func (s PayoutBatchStatus) Ended() bool {
 	return s == BatchCompleted || s == BatchPartiallyFailed || s == BatchCanceled
 }
 
-// Follow brings the batch to where its payouts stand.
+// Follow returns the batch with the given counts of its payouts and the status that
+// results from them.
 func (b PayoutBatch) Follow(counts PayoutCounts, at time.Time) PayoutBatch {
 	b.Status, b.Counts = counts.Status(), counts
 	switch {
@@ -91,37 +92,37 @@ func (b PayoutBatch) Follow(counts PayoutCounts, at time.Time) PayoutBatch {
 	return b
 }
 
-// Refuse says that the batch allows nothing of the kind where it stands.
+// Refuse returns the error for an action that is not allowed in the batch's status.
 func (b PayoutBatch) Refuse() *Error {
 	return refuseStatus(ReasonPayoutState, b.Status)
 }
 
-// PayoutSelection is what a batch is made of.
+// PayoutSelection selects the payouts of a batch.
 type PayoutSelection struct {
 	Scope    Scope
-	Programs []ProgramID // none: all of the mode
+	Programs []ProgramID // if empty, all programmes of the mode
 	Cutoff   time.Time
 }
 
-// NewPayoutBatch is the request for a batch.
+// NewPayoutBatch is the request to create a batch.
 type NewPayoutBatch struct {
 	PayoutSelection
 	By Actor
 	At time.Time
 }
 
-// PayoutBatchDraft is a new batch with its payouts and their commissions. The batch
-// has no counts and totals yet.
+// PayoutBatchDraft is a new batch with its payouts and their commissions. Counts and
+// Totals of the batch are not set yet.
 type PayoutBatchDraft struct {
 	Batch       PayoutBatch
 	Payouts     []Payout
-	Commissions []HeldCommission // each with its payout, in the order of their ids
+	Commissions []HeldCommission // each with its payout, ordered by id
 }
 
-// Draft makes a batch of what is due to participants, one payout for each account
-// that is not excluded. The free commissions are in the order of their ids, and
-// each becomes part of its account's payout. Errors: PAYOUT_STATE_INVALID if there
-// is no payout.
+// Draft creates a batch from the amounts due to participants, with one payout for each
+// account that is not excluded. free are the commissions that no payout contains,
+// ordered by id. Each becomes part of the payout of its account. Errors:
+// PAYOUT_STATE_INVALID if there is no payout.
 func (n NewPayoutBatch) Draft(due []PayoutDue, free []HeldCommission) (PayoutBatchDraft, error) {
 	type account struct {
 		Participant ParticipantID
@@ -159,7 +160,7 @@ func (n NewPayoutBatch) Draft(due []PayoutDue, free []HeldCommission) (PayoutBat
 	return draft, nil
 }
 
-// Events returns the events of the payouts.
+// Events returns the webhook events of the payouts.
 func (d PayoutBatchDraft) Events() []Event {
 	named := map[PayoutID][]CommissionID{}
 	for _, c := range d.Commissions {
@@ -167,12 +168,12 @@ func (d PayoutBatchDraft) Events() []Event {
 	}
 	events := make([]Event, len(d.Payouts))
 	for i, p := range d.Payouts {
-		events[i] = p.Created(named[p.ID])
+		events[i] = p.CreatedEvent(named[p.ID])
 	}
 	return events
 }
 
-// NothingPayable makes the refusal of a batch without payouts.
+// NothingPayable returns the error for a batch without payouts.
 func NothingPayable() *Error {
 	refused := Refuse(ReasonPayoutState)
 	refused.Message = "Nothing is payable."

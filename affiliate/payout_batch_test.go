@@ -6,33 +6,33 @@ import (
 	"testing"
 )
 
-func TestBatchParticipantsLeaveOutExcludedAccounts(t *testing.T) {
+func TestBatchParticipants_OmitsExcludedAccounts(t *testing.T) {
 	method := PayoutManual
-	paid := PayoutDue{Participant: NewID[Participant](payoutTime), CommissionCents: 5, Method: &method, Standing: ParticipantApproved}
-	unpaid := paid
-	unpaid.Participant, unpaid.Method = NewID[Participant](payoutTime), nil
-	due := []PayoutDue{unpaid, paid}
-	if got := BatchParticipants(due); !slices.Equal(got, []ParticipantID{paid.Participant}) {
+	payable := PayoutDue{Participant: NewID[Participant](payoutTime), CommissionCents: 5, Method: &method, Standing: ParticipantApproved}
+	excluded := payable
+	excluded.Participant, excluded.Method = NewID[Participant](payoutTime), nil
+	due := []PayoutDue{excluded, payable}
+	if got := BatchParticipants(due); !slices.Equal(got, []ParticipantID{payable.Participant}) {
 		t.Errorf("%v", got)
 	}
-	if due[0].Participant != unpaid.Participant || due[1].Participant != paid.Participant {
-		t.Error("the accounts have changed")
+	if due[0].Participant != excluded.Participant || due[1].Participant != payable.Participant {
+		t.Error("BatchParticipants changed its argument")
 	}
 	if got := BatchParticipants(due[:1]); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 }
 
-func TestDraftPutsEachCommissionIntoThePayoutOfItsAccount(t *testing.T) {
+func TestDraft_AddsCommissionsToPayoutsOfTheirAccounts(t *testing.T) {
 	method, user := PayoutManual, NewID[User](payoutTime)
-	wanted := NewPayoutBatch{
+	request := NewPayoutBatch{
 		PayoutSelection: PayoutSelection{Scope: Scope{Workspace: NewID[Workspace](payoutTime), Mode: ModeTest}, Cutoff: payoutTime},
 		By:              Actor{User: &user}, At: payoutTime,
 	}
 	anna, bert := NewID[Participant](payoutTime), NewID[Participant](payoutTime)
 	due := func(participant ParticipantID, currency string, adjustment int64) PayoutDue {
 		return PayoutDue{
-			// The commissions that were counted without locks do not matter.
+			// Draft must not use these counts, which were computed without locks.
 			Participant: participant, Currency: currency, CommissionCount: 9, CommissionCents: 900, AdjustmentCents: adjustment,
 			MinPayoutCents: 100, Method: &method, Standing: ParticipantApproved,
 		}
@@ -45,11 +45,11 @@ func TestDraftPutsEachCommissionIntoThePayoutOfItsAccount(t *testing.T) {
 	free := []HeldCommission{
 		commission(anna, "EUR", 60), commission(bert, "EUR", 99), commission(anna, "USD", 200), commission(anna, "EUR", 50),
 	}
-	draft, err := wanted.Draft([]PayoutDue{due(anna, "EUR", -10), due(bert, "EUR", 0), due(anna, "USD", 0), due(bert, "USD", 100)}, free)
+	draft, err := request.Draft([]PayoutDue{due(anna, "EUR", -10), due(bert, "EUR", 0), due(anna, "USD", 0), due(bert, "USD", 100)}, free)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b := draft.Batch; b.Status != BatchDraft || b.Scope != wanted.Scope || b.CreatedBy != user || b.Version != 1 || len(draft.Payouts) != 3 {
+	if b := draft.Batch; b.Status != BatchDraft || b.Scope != request.Scope || b.CreatedBy != user || b.Version != 1 || len(draft.Payouts) != 3 {
 		t.Fatalf("%+v", draft)
 	}
 	for i, want := range []struct {
@@ -80,7 +80,7 @@ func TestDraftPutsEachCommissionIntoThePayoutOfItsAccount(t *testing.T) {
 	if !slices.Equal(named, []int{2, 1, 0}) {
 		t.Errorf("events name %v commissions", named)
 	}
-	if _, err := wanted.Draft([]PayoutDue{due(bert, "EUR", 0)}, free); !errors.Is(err, NothingPayable()) {
+	if _, err := request.Draft([]PayoutDue{due(bert, "EUR", 0)}, free); !errors.Is(err, NothingPayable()) {
 		t.Errorf("%v", err)
 	}
 }

@@ -12,9 +12,9 @@ import (
 
 var payoutTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// Random lives of a payout against a model that knows the drawing only, written
-// down a second time; after every step the ledger holds what was sent.
-func TestPayoutLivesFollowTheModel(t *testing.T) {
+// The test applies random moves to a payout and compares the results with a separate
+// table of legal moves. After every step, the ledger must contain what was sent.
+func TestPayoutTransition_MatchesModel(t *testing.T) {
 	legal := map[PayoutStatus]map[PayoutMove]PayoutStatus{
 		PayoutDraft:      {MoveConfirm: PayoutPending, MoveCancel: PayoutCanceled, MoveFollow: PayoutDraft},
 		PayoutPending:    {MoveSend: PayoutProcessing, MoveMarkPaid: PayoutPaid, MoveMarkFailed: PayoutFailed, MoveCancel: PayoutCanceled, MoveFollow: PayoutPending},
@@ -52,10 +52,10 @@ func TestPayoutLivesFollowTheModel(t *testing.T) {
 			}
 			if (after.FailureReason != nil) != (to == PayoutFailed || p.Status == PayoutFailed && to == PayoutCanceled) || (after.PaidAt != nil) != (to == PayoutPaid) ||
 				(after.Reference != nil) != (to == PayoutPaid) || move.Move == MoveConfirm && after.InitiatedAt == nil {
-				t.Fatalf("%s leaves %+v", move.Move, after)
+				t.Fatalf("after %s: %+v", move.Move, after)
 			}
-			if event, told := change.Event(nil); told != (events[to] != "") || told && event.Name != events[to] {
-				t.Fatalf("%s tells %v", move.Move, event)
+			if event, hasEvent := change.Event(nil); hasEvent != (events[to] != "") || hasEvent && event.Name != events[to] {
+				t.Fatalf("%s has event %v", move.Move, event)
 			}
 			if entry := change.LedgerEntry(); entry != nil {
 				ledger += entry.AmountCents
@@ -69,13 +69,13 @@ func TestPayoutLivesFollowTheModel(t *testing.T) {
 				want = -p.AmountCents
 			}
 			if ledger != want {
-				t.Fatalf("%s: the ledger holds %d of %d", p.Status, ledger, p.AmountCents)
+				t.Fatalf("%s: the ledger sum is %d for an amount of %d", p.Status, ledger, p.AmountCents)
 			}
 		}
 	})
 }
 
-func TestPayoutFollowsItsCommissionsUntilItIsSent(t *testing.T) {
+func TestPayout_Follow(t *testing.T) {
 	first, last := payoutTime, payoutTime.Add(time.Hour)
 	paid := Payout{Status: PayoutPending, AmountCents: 95, AdjustmentCents: -5, CommissionCount: 2, PeriodStart: &first, PeriodEnd: &last, Version: 3}
 	for name, tc := range map[string]struct {
@@ -84,39 +84,39 @@ func TestPayoutFollowsItsCommissionsUntilItIsSent(t *testing.T) {
 		amount int64
 		count  int64
 	}{
-		"one of two":                 {PayoutContent{1, 60, &last, &last}, PayoutPending, 55, 1},
-		"less of both":               {PayoutContent{2, 6, &first, &last}, PayoutPending, 1, 2},
-		"as much as the debt":        {PayoutContent{1, 5, &last, &last}, PayoutCanceled, 95, 2},
-		"nothing":                    {PayoutContent{}, PayoutCanceled, 95, 2},
-		"commissions worth nothing ": {PayoutContent{2, 0, &first, &last}, PayoutCanceled, 95, 2},
+		"one of two commissions left": {PayoutContent{1, 60, &last, &last}, PayoutPending, 55, 1},
+		"both commissions reduced":    {PayoutContent{2, 6, &first, &last}, PayoutPending, 1, 2},
+		"no more left than the debt":  {PayoutContent{1, 5, &last, &last}, PayoutCanceled, 95, 2},
+		"no commission left":          {PayoutContent{}, PayoutCanceled, 95, 2},
+		"commissions of 0 left":       {PayoutContent{2, 0, &first, &last}, PayoutCanceled, 95, 2},
 	} {
 		change, refusal := paid.Follow(tc.left, System, last)
 		after := change.After
 		if refusal != nil || after.Status != tc.status || after.AmountCents != tc.amount || after.CommissionCount != tc.count || after.Version != 4 || after.AdjustmentCents != -5 {
 			t.Errorf("%s: %+v, %v", name, after, refusal)
 		}
-		if _, told := change.Event(nil); told != (tc.status == PayoutCanceled) || change.LedgerEntry() != nil {
-			t.Errorf("%s: event %v, entry %v", name, told, change.LedgerEntry())
+		if _, hasEvent := change.Event(nil); hasEvent != (tc.status == PayoutCanceled) || change.LedgerEntry() != nil {
+			t.Errorf("%s: event %v, ledger entry %v", name, hasEvent, change.LedgerEntry())
 		}
 		if tc.status == PayoutPending && after.PeriodStart != tc.left.PeriodStart {
-			t.Errorf("%s: from %v", name, after.PeriodStart)
+			t.Errorf("%s: PeriodStart %v", name, after.PeriodStart)
 		}
 	}
 	bonus := Payout{Status: PayoutDraft, AmountCents: 130, AdjustmentCents: 30, CommissionCount: 1}
 	if change, refusal := bonus.Follow(PayoutContent{}, System, last); refusal != nil || change.After.Status != PayoutDraft || change.After.AmountCents != 30 {
-		t.Errorf("a bonus is left: %+v, %v", change.After, refusal)
+		t.Errorf("only a bonus left: %+v, %v", change.After, refusal)
 	}
 	for _, status := range []PayoutStatus{PayoutProcessing, PayoutPaid, PayoutFailed, PayoutCanceled} {
 		if _, refusal := (Payout{Status: status, AmountCents: 1}).Follow(PayoutContent{1, 1, &first, &first}, System, last); refusal == nil {
-			t.Errorf("%s follows", status)
+			t.Errorf("Follow succeeded in status %s", status)
 		}
 	}
 }
 
-func TestExclusionIsTheFirstReason(t *testing.T) {
+func TestExcluded_ReturnsFirstReason(t *testing.T) {
 	method := PayoutManual
 	due := PayoutDue{CommissionCents: 150, AdjustmentCents: -50, MinPayoutCents: 100, Method: &method, Standing: ParticipantApproved}
-	for want, spoil := range map[PayoutExclusion][]func(*PayoutDue){
+	for want, changes := range map[PayoutExclusion][]func(*PayoutDue){
 		"": {
 			func(*PayoutDue) {},
 			func(d *PayoutDue) { d.CommissionCents, d.AdjustmentCents = 0, 100 },
@@ -130,17 +130,17 @@ func TestExclusionIsTheFirstReason(t *testing.T) {
 		NoPayoutMethod:         {func(d *PayoutDue) { d.Method, d.CommissionCents = nil, 0 }},
 		ParticipantNotApproved: {func(d *PayoutDue) { d.Standing, d.Method = ParticipantSuspended, nil }, func(d *PayoutDue) { d.Erased = true }},
 	} {
-		for i, spoil := range spoil {
+		for i, change := range changes {
 			d := due
-			spoil(&d)
+			change(&d)
 			if got := d.Excluded(); got != want {
-				t.Errorf("%q %d: %q", want, i, got)
+				t.Errorf("case %d of %q: %q", i, want, got)
 			}
 		}
 	}
 }
 
-func TestPayoutTakesItsCommissionsIn(t *testing.T) {
+func TestPayout_Settles(t *testing.T) {
 	method := PayoutWise
 	first, last := payoutTime, payoutTime.Add(time.Hour)
 	d := PayoutDue{CommissionCount: 9, CommissionCents: 9, AdjustmentCents: 5, Method: &method}.WithCommissions([]HeldCommission{
@@ -155,7 +155,7 @@ func TestPayoutTakesItsCommissionsIn(t *testing.T) {
 	}
 }
 
-func TestBatchFollowsItsPayouts(t *testing.T) {
+func TestPayoutBatch_Follow(t *testing.T) {
 	for _, c := range []struct {
 		counts PayoutCounts
 		want   PayoutBatchStatus
@@ -177,34 +177,34 @@ func TestBatchFollowsItsPayouts(t *testing.T) {
 		}
 		later := got.Follow(c.counts, payoutTime.Add(time.Hour))
 		if got.CompletedAt != nil && !later.CompletedAt.Equal(payoutTime) {
-			t.Errorf("%v: ended twice", c.counts)
+			t.Errorf("%v: CompletedAt changed", c.counts)
 		}
-		if again := got.Follow(PayoutCounts{PayoutPending: 1}, payoutTime); again.CompletedAt != nil {
-			t.Errorf("%v: goes on and has ended", c.counts)
+		if reopened := got.Follow(PayoutCounts{PayoutPending: 1}, payoutTime); reopened.CompletedAt != nil {
+			t.Errorf("%v: CompletedAt is set although a payout is pending", c.counts)
 		}
 	}
 }
 
-func TestPayoutEventHasThePublicKeysInTheirOrder(t *testing.T) {
+func TestPayoutEvent_KeysAndTheirOrder(t *testing.T) {
 	id := func(n byte) (u PayoutID) { u.UUID[15] = n; return u }
 	p := Payout{
 		ID: id(1), Batch: PayoutBatchID(id(2)), Participant: ParticipantID(id(3)), AmountCents: 100, Currency: "EUR", Method: PayoutPayPal,
 		Status: PayoutDraft, CommissionCount: 201, Version: 1,
 	}
-	body, err := json.Marshal(p.Created(nil).Object)
+	body, err := json.Marshal(p.CreatedEvent(nil).Object)
 	want := `{"id":"00000000-0000-0000-0000-000000000001","batch_id":"00000000-0000-0000-0000-000000000002",` +
 		`"participant_id":"00000000-0000-0000-0000-000000000003","amount_cents":100,"currency":"EUR","method":"paypal","status":"draft",` +
 		`"commission_ids":[],"commission_count":201,"failure_reason":null,"version":1}`
 	if err != nil || string(body) != want {
 		t.Errorf("%s, %v; want\n%s", body, err, want)
 	}
-	object, _ := p.Created(slices.Repeat([]CommissionID{CommissionID(id(9))}, 201)).Object.(payoutObject)
+	object, _ := p.CreatedEvent(slices.Repeat([]CommissionID{CommissionID(id(9))}, 201)).Object.(payoutObject)
 	if len(object.Commissions) != MaxEventCommissions {
 		t.Errorf("names %d commissions", len(object.Commissions))
 	}
 }
 
-func TestHandEntriesAreChecked(t *testing.T) {
+func TestHandEntry_Check(t *testing.T) {
 	for field, e := range map[string]HandEntry{
 		"":               {Type: EntryBonus, AmountCents: 1},
 		" ":              {Type: EntryAdjustment, AmountCents: -1, Currency: "JPY"},
@@ -220,7 +220,7 @@ func TestHandEntriesAreChecked(t *testing.T) {
 	}
 }
 
-func TestFitBatchTakesWhoWaitsLongestAndAlwaysSomebody(t *testing.T) {
+func TestFitBatch_LongestWaitingFirst(t *testing.T) {
 	at := func(day int) *time.Time {
 		d := time.Date(2026, 1, day, 0, 0, 0, 0, time.UTC)
 		return &d

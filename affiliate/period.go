@@ -3,13 +3,13 @@ package affiliate
 import (
 	"regexp"
 	"time"
-	// Time zones must be there on hosts and in containers without a zoneinfo
-	// folder; the host's own, which is newer, is preferred.
+	// Embeds the time zone database, because hosts and containers may have no zoneinfo
+	// directory. If the host has one, it is preferred, because it is newer.
 	_ "time/tzdata"
 )
 
-// Period is a span of time, From included, Before not. A bound that is nil is
-// open.
+// Period is a span of time that includes From and excludes Before. A nil bound means
+// that the period is open on that side.
 type Period struct {
 	From   *time.Time
 	Before *time.Time
@@ -20,12 +20,12 @@ func (p Period) Contains(t time.Time) bool {
 	return (p.From == nil || !t.Before(*p.From)) && (p.Before == nil || t.Before(*p.Before))
 }
 
-// ParsePeriod reads the query parameters dateFrom, dateTo and timezone
-// (DECISIONS.md section 2). Each date is YYYY-MM-DD or RFC 3339. A bare date
-// means the whole day in the zone: from its first instant, to its last. A bound
-// with a time is included to the millisecond, which is as exactly as instants
-// are shown. Empty parameters are absent; the zone is UTC then. Everything that
-// is wrong is reported.
+// ParsePeriod parses the query parameters dateFrom, dateTo and timezone (DECISIONS.md
+// section 2). Each date is YYYY-MM-DD or an RFC 3339 timestamp. A date without time
+// means the whole day in the zone: dateFrom is its first instant, and dateTo its last.
+// A timestamp is included with a precision of one millisecond, which is the precision
+// of the timestamps in responses. Empty parameters are absent. The default zone is UTC.
+// All violations are returned together.
 func ParsePeriod(from, to, timezone string) (Period, Violations) {
 	var wrong Violations
 	zone, ok := loadZone(timezone)
@@ -59,18 +59,18 @@ func ParsePeriod(from, to, timezone string) (Period, Violations) {
 
 const badDate = "must be a date (YYYY-MM-DD) or an RFC 3339 timestamp"
 
-// bound is a day or a millisecond, from start up to but not including end.
+// bound is a day or a millisecond. It includes start and excludes end.
 type bound struct {
 	start time.Time
 	end   time.Time
-	// day is the date as it was written, in UTC; zero for an instant.
+	// day is the date in the parameter, in UTC; zero for a timestamp.
 	day time.Time
-	// instant is the instant as it was written; zero for a date.
+	// instant is the timestamp in the parameter; zero for a date.
 	instant time.Time
 }
 
-// after reports whether a period from b to last is backwards. Two dates are
-// compared as dates: a date that a zone skipped is an empty day, not a mistake.
+// after reports whether the period from b to last would be backwards. Two dates are
+// compared as dates: a date that a zone has skipped is an empty day, not an error.
 func (b bound) after(last bound) bool {
 	switch {
 	case !b.day.IsZero() && !last.day.IsZero():
@@ -100,11 +100,11 @@ func parseBound(s string, zone *time.Location) (bound, bool) {
 	return bound{start: start, end: end, instant: t}, true
 }
 
-// rfc3339 refuses what time.Parse forgives: hours of one digit, a decimal comma,
-// offsets of a day and more.
+// rfc3339 is stricter than time.Parse, which accepts hours of one digit, a decimal
+// comma, and offsets of a day or more.
 var rfc3339 = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
 
-// loadZone takes IANA names only: Local is the server's own business.
+// loadZone accepts IANA names only. It rejects Local, which depends on the server.
 func loadZone(name string) (*time.Location, bool) {
 	if name == "Local" {
 		return nil, false
@@ -113,12 +113,13 @@ func loadZone(name string) (*time.Location, bool) {
 	return zone, err == nil
 }
 
-// startOfDay is the first instant of a date (given in UTC) in a zone. Midnight
-// will not do: zones have skipped it (the day then starts at 01:00), had it
-// twice (the first counts) and left out whole days (the next one's start is
-// then the start). So days follow each other without gap or overlap.
+// startOfDay returns the first instant of a date (given in UTC) in a zone. It is not
+// always midnight: some zones have skipped midnight (the day then starts at 01:00), had
+// it twice (the first one counts), or left out whole days (such a day then starts and
+// ends at the start of the next day). With this definition, days follow each other
+// without gap or overlap.
 func startOfDay(day time.Time, zone *time.Location) time.Time {
-	// No zone has ever been more than 16 hours from UTC, so at is the day before.
+	// No zone has ever been more than 16 hours from UTC, so at is on the day before.
 	at := day.Add(-26 * time.Hour).In(zone)
 	for {
 		_, offset := at.Zone()

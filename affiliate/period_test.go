@@ -11,46 +11,46 @@ import (
 func TestParsePeriod(t *testing.T) {
 	for _, c := range []struct {
 		name, from, to, zone string
-		wantFrom, wantBefore string // empty: open
+		wantFrom, wantBefore string // empty if the bound is open
 	}{
 		{name: "nothing"},
 		{name: "one day", from: "2026-03-01", to: "2026-03-01", wantFrom: "2026-03-01T00:00:00Z", wantBefore: "2026-03-02T00:00:00Z"},
 		{name: "from only", from: "2026-03-01", wantFrom: "2026-03-01T00:00:00Z"},
 		{name: "to only, end of February", to: "2026-02-28", wantBefore: "2026-03-01T00:00:00Z"},
 		{name: "leap day", to: "2028-02-29", wantBefore: "2028-03-01T00:00:00Z"},
-		{name: "instants are included", from: "2026-03-01T10:00:00.005Z", to: "2026-03-01T10:00:00.005Z", wantFrom: "2026-03-01T10:00:00.005Z", wantBefore: "2026-03-01T10:00:00.006Z"},
-		{name: "an offset speaks for itself", from: "2026-03-01T10:00:00+02:00", zone: "America/New_York", wantFrom: "2026-03-01T08:00:00Z"},
+		{name: "timestamps are included", from: "2026-03-01T10:00:00.005Z", to: "2026-03-01T10:00:00.005Z", wantFrom: "2026-03-01T10:00:00.005Z", wantBefore: "2026-03-01T10:00:00.006Z"},
+		{name: "an offset takes precedence over the zone", from: "2026-03-01T10:00:00+02:00", zone: "America/New_York", wantFrom: "2026-03-01T08:00:00Z"},
 		{name: "finer than a millisecond", from: "2026-03-01T10:00:00.0054Z", to: "2026-03-01T10:00:00.0056Z", wantFrom: "2026-03-01T10:00:00.006Z", wantBefore: "2026-03-01T10:00:00.006Z"},
-		{name: "a day and an instant in it", from: "2026-03-01", to: "2026-03-01T00:00:00Z", wantFrom: "2026-03-01T00:00:00Z", wantBefore: "2026-03-01T00:00:00.001Z"},
+		{name: "a day and a timestamp on it", from: "2026-03-01", to: "2026-03-01T00:00:00Z", wantFrom: "2026-03-01T00:00:00Z", wantBefore: "2026-03-01T00:00:00.001Z"},
 		{name: "zone", from: "2026-01-10", to: "2026-01-10", zone: "America/New_York", wantFrom: "2026-01-10T05:00:00Z", wantBefore: "2026-01-11T05:00:00Z"},
 		{name: "a day of 23 hours", from: "2026-03-29", to: "2026-03-29", zone: "Europe/Berlin", wantFrom: "2026-03-28T23:00:00Z", wantBefore: "2026-03-29T22:00:00Z"},
 		{name: "a day of 25 hours", from: "2026-10-25", to: "2026-10-25", zone: "Europe/Berlin", wantFrom: "2026-10-24T22:00:00Z", wantBefore: "2026-10-25T23:00:00Z"},
-		{name: "midnight skipped: the day starts at one", from: "2018-11-04", to: "2018-11-04", zone: "America/Sao_Paulo", wantFrom: "2018-11-04T03:00:00Z", wantBefore: "2018-11-05T02:00:00Z"},
-		{name: "midnight twice: the first counts", from: "2025-11-02", to: "2025-11-02", zone: "America/Havana", wantFrom: "2025-11-02T04:00:00Z", wantBefore: "2025-11-03T05:00:00Z"},
-		{name: "a day that a zone left out is empty", from: "2011-12-30", to: "2011-12-30", zone: "Pacific/Apia", wantFrom: "2011-12-30T10:00:00Z", wantBefore: "2011-12-30T10:00:00Z"},
-		{name: "the end of time", to: "9999-12-31", wantBefore: "+10000-01-01"},
-		{name: "before our era", to: "0000-12-31", wantBefore: "0001-01-01T00:00:00Z"},
+		{name: "midnight skipped, so the day starts at 01:00", from: "2018-11-04", to: "2018-11-04", zone: "America/Sao_Paulo", wantFrom: "2018-11-04T03:00:00Z", wantBefore: "2018-11-05T02:00:00Z"},
+		{name: "midnight twice, the first one counts", from: "2025-11-02", to: "2025-11-02", zone: "America/Havana", wantFrom: "2025-11-02T04:00:00Z", wantBefore: "2025-11-03T05:00:00Z"},
+		{name: "a day that the zone left out is empty", from: "2011-12-30", to: "2011-12-30", zone: "Pacific/Apia", wantFrom: "2011-12-30T10:00:00Z", wantBefore: "2011-12-30T10:00:00Z"},
+		{name: "the last possible date", to: "9999-12-31", wantBefore: "+10000-01-01"},
+		{name: "year 0", to: "0000-12-31", wantBefore: "0001-01-01T00:00:00Z"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, wrong := ParsePeriod(c.from, c.to, c.zone)
 			if err := wrong.Err(); err != nil {
 				t.Fatal(err)
 			}
-			check := func(which string, got *time.Time, want string) {
+			check := func(bound string, got *time.Time, want string) {
 				t.Helper()
 				switch {
 				case want == "":
 					if got != nil {
-						t.Errorf("%s is %v, want open", which, got)
+						t.Errorf("%s is %v, want open", bound, got)
 					}
 				case got == nil:
-					t.Errorf("%s is open, want %s", which, want)
+					t.Errorf("%s is open, want %s", bound, want)
 				case want == "+10000-01-01":
 					if !got.Equal(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)) {
-						t.Errorf("%s is %v, want %s", which, got, want)
+						t.Errorf("%s is %v, want %s", bound, got, want)
 					}
 				case got.Format(time.RFC3339Nano) != want:
-					t.Errorf("%s is %v, want %s", which, got.Format(time.RFC3339Nano), want)
+					t.Errorf("%s is %v, want %s", bound, got.Format(time.RFC3339Nano), want)
 				}
 			}
 			check("from", got.From, c.wantFrom)
@@ -59,7 +59,7 @@ func TestParsePeriod(t *testing.T) {
 	}
 }
 
-func TestParsePeriodReportsEverythingThatIsWrong(t *testing.T) {
+func TestParsePeriod_ReportsAllViolations(t *testing.T) {
 	for _, c := range []struct {
 		from, to, zone string
 		fields         string
@@ -95,12 +95,12 @@ func TestParsePeriodReportsEverythingThatIsWrong(t *testing.T) {
 			fields = append(fields, v.Field)
 		}
 		if got := strings.Join(fields, " "); got != c.fields {
-			t.Errorf("from %q to %q in %q: %q is wrong, want %q", c.from, c.to, c.zone, got, c.fields)
+			t.Errorf("from %q to %q in %q: violations of %q, want %q", c.from, c.to, c.zone, got, c.fields)
 		}
 	}
 }
 
-// zones are those whose days are hardest to tell apart.
+// zones lists time zones with unusual changes of their offset.
 var zones = []string{
 	"", "UTC", "Europe/Berlin", "Europe/London", "America/New_York", "America/Sao_Paulo", "America/Havana", "America/St_Johns",
 	"Atlantic/Azores", "Africa/Cairo", "Africa/Casablanca", "Asia/Beirut", "Asia/Tehran", "Asia/Kathmandu", "Asia/Amman",
@@ -108,11 +108,10 @@ var zones = []string{
 	"Asia/Manila", "America/Juneau", "America/Scoresbysund", "America/Nuuk",
 }
 
-// Days follow each other without gap or overlap, whatever the zone does: each
-// instant lies in the period of exactly one date, which is the date that a clock
-// on the wall shows or, where the wall's clock went back over midnight, the
-// next one.
-func TestDaysTile(t *testing.T) {
+// Days must follow each other without gap or overlap in every zone. Each instant lies
+// in the period of exactly one date. It is the date that clocks in the zone show. If
+// the clocks were set back over midnight, it can also be the next date.
+func TestParsePeriod_DaysHaveNoGapOrOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom(zones).Draw(t, "zone")
 		zone, err := time.LoadLocation(name)
@@ -129,10 +128,10 @@ func TestDaysTile(t *testing.T) {
 			}
 			return p
 		}
-		holding := 0
+		containing := 0
 		for offset := -2; offset <= 2; offset++ {
 			if day(offset).Contains(at) {
-				holding++
+				containing++
 				if offset != 0 && offset != 1 {
 					t.Fatalf("%v in %s lies in the day %d from its own", at, name, offset)
 				}
@@ -141,19 +140,18 @@ func TestDaysTile(t *testing.T) {
 				t.Fatalf("%s: gap or overlap after day %d of %v", name, offset, at)
 			}
 		}
-		if holding != 1 {
-			t.Fatalf("%v in %s lies in %d days", at, name, holding)
+		if containing != 1 {
+			t.Fatalf("%v in %s lies in %d days", at, name, containing)
 		}
 	})
 }
 
-// An instant filters as it is printed: what a list shows as createdAt, given
-// back as dateFrom and dateTo, finds the row, and a millisecond beside it does
-// not.
-func TestInstantsFilterAsTheyPrint(t *testing.T) {
+// If the createdAt of a row is sent back as dateFrom and dateTo, the period contains
+// the row. It does not contain it if the values differ by a millisecond or more.
+func TestParsePeriod_FindsDisplayedInstant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.UnixMicro(rapid.Int64Range(0, 4_000_000_000_000_000).Draw(t, "at")).UTC()
-		offset := time.Duration(rapid.Int64Range(-3, 3).Draw(t, "beside")) * time.Millisecond
+		offset := time.Duration(rapid.Int64Range(-3, 3).Draw(t, "offset in ms")) * time.Millisecond
 		shown := FormatTime(at.Add(offset))
 		p, wrong := ParsePeriod(shown, shown, rapid.SampledFrom(zones).Draw(t, "zone"))
 		if err := wrong.Err(); err != nil {
@@ -165,8 +163,8 @@ func TestInstantsFilterAsTheyPrint(t *testing.T) {
 	})
 }
 
-// A wider request never finds less.
-func TestPeriodsGrowWithTheirBounds(t *testing.T) {
+// A period with wider bounds contains the narrower period.
+func TestParsePeriod_WiderBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom(zones).Draw(t, "zone")
 		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -183,7 +181,7 @@ func TestPeriodsGrowWithTheirBounds(t *testing.T) {
 		}
 		if first < last {
 			if _, wrong := ParsePeriod(date(last), date(first), zone); wrong == nil {
-				t.Fatal("backwards, and taken")
+				t.Fatal("a period with swapped bounds was accepted")
 			}
 		}
 	})
@@ -198,7 +196,7 @@ func FuzzParsePeriod(f *testing.F) {
 		p, wrong := ParsePeriod(from, to, zone)
 		if wrong != nil {
 			if p != (Period{}) {
-				t.Errorf("refused, and yet %v", p)
+				t.Errorf("rejected, but the period is %v", p)
 			}
 			return
 		}
@@ -206,7 +204,7 @@ func FuzzParsePeriod(f *testing.F) {
 			t.Errorf("%q to %q gives %v", from, to, p)
 		}
 		if p.From != nil && p.Before != nil && p.Before.Before(*p.From) {
-			t.Errorf("%q to %q in %q runs backwards: %v", from, to, zone, p)
+			t.Errorf("%q to %q in %q ends before it starts: %v", from, to, zone, p)
 		}
 		for _, bound := range []*time.Time{p.From, p.Before} {
 			if bound != nil && (bound.Nanosecond()%int(time.Millisecond) != 0 || bound.Location() != time.UTC) {

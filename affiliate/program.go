@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
-// ProgramStatus is where a programme stands. Only an active one takes clicks
-// and earns commissions.
+// ProgramStatus is the status of a programme. Only an active programme accepts clicks
+// and pays commissions.
 type ProgramStatus string
 
 // The statuses of a programme.
@@ -26,8 +26,8 @@ const (
 	ProgramArchived ProgramStatus = "archived"
 )
 
-// programMoves says from where each status can be reached (DECISIONS.md section
-// 6). A draft is only ever made; what is archived stays so.
+// programMoves lists for each status the statuses from which it can be reached
+// (DECISIONS.md section 6). No move leads to draft, and none leads out of archived.
 var programMoves = map[ProgramStatus][]ProgramStatus{
 	ProgramActive:   {ProgramDraft, ProgramPaused},
 	ProgramPaused:   {ProgramActive},
@@ -43,17 +43,17 @@ const (
 	FirstClick AttributionModel = "first_click"
 )
 
-// SignalPrecedence says which of a conversion's signals is judged first.
+// SignalPrecedence says which of a conversion's signals is checked first.
 type SignalPrecedence string
 
-// The two orders. The customer's binding comes last in both, but for a live one
-// under FirstClick, which stands before the click.
+// The two orders. The customer's binding comes last in both. The exception is a binding
+// whose window is still open under FirstClick, which comes directly before the click.
 const (
 	ClickFirst     SignalPrecedence = "click_first"
 	PromoCodeFirst SignalPrecedence = "promo_code_first"
 )
 
-// FraudPolicy says what fraud rules do with what they find.
+// FraudPolicy says what happens to a conversion that the fraud rules suspect.
 type FraudPolicy string
 
 // The policies (DECISIONS.md section 10).
@@ -64,8 +64,8 @@ const (
 	FraudBlock   FraudPolicy = "block"
 )
 
-// FraudSettings are a programme's words for the fraud rules: which are off, and
-// the countries, sites and terms that some look for.
+// FraudSettings are a programme's settings for the fraud rules: the disabled rules, and
+// the countries, websites and terms that some rules look for.
 type FraudSettings = fraud.Settings
 
 // Defaults of a programme (DECISIONS.md section 6).
@@ -98,26 +98,25 @@ type Program struct {
 	Rules               Rules
 	RulesVersion        int
 	MinPayoutCents      int64
-	PayoutTermDays      int // days from approval to the payout that may contain it
+	PayoutTermDays      int // least number of days from a commission's approval to its payout
 	FraudPolicy         FraudPolicy
 	TermsURL            *string
-	Version             int // one more with every change
+	Version             int // increases by one with every change
 	CreatedAt           time.Time
 	UpdatedAt           time.Time
 }
 
-// ProgramFilter narrows a list of programmes. The zero value of each field narrows
-// nothing.
+// ProgramFilter restricts a list of programmes. A zero field matches every programme.
 type ProgramFilter struct {
 	Status ProgramStatus
 	Search string // prefix of the name; case does not matter
 }
 
-// ProgramPatch changes some fields of a programme. The rest cannot be patched:
-// id and mode never change, the status moves.
+// ProgramPatch changes some fields of a programme. Id and mode never change, and the
+// status is changed by Move.
 type ProgramPatch struct {
 	Name                Change[string]
-	Slug                Change[string] // cleared: made from the name again
+	Slug                Change[string] // if cleared, the slug is made from the name again
 	Description         Change[string]
 	WebsiteURL          Change[string]
 	AllowedDomains      Change[[]string]
@@ -136,8 +135,9 @@ type ProgramPatch struct {
 	Currency            Change[string] // fixed once the programme has a commission
 }
 
-// Patch is p changed by patch, rules version included; UpdatedAt is the
-// caller's. Slug is empty when it has to be made from the name.
+// Patch returns p with the changes of patch. RulesVersion increases if the rules
+// change. The caller sets UpdatedAt. Slug is empty if the caller has to make it from
+// the name. Errors: VALIDATION_ERROR.
 func (p Program) Patch(patch ProgramPatch) (Program, error) {
 	var found Violations
 	p.Name = patch.Name.or(p.Name, "")
@@ -176,8 +176,9 @@ func (p Program) Patch(patch ProgramPatch) (Program, error) {
 	return p, found.Err()
 }
 
-// Move returns the programme with the status to; at is the time of the change. Errors:
-// PROGRAM_STATE_INVALID, VALIDATION_ERROR when a programme without a page is to open.
+// Move returns the programme with the status to. at is the time of the change. Errors:
+// PROGRAM_STATE_INVALID if the move is not legal; VALIDATION_ERROR if a programme
+// without a page is activated.
 func (p Program) Move(to ProgramStatus, at time.Time) (Program, error) {
 	switch {
 	case !slices.Contains(programMoves[to], p.Status):
@@ -189,7 +190,8 @@ func (p Program) Move(to ProgramStatus, at time.Time) (Program, error) {
 	return p, nil
 }
 
-// CheckNotArchived refuses changes of what an archived programme contains.
+// CheckNotArchived returns an error if the programme is archived and its contents
+// therefore cannot be changed. Errors: PROGRAM_STATE_INVALID.
 func (p Program) CheckNotArchived() error {
 	if p.Status == ProgramArchived {
 		return refuseStatus(ReasonProgramStateInvalid, p.Status)
@@ -197,55 +199,55 @@ func (p Program) CheckNotArchived() error {
 	return nil
 }
 
-// CurrencyFixed makes the refusal of another currency for a programme that has a
-// commission.
+// CurrencyFixed returns the error for a change of the currency of a programme that has
+// commissions.
 func (p Program) CurrencyFixed() *Error {
 	refused := refuseStatus(ReasonProgramStateInvalid, p.Status)
 	refused.Message = "The programme has commissions, so its currency cannot change."
 	return refused
 }
 
-// HasDestination reports whether there is a page to which links can lead,
-// without which no programme opens.
+// HasDestination reports whether the programme has a page to which links can lead. Only
+// such a programme can be activated.
 func (p Program) HasDestination() bool { return p.WebsiteURL != nil || p.LandingURL != nil }
 
-// ProgramObject is a programme as events carry it and the audit log compares it.
+// ProgramObject is a programme as events and the audit log show it.
 type ProgramObject struct {
 	ID                  ProgramID        `json:"id"`
 	Name                string           `json:"name"`
 	Slug                string           `json:"slug"`
 	Description         *string          `json:"description"`
 	Status              ProgramStatus    `json:"status"`
-	WebsiteURL          *string          `json:"website_url"`             // where links lead that have no other page; null: not set
-	AllowedDomains      []string         `json:"allowed_domains"`         // hosts to which links may lead; *. stands for any subdomain; of a long event the first ones
-	LandingURL          *string          `json:"landing_url"`             // where default links lead instead of the website; null: not set
+	WebsiteURL          *string          `json:"website_url"`             // the page to which links lead by default; null if not set
+	AllowedDomains      []string         `json:"allowed_domains"`         // hosts to which links may lead; *. matches any subdomain; a long event has only the first ones
+	LandingURL          *string          `json:"landing_url"`             // the page to which default links lead instead of website_url; null if not set
 	Currency            string           `json:"currency"`                // of commissions, ISO 4217
-	WindowDays          int              `json:"attribution_window_days"` // days of 24 hours from a click in which a conversion is credited to it
+	WindowDays          int              `json:"attribution_window_days"` // a conversion can be credited to a click for this many days of 24 hours
 	Model               AttributionModel `json:"attribution_model"`       // which of a visitor's clicks earns
-	Precedence          SignalPrecedence `json:"signal_precedence"`       // which of a conversion's signals is judged first
+	Precedence          SignalPrecedence `json:"signal_precedence"`       // which of a conversion's signals is checked first
 	LinkParam           string           `json:"link_param"`              // query parameter that carries the referral code
-	AutoApprovePartners bool             `json:"auto_approve_partners"`   // whether who applies is approved at once
-	IsPublic            bool             `json:"is_public"`               // whether any partner may find it and apply
+	AutoApprovePartners bool             `json:"auto_approve_partners"`   // whether applications are approved at once
+	IsPublic            bool             `json:"is_public"`               // whether every partner can find it and apply
 	Rules               RulesObject      `json:"commission_rules"`        // the rules in force
-	RulesVersion        int              `json:"rules_version"`           // one more with every change of commission_rules
-	MinPayoutCents      int64            `json:"min_payout_cents"`        // what a partner must have earned before it is paid, in minor units of currency
-	PayoutTermDays      int              `json:"payout_term_days"`        // days from approval to the payout that may contain a commission
-	FraudPolicy         FraudPolicy      `json:"fraud_policy"`            // what is done with what the fraud rules find
-	TermsURL            *string          `json:"terms_url"`               // terms that whoever applies accepts; null: not set
+	RulesVersion        int              `json:"rules_version"`           // increases by one with every change of commission_rules
+	MinPayoutCents      int64            `json:"min_payout_cents"`        // the least amount of a payout, in minor units of currency
+	PayoutTermDays      int              `json:"payout_term_days"`        // least number of days from the approval of a commission to its payout
+	FraudPolicy         FraudPolicy      `json:"fraud_policy"`            // what happens to conversions that the fraud rules suspect
+	TermsURL            *string          `json:"terms_url"`               // terms that a partner accepts when applying; null if not set
 	Version             int              `json:"version"`
 }
 
-// listed is how much of its lists the event of a programme has that would be too
-// long.
-const listed = 8
+// shortListLength is the length to which the lists in a programme's event are cut if
+// the event would be too long.
+const shortListLength = 8
 
 func (o ProgramObject) short() any {
-	o.AllowedDomains = o.AllowedDomains[:min(len(o.AllowedDomains), listed)]
-	o.Rules.Products = o.Rules.Products[:min(len(o.Rules.Products), listed)]
+	o.AllowedDomains = o.AllowedDomains[:min(len(o.AllowedDomains), shortListLength)]
+	o.Rules.Products = o.Rules.Products[:min(len(o.Rules.Products), shortListLength)]
 	return o
 }
 
-// Object is p as events carry it.
+// Object returns p as events show it.
 func (p Program) Object() ProgramObject {
 	domains := p.AllowedDomains
 	if domains == nil {
@@ -262,11 +264,11 @@ func (p Program) Object() ProgramObject {
 	}
 }
 
-// maxSlug is the longest slug of a programme.
+// maxSlug is the greatest length of a programme's slug.
 const maxSlug = 64
 
-// ProgramSlugs are the slugs that a programme's name suggests, in the order in
-// which they are tried: the name, then the name with 2, 3 and so on, forever.
+// ProgramSlugs returns the slugs to try for a programme's name, in this order: the
+// name, then the name with 2, 3 and so on, without end.
 func ProgramSlugs(name string) iter.Seq[string] {
 	base := slug(name, maxSlug)
 	if base == "" {
@@ -286,16 +288,17 @@ func ProgramSlugs(name string) iter.Seq[string] {
 	}
 }
 
-// unmarked are letters that do not come apart into a base letter and a mark.
-var unmarked = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ı", "i")
+// undecomposed replaces letters that Unicode does not decompose into a base letter and
+// a mark.
+var undecomposed = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ı", "i")
 
-// slug is name in lower-case ASCII letters, digits and single dashes, none of
-// them at an end, at most limit long. Letters lose their accents; what has no
-// Latin form is left out, so the slug may be empty.
+// slug returns name in lower-case ASCII letters, digits and single dashes, at most
+// limit characters long. It does not begin or end with a dash. Accents are removed from
+// letters, and characters without a Latin form are left out, so the slug can be empty.
 func slug(name string, limit int) string {
 	var b strings.Builder
 	gap := false
-	for _, r := range norm.NFKD.String(unmarked.Replace(strings.ToLower(name))) {
+	for _, r := range norm.NFKD.String(undecomposed.Replace(strings.ToLower(name))) {
 		switch {
 		case 'a' <= r && r <= 'z' || '0' <= r && r <= '9':
 			if gap && b.Len() > 0 {
@@ -304,7 +307,7 @@ func slug(name string, limit int) string {
 			gap = false
 			b.WriteRune(r)
 		case unicode.Is(unicode.Mn, r) || r == '\'' || r == '’':
-			// An accent, or an apostrophe inside a word.
+			// An accent, or an apostrophe inside a word, is left out.
 		default:
 			gap = true
 		}
@@ -313,8 +316,8 @@ func slug(name string, limit int) string {
 	return strings.TrimRight(text[:min(len(text), limit)], "-")
 }
 
-// ParseWebURL reads an absolute http or https URL and returns its host, folded.
-// It takes no URL with a user or password in it.
+// ParseWebURL parses an absolute http or https URL and returns its host in lower case.
+// It rejects URLs with a user or password.
 func ParseWebURL(s string) (host string, ok bool) {
 	if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
 		return "", false
@@ -331,7 +334,7 @@ func ParseWebURL(s string) (host string, ok bool) {
 	return ParseDomain(u.Hostname())
 }
 
-// ParseDomain reads a host name in its ASCII form and folds it to lower case.
+// ParseDomain parses a host name in ASCII form and returns it in lower case.
 func ParseDomain(s string) (domain string, ok bool) {
 	domain = strings.ToLower(s)
 	if domain == "" || len(domain) > 253 {
@@ -351,8 +354,8 @@ func ParseDomain(s string) (domain string, ok bool) {
 	return domain, true
 }
 
-// ParseAllowedDomain reads an entry of a programme's allowed domains, a host
-// name or *. and a host name, and folds it to lower case.
+// ParseAllowedDomain parses an entry of a programme's allowed domains, which is a host
+// name or *. and a host name. It returns the entry in lower case.
 func ParseAllowedDomain(s string) (domain string, ok bool) {
 	parent, wildcard := strings.CutPrefix(s, "*.")
 	if domain, ok = ParseDomain(parent); ok && wildcard {

@@ -18,10 +18,10 @@ const (
 	Flat       CommissionType = "flat"
 )
 
-// NetBasis says what is taken off the amount before a percentage is applied.
+// NetBasis says which parts of the amount are deducted before a percentage is applied.
 type NetBasis string
 
-// The bases, each taking off what the one before it does and one thing more.
+// The bases. Each deducts one part more than the one before it.
 const (
 	Gross                  NetBasis = "gross"
 	NetOfTax               NetBasis = "net_of_tax"
@@ -29,66 +29,68 @@ const (
 	NetOfTaxShippingAndFee NetBasis = "net_of_tax_shipping_fees"
 )
 
-// Rules are a programme's commission rules. A change makes a new version; a
-// commission keeps the version that made it.
+// Rules are the commission rules of a programme. Every change creates a new version. A
+// commission keeps the version that it was computed with.
 type Rules struct {
 	Type CommissionType `json:"commission_type"`
-	// RateBps is in basis points, 0 to 10,000; set for Percentage only.
+	// RateBps is in basis points, 0 to 10,000. It is set for Percentage only.
 	RateBps *int64 `json:"rate_bps,omitempty"`
-	// FlatCents is in minor units of the programme's currency; set for Flat only.
+	// FlatCents is in minor units of the programme's currency. It is set for Flat only.
 	FlatCents    *int64   `json:"flat_amount_cents,omitempty"`
 	HoldDays     int      `json:"hold_period_days"` // 0 to 180
 	AutoApproval bool     `json:"auto_approval"`
 	NetBasis     NetBasis `json:"net_basis"`
-	// Recurring bounds for how long a customer's payments earn.
+	// Recurring limits the number of a customer's payments that earn, and the time in
+	// which they do.
 	Recurring Recurring `json:"recurring,omitzero"`
-	// LaterRateBps replaces the programme's own rate from a customer's second
-	// payment on; nil: the same rate.
+	// LaterRateBps replaces RateBps or FlatCents from a customer's second payment on.
+	// If it is nil, later payments have the same rate.
 	LaterRateBps *int64 `json:"later_rate_bps,omitempty"`
-	// MinOrderCents and CapCents are in minor units of the programme's currency;
-	// nil: none.
+	// MinOrderCents and CapCents are in minor units of the programme's currency. They
+	// are nil if there is no minimum or cap.
 	MinOrderCents *int64 `json:"min_order_cents,omitempty"`
 	CapCents      *int64 `json:"cap_cents,omitempty"`
-	// Tiers ascend by their threshold and all have the same kind of it.
+	// Tiers are sorted by their thresholds, which are all of the same kind.
 	Tiers    []Tier        `json:"tiers,omitempty"`
 	Products []ProductRate `json:"products,omitempty"`
-	// Events are those that earn; none: purchase and renewal.
+	// Events lists the event types that earn. If it is empty, purchases and renewals
+	// earn.
 	Events []EventRate `json:"events,omitempty"`
 }
 
-// Recurring bounds for how long a customer's payments earn. The zero value is
-// no bound.
+// Recurring limits which of a customer's payments earn. The zero value is no limit.
 type Recurring struct {
-	// Once: only the first payment earns.
+	// Once says that only the first payment earns.
 	Once bool `json:"once,omitempty"`
-	// MaxMonths counts from the first payment, MaxPayments includes it; nil: no
-	// limit.
+	// MaxMonths counts from the first payment. MaxPayments includes the first payment.
+	// nil means no limit.
 	MaxMonths   *int `json:"max_months,omitempty"`
 	MaxPayments *int `json:"max_payments,omitempty"`
 }
 
-// Rate is what a sale pays where something more specific than the programme
-// decides: exactly one of the two is set.
+// Rate is a percentage or a flat amount that replaces the programme's general rate.
+// Exactly one of the two fields is set.
 type Rate struct {
 	Bps       *int64 `json:"rate_bps,omitempty"`          // basis points, 0 to 10,000
 	FlatCents *int64 `json:"flat_amount_cents,omitempty"` // minor units of the programme's currency
 }
 
-// Tier is a rate by what a partner has brought before: exactly one of the two
-// thresholds is set.
+// Tier is a rate for partners whose earlier conversions or revenue have reached a
+// threshold. Exactly one of the two thresholds is set.
 type Tier struct {
 	MinConversions  *int64 `json:"min_conversions,omitempty"`
 	MinRevenueCents *int64 `json:"min_revenue_cents,omitempty"`
 	RateBps         int64  `json:"rate_bps"`
 }
 
-// ProductRate is the rate of one product; a flat one pays for each unit.
+// ProductRate is the rate of one product. A flat amount is paid for each unit.
 type ProductRate struct {
 	ProductID string `json:"product_id"`
 	Rate
 }
 
-// EventRate says that an event earns. A Rate that is zero is the programme's.
+// EventRate says that an event type earns. If Rate is zero, the programme's rate
+// applies.
 type EventRate struct {
 	EventType EventType `json:"event_type"`
 	Rate
@@ -98,21 +100,21 @@ type EventRate struct {
 type RulesVersion struct {
 	Version int
 	Rules   Rules
-	At      time.Time // since when it was in force
+	At      time.Time // when it came into force
 	By      UserID
 }
 
-// DefaultRules pay 20 percent of the gross amount after 30 days, by themselves
-// (DECISIONS.md section 6).
+// DefaultRules returns the rules of a new programme: 20 percent of the gross amount,
+// approved automatically after 30 days (DECISIONS.md section 6).
 func DefaultRules() Rules {
 	rate := int64(2000)
 	return Rules{Type: Percentage, RateBps: &rate, HoldDays: 30, AutoApproval: true, NetBasis: Gross}
 }
 
-// Equal reports whether both say the same.
+// Equal reports whether r and other are the same rules.
 func (r Rules) Equal(other Rules) bool { return reflect.DeepEqual(r, other) }
 
-// RulesObject is Rules as the API writes them.
+// RulesObject is Rules in the form that the API returns.
 type RulesObject struct {
 	Type         CommissionType      `json:"commission_type"`
 	Percentage   *json.Number        `json:"percentage"`
@@ -126,43 +128,43 @@ type RulesObject struct {
 	Cap          *int64              `json:"cap_cents"`
 	Tiers        []TierObject        `json:"tiers"`
 	Products     []ProductRateObject `json:"products"`
-	ProductCount int                 `json:"product_count"` // of products, of which a long event lists the first ones
+	ProductCount int                 `json:"product_count"` // number of all products; a long event lists only the first ones
 	Events       []EventRateObject   `json:"events"`
 }
 
-// RecurringObject is Recurring as the API writes it.
+// RecurringObject is Recurring in the form that the API returns.
 type RecurringObject struct {
 	Enabled     bool `json:"enabled"`
 	MaxMonths   *int `json:"max_months"`
 	MaxPayments *int `json:"max_payments"`
 }
 
-// RateObject is Rate as the API writes it.
+// RateObject is Rate in the form that the API returns.
 type RateObject struct {
 	Percentage *json.Number `json:"percentage"`
 	FlatCents  *int64       `json:"flat_amount_cents"`
 }
 
-// TierObject is Tier as the API writes it.
+// TierObject is Tier in the form that the API returns.
 type TierObject struct {
 	MinConversions  *int64      `json:"min_conversions"`
 	MinRevenueCents *int64      `json:"min_revenue_cents"`
 	Percentage      json.Number `json:"percentage"`
 }
 
-// ProductRateObject is ProductRate as the API writes it.
+// ProductRateObject is ProductRate in the form that the API returns.
 type ProductRateObject struct {
 	ProductID string `json:"product_id"`
 	RateObject
 }
 
-// EventRateObject is EventRate as the API writes it.
+// EventRateObject is EventRate in the form that the API returns.
 type EventRateObject struct {
 	EventType EventType `json:"event_type"`
 	RateObject
 }
 
-// Object is r as events carry it.
+// Object returns r in the form that the API returns.
 func (r Rules) Object() RulesObject {
 	object := RulesObject{
 		Type: r.Type, Percentage: optionalPercent(r.RateBps), FlatCents: r.FlatCents,
@@ -185,7 +187,7 @@ func (r Rules) Object() RulesObject {
 	return object
 }
 
-// Object is r as events carry it.
+// Object returns r in the form that the API returns.
 func (r Rate) Object() RateObject { return RateObject{optionalPercent(r.Bps), r.FlatCents} }
 
 func optionalPercent(rateBps *int64) *json.Number {
@@ -196,7 +198,7 @@ func optionalPercent(rateBps *int64) *json.Number {
 	return &percentage
 }
 
-// Percent is a rate in basis points as a decimal number of at most two places.
+// Percent returns a rate in basis points as a percentage with at most two decimals.
 func Percent(rateBps int64) json.Number {
 	whole, cents := rateBps/100, rateBps%100
 	text := strconv.FormatInt(whole, 10)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestPercentIsExact(t *testing.T) {
+func TestPercent(t *testing.T) {
 	for bps, want := range map[int64]json.Number{0: "0", 1: "0.01", 10: "0.1", 2000: "20", 1250: "12.5", 1234: "12.34", 10000: "100"} {
 		if got := Percent(bps); got != want {
 			t.Errorf("Percent(%d) = %s, want %s", bps, got, want)
@@ -24,7 +24,8 @@ func TestPercentIsExact(t *testing.T) {
 	})
 }
 
-func everyRule() Rules {
+// fullRuleSet returns rules with almost every field set.
+func fullRuleSet() Rules {
 	rate, later, order, most, twelve, six := int64(1250), int64(500), int64(1000), int64(9000), 12, 6
 	ten, flat, none := int64(10), int64(150), int64(0)
 	return Rules{
@@ -38,7 +39,7 @@ func everyRule() Rules {
 }
 
 func TestRulesObject(t *testing.T) {
-	rules := everyRule()
+	rules := fullRuleSet()
 	const want = `{"commission_type":"percentage","percentage":12.5,"flat_amount_cents":null,"hold_period_days":3,"auto_approval":false,"net_basis":"net_of_tax",` +
 		`"recurring":{"enabled":true,"max_months":12,"max_payments":6},"later_percentage":5,"min_order_cents":1000,"cap_cents":9000,` +
 		`"tiers":[{"min_conversions":0,"min_revenue_cents":null,"percentage":15},{"min_conversions":10,"min_revenue_cents":null,"percentage":20}],` +
@@ -49,29 +50,29 @@ func TestRulesObject(t *testing.T) {
 		t.Errorf("%s, %v\nwant %s", got, err, want)
 	}
 	if once := (Rules{Recurring: Recurring{Once: true}}).Object(); once.Recurring.Enabled {
-		t.Error("only the first payment earns, yet recurring is enabled")
+		t.Error("recurring is enabled although only the first payment earns")
 	}
 }
 
-// What is stored reads as what it was; rows from before a rule existed read as
-// its default.
-func TestRulesAsTheyAreStored(t *testing.T) {
-	for name, rules := range map[string]Rules{"full": everyRule(), "default": DefaultRules(), "once": {Type: Flat, Recurring: Recurring{Once: true}}} {
+// Stored rules must decode to the same rules. Rows without newer fields must decode to
+// their defaults.
+func TestRules_JSONRoundTrip(t *testing.T) {
+	for name, rules := range map[string]Rules{"full": fullRuleSet(), "default": DefaultRules(), "once": {Type: Flat, Recurring: Recurring{Once: true}}} {
 		stored, err := json.Marshal(rules)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var read Rules
 		if err := json.Unmarshal(stored, &read); err != nil || !read.Equal(rules) {
-			t.Errorf("%s: %s reads as %+v, %v", name, stored, read, err)
+			t.Errorf("%s: %s decodes to %+v, %v", name, stored, read, err)
 		}
 	}
 	var old Rules
 	const before = `{"commission_type":"percentage","rate_bps":2000,"hold_period_days":30,"auto_approval":true,"net_basis":"gross"}`
 	if err := json.Unmarshal([]byte(before), &old); err != nil || !old.Equal(DefaultRules()) {
-		t.Errorf("an old row reads as %+v, %v", old, err)
+		t.Errorf("an old row decodes to %+v, %v", old, err)
 	}
 	if same, wrong := old.Patch(RulesPatch{Tiers: Clear[[]Tier](), Products: Set([]ProductRate{}), Events: Set([]EventRate{}), Recurring: RecurringPatch{Once: Set(false)}}); len(wrong) > 0 || !same.Equal(old) {
-		t.Errorf("no lists, said in other words, are a change: %+v, %v", same, wrong)
+		t.Errorf("cleared and empty lists changed the rules: %+v, %v", same, wrong)
 	}
 }

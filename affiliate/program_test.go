@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestProgramMoves(t *testing.T) {
+func TestProgram_Move(t *testing.T) {
 	legal := map[[2]ProgramStatus]bool{
 		{ProgramDraft, ProgramActive}: true, {ProgramPaused, ProgramActive}: true, {ProgramActive, ProgramPaused}: true,
 		{ProgramDraft, ProgramArchived}: true, {ProgramActive, ProgramArchived}: true, {ProgramPaused, ProgramArchived}: true,
@@ -33,7 +33,7 @@ func TestProgramMoves(t *testing.T) {
 	}
 }
 
-func TestProgramWithoutPageDoesNotOpen(t *testing.T) {
+func TestProgram_MoveRequiresPageToActivate(t *testing.T) {
 	for _, from := range []ProgramStatus{ProgramDraft, ProgramPaused} {
 		_, err := Program{Status: from}.Move(ProgramActive, time.UnixMilli(1))
 		wantRefusal(t, err, Invalid("website_url", NeedsDestination))
@@ -43,7 +43,7 @@ func TestProgramWithoutPageDoesNotOpen(t *testing.T) {
 	}
 }
 
-// wantRefusal compares the whole refusal, not only its reason.
+// wantRefusal compares the whole error, not only its reason.
 func wantRefusal(t *testing.T, err error, want *Error) {
 	t.Helper()
 	var got *Error
@@ -54,7 +54,7 @@ func wantRefusal(t *testing.T, err error, want *Error) {
 
 var slugForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$`)
 
-func first(n int, slugs func(func(string) bool)) []string {
+func firstN(n int, slugs func(func(string) bool)) []string {
 	var out []string
 	for s := range slugs {
 		if out = append(out, s); len(out) == n {
@@ -74,33 +74,33 @@ func TestProgramSlugs(t *testing.T) {
 		"ｆｕｌｌ ｗｉｄｔｈ":              "full-width",
 		strings.Repeat("ab-", 40): strings.TrimRight(strings.Repeat("ab-", 40)[:64], "-"),
 	} {
-		if got := first(1, ProgramSlugs(name))[0]; got != want {
+		if got := firstN(1, ProgramSlugs(name))[0]; got != want {
 			t.Errorf("%q becomes %q, want %q", name, got, want)
 		}
 	}
-	if got := first(3, ProgramSlugs("Acme")); !slices.Equal(got, []string{"acme", "acme-2", "acme-3"}) {
-		t.Errorf("namesakes: %q", got)
+	if got := firstN(3, ProgramSlugs("Acme")); !slices.Equal(got, []string{"acme", "acme-2", "acme-3"}) {
+		t.Errorf("first slugs: %q", got)
 	}
 }
 
-func TestProgramSlugsAreWellFormedAndDiffer(t *testing.T) {
+func TestProgramSlugs_AreValidAndDifferent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.String().Draw(t, "name")
-		slugs := first(120, ProgramSlugs(name))
+		slugs := firstN(120, ProgramSlugs(name))
 		seen := map[string]bool{}
 		for _, s := range slugs {
 			if !slugForm.MatchString(s) {
-				t.Fatalf("%q makes %q", name, s)
+				t.Fatalf("%q gives the invalid slug %q", name, s)
 			}
 			if seen[s] {
-				t.Fatalf("%q makes %q twice", name, s)
+				t.Fatalf("%q gives %q twice", name, s)
 			}
 			seen[s] = true
 		}
 	})
 }
 
-func TestProgramPatchCountsRulesOnlyWhenTheyDiffer(t *testing.T) {
+func TestProgram_PatchIncreasesRulesVersionOnlyForChanges(t *testing.T) {
 	p := Program{Name: "P", Slug: "p", Rules: DefaultRules(), RulesVersion: 4}
 	same, err := p.Patch(ProgramPatch{Rules: RulesPatch{RateBps: Set(*p.Rules.RateBps)}})
 	if err != nil || same.RulesVersion != 4 {
@@ -112,23 +112,23 @@ func TestProgramPatchCountsRulesOnlyWhenTheyDiffer(t *testing.T) {
 	}
 	rest, err := p.Patch(ProgramPatch{Precedence: Set(PromoCodeFirst), MinPayoutCents: Set[int64](5), PayoutTermDays: Set(6), FraudPolicy: Set(FraudBlock)})
 	if err != nil || rest.RulesVersion != 4 || rest.Precedence != PromoCodeFirst || rest.MinPayoutCents != 5 || rest.PayoutTermDays != 6 || rest.FraudPolicy != FraudBlock {
-		t.Errorf("what is no rule: %+v, %v", rest, err)
+		t.Errorf("other settings: %+v, %v", rest, err)
 	}
 	back, err := rest.Patch(ProgramPatch{Precedence: Clear[SignalPrecedence](), MinPayoutCents: Clear[int64](), PayoutTermDays: Clear[int](), FraudPolicy: Clear[FraudPolicy]()})
 	if err != nil || back.Precedence != ClickFirst || back.MinPayoutCents != 0 || back.PayoutTermDays != 0 || back.FraudPolicy != FraudFlag {
 		t.Errorf("cleared: %+v, %v", back, err)
 	}
 	if _, err := p.Patch(ProgramPatch{Name: Clear[string]()}); err == nil || !strings.Contains(err.Error(), "name") {
-		t.Errorf("a cleared name: %v", err)
+		t.Errorf("name cleared: %v", err)
 	}
 }
 
-func TestChangedNamesWhatDiffers(t *testing.T) {
+func TestChanged(t *testing.T) {
 	before := Program{Name: "A", Slug: "a", Rules: DefaultRules(), Version: 1}
 	after := before
 	after.Version = 2
 	if was, is, err := Changed(before.Object(), after.Object()); was != nil || is != nil || err != nil {
-		t.Errorf("the version alone: %v, %v, %v", was, is, err)
+		t.Errorf("only the version differs: %v, %v, %v", was, is, err)
 	}
 	after.Name = "B"
 	after.Rules.HoldDays = 1
@@ -156,7 +156,7 @@ func TestProgramObject(t *testing.T) {
 		`"allowed_domains":[]`, `"description":null`, `"version":77`,
 	} {
 		if !strings.Contains(string(body), want) {
-			t.Errorf("no %s in %s", want, body)
+			t.Errorf("%s is missing in %s", want, body)
 		}
 	}
 }

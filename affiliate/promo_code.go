@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// DiscountType is what the buyer saves.
+// DiscountType is the kind of discount that a buyer gets.
 type DiscountType string
 
 // The types of discount.
@@ -18,7 +18,7 @@ const (
 	DiscountFixed      DiscountType = "fixed"
 )
 
-// SyncStatus says whether a promo code stands at the payment processor as well.
+// SyncStatus says whether a promo code also exists at the payment processor.
 type SyncStatus string
 
 // The statuses of synchronisation.
@@ -29,7 +29,7 @@ const (
 	SyncFailed  SyncStatus = "failed"
 )
 
-// PromoCode is a code that a buyer types and that attributes the sale.
+// PromoCode is a code that a buyer enters. It attributes the sale to its participant.
 type PromoCode struct {
 	ID             PromoCodeID
 	Scope          Scope
@@ -39,9 +39,9 @@ type PromoCode struct {
 	DiscountType   DiscountType
 	DiscountValue  int64   // basis points, or minor units of Currency
 	Currency       *string // of a fixed discount
-	MaxRedemptions *int64  // nil: no limit
+	MaxRedemptions *int64  // nil means no limit
 	Redemptions    int64
-	ExpiresAt      *time.Time // last instant, inclusive; nil: no end
+	ExpiresAt      *time.Time // last instant, inclusive; nil if it never expires
 	Active         bool
 	Sync           bool
 	SyncStatus     SyncStatus
@@ -50,26 +50,26 @@ type PromoCode struct {
 	UpdatedAt      time.Time
 }
 
-// PromoCodeObject is a promo code as events carry it and the audit log compares
-// it.
+// PromoCodeObject is a promo code as events and the audit log show it.
 type PromoCodeObject struct {
 	ID           PromoCodeID   `json:"id"`
 	Program      ProgramID     `json:"program_id"`
 	Participant  ParticipantID `json:"participant_id"`
 	Code         string        `json:"code"` // in lower case
 	DiscountType DiscountType  `json:"discount_type"`
-	// DiscountValue is percent with at most two decimals, or minor units of currency.
+	// DiscountValue is a percentage with at most two decimals, or an amount in minor
+	// units of currency.
 	DiscountValue  json.Number `json:"discount_value"`
-	Currency       *string     `json:"currency"`        // of a fixed discount, ISO 4217; null for a percentage
-	MaxRedemptions *int64      `json:"max_redemptions"` // null: no limit
-	Redemptions    int64       `json:"redemptions"`     // conversions that named it while it could be used
-	ExpiresAt      *string     `json:"expires_at"`      // last instant at which it can be used; null: no end
-	Active         bool        `json:"active"`          // false once it was deactivated; it stays true past its end or its limit
-	SyncStatus     SyncStatus  `json:"sync_status"`     // whether it stands at the payment processor as well
+	Currency       *string     `json:"currency"`        // currency of a fixed discount, ISO 4217; null for a percentage
+	MaxRedemptions *int64      `json:"max_redemptions"` // null means no limit
+	Redemptions    int64       `json:"redemptions"`     // number of conversions that redeemed it
+	ExpiresAt      *string     `json:"expires_at"`      // last instant at which it can be used; null if it never expires
+	Active         bool        `json:"active"`          // false after it was deactivated; it stays true when the code expires or reaches its limit
+	SyncStatus     SyncStatus  `json:"sync_status"`     // whether it also exists at the payment processor
 	Version        int         `json:"version"`
 }
 
-// Object is p as events carry it.
+// Object returns p as events show it.
 func (p PromoCode) Object() PromoCodeObject {
 	object := PromoCodeObject{
 		ID: p.ID, Program: p.Program, Participant: p.Participant, Code: p.Code, DiscountType: p.DiscountType,
@@ -83,16 +83,16 @@ func (p PromoCode) Object() PromoCodeObject {
 	return object
 }
 
-// PromoCodePatch changes some fields of a promo code; what it gives and to whom
-// stays.
+// PromoCodePatch changes some fields of a promo code. The code, the discount and the
+// participant cannot be changed.
 type PromoCodePatch struct {
 	Active         Change[bool]
-	MaxRedemptions Change[int64]     // cleared: no limit
-	ExpiresAt      Change[time.Time] // cleared: no end; may lie in the past
+	MaxRedemptions Change[int64]     // if cleared, there is no limit
+	ExpiresAt      Change[time.Time] // if cleared, the code never expires; may be in the past
 	Sync           Change[bool]
 }
 
-// Patch is p changed by patch; UpdatedAt and Version are the caller's.
+// Patch returns p with the changes of patch. The caller sets UpdatedAt and Version.
 func (p PromoCode) Patch(patch PromoCodePatch) PromoCode {
 	p.Active = patch.Active.or(p.Active, false)
 	p.MaxRedemptions = patch.MaxRedemptions.orNil(p.MaxRedemptions)
@@ -100,40 +100,40 @@ func (p PromoCode) Patch(patch PromoCodePatch) PromoCode {
 	return p.WithSync(patch.Sync.or(p.Sync, false))
 }
 
-// WithSync is p with synchronisation asked for, or not. What was asked for before
-// keeps its status.
-func (p PromoCode) WithSync(wanted bool) PromoCode {
+// WithSync returns p with synchronisation turned on or off. If it was already on, the
+// status stays.
+func (p PromoCode) WithSync(enabled bool) PromoCode {
 	switch {
-	case !wanted:
+	case !enabled:
 		p.SyncStatus = SyncNone
 	case !p.Sync:
 		p.SyncStatus = SyncPending
 	}
-	p.Sync = wanted
+	p.Sync = enabled
 	return p
 }
 
-// PromoCodeFilter narrows a list of promo codes; its zero value leaves all of
-// them.
+// PromoCodeFilter restricts a list of promo codes. A zero field matches every promo
+// code.
 type PromoCodeFilter struct {
 	Participant *ParticipantID
 	Active      *bool
 	Search      string // prefix of the code, case-folded
 }
 
-// MaxPromoCode is how many characters a promo code has at most.
+// MaxPromoCode is the greatest number of characters in a promo code.
 const MaxPromoCode = 100
 
-// ValidPromoCode reports whether a buyer could type the case-folded code: 1 to
-// MaxPromoCode visible characters, no white space among them.
+// ValidPromoCode reports whether a buyer can type the case-folded code. It must have 1
+// to MaxPromoCode visible characters and no white space.
 func ValidPromoCode(code string) bool {
 	invisible := func(r rune) bool { return r == utf8.RuneError || r == ' ' || !unicode.IsPrint(r) }
 	n := utf8.RuneCountInString(code)
 	return n >= 1 && n <= MaxPromoCode && !strings.ContainsFunc(code, invisible)
 }
 
-// Usable reports whether a conversion at that instant may redeem a code that is
-// active, ends at expiresAt and has redemptions of at most limit.
+// Usable reports whether a conversion at the instant at can redeem a promo code.
+// expiresAt and limit are nil if the code has no end or no limit.
 func Usable(active bool, expiresAt *time.Time, redemptions int64, limit *int64, at time.Time) bool {
 	return active && (expiresAt == nil || !at.After(*expiresAt)) && (limit == nil || redemptions < *limit)
 }

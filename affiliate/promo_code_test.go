@@ -20,22 +20,22 @@ func TestValidPromoCode(t *testing.T) {
 	}
 }
 
-func TestPromoCodePatch(t *testing.T) {
+func TestPromoCode_Patch(t *testing.T) {
 	end, most := time.Date(2026, 12, 31, 0, 0, 0, 0, time.UTC), int64(5)
 	code := PromoCode{Active: true, MaxRedemptions: &most, ExpiresAt: &end, SyncStatus: SyncNone}
 	if got := code.Patch(PromoCodePatch{}); got != code {
-		t.Errorf("nothing changed: %+v", got)
+		t.Errorf("empty patch: %+v", got)
 	}
 	got := code.Patch(PromoCodePatch{Active: Set(false), MaxRedemptions: Clear[int64](), ExpiresAt: Clear[time.Time](), Sync: Set(true)})
 	if got.Active || got.MaxRedemptions != nil || got.ExpiresAt != nil || !got.Sync || got.SyncStatus != SyncPending {
-		t.Errorf("all changed: %+v", got)
+		t.Errorf("all fields changed: %+v", got)
 	}
 	got.SyncStatus = SyncSynced
 	if again := got.Patch(PromoCodePatch{Sync: Set(true)}); again.SyncStatus != SyncSynced {
-		t.Errorf("asked again: %s", again.SyncStatus)
+		t.Errorf("synchronisation turned on again: %s", again.SyncStatus)
 	}
 	if ended := got.Patch(PromoCodePatch{Sync: Set(false)}); ended.Sync || ended.SyncStatus != SyncNone {
-		t.Errorf("no longer asked: %+v", ended)
+		t.Errorf("synchronisation turned off: %+v", ended)
 	}
 }
 
@@ -66,13 +66,13 @@ func TestUsable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		got, want bool
 	}{
-		"no bounds":            {Usable(true, nil, 1000, nil, at), true},
-		"not active":           {Usable(false, nil, 0, nil, at), false},
-		"in its last instant":  {Usable(true, &at, 0, nil, at), true},
-		"after it":             {Usable(true, &at, 0, nil, later), false},
-		"one redemption left":  {Usable(true, nil, 1, &most, at), true},
-		"none left":            {Usable(true, nil, 2, &most, at), false},
-		"limit was taken down": {Usable(true, nil, 3, &most, at), false},
+		"no bounds":                     {Usable(true, nil, 1000, nil, at), true},
+		"not active":                    {Usable(false, nil, 0, nil, at), false},
+		"at its end":                    {Usable(true, &at, 0, nil, at), true},
+		"after its end":                 {Usable(true, &at, 0, nil, later), false},
+		"one redemption left":           {Usable(true, nil, 1, &most, at), true},
+		"no redemption left":            {Usable(true, nil, 2, &most, at), false},
+		"limit lowered below the count": {Usable(true, nil, 3, &most, at), false},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s: usable %v", name, tc.got)

@@ -1,10 +1,13 @@
 package affiliate
 
-// PublicKeyTarget is a public key with all that the edge needs to know of it.
+// PublicKeyTarget is a public key with everything that the collector needs to know
+// about it.
 type PublicKeyTarget struct {
 	APIKey
-	// AllowedOrigins are the workspace's; none: no page is foreign.
+	// AllowedOrigins are the allowed origins of the workspace. If the list is empty,
+	// every origin is allowed.
 	AllowedOrigins []string
-	// EnforceOrigins says that clicks of other pages are refused, or else marked.
+	// EnforceOrigins says that clicks from other origins are rejected. Otherwise they
+	// are recorded and marked.
 	EnforceOrigins bool
 }

@@ -2,17 +2,16 @@ package affiliate
 
 import "slices"
 
-// Which rate applies (DECISIONS.md section 6): the most specific one that there
-// is.
+// The most specific rate that is set applies (DECISIONS.md section 6):
 //
 //	participant ─▶ product ─▶ group ─▶ tier ─▶ event ─▶ later payments ─▶ programme
 //	                               └────────── the order's rate ──────────────────┘
 //
-// Products are decided line by line; the lines without a rate of their own have
-// the order's. An event without a price has nothing to take a percentage of: a
-// rate in percent steps aside for a flat one behind it, if there is any.
+// Product rates apply to the lines of an order. Lines whose product has no rate get the
+// order's rate. A percentage of an event without a price is always 0. For such an event,
+// a percentage is skipped if a less specific rate is a flat amount.
 
-// sourcedRate is a rate with what gave it.
+// sourcedRate is a rate with the setting that it comes from.
 type sourcedRate struct {
 	Rate
 	source RateSource
@@ -26,30 +25,30 @@ type pricedLine struct {
 	rate sourcedRate
 }
 
-// rateFor is what a conversion pays in the programme: the rate of the whole, or
-// of each line where products decide it.
+// rateFor returns the rate of the whole order, or the rates of its lines if product
+// rates apply to them.
 func (e Earner) rateFor(in AttributionInputs, index *int) (whole sourcedRate, lines []pricedLine) {
-	priced := in.priced()
-	whole = firstPaying(e.orderRates(in, index), priced)
-	lines = e.Rule.Rules.linesOf(in.LineItems, whole, priced)
+	priced := in.hasPrice()
+	whole = chooseRate(e.orderRates(in, index), priced)
+	lines = e.Rule.Rules.priceLines(in.LineItems, whole, priced)
 	if len(in.LineItems) == 0 {
 		if product, ok := e.Rule.Rules.commonProductRate(in.ProductIDs); ok {
-			whole = firstPaying([]sourcedRate{product, whole}, priced)
+			whole = chooseRate([]sourcedRate{product, whole}, priced)
 		}
 	}
 	if override := e.Rule.Override; override != nil {
 		own := sourcedRate{*override, FromParticipant}
-		behind := whole.flat() || slices.ContainsFunc(lines, func(l pricedLine) bool { return l.rate.flat() })
-		if priced || own.flat() || !behind {
+		hasFlatAmount := whole.flat() || slices.ContainsFunc(lines, func(l pricedLine) bool { return l.rate.flat() })
+		if priced || own.flat() || !hasFlatAmount {
 			return own, nil
 		}
 	}
 	return whole, lines
 }
 
-// firstPaying is the first of some rates, the most specific one first, or for
-// an event without a price the first that is flat, if any is.
-func firstPaying(rates []sourcedRate, priced bool) sourcedRate {
+// chooseRate returns the first of rates, which are ordered from most to least specific.
+// For an event without a price it returns the first flat amount, if there is one.
+func chooseRate(rates []sourcedRate, priced bool) sourcedRate {
 	if !priced {
 		if flat := slices.IndexFunc(rates, sourcedRate.flat); flat >= 0 {
 			return rates[flat]
@@ -58,15 +57,16 @@ func firstPaying(rates []sourcedRate, priced bool) sourcedRate {
 	return rates[0]
 }
 
-// orderRates are the rates behind those of participant and products that the
-// conversion could have. The programme's own is always among them.
+// orderRates returns the rates that apply to the order as a whole, the most specific
+// first. Rates of the participant and of products are not included. The last one is the
+// programme's general rate, so the result is never empty.
 func (e Earner) orderRates(in AttributionInputs, index *int) []sourcedRate {
 	rules := e.Rule.Rules
 	var rates []sourcedRate
 	if group := e.Rule.Group; group != nil {
 		rates = append(rates, sourcedRate{group.Rate, FromGroup})
 	}
-	if tier := rules.tierOf(e.Brought); tier != nil {
+	if tier := rules.reachedTier(e.Brought); tier != nil {
 		rates = append(rates, sourcedRate{Rate{Bps: &tier.RateBps}, FromTier})
 	}
 	for _, event := range rules.Events {
@@ -74,7 +74,7 @@ func (e Earner) orderRates(in AttributionInputs, index *int) []sourcedRate {
 			rates = append(rates, sourcedRate{event.Rate, FromEvent})
 		}
 	}
-	if rules.LaterRateBps != nil && in.later(index) {
+	if rules.LaterRateBps != nil && in.isLaterPayment(index) {
 		rates = append(rates, sourcedRate{Rate{Bps: rules.LaterRateBps}, FromLater})
 	}
 	own := Rate{Bps: rules.RateBps}
@@ -84,8 +84,8 @@ func (e Earner) orderRates(in AttributionInputs, index *int) []sourcedRate {
 	return append(rates, sourcedRate{own, FromProgram})
 }
 
-// tierOf is the highest tier that a partner has reached; nil: none.
-func (r Rules) tierOf(brought Brought) *Tier {
+// reachedTier returns the highest tier that a partner has reached; nil if none.
+func (r Rules) reachedTier(brought Brought) *Tier {
 	var reached *Tier
 	for i := range r.Tiers {
 		tier := &r.Tiers[i]
@@ -105,15 +105,15 @@ func (r Rules) productRate(product string) (rate sourcedRate, ok bool) {
 	return sourcedRate{r.Products[i].Rate, FromProduct}, true
 }
 
-// linesOf gives every line its product's rate, and those whose product has none
-// the order's. nil: no product has a rate, so the order is one.
-func (r Rules) linesOf(items []LineItem, order sourcedRate, priced bool) []pricedLine {
+// priceLines returns the lines with the rates of their products. A line whose product
+// has no rate gets the rate order. It returns nil if no line has a product rate.
+func (r Rules) priceLines(items []LineItem, order sourcedRate, priced bool) []pricedLine {
 	lines := make([]pricedLine, len(items))
 	decided := false
 	for i, item := range items {
 		lines[i] = pricedLine{item, order}
 		if product, ok := r.productRate(item.ProductID); ok {
-			lines[i].rate = firstPaying([]sourcedRate{product, order}, priced)
+			lines[i].rate = chooseRate([]sourcedRate{product, order}, priced)
 			decided = decided || lines[i].rate.source == FromProduct
 		}
 	}
@@ -123,9 +123,9 @@ func (r Rules) linesOf(items []LineItem, order sourcedRate, priced bool) []price
 	return lines
 }
 
-// commonProductRate is the rate that all of some products have. Products of
-// different rates decide nothing without lines: how the amount divides between
-// them is unknown.
+// commonProductRate returns the rate that all products have. ok is false if their rates
+// differ: without order lines, it is not known which part of the amount belongs to
+// which product.
 func (r Rules) commonProductRate(products []string) (common sourcedRate, ok bool) {
 	for i, id := range products {
 		rate, listed := r.productRate(id)
@@ -138,6 +138,6 @@ func (r Rules) commonProductRate(products []string) (common sourcedRate, ok bool
 }
 
 func sameRate(a, b Rate) bool {
-	same := func(x, y *int64) bool { return (x == nil) == (y == nil) && deref(x) == deref(y) }
-	return same(a.Bps, b.Bps) && same(a.FlatCents, b.FlatCents)
+	equal := func(x, y *int64) bool { return (x == nil) == (y == nil) && deref(x) == deref(y) }
+	return equal(a.Bps, b.Bps) && equal(a.FlatCents, b.FlatCents)
 }

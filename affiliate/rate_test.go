@@ -10,7 +10,8 @@ import (
 func bps(n int64) Rate  { return Rate{Bps: &n} }
 func flat(n int64) Rate { return Rate{FlatCents: &n} }
 
-// everyLevel has a rate at each level: 1 percent, 2 percent and so on.
+// everyLevel returns a participant with a rate at each level: 1 percent at the most
+// specific level, 2 percent at the next, and so on.
 func everyLevel() Earner {
 	return Earner{
 		Currency: "EUR",
@@ -28,7 +29,7 @@ func everyLevel() Earner {
 	}
 }
 
-func TestMostSpecificRateApplies(t *testing.T) {
+func TestCalculate_UsesMostSpecificRate(t *testing.T) {
 	e := everyLevel()
 	in := AttributionInputs{
 		EventType: Renewal, Sale: Sale{Paid: Money{10_000, "EUR"}}, IsRecurring: true, ProductIDs: []string{"book"},
@@ -53,9 +54,9 @@ func TestMostSpecificRateApplies(t *testing.T) {
 	}
 }
 
-// The levels that are there, the most specific first, are drawn; the first that
-// can pay has to decide, whatever stands behind it.
-func TestMostSpecificRateThatCanPayDecides(t *testing.T) {
+// The test sets rates at random levels. The first one must apply. Without a price, the
+// first flat amount must apply if there is one.
+func TestCalculate_UsesFirstApplicableRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type level struct {
 			source RateSource
@@ -106,15 +107,15 @@ func TestMostSpecificRateThatCanPayDecides(t *testing.T) {
 		}
 		calc := e.calculate(in, nil)
 		if calc.Source != want.source || !reflect.DeepEqual(Rate{calc.RateBps, calc.FlatCents}, want.rate) {
-			t.Fatalf("%+v instead of %+v", calc, want)
+			t.Fatalf("got %+v, want %+v", calc, want)
 		}
 		if amount := deref(want.rate.FlatCents) + Share(in.Sale.Paid.Cents, deref(want.rate.Bps)); calc.AmountCents != amount {
-			t.Fatalf("%d instead of %d", calc.AmountCents, amount)
+			t.Fatalf("amount %d, want %d", calc.AmountCents, amount)
 		}
 	})
 }
 
-func TestEventsWithoutAPriceEarnFlatAmounts(t *testing.T) {
+func TestCalculate_EventWithoutPriceEarnsFlatAmount(t *testing.T) {
 	signups := func(own Rate) []EventRate { return []EventRate{{Signup, own}} }
 	for name, tc := range map[string]struct {
 		rule   RuleSnapshot
@@ -123,15 +124,15 @@ func TestEventsWithoutAPriceEarnFlatAmounts(t *testing.T) {
 		amount int64
 		kind   CommissionType
 	}{
-		"of the event": {
+		"flat rate of the event": {
 			RuleSnapshot{Rules: Rules{Type: Percentage, RateBps: ref[int64](1000), Events: signups(flat(500))}},
 			nil, FromEvent, 500, Flat,
 		},
-		"behind a percentage of the participant": {
+		"after a percentage of the participant": {
 			RuleSnapshot{Override: ref(bps(5000)), Rules: Rules{Type: Flat, FlatCents: ref[int64](300)}},
 			nil, FromProgram, 300, Flat,
 		},
-		"behind a percentage of the event": {
+		"after a percentage of the event": {
 			RuleSnapshot{Rules: Rules{Type: Flat, FlatCents: ref[int64](300), Events: signups(bps(1000))}},
 			nil, FromProgram, 300, Flat,
 		},
@@ -139,19 +140,19 @@ func TestEventsWithoutAPriceEarnFlatAmounts(t *testing.T) {
 			RuleSnapshot{Override: ref(bps(5000)), Rules: Rules{Type: Percentage, RateBps: ref[int64](1000)}},
 			nil, FromParticipant, 0, Percentage,
 		},
-		"of a product, behind a percentage of the participant": {
+		"flat rate of a product, after a percentage of the participant": {
 			RuleSnapshot{Override: ref(bps(5000)), Rules: Rules{
 				Type: Percentage, RateBps: ref[int64](1000), Products: []ProductRate{{"book", flat(200)}},
 			}},
 			[]LineItem{{"book", 3, 0}},
 			FromProduct, 600, Flat,
 		},
-		"behind a percentage of a product": {
+		"after a percentage of a product": {
 			RuleSnapshot{Rules: Rules{Type: Flat, FlatCents: ref[int64](300), Products: []ProductRate{{"book", bps(200)}}}},
 			[]LineItem{{"book", 3, 0}, {"film", 1, 0}},
 			FromProgram, 300, Flat,
 		},
-		"of one product, beside a percentage of another": {
+		"flat rate of one product, percentage of another": {
 			RuleSnapshot{Rules: Rules{
 				Type: Percentage, RateBps: ref[int64](1000), Products: []ProductRate{{"book", bps(200)}, {"film", flat(70)}},
 			}},
@@ -173,7 +174,7 @@ func TestEventsWithoutAPriceEarnFlatAmounts(t *testing.T) {
 	}
 }
 
-func TestProductsWithoutLinesDecideOnlyTogether(t *testing.T) {
+func TestCalculate_ProductRatesWithoutOrderLines(t *testing.T) {
 	rules := Rules{Type: Percentage, RateBps: ref[int64](1000), NetBasis: Gross, Products: []ProductRate{
 		{"book", bps(500)}, {"film", bps(500)}, {"song", bps(600)}, {"cup", flat(250)}, {"mug", flat(250)},
 	}}
@@ -182,15 +183,15 @@ func TestProductsWithoutLinesDecideOnlyTogether(t *testing.T) {
 		source   RateSource
 		amount   int64
 	}{
-		"none":                    {nil, FromProgram, 1_000},
-		"one":                     {[]string{"book"}, FromProduct, 500},
-		"one twice":               {[]string{"book", "book"}, FromProduct, 500},
-		"two of the same rate":    {[]string{"book", "film"}, FromProduct, 500},
-		"two of different rates":  {[]string{"book", "song"}, FromProgram, 1_000},
-		"one without a rate":      {[]string{"book", "other"}, FromProgram, 1_000},
-		"the first without":       {[]string{"other", "book"}, FromProgram, 1_000},
-		"flat is paid once":       {[]string{"cup", "mug"}, FromProduct, 250},
-		"a flat and a percentage": {[]string{"cup", "book"}, FromProgram, 1_000},
+		"none":                     {nil, FromProgram, 1_000},
+		"one":                      {[]string{"book"}, FromProduct, 500},
+		"one twice":                {[]string{"book", "book"}, FromProduct, 500},
+		"two of the same rate":     {[]string{"book", "film"}, FromProduct, 500},
+		"two of different rates":   {[]string{"book", "song"}, FromProgram, 1_000},
+		"one without a rate":       {[]string{"book", "other"}, FromProgram, 1_000},
+		"first one without a rate": {[]string{"other", "book"}, FromProgram, 1_000},
+		"flat is paid once":        {[]string{"cup", "mug"}, FromProduct, 250},
+		"a flat and a percentage":  {[]string{"cup", "book"}, FromProgram, 1_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := AttributionInputs{EventType: Purchase, Sale: Sale{Paid: Money{10_000, "EUR"}}, ProductIDs: tc.products}
@@ -202,8 +203,8 @@ func TestProductsWithoutLinesDecideOnlyTogether(t *testing.T) {
 	}
 }
 
-// Lines say more than a list of products does.
-func TestLinesOutrankTheListOfProducts(t *testing.T) {
+// If the report has order lines, the list of product ids is not used.
+func TestCalculate_OrderLinesTakePrecedenceOverProductIDs(t *testing.T) {
 	rules := Rules{Type: Percentage, RateBps: ref[int64](1000), NetBasis: Gross, Products: []ProductRate{{"book", bps(500)}}}
 	in := AttributionInputs{
 		EventType: Purchase, Sale: Sale{Paid: Money{10_000, "EUR"}}, ProductIDs: []string{"book"}, LineItems: []LineItem{{"other", 1, 10_000}},
@@ -213,7 +214,7 @@ func TestLinesOutrankTheListOfProducts(t *testing.T) {
 	}
 }
 
-func TestTiersBeginAtTheirThreshold(t *testing.T) {
+func TestCalculate_TierStartsAtItsThreshold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		byRevenue := rapid.Bool().Draw(t, "by revenue")
 		low := rapid.Int64Range(1, 1_000_000).Draw(t, "low")
@@ -237,7 +238,7 @@ func TestTiersBeginAtTheirThreshold(t *testing.T) {
 			{high, 300, FromTier},
 			{high + 1, 300, FromTier},
 		} {
-			// What the thresholds do not ask for must not count.
+			// The other total must not matter.
 			brought := Brought{Conversions: tc.brought, RevenueCents: 10 * high}
 			if byRevenue {
 				brought = Brought{Conversions: 10 * high, RevenueCents: tc.brought}
@@ -251,19 +252,19 @@ func TestTiersBeginAtTheirThreshold(t *testing.T) {
 	})
 }
 
-func TestLaterRateBeginsWithTheSecondPayment(t *testing.T) {
+func TestCalculate_LaterRateStartsWithSecondPayment(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in    AttributionInputs
 		index *int
 		later bool
 	}{
-		"first payment":                  {AttributionInputs{EventType: Purchase, Customer: &FoundCustomer{}}, ref(1), false},
-		"second payment":                 {AttributionInputs{EventType: Purchase, Customer: &FoundCustomer{}}, ref(2), true},
-		"first one known, a renewal":     {AttributionInputs{EventType: Renewal, Customer: &FoundCustomer{}, IsRecurring: true}, ref(1), false},
-		"renewal of nobody":              {AttributionInputs{EventType: Renewal}, nil, true},
-		"recurring purchase of nobody":   {AttributionInputs{EventType: Purchase, IsRecurring: true}, nil, true},
-		"purchase of nobody":             {AttributionInputs{EventType: Purchase}, nil, false},
-		"no payment of a known customer": {AttributionInputs{EventType: Custom, Customer: &FoundCustomer{}, IsRecurring: true}, nil, false},
+		"first payment":  {AttributionInputs{EventType: Purchase, Customer: &FoundCustomer{}}, ref(1), false},
+		"second payment": {AttributionInputs{EventType: Purchase, Customer: &FoundCustomer{}}, ref(2), true},
+		"renewal that is the first known payment": {AttributionInputs{EventType: Renewal, Customer: &FoundCustomer{}, IsRecurring: true}, ref(1), false},
+		"renewal without a customer":              {AttributionInputs{EventType: Renewal}, nil, true},
+		"recurring purchase without a customer":   {AttributionInputs{EventType: Purchase, IsRecurring: true}, nil, true},
+		"purchase without a customer":             {AttributionInputs{EventType: Purchase}, nil, false},
+		"custom event of a known customer":        {AttributionInputs{EventType: Custom, Customer: &FoundCustomer{}, IsRecurring: true}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.in.Sale.Paid = Money{10_000, "EUR"}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// StoredConversion is a recorded conversion with the decision in force. Of the buyer it
-// has what an attribution needs.
+// StoredConversion is a recorded conversion with its decision in force. It has the
+// buyer's data that an attribution needs.
 type StoredConversion struct {
 	Conversion
 	Decision       DecisionID
@@ -17,24 +17,25 @@ type StoredConversion struct {
 	RecurringIndex *int
 }
 
-// LockedAttribution is a stored conversion that a person gives to a participant, with
-// everything that goes along. All of it is locked.
+// LockedAttribution is a stored conversion that a person assigns to a participant, with
+// the rows that the assignment changes. All of them are locked.
 type LockedAttribution struct {
 	StoredConversion
-	// To is the participant who gets the conversion; nil if the mode does not have them.
+	// To is the participant to whom the conversion is assigned; nil if there is none
+	// with this id in the mode.
 	To *Earner
-	// Customer is nil if the buyer was not named. Its payments are those before this
-	// conversion.
+	// Customer is nil if the report did not name the buyer. Its payments do not include
+	// this conversion.
 	Customer *FoundCustomer
 	Rates    map[string]FXRate // as in AttributionInputs
-	// Earned is what the decision in force earns; nil: nothing, or it was rejected or
-	// refunded.
+	// Earned is the commission of the decision in force. It is nil if nothing is
+	// earned, or if the commission was rejected or refunded.
 	Earned *LockedCommission
 }
 
-// Refusal says why the conversion may not be given to a participant; nil: it may.
-// Errors: VALIDATION_ERROR if the participant is unknown, or has the conversion and earns
-// by it; PARTICIPANT_ERASED.
+// Refusal returns the error if the conversion cannot be assigned to the participant to.
+// Errors: VALIDATION_ERROR if the participant is unknown, or already has the conversion
+// and earns from it; PARTICIPANT_ERASED.
 func (a LockedAttribution) Refusal(to ParticipantID) error {
 	switch {
 	case a.To == nil:
@@ -47,26 +48,26 @@ func (a LockedAttribution) Refusal(to ParticipantID) error {
 	return nil
 }
 
-// Reattribution is a person's decision that supersedes the one in force, with
-// everything that follows from it.
+// Reattribution is a person's decision that supersedes the decision in force, with all
+// its effects.
 type Reattribution struct {
 	Conversion Conversion // with its new version
 	Decision   Decision
-	Begun      *Commission // what the decision earns, before any refund; nil: nothing
-	// Changes are the changes of the commission that the decision before has earned,
-	// and then those of Begun.
+	Begun      *Commission // commission of the decision before refunds; nil if nothing is earned
+	// Changes holds the change of the commission of the previous decision, followed by
+	// the changes of Begun.
 	Changes []CommissionChange
-	Binding *Binding    // the customer's new one; nil: it stays
-	Recount []ProgramID // where the customer's payments are counted again
+	Binding *Binding    // the customer's new binding; nil if it does not change
+	Recount []ProgramID // programmes whose payments of the customer must be counted again
 	Deltas  []StatsDelta
 	Audit   AuditLine
 }
 
-// Reattribute returns what follows when d, by which commission is earned, supersedes
-// the decision in force. The reason is the person's own text.
+// Reattribute returns the effects of superseding the decision in force by d. commission
+// is what d earns, nil if nothing. reason is the text that the person entered.
 func (a LockedAttribution) Reattribute(d Decision, commission *Commission, by Actor, at time.Time, reason string) (Reattribution, error) {
 	if !d.Attributed {
-		return Reattribution{}, fmt.Errorf("conversion %s is given to a participant and not attributed: %s", a.ID, d.Reason)
+		return Reattribution{}, fmt.Errorf("conversion %s was assigned to a participant but is not attributed: %s", a.ID, d.Reason)
 	}
 	d.Supersedes = &a.Decision
 	after := a.Conversion
@@ -76,20 +77,20 @@ func (a LockedAttribution) Reattribute(d Decision, commission *Commission, by Ac
 		return Reattribution{}, err
 	}
 	if a.Earned != nil {
-		taken, err := a.Earned.takeAway(by, at, reason)
+		withdrawn, err := a.Earned.withdraw(by, at, reason)
 		if err != nil {
 			return Reattribution{}, err
 		}
-		changes = append([]CommissionChange{taken}, changes...)
+		changes = append([]CommissionChange{withdrawn}, changes...)
 	}
 	r := Reattribution{
 		Conversion: after, Decision: d, Begun: commission, Changes: changes,
-		Binding: a.newBinding(), Deltas: append(a.takenBack(d.DecidedAt), d.Brought(after, commission)...),
+		Binding: a.newBinding(), Deltas: append(a.reversedDeltas(d.DecidedAt), d.Brought(after, commission)...),
 		Audit: AuditLine{
 			Workspace: a.Scope.Workspace, Mode: &a.Scope.Mode, Actor: by, At: at,
 			Action: "conversion.reattribute", ResourceType: "conversion", ResourceID: a.ID,
-			Before: auditedAttribution{Program: a.Program, Participant: a.Participant},
-			After:  auditedAttribution{Program: d.Program, Participant: d.Participant, Reason: reason},
+			Before: attributionAuditFields{Program: a.Program, Participant: a.Participant},
+			After:  attributionAuditFields{Program: d.Program, Participant: d.Participant, Reason: reason},
 		},
 	}
 	switch {
@@ -102,15 +103,15 @@ func (a LockedAttribution) Reattribute(d Decision, commission *Commission, by Ac
 	return r, nil
 }
 
-// auditedAttribution has the fields that a reattribution changes.
-type auditedAttribution struct {
+// attributionAuditFields holds the fields that the audit log shows for a reattribution.
+type attributionAuditFields struct {
 	Program     *ProgramID     `json:"program_id"`
 	Participant *ParticipantID `json:"participant_id"`
 	Reason      string         `json:"reason,omitempty"`
 }
 
-// Commission returns what the decision earns, with the refunds of its sale; nil:
-// nothing.
+// Commission returns the commission of the decision after the refunds of its sale; nil
+// if nothing is earned.
 func (r Reattribution) Commission() *Commission {
 	if r.Begun == nil {
 		return nil
@@ -127,12 +128,12 @@ func (r Reattribution) Events() []Event {
 	return events
 }
 
-// reattributedReason is the rejection reason of a commission whose conversion was given
-// to another participant. The person's own text is in the history.
+// reattributedReason is the rejection reason of a commission whose conversion was
+// assigned to another participant. The text that the person entered is in the history.
 const reattributedReason = "reattributed"
 
-// takeAway rejects the commission, or claws it back if it is paid.
-func (c LockedCommission) takeAway(by Actor, at time.Time, reason string) (CommissionChange, error) {
+// withdraw rejects the commission, or claws it back if it is paid.
+func (c LockedCommission) withdraw(by Actor, at time.Time, reason string) (CommissionChange, error) {
 	t := CommissionTransition{
 		Scope: c.Scope, Program: c.Program, Commission: c.ID, Actor: by, At: at, Note: &reason,
 		Move: MoveClawBack, Why: ReassignedSale,
@@ -144,9 +145,10 @@ func (c LockedCommission) takeAway(by Actor, at time.Time, reason string) (Commi
 	return c.Move(t)
 }
 
-// newBinding returns the customer's binding to the participant who gets the conversion.
-// It keeps the age of the binding before, and its window if the programme is the same. It
-// returns nil if the customer is bound to a third participant: that binding stays.
+// newBinding returns the customer's binding to the participant to whom the conversion
+// is assigned. It keeps the time of the previous binding, and also its window if the
+// programme is the same. It returns nil if the customer is bound to a third
+// participant, because that binding does not change.
 func (a LockedAttribution) newBinding() *Binding {
 	if a.Customer == nil {
 		return nil
@@ -166,10 +168,11 @@ func (a LockedAttribution) newBinding() *Binding {
 	return &to
 }
 
-// takenBack is what the participant who had the conversion loses of the counts. Refunds
-// have taken their part of the revenue before. What it earned is counted by the
-// commission's move.
-func (a LockedAttribution) takenBack(at time.Time) []StatsDelta {
+// reversedDeltas returns the deltas that subtract the conversion from the counts of the
+// participant who had it. Earlier refunds have already been subtracted from the
+// revenue. The commission is not included, because the move of the commission changes
+// that count.
+func (a LockedAttribution) reversedDeltas(at time.Time) []StatsDelta {
 	if !a.Attributed || a.Program == nil || a.Participant == nil {
 		return nil
 	}
@@ -182,18 +185,18 @@ func (a LockedAttribution) takenBack(at time.Time) []StatsDelta {
 	return deltas
 }
 
-// LateAttribution is a decision about a conversion whose click came after it. The
-// decision supersedes the one in force.
+// LateAttribution is a new decision about a conversion whose click arrived after it.
+// The decision supersedes the decision in force.
 type LateAttribution struct {
 	Conversion Conversion // with its new version
 	Inputs     AttributionInputs
 	Decision   Decision
-	Begun      *Commission // what the decision earns, before any refund; nil: nothing
+	Begun      *Commission // commission of the decision before refunds; nil if nothing is earned
 	Changes    []CommissionChange
 }
 
-// AttributeLate returns what follows when d, which was made of the inputs and by which
-// commission is earned, supersedes the decision in force.
+// AttributeLate returns the effects of superseding the decision in force by d, which
+// was made from the inputs in. commission is what d earns, nil if nothing.
 func (c StoredConversion) AttributeLate(in AttributionInputs, d Decision, commission *Commission) (LateAttribution, error) {
 	d.Supersedes = &c.Decision
 	after := c.Conversion

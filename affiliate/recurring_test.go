@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAddMonthsKeepsToTheCalendar(t *testing.T) {
+func TestAddMonths(t *testing.T) {
 	for _, tc := range []struct {
 		from   string
 		months int
@@ -27,65 +27,65 @@ func TestAddMonthsKeepsToTheCalendar(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := FormatTime(addMonths(from, tc.months)); got != tc.want {
-			t.Errorf("%s and %d months are %s, want %s", tc.from, tc.months, got, tc.want)
+			t.Errorf("%s plus %d months is %s, want %s", tc.from, tc.months, got, tc.want)
 		}
 	}
 }
 
-func TestAddMonthsNeverLeavesTheMonth(t *testing.T) {
+func TestAddMonths_StaysInTheMonth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from := clickedAt.Add(time.Duration(rapid.Int64Range(0, 5*365*24).Draw(t, "hours")) * time.Hour)
 		months := rapid.IntRange(1, 120).Draw(t, "months")
 		got := addMonths(from, months)
 		passed := (got.Year()-from.Year())*12 + int(got.Month()-from.Month())
 		if passed != months || got.Day() > from.Day() || got.Hour() != from.Hour() {
-			t.Fatalf("%s and %d months are %s", from, months, got)
+			t.Fatalf("%s plus %d months is %s", from, months, got)
 		}
 		if got.Day() < from.Day() && got.AddDate(0, 0, 1).Day() != 1 {
-			t.Fatalf("%s and %d months are %s, which is not the month's last day", from, months, got)
+			t.Fatalf("%s plus %d months is %s, which is not the month's last day", from, months, got)
 		}
 	})
 }
 
-func TestRecurringBounds(t *testing.T) {
+func TestAttribute_RecurringLimits(t *testing.T) {
 	first := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 	monthEnd := time.Date(2026, 2, 28, 9, 0, 0, 0, time.UTC)
 	once, three, month := Recurring{Once: true}, Recurring{MaxPayments: ref(3)}, Recurring{MaxMonths: ref(1)}
 	for name, tc := range map[string]struct {
 		bounds    Recurring
-		paid      *int // nil: no customer was named
+		paid      *int // earlier payments; nil if the report names no customer
 		event     EventType
 		recurring bool
 		at        time.Time
 		failed    string
 		says      string
 	}{
-		"no bound, payment 100":           {Recurring{}, ref(99), Renewal, true, monthEnd, "", ""},
-		"once, first payment":             {once, ref(0), Purchase, false, monthEnd, "", ""},
-		"once, first payment known":       {once, ref(0), Renewal, true, monthEnd, "", ""},
-		"once, second payment":            {once, ref(1), Purchase, false, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
-		"once, no payment":                {once, ref(1), Signup, false, monthEnd, "", ""},
-		"once, a purchase of nobody":      {once, nil, Purchase, false, monthEnd, "", ""},
-		"once, a renewal of nobody":       {once, nil, Renewal, false, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
-		"once, recurring, of nobody":      {once, nil, Purchase, true, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
-		"three, third":                    {three, ref(2), Renewal, true, monthEnd, "", ""},
-		"three, fourth":                   {three, ref(3), Renewal, true, monthEnd, "rules.max_payments", "pays for a customer's first 3 payments only, and this was number 4"},
-		"three, of nobody":                {three, nil, Renewal, true, monthEnd, "", ""},
-		"three, no payment":               {three, ref(9), Signup, true, monthEnd, "", ""},
-		"one, second":                     {Recurring{MaxPayments: ref(1)}, ref(1), Renewal, true, monthEnd, "rules.max_payments", "first payment only, and this was number 2"},
-		"month, first payment":            {month, ref(0), Purchase, false, monthEnd.AddDate(1, 0, 0), "", ""},
-		"month, a millisecond before":     {month, ref(1), Renewal, true, monthEnd.Add(-time.Millisecond), "", ""},
-		"month, at that very instant":     {month, ref(1), Renewal, true, monthEnd, "", ""},
-		"month, a millisecond after":      {month, ref(1), Renewal, true, monthEnd.Add(time.Millisecond), "rules.max_months", "first month only, which ended on 28 February 2026 at 09:00:00.000 UTC"},
-		"two months, after one":           {Recurring{MaxMonths: ref(2)}, ref(1), Renewal, true, monthEnd.Add(time.Hour), "", ""},
-		"two months, after both":          {Recurring{MaxMonths: ref(2)}, ref(1), Renewal, true, first.AddDate(0, 3, 0), "rules.max_months", "first 2 months only, which ended on 31 March 2026"},
-		"month, of nobody":                {month, nil, Renewal, true, monthEnd.AddDate(1, 0, 0), "", ""},
-		"month, no payment":               {month, ref(1), Signup, false, monthEnd.AddDate(1, 0, 0), "", ""},
-		"both, the payments first":        {Recurring{MaxPayments: ref(1), MaxMonths: ref(1)}, ref(1), Renewal, true, monthEnd.AddDate(1, 0, 0), "rules.max_payments", "number 2"},
-		"both, the months alone reached ": {Recurring{MaxPayments: ref(2), MaxMonths: ref(1)}, ref(1), Renewal, true, monthEnd.AddDate(1, 0, 0), "rules.max_months", "first month only"},
+		"no bound, payment 100":               {Recurring{}, ref(99), Renewal, true, monthEnd, "", ""},
+		"once, first payment":                 {once, ref(0), Purchase, false, monthEnd, "", ""},
+		"once, first payment known":           {once, ref(0), Renewal, true, monthEnd, "", ""},
+		"once, second payment":                {once, ref(1), Purchase, false, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
+		"once, not a payment":                 {once, ref(1), Signup, false, monthEnd, "", ""},
+		"once, a purchase without a customer": {once, nil, Purchase, false, monthEnd, "", ""},
+		"once, a renewal without a customer":  {once, nil, Renewal, false, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
+		"once, recurring, without a customer": {once, nil, Purchase, true, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
+		"three, third":                        {three, ref(2), Renewal, true, monthEnd, "", ""},
+		"three, fourth":                       {three, ref(3), Renewal, true, monthEnd, "rules.max_payments", "pays for a customer's first 3 payments only, and this was number 4"},
+		"three, without a customer":           {three, nil, Renewal, true, monthEnd, "", ""},
+		"three, not a payment":                {three, ref(9), Signup, true, monthEnd, "", ""},
+		"one payment, second":                 {Recurring{MaxPayments: ref(1)}, ref(1), Renewal, true, monthEnd, "rules.max_payments", "first payment only, and this was number 2"},
+		"month, first payment":                {month, ref(0), Purchase, false, monthEnd.AddDate(1, 0, 0), "", ""},
+		"month, 1 ms before its end":          {month, ref(1), Renewal, true, monthEnd.Add(-time.Millisecond), "", ""},
+		"month, at its end":                   {month, ref(1), Renewal, true, monthEnd, "", ""},
+		"month, 1 ms after its end":           {month, ref(1), Renewal, true, monthEnd.Add(time.Millisecond), "rules.max_months", "first month only, which ended on 28 February 2026 at 09:00:00.000 UTC"},
+		"two months, after one":               {Recurring{MaxMonths: ref(2)}, ref(1), Renewal, true, monthEnd.Add(time.Hour), "", ""},
+		"two months, after both":              {Recurring{MaxMonths: ref(2)}, ref(1), Renewal, true, first.AddDate(0, 3, 0), "rules.max_months", "first 2 months only, which ended on 31 March 2026"},
+		"month, without a customer":           {month, nil, Renewal, true, monthEnd.AddDate(1, 0, 0), "", ""},
+		"month, not a payment":                {month, ref(1), Signup, false, monthEnd.AddDate(1, 0, 0), "", ""},
+		"both limits exceeded":                {Recurring{MaxPayments: ref(1), MaxMonths: ref(1)}, ref(1), Renewal, true, monthEnd.AddDate(1, 0, 0), "rules.max_payments", "number 2"},
+		"both limits, only months exceeded":   {Recurring{MaxPayments: ref(2), MaxMonths: ref(1)}, ref(1), Renewal, true, monthEnd.AddDate(1, 0, 0), "rules.max_months", "first month only"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := matching()
+			in := matchingInputs()
 			in.EventType, in.IsRecurring, in.OccurredAt = tc.event, tc.recurring, tc.at
 			in.FoundClick.ReceivedAt, in.FoundClick.ExpiresAt = tc.at, tc.at
 			earner := &in.FoundClick.Earner
@@ -116,21 +116,21 @@ func TestRecurringBounds(t *testing.T) {
 	}
 }
 
-func TestOrdersBelowTheMinimumEarnNothing(t *testing.T) {
+func TestAttribute_MinimumOrder(t *testing.T) {
 	for name, tc := range map[string]struct {
 		sale  Sale
 		event EventType
 		earns bool
 	}{
-		"below":               {Sale{Paid: Money{4_999, "EUR"}}, Purchase, false},
-		"at the minimum":      {Sale{Paid: Money{5_000, "EUR"}}, Purchase, true},
-		"above":               {Sale{Paid: Money{5_001, "EUR"}}, Purchase, true},
-		"below without taxes": {Sale{Paid: Money{5_000, "EUR"}, TaxCents: 900}, Purchase, true},
-		"another currency":    {Sale{Paid: Money{1, "USD"}}, Purchase, true},
-		"no order":            {Sale{}, Signup, true},
+		"below":                              {Sale{Paid: Money{4_999, "EUR"}}, Purchase, false},
+		"at the minimum":                     {Sale{Paid: Money{5_000, "EUR"}}, Purchase, true},
+		"above":                              {Sale{Paid: Money{5_001, "EUR"}}, Purchase, true},
+		"below the minimum only without tax": {Sale{Paid: Money{5_000, "EUR"}, TaxCents: 900}, Purchase, true},
+		"another currency":                   {Sale{Paid: Money{1, "USD"}}, Purchase, true},
+		"event without an order":             {Sale{}, Signup, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := matching()
+			in := matchingInputs()
 			in.Sale, in.EventType = tc.sale, tc.event
 			rules := &in.FoundClick.Earner.Rule.Rules
 			rules.MinOrderCents, rules.NetBasis = ref[int64](5_000), NetOfTax
@@ -147,7 +147,7 @@ func TestOrdersBelowTheMinimumEarnNothing(t *testing.T) {
 	}
 }
 
-func TestRulesPayForTheirEvents(t *testing.T) {
+func TestAttribute_EventTypesThatEarn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		events []EventRate
 		pays   []EventType
@@ -159,7 +159,7 @@ func TestRulesPayForTheirEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, event := range allEvents {
-				in := matching()
+				in := matchingInputs()
 				in.EventType = event
 				in.FoundClick.Earner.Rule.Rules.Events = tc.events
 				d := Attribute(in)

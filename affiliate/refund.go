@@ -13,42 +13,45 @@ type RefundID = ID[Refund]
 // RefundParkedFor is how long a refund waits for its conversion.
 const RefundParkedFor = 90 * 24 * time.Hour
 
-// Refund is money that a merchant gave back. One whose conversion is not known is
-// parked, and applied when the conversion comes. What it gave back is fixed then.
+// Refund is money that a merchant gave back to a buyer. If its conversion is not known,
+// the refund is parked and applied when the conversion is recorded. Its amount is fixed
+// at that time.
 type Refund struct {
 	ID                    RefundID
 	Scope                 Scope
 	ExternalRefundID      string        // unique per workspace and mode
 	ExternalTransactionID string        // of the conversion
-	Conversion            *ConversionID // nil: parked
-	AskedCents            *int64        // minor units of the sale's currency; nil: all that is left
-	AmountCents           *int64        // what it gave back; nil: parked
+	Conversion            *ConversionID // nil while parked
+	AskedCents            *int64        // requested amount in minor units of the sale's currency; nil means all that is left
+	AmountCents           *int64        // refunded amount; nil while parked
 	Reason                *string
 	CreatedAt             time.Time
-	AppliedAt             *time.Time // nil: parked
-	ExpiresAt             time.Time  // of a parked one
+	AppliedAt             *time.Time // nil while parked
+	ExpiresAt             time.Time  // when a parked refund expires
 }
 
-// RefundOutcome is what became of a refund.
+// RefundOutcome is the result of reporting a refund.
 type RefundOutcome struct {
 	Refund     Refund
-	Conversion *Conversion // as the refund left it; nil: parked
-	Commission *Commission // as the refund left it; nil: parked, or nothing is earned
+	Conversion *Conversion // after the refund; nil if parked
+	Commission *Commission // after the refund; nil if parked or if nothing is earned
 }
 
-// ParkedSale names a sale that parked refunds wait for.
+// ParkedSale identifies a sale for which parked refunds are waiting.
 type ParkedSale struct {
 	Workspace             WorkspaceID
 	Mode                  Mode
 	ExternalTransactionID string
 }
 
-// Refundable is what is left of the sale, minor units of its currency.
+// Refundable returns the amount of the sale that was not refunded, in minor units of
+// its currency.
 func (c Conversion) Refundable() int64 { return c.Sale.Paid.Cents - c.RefundedAmountCents }
 
-// Refund gives back asked, or without it all that is left, and says how much that
-// is. REFUND_EXCEEDS_AMOUNT: less than asked is left, or nothing at all. An event
-// without an amount is refunded once, with 0.
+// Refund applies a refund of asked, or of everything that is left if asked is nil. gave
+// is the refunded amount. An event without an amount can be refunded once, with amount
+// 0. Errors: REFUND_EXCEEDS_AMOUNT if less than asked is left, or if everything was
+// refunded before.
 func (c Conversion) Refund(asked *int64) (after Conversion, gave int64, refusal *Error) {
 	gave = c.Refundable()
 	if c.Status == ConversionRefunded || asked != nil && *asked > gave {
@@ -69,8 +72,9 @@ func (c Conversion) Refund(asked *int64) (after Conversion, gave int64, refusal 
 	return c, gave, nil
 }
 
-// RefundParked is Refund for one that was taken before anybody could say what it
-// would exceed: it gives back what is left at most, maybe nothing.
+// RefundParked applies a parked refund. When it was accepted, the conversion was not
+// known, so an amount that was too high could not be rejected. Therefore it refunds at
+// most what is left, possibly 0.
 func (c Conversion) RefundParked(asked *int64) (after Conversion, gave int64) {
 	if asked != nil && *asked > c.Refundable() {
 		asked = nil
@@ -79,21 +83,22 @@ func (c Conversion) RefundParked(asked *int64) (after Conversion, gave int64) {
 	return after, gave
 }
 
-// Refunded reports whether anything of the sale was given back.
+// Refunded reports whether the sale was refunded, in full or in part.
 func (c Conversion) Refunded() bool {
 	return c.Status == ConversionRefunded || c.RefundedAmountCents > 0
 }
 
-// AfterRefunds is what the commission earns of its sale when so much of it was
-// given back as the conversion says: by the total, so that neither the order of
-// refunds nor their number matters. full says that nothing is left of the sale.
+// AfterRefunds returns the amount of the commission after the refunds of its sale. It
+// depends only on the total of the refunds, so their order and number do not matter.
+// full says that the whole sale was refunded.
 //
 //	base × rate × (paid − refunded) ÷ paid, in the commission's currency, rounded
 //	once, and then the cap; never above the base, nor above the original
 //
-// Where that does not give the original amount for a sale without refunds, as in
-// an order whose lines have different rates, it is the original's share instead. A
-// flat amount is earned whole until nothing is left.
+// If this formula does not give the original amount for a sale without refunds, for
+// example because the lines of the order have different rates, the result is the
+// original amount × (paid − refunded) ÷ paid. A flat amount does not change until the
+// whole sale is refunded.
 func (c Commission) AfterRefunds(sale Conversion) (cents int64, full bool) {
 	paid, left := sale.Sale.Paid.Cents, sale.Refundable()
 	switch {
@@ -111,8 +116,8 @@ func (c Commission) AfterRefunds(sale Conversion) (cents int64, full bool) {
 	return mustMulDiv(c.OriginalAmountCents, left, paid), false
 }
 
-// percentageOf is what the rate gives of the part of the base that is left; ok is
-// false when that cannot be said.
+// percentageOf returns base × rate × left ÷ paid after conversion and cap. ok is false
+// if it cannot be computed.
 func (c Commission) percentageOf(left, paid int64) (cents int64, ok bool) {
 	weighted := c.BaseAmountCents * deref(c.RateBps) // ≤ MaxAmountCents × WholeBps
 	if c.FXRate == nil {
@@ -129,8 +134,9 @@ func (c Commission) percentageOf(left, paid int64) (cents int64, ok bool) {
 	return cents, ok
 }
 
-// RefundMove is the move by which the commission follows the refunds of its sale;
-// false: it stays as it is, because it has ended or earns the same.
+// RefundMove returns the move that adjusts the commission to the refunds of its sale.
+// It returns false if the commission stays as it is, because its status is final or its
+// amount does not change.
 func (c Commission) RefundMove(sale Conversion, why RefundReason, at time.Time) (CommissionTransition, bool) {
 	cents, full := c.AfterRefunds(sale)
 	if !slices.Contains(commissionMoves[MoveRefund].from, c.Status) || !full && cents >= c.AmountCents {

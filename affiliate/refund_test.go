@@ -13,8 +13,8 @@ func saleOf(paid int64) Conversion {
 	return Conversion{Sale: Sale{Paid: Money{Cents: paid, Currency: "EUR"}}, Status: ConversionRecorded, Version: 1}
 }
 
-// percentageOf is a commission of a rate on a base, as it begins.
-func percentageOf(base, bps int64) Commission {
+// percentageCommission returns a new commission of a rate on a base.
+func percentageCommission(base, bps int64) Commission {
 	c := Commission{
 		Type: Percentage, RateBps: &bps, BaseAmountCents: base, Currency: "EUR", SaleCurrency: "EUR", Status: CommissionPending, Version: 1,
 	}
@@ -23,13 +23,13 @@ func percentageOf(base, bps int64) Commission {
 	return c
 }
 
-func TestRefundsAddUp(t *testing.T) {
+func TestConversion_Refund(t *testing.T) {
 	type step struct {
 		asked    *int64
 		gave     int64
 		total    int64
 		status   ConversionStatus
-		exceeded string // refundable_cents of the refusal; empty: it is not refused
+		exceeded string // refundable_cents of the error; empty if there is none
 	}
 	for name, tc := range map[string]struct {
 		paid  int64
@@ -42,10 +42,10 @@ func TestRefundsAddUp(t *testing.T) {
 			{ref[int64](1), 0, 100, ConversionRefunded, "0"},
 			{nil, 0, 100, ConversionRefunded, "0"},
 		}},
-		"all that is left":  {100, []step{{ref[int64](40), 40, 40, ConversionPartiallyRefunded, ""}, {nil, 60, 100, ConversionRefunded, ""}}},
-		"all at once":       {100, []step{{nil, 100, 100, ConversionRefunded, ""}}},
-		"more than all":     {100, []step{{ref[int64](101), 0, 0, ConversionRecorded, "100"}}},
-		"without an amount": {0, []step{{ref[int64](1), 0, 0, ConversionRecorded, "0"}, {nil, 0, 0, ConversionRefunded, ""}, {nil, 0, 0, ConversionRefunded, "0"}}},
+		"all that is left":   {100, []step{{ref[int64](40), 40, 40, ConversionPartiallyRefunded, ""}, {nil, 60, 100, ConversionRefunded, ""}}},
+		"all at once":        {100, []step{{nil, 100, 100, ConversionRefunded, ""}}},
+		"more than the sale": {100, []step{{ref[int64](101), 0, 0, ConversionRecorded, "100"}}},
+		"without an amount":  {0, []step{{ref[int64](1), 0, 0, ConversionRecorded, "0"}, {nil, 0, 0, ConversionRefunded, ""}, {nil, 0, 0, ConversionRefunded, "0"}}},
 	} {
 		c := saleOf(tc.paid)
 		for i, want := range tc.steps {
@@ -64,7 +64,7 @@ func TestRefundsAddUp(t *testing.T) {
 	}
 }
 
-func TestParkedRefundsGiveBackWhatIsLeft(t *testing.T) {
+func TestConversion_RefundParked(t *testing.T) {
 	c := saleOf(100)
 	for i, want := range []struct {
 		asked   *int64
@@ -81,41 +81,43 @@ func TestParkedRefundsGiveBackWhatIsLeft(t *testing.T) {
 	}
 }
 
-func TestCommissionAfterRefunds(t *testing.T) {
+func TestCommission_AfterRefunds(t *testing.T) {
 	flat := Commission{Type: Flat, FlatCents: ref[int64](500), AmountCents: 500, OriginalAmountCents: 500}
-	capped := percentageOf(10_000, 3_000)
+	capped := percentageCommission(10_000, 3_000)
 	capped.Rule.Rules.CapCents = ref[int64](2_000)
 	capped.OriginalAmountCents = 2_000
-	// Two lines of different rates, rounded to one: the rate does not give the amount.
-	mixed := percentageOf(10_000, 1_667)
+	// The order has two lines with different rates, and the effective rate is rounded,
+	// so base × rate is not the original amount.
+	mixed := percentageCommission(10_000, 1_667)
 	mixed.OriginalAmountCents = 1_700
-	// In the sale's currency, so that the cap of the programme's did not apply.
-	uncapped := percentageOf(10_000, 3_000)
+	// The commission is in the currency of the sale, so the cap in the programme's
+	// currency did not apply.
+	uncapped := percentageCommission(10_000, 3_000)
 	uncapped.Rule.Rules.CapCents = ref[int64](2_000)
-	yen := percentageOf(1_000, 2_000)
+	yen := percentageCommission(1_000, 2_000)
 	yen.SaleCurrency, yen.FXRate, yen.OriginalAmountCents = "JPY", ref("0.0061"), 122
 	for name, tc := range map[string]struct {
 		commission           Commission
 		paid, refunded, want int64
 	}{
-		"nothing":                        {percentageOf(10_000, 3_000), 10_000, 0, 3_000},
-		"half":                           {percentageOf(10_000, 3_000), 10_000, 5_000, 1_500},
-		"half, rounded up":               {percentageOf(10_000, 3_000), 10_000, 4_995, 1_502},
-		"of the base without tax":        {percentageOf(8_000, 3_000), 10_000, 5_000, 1_200},
-		"a third":                        {percentageOf(100, 3_000), 100, 67, 10},
-		"all":                            {percentageOf(10_000, 3_000), 10_000, 10_000, 0},
-		"flat, a part":                   {flat, 10_000, 9_999, 500},
-		"flat, all":                      {flat, 10_000, 10_000, 0},
-		"flat without a price":           {flat, 0, 0, 500},
-		"still above the cap":            {capped, 10_000, 2_000, 2_000},
-		"below the cap":                  {capped, 10_000, 5_000, 1_500},
-		"mixed rates":                    {mixed, 10_000, 5_000, 850},
-		"a cap that did not apply":       {uncapped, 10_000, 5_000, 1_500},
-		"converted":                      {yen, 1_000, 500, 61},
-		"converted, rounded once":        {yen, 1_000, 3, 122}, // 199.4 yen are 121.634
-		"the largest amount there is":    {percentageOf(MaxAmountCents, WholeBps), MaxAmountCents, 1, MaxAmountCents - 1},
-		"the largest amount, all but 1":  {percentageOf(MaxAmountCents, WholeBps), MaxAmountCents, MaxAmountCents - 1, 1},
-		"nothing of nothing is refunded": {percentageOf(0, 3_000), 0, 0, 0},
+		"nothing":                            {percentageCommission(10_000, 3_000), 10_000, 0, 3_000},
+		"half":                               {percentageCommission(10_000, 3_000), 10_000, 5_000, 1_500},
+		"half, rounded up":                   {percentageCommission(10_000, 3_000), 10_000, 4_995, 1_502},
+		"of the base without tax":            {percentageCommission(8_000, 3_000), 10_000, 5_000, 1_200},
+		"a third":                            {percentageCommission(100, 3_000), 100, 67, 10},
+		"all":                                {percentageCommission(10_000, 3_000), 10_000, 10_000, 0},
+		"flat, a part":                       {flat, 10_000, 9_999, 500},
+		"flat, all":                          {flat, 10_000, 10_000, 0},
+		"flat without a price":               {flat, 0, 0, 500},
+		"above the cap after the refund":     {capped, 10_000, 2_000, 2_000},
+		"below the cap":                      {capped, 10_000, 5_000, 1_500},
+		"mixed rates":                        {mixed, 10_000, 5_000, 850},
+		"a cap that did not apply":           {uncapped, 10_000, 5_000, 1_500},
+		"converted":                          {yen, 1_000, 500, 61},
+		"converted, rounded once":            {yen, 1_000, 3, 122}, // 199.4 yen are 121.634
+		"largest amount, 1 refunded":         {percentageCommission(MaxAmountCents, WholeBps), MaxAmountCents, 1, MaxAmountCents - 1},
+		"largest amount, all but 1 refunded": {percentageCommission(MaxAmountCents, WholeBps), MaxAmountCents, MaxAmountCents - 1, 1},
+		"amount of 0, not refunded":          {percentageCommission(0, 3_000), 0, 0, 0},
 	} {
 		sale := saleOf(tc.paid)
 		sale.RefundedAmountCents = tc.refunded
@@ -130,12 +132,13 @@ func TestCommissionAfterRefunds(t *testing.T) {
 	lead := saleOf(0)
 	lead.Status = ConversionRefunded
 	if got, full := flat.AfterRefunds(lead); got != 0 || !full {
-		t.Errorf("a lead that was refunded earns %d, full %v", got, full)
+		t.Errorf("refunded lead: amount %d, full %v", got, full)
 	}
 }
 
-// earnings draws commissions of a sale: of its whole price or less, capped or not,
-// in its currency or in another one, of one rate or of several.
+// earnings generates sales with their commissions. The base is the whole price or less.
+// The commission can be capped, converted to another currency, and computed from one or
+// several rates.
 func earnings() *rapid.Generator[struct {
 	sale       Conversion
 	commission Commission
@@ -147,7 +150,7 @@ func earnings() *rapid.Generator[struct {
 	) {
 		paid := rapid.OneOf(rapid.Int64Range(1, 200), rapid.Int64Range(1, MaxAmountCents)).Draw(t, "paid")
 		bps := rapid.Int64Range(0, WholeBps).Draw(t, "bps")
-		c := percentageOf(rapid.Int64Range(0, paid).Draw(t, "base"), bps)
+		c := percentageCommission(rapid.Int64Range(0, paid).Draw(t, "base"), bps)
 		if rapid.Bool().Draw(t, "foreign") {
 			c.SaleCurrency = rapid.SampledFrom([]string{"USD", "JPY", "KWD"}).Draw(t, "currency")
 			c.FXRate = ref(rapid.SampledFrom([]string{"0.0061", "0.9137", "1", "2.71828"}).Draw(t, "rate"))
@@ -167,9 +170,9 @@ func earnings() *rapid.Generator[struct {
 	})
 }
 
-// Whatever order refunds come in and however they divide a total, what is earned
-// in the end is the same, and never more than before.
-func TestLawsOfRefunds(t *testing.T) {
+// The amount after several refunds must depend only on their total, not on their order
+// or number, and it must never increase.
+func TestRefunds_OrderAndNumberDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		drawn := earnings().Draw(t, "earning")
 		refund := func(parts []int64) Commission {
@@ -191,12 +194,12 @@ func TestLawsOfRefunds(t *testing.T) {
 				case lowered.AmountCents < 0, lowered.AmountCents > c.AmountCents:
 					t.Fatalf("%d after %d", lowered.AmountCents, c.AmountCents)
 				case lowered.AmountCents == c.AmountCents && lowered.Status == c.Status:
-					t.Fatal("a move that changes nothing")
+					t.Fatal("RefundMove returned a move that changes nothing")
 				}
 				c = lowered
 			}
 			if full := sale.Refundable() == 0; full != (c.Status == CommissionRefunded) || full && c.AmountCents != 0 {
-				t.Fatalf("%d are left, and %s earns %d", sale.Refundable(), c.Status, c.AmountCents)
+				t.Fatalf("%d of the sale left, but the %s commission earns %d", sale.Refundable(), c.Status, c.AmountCents)
 			}
 			return c
 		}
@@ -219,28 +222,29 @@ func TestLawsOfRefunds(t *testing.T) {
 	})
 }
 
-// What has ended follows no refund, and what does not change makes no move.
-func TestCommissionsThatDoNotFollowARefund(t *testing.T) {
+// A commission with a final status does not change, and there is no move if the amount
+// stays the same.
+func TestCommission_RefundMove(t *testing.T) {
 	half, all := saleOf(10_000), saleOf(10_000)
 	half.RefundedAmountCents, half.Status = 5_000, ConversionPartiallyRefunded
 	all.RefundedAmountCents, all.Status = 10_000, ConversionRefunded
 	flat := Commission{Type: Flat, FlatCents: ref[int64](500), AmountCents: 500, OriginalAmountCents: 500, Status: CommissionPaid}
-	nothing := percentageOf(10_000, 0)
+	nothing := percentageCommission(10_000, 0)
 	for name, tc := range map[string]struct {
 		commission Commission
 		sale       Conversion
 		moves      bool
 	}{
-		"pending":                   {withStatus(percentageOf(10_000, 3_000), CommissionPending), half, true},
-		"approved":                  {withStatus(percentageOf(10_000, 3_000), CommissionApproved), half, true},
-		"paid":                      {withStatus(percentageOf(10_000, 3_000), CommissionPaid), half, true},
-		"rejected":                  {withStatus(percentageOf(10_000, 3_000), CommissionRejected), all, false},
-		"refunded":                  {withStatus(percentageOf(10_000, 3_000), CommissionRefunded), all, false},
-		"flat, a part":              {flat, half, false},
-		"flat, all":                 {flat, all, true},
-		"nothing earned, a part":    {nothing, half, false},
-		"nothing earned, all":       {nothing, all, true},
-		"nothing has been refunded": {percentageOf(10_000, 3_000), saleOf(10_000), false},
+		"pending":             {withStatus(percentageCommission(10_000, 3_000), CommissionPending), half, true},
+		"approved":            {withStatus(percentageCommission(10_000, 3_000), CommissionApproved), half, true},
+		"paid":                {withStatus(percentageCommission(10_000, 3_000), CommissionPaid), half, true},
+		"rejected":            {withStatus(percentageCommission(10_000, 3_000), CommissionRejected), all, false},
+		"refunded":            {withStatus(percentageCommission(10_000, 3_000), CommissionRefunded), all, false},
+		"flat, a part":        {flat, half, false},
+		"flat, all":           {flat, all, true},
+		"amount of 0, a part": {nothing, half, false},
+		"amount of 0, all":    {nothing, all, true},
+		"no refund":           {percentageCommission(10_000, 3_000), saleOf(10_000), false},
 	} {
 		at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 		move, moves := tc.commission.RefundMove(tc.sale, RefundedSale, at)

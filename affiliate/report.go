@@ -5,43 +5,45 @@ import (
 	"time"
 )
 
-// Decide makes a decision of what was found, and the commission that it earns,
-// if any. It may refuse, and may be asked more than once.
+// Decide makes a decision from the inputs that were found in the database, and returns
+// it with the commission that it earns, if any. It may return an error, and it may be
+// called more than once.
 type Decide = func(found AttributionInputs) (Decision, *Commission, error)
 
-// Report asks for a conversion to be decided about and recorded.
+// Report is a request to attribute and record a conversion.
 type Report struct {
 	Conversion Conversion
 	Inputs     AttributionInputs
-	// AwaitUntil is how long the conversion's click is awaited; nil: not at all.
+	// AwaitUntil is the time until which the service waits for the conversion's click,
+	// if the click has not arrived yet. If it is nil, the service does not wait.
 	AwaitUntil *time.Time
 	Decide     Decide
-	Key        *IdempotencyKey // nil: the caller sent none
+	Key        *IdempotencyKey // nil if the caller sent none
 }
 
-// Recorded is what became of a report.
+// Recorded is the result of a report.
 type Recorded struct {
 	Conversion Conversion
 	Decision   Decision
-	Commission *Commission // nil: nothing is earned
-	// Replay is the outcome that is stored under the report's key, as
-	// ReportOutcome.Encode or an earlier version has written it. Nothing was recorded
-	// now.
+	Commission *Commission // nil if nothing is earned
+	// Replay is set if the report is a repetition. It is the outcome that is stored
+	// under the report's idempotency key, written by ReportOutcome.Encode of this or an
+	// earlier version. Nothing was recorded then.
 	Replay []byte
 }
 
-// Outcome returns what the reporter is told.
+// Outcome returns the result as the reporter receives it.
 func (r Recorded) Outcome() ReportOutcome { return OutcomeOf(r.Conversion, r.Decision, r.Commission) }
 
-// ReportOutcome is what the reporter of a conversion is told. It is stored under the
-// Idempotency-Key of the report, so that a repeated report gets the same response,
-// whatever has happened since. Stored outcomes last for IdempotencyTTL: until then, a
-// later version must read the names of the fields.
+// ReportOutcome is the response to a report. It is stored under the Idempotency-Key of
+// the report, so that a repeated report gets the same response, even if the conversion
+// has changed since then. Stored outcomes are kept for IdempotencyTTL, so a new version
+// of the service must be able to read the field names of the previous one.
 type ReportOutcome struct {
 	Conversion  ReportedConversion  `json:"conversion"`
 	Attribution ReportedAttribution `json:"attribution"`
-	Commission  *ReportedCommission `json:"commission"` // nil: nothing is earned
-	// Flagged reports whether the fraud rules have flagged or blocked the conversion.
+	Commission  *ReportedCommission `json:"commission"` // nil if nothing is earned
+	// Flagged reports whether the fraud rules flagged or blocked the conversion.
 	Flagged bool          `json:"flagged"`
 	Fraud   []FraudSignal `json:"fraud"`
 }
@@ -83,8 +85,7 @@ type ReportedCommission struct {
 	NeedsReview bool             `json:"needs_review"`
 }
 
-// OutcomeOf returns the outcome of a conversion, its decision and the commission, which
-// is nil if nothing is earned.
+// OutcomeOf returns the outcome of a report. commission is nil if nothing is earned.
 func OutcomeOf(c Conversion, d Decision, commission *Commission) ReportOutcome {
 	o := ReportOutcome{
 		Conversion: ReportedConversion{
@@ -108,10 +109,10 @@ func OutcomeOf(c Conversion, d Decision, commission *Commission) ReportOutcome {
 	return o
 }
 
-// Encode returns the outcome as it is stored: a JSON object.
+// Encode returns the outcome in the form in which it is stored: a JSON object.
 func (o ReportOutcome) Encode() ([]byte, error) { return json.Marshal(o) }
 
-// DecodeReportOutcome reads what Encode has written.
+// DecodeReportOutcome parses the result of Encode.
 func DecodeReportOutcome(stored []byte) (ReportOutcome, error) {
 	var o ReportOutcome
 	err := json.Unmarshal(stored, &o)

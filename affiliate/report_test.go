@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A stored outcome says everything that the outcome said.
-func TestReportOutcomeIsReadAsItWasStored(t *testing.T) {
+// A stored outcome must decode to the same outcome.
+func TestReportOutcome_EncodeAndDecode(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
 	click, code, method := NewID[Click](at), "spring10", ByPromoCode
 	program, participant := NewID[Program](at), NewID[Participant](at)
@@ -28,7 +28,7 @@ func TestReportOutcomeIsReadAsItWasStored(t *testing.T) {
 	for _, part := range []any{whole, whole.Conversion, whole.Attribution, *whole.Commission} {
 		for i := range reflect.TypeOf(part).NumField() {
 			if reflect.ValueOf(part).Field(i).IsZero() {
-				t.Fatalf("%T: the test leaves %s out", part, reflect.TypeOf(part).Field(i).Name)
+				t.Fatalf("%T: the test does not set %s", part, reflect.TypeOf(part).Field(i).Name)
 			}
 		}
 	}

@@ -2,8 +2,8 @@ package affiliate
 
 import "time"
 
-// Sale is the money side of a conversion. Tax, shipping and fee are parts of
-// what was paid, in the same currency.
+// Sale holds the amounts of a conversion. Tax, shipping and fee are parts of the paid
+// amount, in the same currency.
 type Sale struct {
 	Paid          Money
 	TaxCents      int64
@@ -11,8 +11,9 @@ type Sale struct {
 	FeeCents      int64
 }
 
-// Of is what the basis leaves of a sale, never below zero: a report whose parts
-// exceed the whole earns nothing and is no error.
+// Of returns the amount of the sale that is left after the deductions of the basis. It
+// is never below zero: if the deductions exceed the amount, the sale earns nothing, but
+// it is not an error.
 func (b NetBasis) Of(s Sale) int64 {
 	base := s.Paid.Cents
 	switch b {
@@ -27,10 +28,9 @@ func (b NetBasis) Of(s Sale) int64 {
 	return max(0, base)
 }
 
-// NewCommission is the commission that a conversion earns by an attributed
-// decision, which must carry an Earning. With a hold it waits; without one it is
-// approved at once, provided that the rules approve by themselves and nothing
-// asks for a person.
+// NewCommission returns the commission that a conversion earns. The decision must have
+// an Earning. The commission is pending during its hold period. Without a hold period
+// it is approved at once if the rules approve automatically and no review is needed.
 func NewCommission(id CommissionID, c Conversion, d Decision, at time.Time) Commission {
 	earner, calc := d.Earns.Earner, d.Earns.Calculation
 	rules := earner.Rule.Rules
@@ -69,7 +69,7 @@ func NewCommission(id CommissionID, c Conversion, d Decision, at time.Time) Comm
 	if calc.FXRate != nil {
 		date, err := time.Parse(time.DateOnly, *calc.FXDate)
 		if err != nil {
-			panic("affiliate: a calculation of the day " + *calc.FXDate)
+			panic("affiliate: a calculation has an invalid rate date: " + *calc.FXDate)
 		}
 		commission.FXRate, commission.FXDate = calc.FXRate, &date
 	}

@@ -8,7 +8,7 @@ import (
 
 // RulesPatch changes some of the rules.
 type RulesPatch struct {
-	// Reset starts from DefaultRules in place of the rules in force.
+	// Reset replaces the rules by DefaultRules before the other changes are applied.
 	Reset         bool
 	Type          Change[CommissionType]
 	RateBps       Change[int64]
@@ -25,25 +25,26 @@ type RulesPatch struct {
 	Events        Change[[]EventRate]
 }
 
-// RecurringPatch changes some of the bounds.
+// RecurringPatch changes some of the limits.
 type RecurringPatch struct {
-	// Reset starts from no bound in place of those in force.
+	// Reset removes all limits before the other changes are applied.
 	Reset       bool
 	Once        Change[bool]
 	MaxMonths   Change[int]
 	MaxPayments Change[int]
 }
 
-// Check reports what is wrong with a patch whatever the rules that it meets.
+// Check returns the violations of the patch that do not depend on the rules.
 func (p RulesPatch) Check() Violations {
 	var found Violations
 	p.checkLists(&found)
-	Recurring{}.patched(p.Recurring, &found)
+	Recurring{}.patch(p.Recurring, &found)
 	return found
 }
 
-// Patch is r changed by patch. A change of type has to bring its amount, and
-// drops the other type's; an amount of the type that is not in force is refused.
+// Patch returns r with the changes of patch. A patch that changes the type must set the
+// rate or amount of the new type; that of the old type is removed. A patch must not set
+// a rate or amount of the other type.
 func (r Rules) Patch(patch RulesPatch) (Rules, Violations) {
 	var found Violations
 	if patch.Reset {
@@ -54,14 +55,14 @@ func (r Rules) Patch(patch RulesPatch) (Rules, Violations) {
 	r.HoldDays = patch.HoldDays.or(r.HoldDays, defaults.HoldDays)
 	r.AutoApproval = patch.AutoApproval.or(r.AutoApproval, defaults.AutoApproval)
 	r.NetBasis = patch.NetBasis.or(r.NetBasis, defaults.NetBasis)
-	r.Recurring = r.Recurring.patched(patch.Recurring, &found)
+	r.Recurring = r.Recurring.patch(patch.Recurring, &found)
 	r.LaterRateBps = patch.LaterRateBps.orNil(r.LaterRateBps)
 	r.MinOrderCents = patch.MinOrderCents.orNil(r.MinOrderCents)
 	r.CapCents = patch.CapCents.orNil(r.CapCents)
 	patch.checkLists(&found)
-	r.Tiers = ascending(patch.Tiers.or(r.Tiers, nil))
-	r.Products = noneAsNil(patch.Products.or(r.Products, nil))
-	r.Events = noneAsNil(patch.Events.or(r.Events, nil))
+	r.Tiers = sortTiers(patch.Tiers.or(r.Tiers, nil))
+	r.Products = nilIfEmpty(patch.Products.or(r.Products, nil))
+	r.Events = nilIfEmpty(patch.Events.or(r.Events, nil))
 
 	if r.Type != before {
 		r.RateBps, r.FlatCents = nil, nil
@@ -73,7 +74,7 @@ func (r Rules) Patch(patch RulesPatch) (Rules, Violations) {
 		if r.RateBps == nil {
 			found.Add(rate, "is required when {commission_rules.commission_type} is percentage")
 		}
-		if patch.FlatCents.sets() {
+		if patch.FlatCents.hasValue() {
 			found.Add(flat, "must be absent when {commission_rules.commission_type} is percentage")
 		}
 	case Flat:
@@ -81,17 +82,16 @@ func (r Rules) Patch(patch RulesPatch) (Rules, Violations) {
 		if r.FlatCents == nil {
 			found.Add(flat, "is required when {commission_rules.commission_type} is flat")
 		}
-		if patch.RateBps.sets() {
+		if patch.RateBps.hasValue() {
 			found.Add(rate, "must be absent when {commission_rules.commission_type} is flat")
 		}
 	}
 	return r, found
 }
 
-// patched is r changed by patch. Where only the first payment earns there is
-// nothing to limit: turning the others off drops the limits, and a limit that is
-// given is refused.
-func (r Recurring) patched(patch RecurringPatch, found *Violations) Recurring {
+// patch returns r with the changes of patch. If only the first payment earns, there is
+// nothing to limit: the limits are removed, and a patch that sets one is a violation.
+func (r Recurring) patch(patch RecurringPatch, found *Violations) Recurring {
 	if patch.Reset {
 		r = Recurring{}
 	}
@@ -102,17 +102,17 @@ func (r Recurring) patched(patch RecurringPatch, found *Violations) Recurring {
 		return r
 	}
 	const needs = "must be absent when {commission_rules.recurring.enabled} is false"
-	if patch.MaxMonths.sets() {
+	if patch.MaxMonths.hasValue() {
 		found.Add("commission_rules.recurring.max_months", needs)
 	}
-	if patch.MaxPayments.sets() {
+	if patch.MaxPayments.hasValue() {
 		found.Add("commission_rules.recurring.max_payments", needs)
 	}
 	return Recurring{Once: true}
 }
 
-// checkLists notes what is wrong with the lists that the patch brings: a list
-// replaces the one before, so nothing else decides.
+// checkLists adds the violations of the lists in the patch. They do not depend on the
+// rules, because a list in a patch replaces the whole list.
 func (p RulesPatch) checkLists(found *Violations) {
 	checkTiers(p.Tiers.or(nil, nil), found)
 	products := map[string]bool{}
@@ -137,7 +137,7 @@ func (p RulesPatch) checkLists(found *Violations) {
 	}
 }
 
-// checkTiers notes tiers that could not be put in one order.
+// checkTiers adds the violations of tiers that have no threshold or cannot be sorted.
 func checkTiers(tiers []Tier, found *Violations) {
 	const conversions, revenue = "min_conversions", "min_revenue_cents"
 	first, firstPath := "", "" // the kind of the first tier that has one, and its path
@@ -169,8 +169,8 @@ func checkTiers(tiers []Tier, found *Violations) {
 	}
 }
 
-// Check notes when a rate does not say exactly one of the two; the prefix is the
-// path of what holds it, with its dot.
+// Check adds a violation if not exactly one of the two fields is set. prefix is the
+// path of the object that contains the rate, with a dot at the end.
 func (r Rate) Check(prefix string, found *Violations) {
 	switch {
 	case r.Bps == nil && r.FlatCents == nil:
@@ -180,16 +180,17 @@ func (r Rate) Check(prefix string, found *Violations) {
 	}
 }
 
-// ascending is tiers in the order of their thresholds, all of one kind.
-func ascending(tiers []Tier) []Tier {
+// sortTiers returns tiers sorted by their thresholds, which are all of the same kind.
+func sortTiers(tiers []Tier) []Tier {
 	sorted := slices.SortedStableFunc(slices.Values(tiers), func(a, b Tier) int {
 		return cmp.Or(cmp.Compare(deref(a.MinConversions), deref(b.MinConversions)), cmp.Compare(deref(a.MinRevenueCents), deref(b.MinRevenueCents)))
 	})
-	return noneAsNil(sorted)
+	return nilIfEmpty(sorted)
 }
 
-// noneAsNil lets rules without a list compare equal, however that was said.
-func noneAsNil[T any](list []T) []T {
+// nilIfEmpty returns nil for an empty list, so that rules with an empty list and with
+// nil compare equal.
+func nilIfEmpty[T any](list []T) []T {
 	if len(list) == 0 {
 		return nil
 	}

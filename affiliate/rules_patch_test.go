@@ -42,7 +42,8 @@ func genRulesPatch(t *rapid.T) RulesPatch {
 	}
 }
 
-// The generators err now and then: both of two, neither, the same one twice.
+// The generators sometimes return invalid values: both of two alternatives, neither, or
+// the same key twice.
 var (
 	genAmount = rapid.Ptr(rapid.Int64Range(0, 4), true)
 	genRate   = rapid.Custom(func(t *rapid.T) Rate { return Rate{genAmount.Draw(t, "bps"), genAmount.Draw(t, "cents")} })
@@ -57,8 +58,8 @@ var (
 	})
 )
 
-// validLists says again, in other words, what lists of rules must be.
-func validLists(r Rules) bool {
+// hasValidLists is an independent check of the lists in rules.
+func hasValidLists(r Rules) bool {
 	conversions, revenue := []int64{}, []int64{}
 	for _, tier := range r.Tiers {
 		if tier.MinConversions != nil {
@@ -89,9 +90,9 @@ func validLists(r Rules) bool {
 		len(products) == len(r.Products) && len(events) == len(r.Events)
 }
 
-// Whatever is patched onto valid rules, what is accepted is valid again, has
-// the amount of its type alone, and stays when it is patched once more.
-func TestRulesStayValidUnderPatches(t *testing.T) {
+// Patched rules must be valid: only the rate or amount of their type is set. Applying
+// the same patch again must not change them.
+func TestRules_PatchKeepsRulesValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := DefaultRules()
 		for range rapid.IntRange(1, 4).Draw(t, "patches") {
@@ -103,7 +104,7 @@ func TestRulesStayValidUnderPatches(t *testing.T) {
 			if (next.Type == Percentage) != (next.RateBps != nil) || (next.Type == Flat) != (next.FlatCents != nil) {
 				t.Fatalf("%+v onto %+v: %+v", patch, rules, next)
 			}
-			if !validLists(next) || next.Recurring.Once && (next.Recurring.MaxMonths != nil || next.Recurring.MaxPayments != nil) {
+			if !hasValidLists(next) || next.Recurring.Once && (next.Recurring.MaxMonths != nil || next.Recurring.MaxPayments != nil) {
 				t.Fatalf("%+v onto %+v: %+v", patch, rules, next)
 			}
 			stored, err := json.Marshal(next)
@@ -116,14 +117,14 @@ func TestRulesStayValidUnderPatches(t *testing.T) {
 			}
 			again, wrong := next.Patch(patch)
 			if len(wrong) == 0 && !again.Equal(next) {
-				t.Fatalf("%+v is no fixed point of %+v: %+v", next, patch, again)
+				t.Fatalf("%+v changes when %+v is applied again: %+v", next, patch, again)
 			}
 			rules = next
 		}
 	})
 }
 
-func TestRulesPatches(t *testing.T) {
+func TestRules_Patch(t *testing.T) {
 	rate, flat := int64(1500), int64(700)
 	percentage := Rules{Type: Percentage, RateBps: &rate, HoldDays: 10, NetBasis: NetOfTax}
 	fixed := Rules{Type: Flat, FlatCents: &flat, HoldDays: 10, NetBasis: NetOfTax}
@@ -137,11 +138,11 @@ func TestRulesPatches(t *testing.T) {
 		{name: "nothing", from: percentage, want: func(r Rules) Rules { return r }},
 		{name: "the rate", from: percentage, patch: RulesPatch{RateBps: Set[int64](1)}, want: func(r Rules) Rules { one := int64(1); r.RateBps = &one; return r }},
 		{name: "to flat", from: percentage, patch: RulesPatch{Type: Set(Flat), FlatCents: Set[int64](700)}, want: func(Rules) Rules { return fixed }},
-		{name: "to flat, rate cleared beside it", from: percentage, patch: RulesPatch{Type: Set(Flat), FlatCents: Set[int64](700), RateBps: Clear[int64]()}, want: func(Rules) Rules { return fixed }},
+		{name: "to flat, rate cleared", from: percentage, patch: RulesPatch{Type: Set(Flat), FlatCents: Set[int64](700), RateBps: Clear[int64]()}, want: func(Rules) Rules { return fixed }},
 		{name: "to flat without amount", from: percentage, patch: RulesPatch{Type: Set(Flat)}, wrong: "commission_rules.flat_amount_cents"},
 		{name: "to flat with a rate", from: percentage, patch: RulesPatch{Type: Set(Flat), FlatCents: Set[int64](700), RateBps: Set[int64](1)}, wrong: "commission_rules.percentage"},
-		{name: "a flat amount onto a percentage", from: percentage, patch: RulesPatch{FlatCents: Set[int64](700)}, wrong: "commission_rules.flat_amount_cents"},
-		{name: "a cleared flat amount onto a percentage", from: percentage, patch: RulesPatch{FlatCents: Clear[int64]()}, want: func(r Rules) Rules { return r }},
+		{name: "flat amount set for a percentage", from: percentage, patch: RulesPatch{FlatCents: Set[int64](700)}, wrong: "commission_rules.flat_amount_cents"},
+		{name: "flat amount cleared for a percentage", from: percentage, patch: RulesPatch{FlatCents: Clear[int64]()}, want: func(r Rules) Rules { return r }},
 		{name: "rate cleared", from: percentage, patch: RulesPatch{RateBps: Clear[int64]()}, wrong: "commission_rules.percentage"},
 		{name: "to percentage", from: fixed, patch: RulesPatch{Type: Set(Percentage), RateBps: Set[int64](1500)}, want: func(Rules) Rules { return percentage }},
 		{name: "type cleared without a rate", from: fixed, patch: RulesPatch{Type: Clear[CommissionType]()}, wrong: "commission_rules.percentage"},
@@ -164,7 +165,7 @@ func TestRulesPatches(t *testing.T) {
 	}
 }
 
-func TestRecurringPatches(t *testing.T) {
+func TestRules_PatchRecurring(t *testing.T) {
 	twelve, six := 12, 6
 	bounded := Recurring{MaxMonths: &twelve, MaxPayments: &six}
 	const months, payments = "commission_rules.recurring.max_months", "commission_rules.recurring.max_payments"
@@ -192,13 +193,13 @@ func TestRecurringPatches(t *testing.T) {
 		want := rules
 		want.Recurring = tc.want
 		got, wrong := rules.Patch(RulesPatch{Recurring: tc.patch})
-		if !slices.Equal(fields(wrong), tc.wrong) || len(tc.wrong) == 0 && !got.Equal(want) {
+		if !slices.Equal(violationFields(wrong), tc.wrong) || len(tc.wrong) == 0 && !got.Equal(want) {
 			t.Errorf("%s: %+v, %v", tc.name, got.Recurring, wrong)
 		}
 	}
 }
 
-func fields(found Violations) []string {
+func violationFields(found Violations) []string {
 	var names []string
 	for _, v := range found {
 		names = append(names, v.Field)
@@ -206,7 +207,7 @@ func fields(found Violations) []string {
 	return names
 }
 
-func TestListsOfRulesAreCheckedElementByElement(t *testing.T) {
+func TestRules_PatchChecksLists(t *testing.T) {
 	one, two, three := int64(1), int64(2), int64(3)
 	conversions := func(n *int64) Tier { return Tier{MinConversions: n} }
 	revenue := func(n *int64) Tier { return Tier{MinRevenueCents: n} }
@@ -217,7 +218,7 @@ func TestListsOfRulesAreCheckedElementByElement(t *testing.T) {
 		wrong []string
 	}{
 		{"tiers in any order", RulesPatch{Tiers: Set([]Tier{conversions(&three), conversions(&one), conversions(&two)})}, nil},
-		{"no threshold, and both", RulesPatch{Tiers: Set([]Tier{{}, {MinConversions: &one, MinRevenueCents: &one}})}, []string{"commission_rules.tiers[0].min_conversions", "commission_rules.tiers[1].min_revenue_cents"}},
+		{"no threshold, and both thresholds", RulesPatch{Tiers: Set([]Tier{{}, {MinConversions: &one, MinRevenueCents: &one}})}, []string{"commission_rules.tiers[0].min_conversions", "commission_rules.tiers[1].min_revenue_cents"}},
 		{"two kinds", RulesPatch{Tiers: Set([]Tier{revenue(&one), conversions(&two), revenue(&two), conversions(&one)})}, []string{"commission_rules.tiers[1].min_conversions", "commission_rules.tiers[3].min_conversions"}},
 		{"a threshold twice", RulesPatch{Tiers: Set([]Tier{revenue(&two), revenue(&one), revenue(&two)})}, []string{"commission_rules.tiers[2].min_revenue_cents"}},
 		{"products", RulesPatch{Products: Set([]ProductRate{{"a", percent}, {"b", fixed}})}, nil},
@@ -232,15 +233,15 @@ func TestListsOfRulesAreCheckedElementByElement(t *testing.T) {
 			[]string{"commission_rules.events[0].flat_amount_cents", "commission_rules.products[0].percentage", "commission_rules.recurring.max_months", "commission_rules.tiers[0].min_conversions"},
 		},
 	} {
-		byItself := fields(tc.patch.Check())
+		fromCheck := violationFields(tc.patch.Check())
 		got, wrong := DefaultRules().Patch(tc.patch)
-		met := fields(wrong)
-		slices.Sort(byItself)
-		slices.Sort(met)
-		if !slices.Equal(byItself, tc.wrong) || !slices.Equal(met, tc.wrong) {
-			t.Errorf("%s: by itself %v, patched %v, want %v", tc.name, byItself, met, tc.wrong)
+		fromPatch := violationFields(wrong)
+		slices.Sort(fromCheck)
+		slices.Sort(fromPatch)
+		if !slices.Equal(fromCheck, tc.wrong) || !slices.Equal(fromPatch, tc.wrong) {
+			t.Errorf("%s: Check returns %v, Patch returns %v, want %v", tc.name, fromCheck, fromPatch, tc.wrong)
 		}
-		if len(wrong) == 0 && !validLists(got) {
+		if len(wrong) == 0 && !hasValidLists(got) {
 			t.Errorf("%s: %+v", tc.name, got)
 		}
 	}

@@ -36,15 +36,16 @@ func ruleSets() *rapid.Generator[Rules] {
 	})
 }
 
-// computed is what plain rules pay for a purchase in a programme of the currency.
-func computed(rules Rules, sale Sale, currency string) Calculation {
+// calculateSimple returns the calculation of simple rules for a purchase. currency is
+// that of the programme.
+func calculateSimple(rules Rules, sale Sale, currency string) Calculation {
 	return Earner{Currency: currency, Rule: RuleSnapshot{Rules: rules}}.calculate(AttributionInputs{EventType: Purchase, Sale: sale}, nil)
 }
 
-func TestCommissionIsNeverNegativeAndNeverAboveItsBase(t *testing.T) {
+func TestCalculate_AmountIsBetweenZeroAndBase(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sale, rules := sales().Draw(t, "sale"), ruleSets().Draw(t, "rules")
-		calc := computed(rules, sale, "EUR")
+		calc := calculateSimple(rules, sale, "EUR")
 		if calc.AmountCents < 0 || calc.BaseAmountCents < 0 || calc.BaseAmountCents > sale.Paid.Cents {
 			t.Fatalf("%+v", calc)
 		}
@@ -52,49 +53,49 @@ func TestCommissionIsNeverNegativeAndNeverAboveItsBase(t *testing.T) {
 			t.Fatalf("above its base: %+v", calc)
 		}
 		if foreign := sale.Paid.Currency != "EUR"; foreign != slices.Contains(calc.ReviewReasons, ReviewFXRateMissing) {
-			t.Fatalf("flagged wrongly: %+v", calc)
+			t.Fatalf("wrong review reasons: %+v", calc)
 		}
 	})
 }
 
-func TestPercentageIsRoundedOnce(t *testing.T) {
+func TestCalculate_PercentageIsRoundedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sale := sales().Draw(t, "sale")
 		rate := rapid.Int64Range(0, WholeBps).Draw(t, "rate")
 		rules := Rules{Type: Percentage, RateBps: &rate, NetBasis: NetOfTaxShipping}
 		base := max(0, sale.Paid.Cents-sale.TaxCents-sale.ShippingCents)
-		if got, want := computed(rules, sale, "EUR").AmountCents, roundedQuotient(base, rate, WholeBps).Int64(); got != want {
-			t.Fatalf("%d of %d at %d bps, want %d", got, base, rate, want)
+		if got, want := calculateSimple(rules, sale, "EUR").AmountCents, roundedQuotient(base, rate, WholeBps).Int64(); got != want {
+			t.Fatalf("amount %d for base %d and %d bps, want %d", got, base, rate, want)
 		}
 	})
 }
 
-func TestCommissionGrowsWithTheAmount(t *testing.T) {
+func TestCalculate_LargerSaleNeverLowersAmount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		small, rules := sales().Draw(t, "sale"), ruleSets().Draw(t, "rules")
 		large := small
 		large.Paid.Cents = rapid.Int64Range(small.Paid.Cents, MaxAmountCents).Draw(t, "larger")
-		if a, b := computed(rules, small, "EUR").AmountCents, computed(rules, large, "EUR").AmountCents; a > b {
-			t.Fatalf("%d for %d, but %d for %d", a, small.Paid.Cents, b, large.Paid.Cents)
+		if a, b := calculateSimple(rules, small, "EUR").AmountCents, calculateSimple(rules, large, "EUR").AmountCents; a > b {
+			t.Fatalf("amount %d for a sale of %d, but %d for %d", a, small.Paid.Cents, b, large.Paid.Cents)
 		}
 	})
 }
 
-func TestEachNetBasisTakesOffAtLeastWhatTheOneBeforeItDoes(t *testing.T) {
+func TestNetBasis_DeductsAtLeastAsMuchAsThePrevious(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sale := sales().Draw(t, "sale")
 		before := sale.Paid.Cents
 		for _, basis := range []NetBasis{Gross, NetOfTax, NetOfTaxShipping, NetOfTaxShippingAndFee} {
 			base := basis.Of(sale)
 			if base > before || base < 0 {
-				t.Fatalf("%s leaves %d, the one before it %d", basis, base, before)
+				t.Fatalf("%s leaves %d, the previous basis %d", basis, base, before)
 			}
 			before = base
 		}
 	})
 }
 
-func TestComputeByExample(t *testing.T) {
+func TestCalculate_SimpleRules(t *testing.T) {
 	rate := func(bps int64) Rules { return Rules{Type: Percentage, RateBps: &bps, NetBasis: Gross} }
 	flat := func(cents int64) Rules { return Rules{Type: Flat, FlatCents: &cents, NetBasis: Gross} }
 	net := func(r Rules, b NetBasis) Rules { r.NetBasis = b; return r }
@@ -108,22 +109,22 @@ func TestComputeByExample(t *testing.T) {
 		capped   bool
 		flagged  bool
 	}{
-		"30 percent gross":       {rate(3000), sale, 10_000, 3_000, "EUR", false, false},
-		"net of tax":             {net(rate(3000), NetOfTax), sale, 8_100, 2_430, "EUR", false, false},
-		"net of tax, shipping":   {net(rate(3000), NetOfTaxShipping), sale, 7_600, 2_280, "EUR", false, false},
-		"net of everything":      {net(rate(3000), NetOfTaxShippingAndFee), sale, 7_280, 2_184, "EUR", false, false},
-		"half a cent goes up":    {rate(50), Sale{Paid: Money{100, "EUR"}}, 100, 1, "EUR", false, false},
-		"under half goes down":   {rate(49), Sale{Paid: Money{100, "EUR"}}, 100, 0, "EUR", false, false},
-		"parts above the whole":  {net(rate(3000), NetOfTax), Sale{Paid: Money{100, "EUR"}, TaxCents: 200}, 0, 0, "EUR", false, false},
-		"largest amount":         {rate(WholeBps), Sale{Paid: Money{MaxAmountCents, "EUR"}}, MaxAmountCents, MaxAmountCents, "EUR", false, false},
-		"flat":                   {flat(1_000), sale, 10_000, 1_000, "EUR", false, false},
-		"flat above its base":    {flat(1_000), Sale{Paid: Money{500, "EUR"}}, 500, 500, "EUR", true, false},
-		"percentage of a dollar": {rate(3000), Sale{Paid: Money{10_000, "USD"}}, 10_000, 3_000, "USD", false, true},
-		"flat for a dollar sale": {flat(1_000), Sale{Paid: Money{500, "USD"}}, 500, 1_000, "EUR", false, true},
-		"flat without a price":   {flat(1_000), Sale{}, 0, 1_000, "EUR", false, false},
+		"30 percent gross":                {rate(3000), sale, 10_000, 3_000, "EUR", false, false},
+		"net of tax":                      {net(rate(3000), NetOfTax), sale, 8_100, 2_430, "EUR", false, false},
+		"net of tax, shipping":            {net(rate(3000), NetOfTaxShipping), sale, 7_600, 2_280, "EUR", false, false},
+		"net of everything":               {net(rate(3000), NetOfTaxShippingAndFee), sale, 7_280, 2_184, "EUR", false, false},
+		"half a cent, rounded up":         {rate(50), Sale{Paid: Money{100, "EUR"}}, 100, 1, "EUR", false, false},
+		"under half a cent, rounded down": {rate(49), Sale{Paid: Money{100, "EUR"}}, 100, 0, "EUR", false, false},
+		"deductions above the amount":     {net(rate(3000), NetOfTax), Sale{Paid: Money{100, "EUR"}, TaxCents: 200}, 0, 0, "EUR", false, false},
+		"largest amount":                  {rate(WholeBps), Sale{Paid: Money{MaxAmountCents, "EUR"}}, MaxAmountCents, MaxAmountCents, "EUR", false, false},
+		"flat":                            {flat(1_000), sale, 10_000, 1_000, "EUR", false, false},
+		"flat above its base":             {flat(1_000), Sale{Paid: Money{500, "EUR"}}, 500, 500, "EUR", true, false},
+		"percentage of a dollar sale":     {rate(3000), Sale{Paid: Money{10_000, "USD"}}, 10_000, 3_000, "USD", false, true},
+		"flat for a dollar sale":          {flat(1_000), Sale{Paid: Money{500, "USD"}}, 500, 1_000, "EUR", false, true},
+		"flat without a price":            {flat(1_000), Sale{}, 0, 1_000, "EUR", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := computed(tc.rules, tc.sale, "EUR")
+			got := calculateSimple(tc.rules, tc.sale, "EUR")
 			if got.BaseAmountCents != tc.base || got.AmountCents != tc.amount || got.Currency != tc.currency ||
 				got.CappedAtBase != tc.capped || (len(got.ReviewReasons) > 0) != tc.flagged {
 				t.Errorf("got %+v", got)
@@ -132,7 +133,7 @@ func TestComputeByExample(t *testing.T) {
 	}
 }
 
-func TestNewCommissionWaitsForItsHold(t *testing.T) {
+func TestNewCommission_StatusAndDueDates(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		holdDays int
@@ -142,12 +143,12 @@ func TestNewCommissionWaitsForItsHold(t *testing.T) {
 		hold     *time.Time
 		approve  *time.Time
 	}{
-		"hold, automatic":             {30, true, false, CommissionPending, after(at, 30), after(at, 30)},
-		"hold, by hand":               {30, false, false, CommissionPending, after(at, 30), nil},
-		"hold, flagged":               {30, true, true, CommissionPending, after(at, 30), after(at, 30)},
-		"no hold, automatic":          {0, true, false, CommissionApproved, nil, after(at, 0)},
-		"no hold, by hand":            {0, false, false, CommissionPending, nil, nil},
-		"no hold, automatic, flagged": {0, true, true, CommissionPending, nil, after(at, 0)},
+		"hold, automatic":             {30, true, false, CommissionPending, daysAfter(at, 30), daysAfter(at, 30)},
+		"hold, manual approval":       {30, false, false, CommissionPending, daysAfter(at, 30), nil},
+		"hold, flagged":               {30, true, true, CommissionPending, daysAfter(at, 30), daysAfter(at, 30)},
+		"no hold, automatic":          {0, true, false, CommissionApproved, nil, daysAfter(at, 0)},
+		"no hold, manual approval":    {0, false, false, CommissionPending, nil, nil},
+		"no hold, automatic, flagged": {0, true, true, CommissionPending, nil, daysAfter(at, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calc := Calculation{AmountCents: 5, FlatCents: ref[int64](5), ReviewReasons: []string{}}
@@ -172,8 +173,8 @@ func TestNewCommissionWaitsForItsHold(t *testing.T) {
 	}
 }
 
-// The type follows the rate that was applied, whatever the programme's is.
-func TestCommissionHasTheTypeOfItsRate(t *testing.T) {
+// The type is that of the applied rate, whatever the type of the programme's rules is.
+func TestNewCommission_HasTypeOfAppliedRate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		override Rate
 		want     CommissionType
@@ -183,7 +184,7 @@ func TestCommissionHasTheTypeOfItsRate(t *testing.T) {
 	} {
 		for _, rules := range []Rules{{Type: Percentage, RateBps: ref[int64](3000)}, {Type: Flat, FlatCents: ref[int64](100)}} {
 			t.Run(name+" in "+string(rules.Type), func(t *testing.T) {
-				in := matching()
+				in := matchingInputs()
 				in.FoundClick.Earner.Rule = RuleSnapshot{Version: 1, Rules: rules, Override: &tc.override}
 				c := NewCommission(NewID[Commission](clickedAt), Conversion{}, Attribute(in), clickedAt)
 				if c.Type != tc.want || !reflect.DeepEqual(Rate{c.RateBps, c.FlatCents}, tc.override) || c.Rule.Source != FromParticipant {
@@ -194,10 +195,10 @@ func TestCommissionHasTheTypeOfItsRate(t *testing.T) {
 	}
 }
 
-// ref is a pointer to a value of its own.
+// ref returns a pointer to a copy of value.
 func ref[T any](value T) *T { return &value }
 
-func after(t time.Time, days int) *time.Time {
+func daysAfter(t time.Time, days int) *time.Time {
 	t = t.Add(time.Duration(days) * 24 * time.Hour)
 	return &t
 }

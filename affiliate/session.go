@@ -48,10 +48,10 @@ func (s Session) Refresh(account Account, kind *AccountKind, now time.Time) (Ses
 // RefreshToken is a stored refresh token with its session.
 type RefreshToken struct {
 	Session Session
-	UsedAt  *time.Time // a token works once
+	UsedAt  *time.Time // nil if not used; a token can be used once
 }
 
-// LoginTry is an attempt to log in. It counts as failed until a session is opened.
+// LoginTry is an attempt to log in. It counts as failed until a session is created.
 type LoginTry struct {
 	ID LoginTryID
 	// Subject is a digest of the account's kind and address.
@@ -59,9 +59,9 @@ type LoginTry struct {
 	At      time.Time
 }
 
-// Failed logins of one subject (DECISIONS.md section 11). After freeLoginFailures
-// within LoginFailureWindow, each further attempt has to wait, twice as long each
-// time up to longestLoginWait.
+// Limits on failed logins of one subject (DECISIONS.md section 11). After
+// freeLoginFailures within LoginFailureWindow, each further attempt has to wait. The
+// wait doubles each time, up to longestLoginWait.
 const (
 	LoginFailureWindow = 15 * time.Minute
 	freeLoginFailures  = 10

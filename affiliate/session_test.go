@@ -10,7 +10,7 @@ import (
 
 var sessionStart = time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 
-func TestSessionRefresh(t *testing.T) {
+func TestSession_Refresh(t *testing.T) {
 	const day = 24 * time.Hour
 	member := &affiliate.Member{Role: affiliate.RoleViewer}
 	merchant, partner := affiliate.Merchant, affiliate.Partner
@@ -20,7 +20,7 @@ func TestSessionRefresh(t *testing.T) {
 		kind    *affiliate.AccountKind
 		revoked bool
 		after   time.Duration
-		idle    time.Duration // until when the refreshed session lasts; 0: refused
+		idle    time.Duration // idle expiry of the refreshed session after the start; 0 if rejected
 	}{
 		{name: "at once", account: affiliate.Account{User: affiliate.User{Kind: merchant}, Member: member}, idle: 30 * day},
 		{name: "in the last millisecond", account: affiliate.Account{User: affiliate.User{Kind: partner}}, after: 30*day - time.Millisecond, idle: 60*day - time.Millisecond},
@@ -49,7 +49,7 @@ func TestSessionRefresh(t *testing.T) {
 	}
 }
 
-func TestSessionRefresh_EndsAfterNinetyDays(t *testing.T) {
+func TestSession_RefreshEndsAfterNinetyDays(t *testing.T) {
 	account := affiliate.Account{User: affiliate.User{Kind: affiliate.Partner}}
 	session := affiliate.NewSession(affiliate.NewID[affiliate.User](sessionStart), sessionStart)
 	var err error

@@ -5,24 +5,25 @@ import (
 	"strconv"
 )
 
-// signal is a candidate with what it leads to; earner is nil when unknown.
+// signal is a candidate with the participant that it leads to. earner is nil if that is
+// unknown.
 type signal struct {
 	Candidate
 	earner *Earner
 }
 
-func (s signal) rejected(why AttributionReason) signal {
+func (s signal) reject(why AttributionReason) signal {
 	s.Eligible, s.RejectedBecause = false, &why
 	return s
 }
 
-// order is the order in which the signals of a conversion are judged.
+// signalOrder returns the order in which the signals of a conversion are checked.
 //
-// Every signal leads to a programme of its own, and each programme may want
-// another order: the one to which the first resolvable signal leads decides, of
-// click, promo code and customer. The customer's binding comes last, or directly
-// before the click that it beats.
-func (in AttributionInputs) order() []Method {
+// The signals can lead to different programmes, and each programme sets its own order
+// of precedence. The programme of the first signal that resolves decides, in the order
+// click, promo code, customer. The customer's binding comes last, or directly before
+// the click that it outranks.
+func (in AttributionInputs) signalOrder() []Method {
 	order := make([]Method, 0, 3)
 	if in.Click != nil {
 		order = append(order, ByClick)
@@ -36,7 +37,7 @@ func (in AttributionInputs) order() []Method {
 	if in.binding() == nil {
 		return order
 	}
-	if click := slices.Index(order, ByClick); click >= 0 && in.bindingBeatsClick() {
+	if click := slices.Index(order, ByClick); click >= 0 && in.bindingOutranksClick() {
 		return slices.Insert(order, click, ByCustomer)
 	}
 	return append(order, ByCustomer)
@@ -51,15 +52,17 @@ func (in AttributionInputs) precedence() SignalPrecedence {
 	return DefaultPrecedence
 }
 
-// bindingBeatsClick reports whether the click came after the one that bound the
-// customer, in a programme where the first click earns, and its window still runs.
-func (in AttributionInputs) bindingBeatsClick() bool {
+// bindingOutranksClick reports whether the customer's binding comes before the click.
+// That is the case if the binding's programme uses FirstClick, the binding's window is
+// still open, and the click was received after the click that bound the customer.
+func (in AttributionInputs) bindingOutranksClick() bool {
 	binding := in.binding()
 	return binding.Earner.Model == FirstClick && !in.OccurredAt.After(binding.WindowEndsAt) &&
 		in.clickEarner() != nil && in.FoundClick.ReceivedAt.After(binding.SignalAt)
 }
 
-// clickEarner is what the reported click leads to; nil when it does not resolve.
+// clickEarner returns the participant that the reported click leads to; nil if the
+// click does not resolve.
 func (in AttributionInputs) clickEarner() *Earner {
 	if in.Click == nil || in.FoundClick == nil || in.FoundClick.Mode != in.Mode {
 		return nil
@@ -67,8 +70,8 @@ func (in AttributionInputs) clickEarner() *Earner {
 	return &in.FoundClick.Earner
 }
 
-// promoCodeEarner is what the reported code leads to; nil when it does not
-// resolve.
+// promoCodeEarner returns the participant that the reported promo code leads to; nil if
+// the code does not resolve.
 func (in AttributionInputs) promoCodeEarner() *Earner {
 	if in.PromoCode == nil || in.FoundPromoCode == nil || in.FoundPromoCode.Mode != in.Mode {
 		return nil
@@ -76,7 +79,8 @@ func (in AttributionInputs) promoCodeEarner() *Earner {
 	return &in.FoundPromoCode.Earner
 }
 
-// bindingEarner is what the customer's binding leads to; nil without one.
+// bindingEarner returns the participant that the customer is bound to; nil if there is
+// none.
 func (in AttributionInputs) bindingEarner() *Earner {
 	if binding := in.binding(); binding != nil {
 		return &binding.Earner
@@ -91,11 +95,12 @@ func (in AttributionInputs) binding() *Binding {
 	return in.Customer.Binding
 }
 
-// firstReported is the signal whose reason a refusal gives: the first that the
-// report named. A binding speaks only where nothing was named.
+// firstReported returns the signal whose rejection reason becomes the reason of the
+// decision: the first one that the report named. The customer's binding is only used if
+// the report named no other signal.
 func firstReported(signals []signal) *signal {
 	if len(signals) == 0 {
-		panic("affiliate: a conversion without a signal is refused before it is attributed")
+		panic("affiliate: conversions without a signal must be rejected before attribution")
 	}
 	for i := range signals {
 		if signals[i].Type != ByCustomer {
@@ -105,23 +110,23 @@ func firstReported(signals []signal) *signal {
 	return &signals[0]
 }
 
-// judge judges one signal that is there.
-func (a *attribution) judge(method Method) signal {
+// checkSignal checks one signal of the conversion.
+func (a *attribution) checkSignal(method Method) signal {
 	switch method {
 	case ByPromoCode:
-		return a.judgePromoCode()
+		return a.checkPromoCode()
 	case ByCustomer:
-		return a.judgeBinding()
+		return a.checkBinding()
 	default:
-		return a.judgeClick()
+		return a.checkClick()
 	}
 }
 
-// judgeClick judges the click that was reported, found or not.
-func (a *attribution) judgeClick() signal {
+// checkClick checks the reported click. It may not be known.
+func (a *attribution) checkClick() signal {
 	s := signal{Candidate: Candidate{Type: ByClick, Click: a.in.Click}, earner: a.in.clickEarner()}
 	if !a.check("click.known", s.earner != nil, "click "+a.in.Click.String()) {
-		return s.rejected(WhyClickUnknown)
+		return s.reject(WhyClickUnknown)
 	}
 	click := a.in.FoundClick
 	s.Participant = &s.earner.Participant
@@ -130,31 +135,31 @@ func (a *attribution) judgeClick() signal {
 	latest := a.in.OccurredAt.Add(ClickAfterConversionSlack)
 	if !a.check("click.not_after_event", !click.ReceivedAt.After(latest),
 		"click "+FormatTime(click.ReceivedAt)+", event "+FormatTime(a.in.OccurredAt)) {
-		return s.rejected(WhyClickAfterConversion)
+		return s.reject(WhyClickAfterConversion)
 	}
 	if !a.check("click.inside_window", !a.in.OccurredAt.After(click.ExpiresAt),
 		"event "+FormatTime(a.in.OccurredAt)+", window ends "+FormatTime(click.ExpiresAt)) {
-		return s.rejected(WhyClickExpired)
+		return s.reject(WhyClickExpired)
 	}
-	return a.judgeEarner(s)
+	return a.checkEarner(s)
 }
 
-// judgePromoCode judges the code that was reported, found or not, as it stood
-// when the event happened.
-func (a *attribution) judgePromoCode() signal {
+// checkPromoCode checks the reported promo code as it was when the event happened. It
+// may not be known.
+func (a *attribution) checkPromoCode() signal {
 	s := signal{Candidate: Candidate{Type: ByPromoCode, PromoCode: a.in.PromoCode}, earner: a.in.promoCodeEarner()}
 	if !a.check("promo_code.known", s.earner != nil, "promo code "+*a.in.PromoCode) {
-		return s.rejected(WhyPromoCodeUnknown)
+		return s.reject(WhyPromoCodeUnknown)
 	}
 	code := a.in.FoundPromoCode
 	s.Participant, s.ExpiresAt = &s.earner.Participant, code.ExpiresAt
 	if !a.check("promo_code.usable", Usable(code.Active, code.ExpiresAt, code.Redemptions, code.MaxRedemptions, a.in.OccurredAt), code.state()) {
-		return s.rejected(WhyPromoCodeInactive)
+		return s.reject(WhyPromoCodeInactive)
 	}
-	return a.judgeEarner(s)
+	return a.checkEarner(s)
 }
 
-// state is how far the code can be used, for the trace.
+// state describes for the trace whether the code can be used.
 func (c *FoundPromoCode) state() string {
 	state := "inactive"
 	if c.Active {
@@ -169,12 +174,12 @@ func (c *FoundPromoCode) state() string {
 	return state
 }
 
-// judgeBinding judges the customer's binding. It has no window of its own: whom
-// an event has bound stays bound.
-func (a *attribution) judgeBinding() signal {
+// checkBinding checks the customer's binding. It does not check a window, because a
+// customer stays bound without time limit.
+func (a *attribution) checkBinding() signal {
 	binding := a.in.binding()
 	a.check("customer.bound", true, "bound "+FormatTime(binding.BoundAt))
-	return a.judgeEarner(signal{
+	return a.checkEarner(signal{
 		Candidate: Candidate{
 			Type: ByCustomer, Participant: &binding.Earner.Participant, At: &binding.BoundAt, ExpiresAt: &binding.WindowEndsAt,
 		},
@@ -182,24 +187,24 @@ func (a *attribution) judgeBinding() signal {
 	})
 }
 
-// judgeAssigned judges what a person decided. The programme may rest by now: a
-// merchant repairs the past.
-func (a *attribution) judgeAssigned() signal {
+// checkAssigned checks the assignment by a person. It does not require an active
+// programme, because merchants also correct old conversions.
+func (a *attribution) checkAssigned() signal {
 	earner := a.in.Assigned
-	return a.judgeParticipant(signal{Candidate: Candidate{Type: ByHand, Participant: &earner.Participant}, earner: earner})
+	return a.checkParticipant(signal{Candidate: Candidate{Type: ByHand, Participant: &earner.Participant}, earner: earner})
 }
 
-// judgeEarner makes the checks that every reported signal has in common.
-func (a *attribution) judgeEarner(s signal) signal {
+// checkEarner makes the checks that all signals have in common.
+func (a *attribution) checkEarner(s signal) signal {
 	if !a.check("program.active", s.earner.ProgramStatus == ProgramActive, "programme is "+string(s.earner.ProgramStatus)) {
-		return s.rejected(WhyProgramInactive)
+		return s.reject(WhyProgramInactive)
 	}
-	return a.judgeParticipant(s)
+	return a.checkParticipant(s)
 }
 
-func (a *attribution) judgeParticipant(s signal) signal {
+func (a *attribution) checkParticipant(s signal) signal {
 	if !a.check("participant.not_erased", !s.earner.ParticipantErased, "participant "+s.earner.Participant.String()) {
-		return s.rejected(WhyParticipantErased)
+		return s.reject(WhyParticipantErased)
 	}
 	s.Eligible = true
 	return s

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// everySignal is a purchase with a click, a promo code and a bound customer, each
-// of another participant of one programme; all are eligible.
+// everySignal returns a purchase with a click, a promo code and a bound customer. They
+// lead to different participants of one programme, and all are eligible.
 func everySignal() AttributionInputs {
-	in := matching()
+	in := matchingInputs()
 	in.FoundClick.Earner.Model = LastClick
 	code, bound := in.FoundClick.Earner, in.FoundClick.Earner
 	code.Participant, bound.Participant = testParticipants[1], testParticipants[2]
-	in.PromoCode = text("spring10")
+	in.PromoCode = strPtr("spring10")
 	in.FoundPromoCode = &FoundPromoCode{ID: NewID[PromoCode](clickedAt), Mode: ModeTest, Active: true, Earner: code}
 	at := clickedAt.Add(-24 * time.Hour)
 	in.Customer = &FoundCustomer{Binding: &Binding{BoundAt: at, SignalAt: at, WindowEndsAt: WindowEnd(at, 30), Earner: bound}}
 	return in
 }
 
-func TestSignalsAreJudgedInTheOrderOfTheProgramme(t *testing.T) {
+func TestAttribute_OrderOfSignals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*AttributionInputs)
 		want   []Method
@@ -32,41 +32,41 @@ func TestSignalsAreJudgedInTheOrderOfTheProgramme(t *testing.T) {
 			func(in *AttributionInputs) { in.FoundClick.Earner.Precedence = PromoCodeFirst },
 			[]Method{ByPromoCode, ByClick, ByCustomer},
 		},
-		"the click's programme says, not the promo code's": {
+		"the click's programme decides, not the promo code's": {
 			func(in *AttributionInputs) { in.FoundPromoCode.Earner.Precedence = PromoCodeFirst },
 			[]Method{ByClick, ByPromoCode, ByCustomer},
 		},
-		"the promo code's programme says for an unknown click": {
+		"the promo code's programme decides if the click is unknown": {
 			func(in *AttributionInputs) { in.FoundClick, in.FoundPromoCode.Earner.Precedence = nil, PromoCodeFirst },
 			[]Method{ByPromoCode, ByClick, ByCustomer},
 		},
-		"the promo code's programme says for a click of the other mode": {
+		"the promo code's programme decides if the click has the other mode": {
 			func(in *AttributionInputs) {
 				in.FoundClick.Mode, in.FoundPromoCode.Earner.Precedence = ModeLive, PromoCodeFirst
 			},
 			[]Method{ByPromoCode, ByClick, ByCustomer},
 		},
-		"the customer's programme says when the others are unknown": {
+		"the customer's programme decides if the others are unknown": {
 			func(in *AttributionInputs) {
 				in.FoundClick, in.FoundPromoCode, in.Customer.Binding.Earner.Precedence = nil, nil, PromoCodeFirst
 			},
 			[]Method{ByPromoCode, ByClick, ByCustomer},
 		},
-		"nobody says": {
+		"default if nothing resolves": {
 			func(in *AttributionInputs) { in.FoundClick, in.FoundPromoCode, in.Customer = nil, nil, nil },
 			[]Method{ByClick, ByPromoCode},
 		},
-		"first click: a live binding stands before a later click": {
+		"first click: an open binding comes before a later click": {
 			func(in *AttributionInputs) { in.Customer.Binding.Earner.Model = FirstClick },
 			[]Method{ByCustomer, ByClick, ByPromoCode},
 		},
-		"first click, promo code first: before the click all the same": {
+		"first click, promo code first: the binding still comes before the click": {
 			func(in *AttributionInputs) {
 				in.Customer.Binding.Earner.Model, in.FoundClick.Earner.Precedence = FirstClick, PromoCodeFirst
 			},
 			[]Method{ByPromoCode, ByCustomer, ByClick},
 		},
-		"first click of the click's programme is no matter": {
+		"first click of the click's programme does not matter": {
 			func(in *AttributionInputs) { in.FoundClick.Earner.Model = FirstClick },
 			[]Method{ByClick, ByPromoCode, ByCustomer},
 		},
@@ -82,13 +82,13 @@ func TestSignalsAreJudgedInTheOrderOfTheProgramme(t *testing.T) {
 			},
 			[]Method{ByClick, ByPromoCode, ByCustomer},
 		},
-		"first click, the click is the one that bound": {
+		"first click, the click bound the customer": {
 			func(in *AttributionInputs) {
 				in.Customer.Binding.Earner.Model, in.Customer.Binding.SignalAt = FirstClick, in.FoundClick.ReceivedAt
 			},
 			[]Method{ByClick, ByPromoCode, ByCustomer},
 		},
-		"first click, the click came between the one that bound and its sale": {
+		"first click, a click between the binding click and its sale": {
 			func(in *AttributionInputs) {
 				in.Customer.Binding.Earner.Model, in.Customer.Binding.SignalAt = FirstClick, in.FoundClick.ReceivedAt.Add(-time.Minute)
 				in.Customer.Binding.BoundAt = in.FoundClick.ReceivedAt.Add(time.Minute)
@@ -125,7 +125,7 @@ func TestSignalsAreJudgedInTheOrderOfTheProgramme(t *testing.T) {
 	}
 }
 
-func TestFirstEligibleSignalWins(t *testing.T) {
+func TestAttribute_FirstEligibleSignalWins(t *testing.T) {
 	pause := func(e *Earner) { e.ProgramStatus = ProgramPaused }
 	for name, tc := range map[string]struct {
 		change  func(*AttributionInputs)
@@ -139,13 +139,13 @@ func TestFirstEligibleSignalWins(t *testing.T) {
 			map[Method]AttributionReason{ByPromoCode: whyOutranked, ByCustomer: whyOutranked},
 			true,
 		},
-		"promo code, the click being unknown": {
+		"promo code, click unknown": {
 			func(in *AttributionInputs) { in.FoundClick = nil },
 			WhyPromoCodeMatched,
 			map[Method]AttributionReason{ByClick: WhyClickUnknown, ByCustomer: whyOutranked},
 			true,
 		},
-		"promo code, the click being of a paused programme": {
+		"promo code, programme of the click paused": {
 			func(in *AttributionInputs) { pause(&in.FoundClick.Earner) },
 			WhyPromoCodeMatched,
 			map[Method]AttributionReason{ByClick: WhyProgramInactive, ByCustomer: whyOutranked},
@@ -159,7 +159,7 @@ func TestFirstEligibleSignalWins(t *testing.T) {
 			map[Method]AttributionReason{ByClick: WhyClickExpired, ByPromoCode: WhyPromoCodeInactive},
 			false,
 		},
-		"customer, past every window": {
+		"customer, after its window": {
 			func(in *AttributionInputs) {
 				in.Click, in.FoundClick, in.PromoCode, in.FoundPromoCode = nil, nil, nil, nil
 				in.OccurredAt = in.Customer.Binding.WindowEndsAt.AddDate(5, 0, 0)
@@ -174,7 +174,7 @@ func TestFirstEligibleSignalWins(t *testing.T) {
 			map[Method]AttributionReason{ByClick: whyOutranked, ByPromoCode: whyOutranked},
 			true,
 		},
-		"none: the first reported says why": {
+		"none: the reason is that of the first reported signal": {
 			func(in *AttributionInputs) {
 				pause(&in.Customer.Binding.Earner)
 				in.Customer.Binding.Earner.Model = FirstClick
@@ -193,7 +193,7 @@ func TestFirstEligibleSignalWins(t *testing.T) {
 			map[Method]AttributionReason{ByCustomer: WhyProgramInactive, ByClick: WhyClickUnknown},
 			false,
 		},
-		"none: nothing but a binding": {
+		"none: only a binding": {
 			func(in *AttributionInputs) {
 				in.Click, in.FoundClick, in.PromoCode, in.FoundPromoCode = nil, nil, nil, nil
 				pause(&in.Customer.Binding.Earner)
@@ -220,15 +220,15 @@ func TestFirstEligibleSignalWins(t *testing.T) {
 	}
 }
 
-func TestPromoCodesAreJudgedAsTheyStoodAtTheEvent(t *testing.T) {
+func TestAttribute_PromoCodeAtTheTimeOfTheEvent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*FoundPromoCode, time.Time)
 		reason AttributionReason
 	}{
 		"active":                     {func(*FoundPromoCode, time.Time) {}, WhyPromoCodeMatched},
 		"inactive":                   {func(c *FoundPromoCode, _ time.Time) { c.Active = false }, WhyPromoCodeInactive},
-		"in its last instant":        {func(c *FoundPromoCode, at time.Time) { c.ExpiresAt = &at }, WhyPromoCodeMatched},
-		"a millisecond after":        {func(c *FoundPromoCode, at time.Time) { c.ExpiresAt = ref(at.Add(-time.Millisecond)) }, WhyPromoCodeInactive},
+		"at its end":                 {func(c *FoundPromoCode, at time.Time) { c.ExpiresAt = &at }, WhyPromoCodeMatched},
+		"1 ms after its end":         {func(c *FoundPromoCode, at time.Time) { c.ExpiresAt = ref(at.Add(-time.Millisecond)) }, WhyPromoCodeInactive},
 		"its last redemption":        {func(c *FoundPromoCode, _ time.Time) { c.MaxRedemptions, c.Redemptions = ref[int64](3), 2 }, WhyPromoCodeMatched},
 		"used up":                    {func(c *FoundPromoCode, _ time.Time) { c.MaxRedemptions, c.Redemptions = ref[int64](3), 3 }, WhyPromoCodeInactive},
 		"of the other mode":          {func(c *FoundPromoCode, _ time.Time) { c.Mode = ModeLive }, WhyPromoCodeUnknown},
@@ -255,7 +255,7 @@ func TestPromoCodesAreJudgedAsTheyStoodAtTheEvent(t *testing.T) {
 	}
 }
 
-func TestSignalsOfTheOtherModeAreAMismatch(t *testing.T) {
+func TestOtherMode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*AttributionInputs)
 		want   bool
@@ -275,19 +275,19 @@ func TestSignalsOfTheOtherModeAreAMismatch(t *testing.T) {
 	}
 }
 
-func TestWhatAPersonAssignsIsNotJudgedBySignals(t *testing.T) {
+func TestAttribute_Assigned(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change     func(*Earner)
 		reason     AttributionReason
 		attributed bool
 		earns      bool
 	}{
-		"to a participant":              {func(*Earner) {}, WhyReassigned, true, true},
-		"in a paused programme":         {func(e *Earner) { e.ProgramStatus = ProgramPaused }, WhyReassigned, true, true},
-		"in an archived programme":      {func(e *Earner) { e.ProgramStatus = ProgramArchived }, WhyReassigned, true, true},
-		"to a suspended participant":    {func(e *Earner) { e.ParticipantStatus = ParticipantSuspended }, WhyParticipantNotApproved, true, false},
-		"in a programme that pays less": {func(e *Earner) { e.Rule.Rules.Events = []EventRate{{EventType: Lead}} }, WhyRuleNotApplicable, true, false},
-		"to an erased participant":      {func(e *Earner) { e.ParticipantErased = true }, WhyParticipantErased, false, false},
+		"to a participant":           {func(*Earner) {}, WhyReassigned, true, true},
+		"in a paused programme":      {func(e *Earner) { e.ProgramStatus = ProgramPaused }, WhyReassigned, true, true},
+		"in an archived programme":   {func(e *Earner) { e.ProgramStatus = ProgramArchived }, WhyReassigned, true, true},
+		"to a suspended participant": {func(e *Earner) { e.ParticipantStatus = ParticipantSuspended }, WhyParticipantNotApproved, true, false},
+		"event type earns nothing":   {func(e *Earner) { e.Rule.Rules.Events = []EventRate{{EventType: Lead}} }, WhyRuleNotApplicable, true, false},
+		"to an erased participant":   {func(e *Earner) { e.ParticipantErased = true }, WhyParticipantErased, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := everySignal()
@@ -316,12 +316,13 @@ func TestWhatAPersonAssignsIsNotJudgedBySignals(t *testing.T) {
 	}
 }
 
-// Decisions outlive an erasure: of the customer a trace holds when it was bound
-// and how often it paid, and nothing by which anybody could find it.
-func TestTraceOfACustomerDoesNotSayWho(t *testing.T) {
+// Decisions are kept when a buyer's data is erased. The trace therefore contains only
+// when the customer was bound and how often it paid, but nothing that identifies the
+// customer.
+func TestTrace_DoesNotIdentifyTheCustomer(t *testing.T) {
 	in := everySignal()
 	in.Click, in.FoundClick, in.PromoCode, in.FoundPromoCode = nil, nil, nil, nil
-	in.Customer.Binding.Earner.WindowDays = 45 // since it was bound
+	in.Customer.Binding.Earner.WindowDays = 45 // changed after the customer was bound
 	d := Attribute(in)
 	b, err := json.Marshal(d.Trace)
 	if err != nil {
@@ -347,8 +348,8 @@ func TestTraceOfACustomerDoesNotSayWho(t *testing.T) {
 	}
 }
 
-func TestTraceKeepsWhereTheRateCameFrom(t *testing.T) {
-	in := matching()
+func TestTrace_HasSourceOfTheRate(t *testing.T) {
+	in := matchingInputs()
 	group := &GroupRate{ID: NewID[Group](clickedAt), Name: "Friends", Rate: bps(400)}
 	in.FoundClick.Earner.Rule.Override, in.FoundClick.Earner.Rule.Group = ref(flat(250)), group
 	d := Attribute(in)
@@ -360,6 +361,6 @@ func TestTraceKeepsWhereTheRateCameFrom(t *testing.T) {
 		t.Errorf("%+v", d.Earns)
 	}
 	if in.FoundClick.Earner.Rule.Source != "" {
-		t.Error("deciding changed what it decided by")
+		t.Error("Attribute changed its inputs")
 	}
 }

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// StatsDelta is what one change adds to the counts of a participant and a link.
-// Amounts are in minor units of Currency; what takes something back is negative.
+// StatsDelta is the amount by which one change increases the counts of a participant
+// and a link. Amounts are in minor units of Currency. Negative numbers decrease the
+// counts.
 type StatsDelta struct {
 	Scope           Scope
 	Program         ProgramID
 	Participant     ParticipantID
 	Link            *LinkID
-	At              time.Time // the hour that it belongs to is this instant's
+	At              time.Time // decides to which hour the delta belongs
 	Currency        string    // empty without amounts
 	Clicks          int64
 	Signups         int64
@@ -21,9 +22,9 @@ type StatsDelta struct {
 	CommissionCents int64
 }
 
-// Brought returns what a conversion that d attributes adds to the counts of its
-// participant and link. Of its revenue, only what was not refunded counts. The
-// commission has a delta of its own if it is in another currency.
+// StatsDeltas returns the deltas that add a conversion, attributed by d, to the counts of
+// its participant and link. Refunded revenue is not included. A commission in another
+// currency than the sale has a delta of its own.
 func (d Decision) Brought(c Conversion, commission *Commission) []StatsDelta {
 	brought := StatsDelta{
 		Scope: c.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: d.DecidedAt, Conversions: 1,
@@ -48,7 +49,7 @@ func (d Decision) Brought(c Conversion, commission *Commission) []StatsDelta {
 	return []StatsDelta{brought, earned}
 }
 
-// Stats are counts of a period. Revenue and commission are per currency.
+// Stats holds the counts of a period. Revenue and commission are listed by currency.
 type Stats struct {
 	Clicks      int64
 	Signups     int64
@@ -56,14 +57,15 @@ type Stats struct {
 	ByCurrency  []CurrencyStats
 }
 
-// CurrencyStats are the amounts in one currency, in minor units.
+// CurrencyStats holds the amounts in one currency, in minor units.
 type CurrencyStats struct {
 	Currency        string
 	RevenueCents    int64
 	CommissionCents int64
 }
 
-// Ratio is conversions per click, rounded to six decimals; nil without clicks.
+// Ratio returns the conversions per click, rounded to six decimals; nil if there are no
+// clicks.
 func (s Stats) Ratio() *float64 {
 	if s.Clicks == 0 {
 		return nil
@@ -72,7 +74,8 @@ func (s Stats) Ratio() *float64 {
 	return &ratio
 }
 
-// WholeHours is the period widened to the hours that counts are kept by.
+// WholeHours returns the period extended to full hours, because counts are stored by
+// the hour.
 func (p Period) WholeHours() Period {
 	var wide Period
 	if p.From != nil {
@@ -89,9 +92,9 @@ func (p Period) WholeHours() Period {
 	return wide
 }
 
-// FoldStats moves what was counted into the sums. It names nothing: what waits
-// is found when the job runs.
+// FoldStats is the job that adds new deltas to the stored sums. It has no arguments;
+// the job looks up the deltas when it runs.
 type FoldStats struct{}
 
-// Kind names the job.
+// Kind returns the name of the job.
 func (FoldStats) Kind() string { return "fold_stats" }

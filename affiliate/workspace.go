@@ -2,18 +2,19 @@ package affiliate
 
 import "time"
 
-// Workspace is a merchant's tenancy.
+// Workspace is the account of a merchant's company. All its data is separate from other
+// workspaces.
 type Workspace struct {
 	ID       WorkspaceID
 	Name     string
 	Currency string // ISO 4217
 	Timezone string // IANA
-	// AllowedOrigins are normal forms (ParseOrigin), each once. If the list is empty,
-	// every origin is allowed.
+	// AllowedOrigins contains origins in normal form (see ParseOrigin), without
+	// duplicates. If the list is empty, every origin is allowed.
 	AllowedOrigins []string
 	OriginPolicy   OriginPolicy
-	// TestMailRedirect is the address, in lower case, that receives all mail of test
-	// mode. Nil: mail of test mode is not sent.
+	// TestMailRedirect is the e-mail address, in lower case, that receives all mail of
+	// test mode. If it is nil, mail of test mode is not sent.
 	TestMailRedirect *string
 	Version          int // increases by one with every change of the settings
 	CreatedAt        time.Time
@@ -23,13 +24,15 @@ type Workspace struct {
 // OriginPolicy says what happens to a click from a page whose origin is not allowed.
 type OriginPolicy string
 
-// Such a click is recorded and marked, or refused.
+// With ObserveOrigins such a click is recorded and marked. With EnforceOrigins it is
+// rejected.
 const (
 	ObserveOrigins OriginPolicy = "observe"
 	EnforceOrigins OriginPolicy = "enforce"
 )
 
-// SeenBy returns w as a member of the role sees it. Viewers see addresses masked.
+// SeenBy returns w as a member of the role may see it. Viewers see e-mail addresses
+// masked.
 func (w Workspace) SeenBy(role Role) Workspace {
 	if role == RoleViewer && w.TestMailRedirect != nil {
 		masked := MaskEmail(*w.TestMailRedirect)
@@ -53,8 +56,8 @@ func NewWorkspace(name string, at time.Time) Workspace {
 	}
 }
 
-// WorkspacePatch changes some settings. Name, currency and timezone cannot be
-// cleared; the policy goes back to ObserveOrigins.
+// WorkspacePatch changes some settings. Name, currency and timezone cannot be cleared.
+// Clearing the policy sets it to ObserveOrigins.
 type WorkspacePatch struct {
 	Name             Change[string]
 	Currency         Change[string]
@@ -90,8 +93,8 @@ func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
 	return w, found.Err()
 }
 
-// WorkspaceObject holds the settings that an update compares. The audit log keeps
-// the address masked.
+// WorkspaceObject holds the settings that are compared after an update. The audit log
+// shows the e-mail address masked.
 type WorkspaceObject struct {
 	Name             string       `json:"name"`
 	Currency         string       `json:"currency"`
@@ -101,7 +104,7 @@ type WorkspaceObject struct {
 	TestMailRedirect *string      `json:"test_mail_redirect"`
 }
 
-// Object returns the settings of w that an update compares.
+// Object returns the settings of w that are compared after an update.
 func (w Workspace) Object() WorkspaceObject {
 	origins := w.AllowedOrigins
 	if origins == nil {

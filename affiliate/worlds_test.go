@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The programmes and participants among which the laws are tested. They are few,
-// so that signals often lead to the same ones.
+// The programmes and participants of the random inputs. There are only a few, so that
+// signals often lead to the same ones.
 var (
 	testPrograms     = []ProgramID{NewID[Program](clickedAt), NewID[Program](clickedAt)}
 	testProgramNames = map[ProgramID]string{testPrograms[0]: "Spring", testPrograms[1]: "Autumn"}
@@ -16,7 +16,8 @@ var (
 	allEvents        = []EventType{Purchase, Renewal, Signup, Lead, Trial, Custom}
 )
 
-// rates leave room for raising them by as much again.
+// rates generates rates. They are at most half of the greatest rate, so that a test can
+// double them.
 func rates() *rapid.Generator[Rate] {
 	return rapid.Custom(func(t *rapid.T) Rate {
 		if rapid.Bool().Draw(t, "flat") {
@@ -26,7 +27,7 @@ func rates() *rapid.Generator[Rate] {
 	})
 }
 
-// maybe draws nothing as often as something.
+// maybe returns nil in half of the cases.
 func maybe[T any](t *rapid.T, g *rapid.Generator[T], label string) *T {
 	if !rapid.Bool().Draw(t, "has "+label) {
 		return nil
@@ -34,7 +35,7 @@ func maybe[T any](t *rapid.T, g *rapid.Generator[T], label string) *T {
 	return ref(g.Draw(t, label))
 }
 
-// fullRules draw from all that rules can say.
+// fullRules generates rules that can use every field.
 func fullRules() *rapid.Generator[Rules] {
 	return rapid.Custom(func(t *rapid.T) Rules {
 		r := Rules{NetBasis: rapid.SampledFrom([]NetBasis{Gross, NetOfTax, NetOfTaxShipping, NetOfTaxShippingAndFee}).Draw(t, "basis")}
@@ -107,7 +108,8 @@ func instants() *rapid.Generator[time.Time] {
 	})
 }
 
-// orders are small enough for caps and minimums to matter; some have no price.
+// orders generates sales. The amounts are small, so that caps and minimums often
+// matter. Some sales have no price.
 func orders() *rapid.Generator[Sale] {
 	return rapid.Custom(func(t *rapid.T) Sale {
 		currency := rapid.SampledFrom([]string{"EUR", "EUR", "EUR", "USD", ""}).Draw(t, "currency")
@@ -133,7 +135,8 @@ func lineItems() *rapid.Generator[[]LineItem] {
 	}), 0, 5)
 }
 
-// worlds are inputs of every kind: any set of signals, or a person's word.
+// worlds generates inputs with any combination of signals, or with an assignment by a
+// person.
 func worlds() *rapid.Generator[AttributionInputs] {
 	return rapid.Custom(func(t *rapid.T) AttributionInputs {
 		in := AttributionInputs{
@@ -156,7 +159,7 @@ func worlds() *rapid.Generator[AttributionInputs] {
 			}
 		}
 		if named&2 != 0 {
-			in.PromoCode = text("spring10")
+			in.PromoCode = strPtr("spring10")
 			if rapid.IntRange(0, 4).Draw(t, "promo code found") > 0 {
 				in.FoundPromoCode = &FoundPromoCode{
 					ID: NewID[PromoCode](clickedAt), Mode: modes.Draw(t, "promo code mode"),

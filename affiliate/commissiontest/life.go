@@ -8,8 +8,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Life is a commission in its initial state and a sequence of moves that are tried on
-// it, legal or not. The test sets ids and scope.
+// Life is a commission in its initial state and a sequence of moves to try on it, legal
+// or not. The test sets ids and scope.
 type Life struct {
 	Born  affiliate.Commission
 	Steps []affiliate.CommissionTransition // in the order of their instants
@@ -18,8 +18,8 @@ type Life struct {
 // reviewReasons is a short list, so that the same reasons are often added and removed.
 var reviewReasons = []string{"fraud", "fx_rate_missing", "participant_suspended"}
 
-// Lives generates lives with at most the given number of steps. Their times cross the
-// ends of days and months in UTC.
+// Lives generates random commissions with at most the given number of steps. The times
+// of the steps cross the ends of days and months in UTC.
 func Lives(steps int) *rapid.Generator[Life] {
 	return rapid.Custom(func(t *rapid.T) Life {
 		now := time.Date(2026, 2, 28, 20, 0, 0, 0, time.UTC).Add(rapid.SampledFrom(timeSteps).Draw(t, "born"))

@@ -2,8 +2,8 @@ package fraud
 
 var _ = register(Rule{
 	Name: "disposable_email", Score: 30,
-	Description: "The buyer's e-mail address is a throw-away one.",
-	fires: func(f Facts, _ Settings) string {
-		return when(disposableDomains.has(f.BuyerDomain), "The buyer's e-mail address is of a provider of throw-away addresses.")
+	Description: "The buyer's e-mail address belongs to a provider of throw-away addresses.",
+	evaluate: func(f Facts, _ Settings) string {
+		return evidenceIf(disposableDomains.contains(f.BuyerDomain), "The buyer's e-mail address is of a provider of throw-away addresses.")
 	},
 })

@@ -1,25 +1,25 @@
 package fraud
 
 import (
-	_ "embed" // the lists
+	_ "embed" // for the lists of domains
 	"strings"
 )
 
-// The lists have a domain a line; # begins a comment.
+// Each line of the lists is a domain. A comment starts with #.
 var (
 	//go:embed free_domains.txt
 	freeList string
 	//go:embed disposable_domains.txt
 	disposableList string
 
-	freeDomains       = domainsIn(freeList)
-	disposableDomains = domainsIn(disposableList)
+	freeDomains       = parseDomains(freeList)
+	disposableDomains = parseDomains(disposableList)
 )
 
-type domains map[string]bool
+type domainSet map[string]bool
 
-func domainsIn(list string) domains {
-	found := domains{}
+func parseDomains(list string) domainSet {
+	found := domainSet{}
 	for line := range strings.Lines(list) {
 		line, _, _ = strings.Cut(line, "#")
 		if line = strings.TrimSpace(line); line != "" {
@@ -29,8 +29,8 @@ func domainsIn(list string) domains {
 	return found
 }
 
-// has reports whether the domain, or one that it lies in, is in the list.
-func (d domains) has(domain string) bool {
+// contains reports whether the domain or one of its parent domains is in the set.
+func (d domainSet) contains(domain string) bool {
 	for domain != "" {
 		if d[domain] {
 			return true

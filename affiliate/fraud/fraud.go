@@ -1,11 +1,12 @@
-// Package fraud judges a conversion by rules: each looks at the facts, fires or
-// does not, and says in a sentence what it saw.
+// Package fraud applies fraud rules to a conversion. Each rule checks facts about the
+// conversion. If it fires, it returns a sentence as evidence.
 //
-// A rule is one file: it registers itself, and nothing else knows its name. The
-// package is a pure function of facts and settings. It imports nothing of ours,
-// fetches nothing and decides nothing about money: what a score leads to is the
-// caller's business. An evidence holds no personal data; of what merchants and
-// visitors wrote it repeats the merchant's own words alone.
+// Each rule has its own file and registers itself there; no other code refers to it by
+// name. The result depends only on the facts and the settings. The package imports no
+// other package of this module and does not access a database or the network. It does
+// not decide about money: the caller decides what a score leads to. Evidence contains
+// no personal data. It can contain texts that the merchant entered in the settings, but
+// none that a visitor sent.
 package fraud
 
 import (
@@ -16,155 +17,162 @@ import (
 	"time"
 )
 
-// What scores mean, and where they end.
+// Special scores.
 const (
-	// Suspicious is the score from which a person should look.
+	// Suspicious is the lowest score at which a person should review a conversion.
 	Suspicious = 50
-	// MaxScore is what scores are capped at: beyond doubt.
+	// MaxScore is the highest possible score. The conversion is considered fraudulent.
 	MaxScore = 100
 )
 
-// Facts are what is known of a conversion, its buyer, and the partner to whom it
-// is attributed. The zero value of a fact means that nothing is known; no rule
-// fires on it.
+// Facts holds what is known about a conversion, its buyer, and the partner to whom it
+// is attributed. The zero value of a field means that nothing is known; no rule fires
+// because of it.
 type Facts struct {
-	// SameAddress: the buyer's e-mail address is the partner's, after folding.
+	// SameAddress says that the buyer's e-mail address is the partner's. They are
+	// compared in folded form.
 	SameAddress bool
-	// BuyerDomain and PartnerDomain are those of the addresses, in lower case.
+	// BuyerDomain and PartnerDomain are the domains of the e-mail addresses, in lower
+	// case.
 	BuyerDomain   string
 	PartnerDomain string
-	// SameNetwork: the partner used its account from the buyer's network within
-	// NetworkWindow.
+	// SameNetwork says that the partner used its account from the buyer's network
+	// within NetworkWindow.
 	SameNetwork bool
-	// SameDevice: the partner used its account from the buyer's network with the
-	// same browser within DeviceWindow.
+	// SameDevice says that the partner used its account from the buyer's network and
+	// with the buyer's browser within DeviceWindow.
 	SameDevice bool
-	// Click is the one that attributes the conversion; nil: another signal does.
+	// Click is the click that attributes the conversion; nil if another signal does.
 	Click *Click
-	// PromoCodeOnly: a promo code attributes it, and no click was reported.
+	// PromoCodeOnly says that a promo code attributes the conversion and that no click
+	// was reported.
 	PromoCodeOnly bool
-	// ConversionsInHour are the partner's, this one included. It need not be
-	// counted further than one above MaxConversionsInHour.
+	// ConversionsInHour is the number of the partner's conversions in the last hour,
+	// including this one. Counting may stop at MaxConversionsInHour + 1.
 	ConversionsInHour int
-	// BroughtByAnother: the same customer has converted for another partner of the
+	// BroughtByAnother says that the customer has converted for another partner of the
 	// programme before.
 	BroughtByAnother bool
-	// Recent are how many of the partner's last conversions were looked at, at most
-	// RecentConversions; Refunded those of them that were refunded, even in part.
+	// Recent is the number of the partner's latest conversions that were examined, at
+	// most RecentConversions. Refunded is how many of them were refunded, in full or in
+	// part.
 	Recent   int
 	Refunded int
 }
 
 // Click is the click that attributes a conversion.
 type Click struct {
-	// ToEvent is the time from the click to the event; negative when clocks differ.
-	ToEvent time.Duration
-	// InHour are the clicks from the same address within the hour before it, itself
-	// included. It need not be counted further than one above MaxClicksInHour.
-	InHour int
-	Bot    bool
-	// Country is ISO 3166-1 alpha-2; empty: unknown.
+	// TimeToEvent is the time from the click to the event. It is negative if the clocks
+	// differ.
+	TimeToEvent time.Duration
+	// ClicksInHour is the number of clicks from the same address in the hour before this
+	// click, including this click. Counting may stop at MaxClicksInHour + 1.
+	ClicksInHour int
+	Bot          bool
+	// Country is an ISO 3166-1 alpha-2 code; empty if unknown.
 	Country string
-	// PaidPlatform is the ad platform whose click id the landing page's address
-	// carried; empty: none.
+	// PaidPlatform is the ad platform whose click id was in the URL of the landing
+	// page; empty if there was none.
 	PaidPlatform string
-	// Referrer is a domain; Source, Medium and Term are the campaign's words.
+	// Referrer is a domain. Source, Medium and Term are campaign parameters.
 	Referrer string
 	Source   string
 	Medium   string
 	Term     string
 }
 
-// How far back the partner's use of its account is compared with the buyer.
+// Before a conversion, the partner's use of its account is compared with the buyer for
+// these periods.
 const (
 	NetworkWindow = 24 * time.Hour
 	DeviceWindow  = 30 * 24 * time.Hour
 )
 
-// Settings are a programme's words for the rules. Lists are in lower case, but
-// for countries, which are in upper case.
+// Settings are a programme's settings for the rules. The lists are in lower case,
+// except for countries, which are in upper case.
 type Settings struct {
-	// DisabledRules do not fire.
+	// DisabledRules are the names of rules that are not applied.
 	DisabledRules    []string `json:"disabled_rules,omitempty"`
 	BlockedCountries []string `json:"blocked_countries,omitempty"`
 	CouponSites      []string `json:"coupon_sites,omitempty"` // domains
 	BrandTerms       []string `json:"brand_terms,omitempty"`
 }
 
-// Signal is a rule that fired.
+// Signal is the result of a rule that fired.
 type Signal struct {
 	Rule     string `json:"rule"`
 	Score    int    `json:"score"`
 	Evidence string `json:"evidence"`
 }
 
-// Rule is one thing that is looked for.
+// Rule is a fraud rule.
 type Rule struct {
 	Name string
-	// Score is what it adds; 0: it asks for a person and says nothing about this
-	// conversion.
+	// Score is added to the score of the conversion if the rule fires. A rule with a
+	// score of 0 asks for a review without saying that this conversion is suspicious.
 	Score       int
 	Description string
-	// SelfReferral: it fires where partner and buyer are one.
+	// SelfReferral says that the rule detects a partner who is also the buyer.
 	SelfReferral bool
-	// fires gives the evidence; empty: it does not fire.
-	fires func(Facts, Settings) string
+	// evaluate returns the evidence; empty if the rule does not fire.
+	evaluate func(Facts, Settings) string
 }
 
-// registered are all rules, in the order in which their files are compiled.
-var registered []Rule
+// allRules holds all rules, in the order in which their files are compiled.
+var allRules []Rule
 
 func register(r Rule) Rule {
-	registered = append(registered, r)
+	allRules = append(allRules, r)
 	return r
 }
 
-// ranked are all rules in the order in which they are shown.
-var ranked = sync.OnceValue(func() []Rule {
-	return slices.SortedFunc(slices.Values(registered), func(a, b Rule) int {
+// sortedRules returns all rules in the order in which they are shown.
+var sortedRules = sync.OnceValue(func() []Rule {
+	return slices.SortedFunc(slices.Values(allRules), func(a, b Rule) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(a.Name, b.Name))
 	})
 })
 
-// Rules are all that there are, those with the highest score first.
-func Rules() []Rule { return slices.Clone(ranked()) }
+// Rules returns all rules, those with the highest score first.
+func Rules() []Rule { return slices.Clone(sortedRules()) }
 
-// Known reports whether there is a rule of that name.
+// Known reports whether there is a rule with this name.
 func Known(name string) bool {
-	return slices.ContainsFunc(registered, func(r Rule) bool { return r.Name == name })
+	return slices.ContainsFunc(allRules, func(r Rule) bool { return r.Name == name })
 }
 
-// Verdict is what the rules found.
-type Verdict struct {
+// Result is the result of all rules together.
+type Result struct {
 	Signals []Signal // never nil, highest score first
-	Score   int      // sum of the signals', at most MaxScore
-	// SelfReferral: one of those rules is among the signals.
+	Score   int      // sum of the scores of the signals, at most MaxScore
+	// SelfReferral says that a rule with SelfReferral fired.
 	SelfReferral bool
-	// AsksForReview: a rule without a score is among the signals.
-	AsksForReview bool
+	// NeedsReview says that a rule with a score of 0 fired.
+	NeedsReview bool
 }
 
-// Judge asks all rules that are not disabled.
-func Judge(f Facts, s Settings) Verdict {
-	v := Verdict{Signals: []Signal{}}
-	for _, rule := range ranked() {
+// Evaluate applies all rules that are not disabled.
+func Evaluate(f Facts, s Settings) Result {
+	v := Result{Signals: []Signal{}}
+	for _, rule := range sortedRules() {
 		if slices.Contains(s.DisabledRules, rule.Name) {
 			continue
 		}
-		evidence := rule.fires(f, s)
+		evidence := rule.evaluate(f, s)
 		if evidence == "" {
 			continue
 		}
 		v.Signals = append(v.Signals, Signal{Rule: rule.Name, Score: rule.Score, Evidence: evidence})
 		v.Score = min(MaxScore, v.Score+rule.Score)
 		v.SelfReferral = v.SelfReferral || rule.SelfReferral
-		v.AsksForReview = v.AsksForReview || rule.Score == 0
+		v.NeedsReview = v.NeedsReview || rule.Score == 0
 	}
 	return v
 }
 
-// when is the evidence of a rule that has only one thing to say.
-func when(fires bool, evidence string) string {
+// evidenceIf returns evidence if fires is true. It is for rules with only one sentence
+// of evidence.
+func evidenceIf(fires bool, evidence string) string {
 	if fires {
 		return evidence
 	}

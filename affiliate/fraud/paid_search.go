@@ -6,19 +6,22 @@ import (
 	"unicode"
 )
 
-// searchEngines are labels of their domains, and what campaigns call them.
-var searchEngines = words("google bing yahoo duckduckgo yandex baidu ecosia qwant startpage naver seznam adwords googleads bingads")
+// searchEngines holds names of search engines, as they occur in domains and in campaign
+// parameters.
+var searchEngines = wordSet("google bing yahoo duckduckgo yandex baidu ecosia qwant startpage naver seznam adwords googleads bingads")
 
-// Media of campaigns: the first are search ads by name, the second are ads.
+// searchAds are campaign media that name search ads. paidAds are campaign media of ads
+// of any kind.
 var (
-	searchAds = words("paidsearch sem")
-	paidAds   = words("cpc ppc paid")
+	searchAds = wordSet("paidsearch sem")
+	paidAds   = wordSet("cpc ppc paid")
 )
 
-// searchPlatforms are the ad platforms of search engines, as the edge names them.
-var searchPlatforms = words("google microsoft yandex")
+// searchPlatforms holds the ad platforms of search engines, by the names that the
+// collector uses.
+var searchPlatforms = wordSet("google microsoft yandex")
 
-func words(list string) map[string]bool {
+func wordSet(list string) map[string]bool {
 	set := map[string]bool{}
 	for word := range strings.FieldsSeq(list) {
 		set[word] = true
@@ -26,29 +29,30 @@ func words(list string) map[string]bool {
 	return set
 }
 
-// Of the landing page's query the edge keeps whose ad click id was in it. Where ads
-// come without one it is the campaign's words and the referrer that tell.
+// The collector does not store the query of the landing page, but it stores the ad
+// platform whose click id the query contained. For ads without a click id, the rule
+// uses the campaign parameters and the referrer.
 var _ = register(Rule{
 	Name: "paid_search", Score: 50,
-	Description: "The click came from an ad of a search engine, by the ad's click id or the campaign's words, or from a search with one of the programme's brand terms in the campaign.",
-	fires: func(f Facts, s Settings) string {
+	Description: "The click came from an ad of a search engine, according to the ad's click id or the campaign parameters, or from a search engine with one of the programme's brand terms in the campaign parameters.",
+	evaluate: func(f Facts, s Settings) string {
 		if f.Click == nil {
 			return ""
 		}
 		if searchPlatforms[f.Click.PaidPlatform] {
 			return "The click carried an ad click id of a search engine: " + f.Click.PaidPlatform + "."
 		}
-		medium := joined(f.Click.Medium)
-		searched := fromSearch(*f.Click)
+		medium := compactText(f.Click.Medium)
+		searched := isFromSearchEngine(*f.Click)
 		if searchAds[medium] || searched && paidAds[medium] {
 			return "The click came from a paid ad of a search engine."
 		}
 		if !searched {
 			return ""
 		}
-		term := spaced(f.Click.Term)
+		term := spacedWords(f.Click.Term)
 		for _, brand := range s.BrandTerms {
-			if wanted := spaced(brand); strings.TrimSpace(wanted) != "" && strings.Contains(term, wanted) {
+			if wanted := spacedWords(brand); strings.TrimSpace(wanted) != "" && strings.Contains(term, wanted) {
 				return "The click came from a search engine, with the brand term " + strconv.Quote(brand) + " in its campaign."
 			}
 		}
@@ -56,8 +60,10 @@ var _ = register(Rule{
 	},
 })
 
-func fromSearch(c Click) bool {
-	if searchEngines[joined(c.Source)] {
+// isFromSearchEngine reports whether the campaign source or the referrer is a search
+// engine.
+func isFromSearchEngine(c Click) bool {
+	if searchEngines[compactText(c.Source)] {
 		return true
 	}
 	for label := range strings.SplitSeq(strings.ToLower(c.Referrer), ".") {
@@ -68,12 +74,13 @@ func fromSearch(c Click) bool {
 	return false
 }
 
-// joined are a text's letters and digits, in lower case: paid-search and Paid
-// Search are paidsearch.
-func joined(text string) string { return strings.ReplaceAll(spaced(text), " ", "") }
+// compactText returns the letters and digits of a text in lower case: the result for
+// paid-search and Paid Search is paidsearch.
+func compactText(text string) string { return strings.ReplaceAll(spacedWords(text), " ", "") }
 
-// spaced are a text's words in lower case, with one space before and behind each.
-func spaced(text string) string {
+// spacedWords returns the words of a text in lower case, with one space before and
+// after each word.
+func spacedWords(text string) string {
 	return " " + strings.Join(strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	}), " ") + " "

@@ -3,17 +3,18 @@ package fraud
 import "strconv"
 
 const (
-	// RecentConversions are how many of a partner's last conversions are looked at;
-	// fewer say nothing.
+	// RecentConversions is the number of a partner's latest conversions that are
+	// examined. With fewer conversions, the rule does not fire.
 	RecentConversions = 20
-	// maxRefundedPercent of them may be refunded.
+	// maxRefundedPercent is the greatest percentage of refunded conversions that is not
+	// suspicious.
 	maxRefundedPercent = 30
 )
 
 var _ = register(Rule{
 	Name: "refund_rate", Score: 0,
-	Description: "More than 30 % of the partner's last 20 conversions were refunded. It asks for review.",
-	fires: func(f Facts, _ Settings) string {
+	Description: "More than 30 % of the partner's last 20 conversions were refunded. The rule has no score, but the commission needs review.",
+	evaluate: func(f Facts, _ Settings) string {
 		if f.Recent < RecentConversions || f.Refunded*100 <= maxRefundedPercent*f.Recent {
 			return ""
 		}

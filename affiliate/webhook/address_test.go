@@ -206,11 +206,11 @@ func FuzzMayCall(f *testing.F) {
 			t.Fatalf("MayCall(%s) is different in IPv6 form", to)
 		}
 		if (Addresses{Own: []netip.Addr{address}}).MayCall(to) {
-			t.Fatalf("%s may be called though it is this machine's", to)
+			t.Fatalf("%s may be called although it is an address of this machine", to)
 		}
 		allowed := Addresses{Allowed: []netip.Prefix{netip.PrefixFrom(inner, inner.BitLen())}, Own: []netip.Addr{address}}
 		if !allowed.MayCall(to) {
-			t.Fatalf("%s may not be called though it is allowed", to)
+			t.Fatalf("%s is denied although it is in the allow-list", to)
 		}
 	})
 }

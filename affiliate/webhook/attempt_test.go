@@ -111,7 +111,7 @@ func TestNext_ShortestDelays(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		outcome Outcome
-		want    time.Duration // 0: the schedule's own delay of 5 s
+		want    time.Duration // 0 means the delay of the schedule, 5 s
 	}{
 		{"500 ignores Retry-After", Answered(500, time.Hour), 0},
 		{"429", Answered(429, 0), time.Minute},

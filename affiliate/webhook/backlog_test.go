@@ -45,7 +45,8 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 			},
 			"deliveries are created": func(t *rapid.T) {
 				for range rapid.IntRange(1, 100).Draw(t, "n") {
-					// A transaction commits up to a second after the due time of its deliveries.
+					// A transaction commits up to a second after the due time of its
+					// deliveries.
 					late := time.Duration(rapid.IntRange(0, 1000).Draw(t, "late")) * time.Millisecond
 					d := DueDelivery{ID: affiliate.NewID[affiliate.Delivery](now), DueAt: now.Add(-late)}
 					at := len(queue)

@@ -10,9 +10,9 @@
 //	pending ────┬─────────────────────────┤
 //	   ▲        │ else                    │ 2xx
 //	   │        ▼       next one is due   │
-//	recover  failed ◀──────────────────▶ attempt ────▶ dead_lettered: after the tenth attempt,
-//	   │        │                                      status 410 or a blocked address
-//	   │        ▼ endpoint disabled or deleted
+//	recover  failed ◀──────────────────▶ attempt ────▶ dead_lettered
+//	   │        │                               after the tenth attempt,
+//	   │        ▼ endpoint disabled or deleted  410 or a blocked address
 //	   └───── canceled
 //
 // A user can request an additional attempt in any state. If the delivery has already

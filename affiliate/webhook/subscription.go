@@ -16,16 +16,16 @@ const (
 // CheckSubscription returns what is wrong with a subscription of an endpoint; empty if
 // it is valid. It must be *, the name of an event in the catalogue, or noun.* for a
 // noun of the catalogue.
-func CheckSubscription(word string) string {
-	if word == allEvents {
+func CheckSubscription(subscription string) string {
+	if subscription == allEvents {
 		return ""
 	}
-	if word == string(affiliate.EventWebhookPing) {
+	if subscription == string(affiliate.EventWebhookPing) {
 		return "must not be webhook.ping, which only a test sends"
 	}
-	noun, all := strings.CutSuffix(word, nounSuffix)
+	noun, all := strings.CutSuffix(subscription, nounSuffix)
 	for _, kind := range affiliate.Catalogue() {
-		if all && kind.Name.Noun() == noun || string(kind.Name) == word {
+		if all && kind.Name.Noun() == noun || string(kind.Name) == subscription {
 			return ""
 		}
 	}

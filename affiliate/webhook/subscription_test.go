@@ -7,20 +7,20 @@ import (
 )
 
 func TestCheckSubscription_AcceptsEventsAndNouns(t *testing.T) {
-	words := []string{"*", "conversion.*", "commission.*", "participant.*", "payout.*", "link.*", "promo_code.*", "program.*", "gdpr.*"}
+	subscriptions := []string{"*", "conversion.*", "commission.*", "participant.*", "payout.*", "link.*", "promo_code.*", "program.*", "gdpr.*"}
 	for _, kind := range affiliate.Catalogue() {
-		words = append(words, string(kind.Name), kind.Name.Noun()+".*")
+		subscriptions = append(subscriptions, string(kind.Name), kind.Name.Noun()+".*")
 	}
-	for _, word := range words {
-		if wrong := CheckSubscription(word); wrong != "" {
-			t.Errorf("%q %s", word, wrong)
+	for _, subscription := range subscriptions {
+		if wrong := CheckSubscription(subscription); wrong != "" {
+			t.Errorf("%q %s", subscription, wrong)
 		}
 	}
 }
 
 func TestCheckSubscription_Rejects(t *testing.T) {
 	const notAnEvent, notANoun = "must be the name of an event", "must begin with the noun of an event"
-	for word, want := range map[string]string{
+	for subscription, want := range map[string]string{
 		"":                     notAnEvent,
 		"commission":           notAnEvent,
 		"commission.":          notAnEvent,
@@ -39,8 +39,8 @@ func TestCheckSubscription_Rejects(t *testing.T) {
 		"webhook.*":            notANoun,
 		"webhook.ping":         "must not be webhook.ping, which only a test sends",
 	} {
-		if got := CheckSubscription(word); got != want {
-			t.Errorf("%q %s, want %q", word, got, want)
+		if got := CheckSubscription(subscription); got != want {
+			t.Errorf("%q %s, want %q", subscription, got, want)
 		}
 	}
 }
