@@ -228,7 +228,7 @@ type AttributionInputs struct {
 
 // hasPrice reports whether the event has a price of which a percentage could be
 // computed. A lead of 0.00 has none, and neither has a lead without an amount. A free
-// signalOrder has a price of 0.
+// order has a price of 0.
 func (in AttributionInputs) hasPrice() bool {
 	return in.Sale.Paid.Currency != "" && (in.EventType.Priced() || in.Sale.Paid.Cents > 0)
 }

@@ -37,8 +37,8 @@ type AuditEntry struct {
 // AuditFilter selects entries of the audit log that match all fields that are set.
 type AuditFilter struct {
 	Actor string
-	// Action is a complete action such as "link.create". ActionNoun is only the part
-	// before the dot.
+	// Action is a complete action such as "commission.approve". ActionNoun is only the
+	// part before the dot.
 	Action       string
 	ActionNoun   string
 	ResourceType string

@@ -230,9 +230,9 @@ func (c *Calculation) payLines(lines []pricedLine, currency string, s convertedB
 	}
 }
 
-// effectiveBps returns the rate of all lines if it is the same, otherwise the amount as a
-// part of the base, in basis points. The result is at most WholeBps, and 0 if the base
-// is 0.
+// effectiveBps returns the rate of all lines if it is the same. Otherwise it returns
+// the amount as a part of the base, in basis points. The result is at most WholeBps,
+// and 0 if the base is 0.
 func (c *Calculation) effectiveBps(lines []pricedLine, s convertedBase) int64 {
 	first := lines[0].rate.Rate
 	switch {

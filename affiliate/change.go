@@ -24,8 +24,8 @@ func Clear[T any]() Change[T] { return Change[T]{Given: true} }
 // hasValue reports whether the change sets a value.
 func (c Change[T]) hasValue() bool { return c.Given && c.Value != nil }
 
-// or returns the value of the field after the change. fallback is the value of a cleared
-// field.
+// or returns the value of the field after the change. fallback is the value of a
+// cleared field.
 func (c Change[T]) or(current, fallback T) T {
 	switch {
 	case !c.Given:

@@ -4,10 +4,10 @@ package affiliate
 // ledger and the balances.
 type CheckBooks struct{}
 
-// Kind names the job.
+// Kind returns the name of the job.
 func (CheckBooks) Kind() string { return "check_books" }
 
-// CheckResult is the result of one accounts check.
+// CheckResult is the result of one comparison.
 type CheckResult struct {
 	Name     string
 	Compares string // which two sources the check compares

@@ -16,7 +16,7 @@ func CommissionEvent(name EventName, now time.Time, before *Commission, after Co
 }
 
 // commissionPayload is the object of every commission.* event. Its keys, their
-// signalOrder and their meaning are public.
+// order and their meaning are public.
 type commissionPayload struct {
 	ID                  CommissionID     `json:"id"`
 	Program             ProgramID        `json:"program_id"`

@@ -23,7 +23,7 @@ type CommissionFilter struct {
 // CommissionSort is a column that lists can be sorted by.
 type CommissionSort string
 
-// The sortable columns, by their names in the contract.
+// The sortable columns, by their names in the API.
 const (
 	SortCreatedAt      CommissionSort = "createdAt"
 	SortAmountCents    CommissionSort = "amountCents"

@@ -45,7 +45,7 @@ func TestDecisionReasons_ContainAllConstants(t *testing.T) {
 	}
 }
 
-func TestSimulated_RuleJSONIsStoredForm(t *testing.T) {
+func TestSimulatedRecord_RuleJSONIsStoredForm(t *testing.T) {
 	in := inputsWonBy(ByClick)
 	record, err := Simulated(Attribute(in))
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestViolation_SpelledAndSentence(t *testing.T) {
+func TestViolation_FieldNamesAndSentence(t *testing.T) {
 	inItem := func(path string) string { return strings.TrimSuffix("conversions[3]."+path, ".") }
 	for _, c := range []struct {
 		violation Violation

@@ -70,8 +70,8 @@ func (e Event) Body() ([]byte, error) {
 	return body, err
 }
 
-// shortenable is an object that may be too long for a body. short returns it with shorter
-// lists.
+// shortenable is an object that may be too long for a body. short returns it with
+// shorter lists.
 type shortenable interface{ short() any }
 
 func (e Event) body(object, previous any) ([]byte, error) {

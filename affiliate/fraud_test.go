@@ -193,7 +193,7 @@ func TestAttribute_ConversionWithoutCommissionIsNotCheckedForFraud(t *testing.T)
 	}
 }
 
-func TestMayEarn(t *testing.T) {
+func TestFraudCandidates(t *testing.T) {
 	with := func(change func(*Earner)) AttributionInputs {
 		in := suspectedInputs(FraudFlag, fraud.Facts{})
 		change(&in.FoundClick.Earner)

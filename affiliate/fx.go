@@ -14,8 +14,8 @@ type FXRate struct {
 	Rate        string    // decimal, positive
 }
 
-// MaxFXAge is how many days before the UTC day of a sale the rate that converts it may
-// be (DECISIONS.md section 1).
+// MaxFXAge is the greatest age of a rate, counted back from the UTC day of the sale
+// that it converts (DECISIONS.md section 1).
 const MaxFXAge = 7 * 24 * time.Hour
 
 // fxDigits is the number of significant digits of a rate that was computed from other

@@ -85,8 +85,8 @@ func LooksLikeKey(s string) bool {
 // a public key.
 func (k Key) Reveal() string { return k.text }
 
-// Digest returns the SHA-256 of the key, which is stored and looked up. A fast hash is
-// sufficient because the key has 190 random bits.
+// Digest returns the SHA-256 of the key. It is stored, and keys are looked up by it. A
+// fast hash is sufficient because the key has 190 random bits.
 func (k Key) Digest() [sha256.Size]byte { return sha256.Sum256([]byte(k.text)) }
 
 // Prefix returns the prefix of the key, for example sk_live_. Lists show it together

@@ -196,7 +196,7 @@ type PayoutContent struct {
 
 // Follow returns the change that adjusts the payout to the commissions that are left in
 // it. If nothing is left to be paid, the payout is canceled and keeps its amounts.
-// Errors: PAYOUT_STATE_INVALID if the payout was already sent.
+// Errors: PAYOUT_STATE_INVALID if the payout is neither a draft nor pending.
 func (p Payout) Follow(left PayoutContent, actor Actor, at time.Time) (PayoutChange, *Error) {
 	amount := left.CommissionCents + p.AdjustmentCents
 	if amount <= 0 {
@@ -261,8 +261,8 @@ func (c PayoutChange) Event(commissions []CommissionID) (event Event, ok bool) {
 	return NewEvent(c.After.Scope, name, c.Transition.At, c.After.object(commissions), was), true
 }
 
-// CreatedEvent returns the webhook event of a new payout. commissions are the commissions of
-// the payout.
+// CreatedEvent returns the webhook event of a new payout. commissions are the
+// commissions of the payout.
 func (p Payout) CreatedEvent(commissions []CommissionID) Event {
 	return NewEvent(p.Scope, EventPayoutCreated, p.CreatedAt, p.object(commissions), nil)
 }

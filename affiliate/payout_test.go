@@ -113,7 +113,7 @@ func TestPayout_Follow(t *testing.T) {
 	}
 }
 
-func TestExcluded_ReturnsFirstReason(t *testing.T) {
+func TestExclusion_ReturnsFirstReason(t *testing.T) {
 	method := PayoutManual
 	due := PayoutDue{CommissionCents: 150, AdjustmentCents: -50, MinPayoutCents: 100, Method: &method, Standing: ParticipantApproved}
 	for want, changes := range map[PayoutExclusion][]func(*PayoutDue){
@@ -140,7 +140,7 @@ func TestExcluded_ReturnsFirstReason(t *testing.T) {
 	}
 }
 
-func TestPayout_Settles(t *testing.T) {
+func TestPayout_WithAmounts(t *testing.T) {
 	method := PayoutWise
 	first, last := payoutTime, payoutTime.Add(time.Hour)
 	d := PayoutDue{CommissionCount: 9, CommissionCents: 9, AdjustmentCents: 5, Method: &method}.WithCommissions([]HeldCommission{
@@ -204,7 +204,7 @@ func TestPayoutEvent_KeysAndTheirOrder(t *testing.T) {
 	}
 }
 
-func TestHandEntry_Check(t *testing.T) {
+func TestManualEntry_Check(t *testing.T) {
 	for field, e := range map[string]HandEntry{
 		"":               {Type: EntryBonus, AmountCents: 1},
 		" ":              {Type: EntryAdjustment, AmountCents: -1, Currency: "JPY"},

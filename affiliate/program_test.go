@@ -123,7 +123,7 @@ func TestProgram_PatchIncreasesRulesVersionOnlyForChanges(t *testing.T) {
 	}
 }
 
-func TestChanged(t *testing.T) {
+func TestChangedFields(t *testing.T) {
 	before := Program{Name: "A", Slug: "a", Rules: DefaultRules(), Version: 1}
 	after := before
 	after.Version = 2

@@ -45,7 +45,7 @@ type PromoCode struct {
 	Active         bool
 	Sync           bool
 	SyncStatus     SyncStatus
-	Version        int // one more with every change
+	Version        int // increases by one with every change
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 }

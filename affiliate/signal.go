@@ -122,7 +122,7 @@ func (a *attribution) checkSignal(method Method) signal {
 	}
 }
 
-// checkClick checks the reported click. It may not be known.
+// checkClick checks the reported click, which can be unknown.
 func (a *attribution) checkClick() signal {
 	s := signal{Candidate: Candidate{Type: ByClick, Click: a.in.Click}, earner: a.in.clickEarner()}
 	if !a.check("click.known", s.earner != nil, "click "+a.in.Click.String()) {
@@ -144,8 +144,8 @@ func (a *attribution) checkClick() signal {
 	return a.checkEarner(s)
 }
 
-// checkPromoCode checks the reported promo code as it was when the event happened. It
-// may not be known.
+// checkPromoCode checks the reported promo code, which can be unknown, as it was when
+// the event happened.
 func (a *attribution) checkPromoCode() signal {
 	s := signal{Candidate: Candidate{Type: ByPromoCode, PromoCode: a.in.PromoCode}, earner: a.in.promoCodeEarner()}
 	if !a.check("promo_code.known", s.earner != nil, "promo code "+*a.in.PromoCode) {

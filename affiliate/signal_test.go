@@ -255,7 +255,7 @@ func TestAttribute_PromoCodeAtTheTimeOfTheEvent(t *testing.T) {
 	}
 }
 
-func TestOtherMode(t *testing.T) {
+func TestHasSignalOfOtherMode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*AttributionInputs)
 		want   bool

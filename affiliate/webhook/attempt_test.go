@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-func TestAnswered_ByStatusCode(t *testing.T) {
+func TestResponseOutcome_ByStatusCode(t *testing.T) {
 	for code, want := range map[int]Outcome{
 		200: {200, "", 0}, 201: {201, "", 0}, 204: {204, "", 0}, 299: {299, "", 0},
 		101: {101, "http_101", 0},
@@ -31,7 +31,7 @@ func TestAnswered_ByStatusCode(t *testing.T) {
 	}
 }
 
-func TestFailed_HasErrorCode(t *testing.T) {
+func TestFailureOutcome_HasErrorCode(t *testing.T) {
 	for code, constant := range map[string]string{
 		"dns_error": DNSError, "connection_refused": ConnectionRefused, "timeout": Timeout, "tls_error": TLSError, "protocol_error": ProtocolError, "blocked_address": BlockedAddress,
 	} {

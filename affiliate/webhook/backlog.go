@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// readBlock is the number of new deliveries that one read returns. A read begins
-	// when fewer than readBelow deliveries are ready.
+	// readBlock is the greatest number of new deliveries that one read returns. A read
+	// begins when fewer than readBelow deliveries are ready.
 	readBlock = 64
 	readBelow = 32
 	// maxReadAge is the longest time between the read of a delivery and its attempt. A

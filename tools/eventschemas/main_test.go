@@ -57,10 +57,10 @@ func TestThePageHasEveryEventAndEveryField(t *testing.T) {
 		}
 	}
 	for _, line := range []string{
-		"| `commission.disputed` | Upcoming. The payment behind a commission was disputed. |",
+		"| `commission.disputed` | Upcoming. The payment that earned a commission was disputed. |",
 		"| `status` | string: `draft`, `pending`, `processing`, `paid`, `failed`, `canceled` | Where it stands now. |",
-		"| `hold_until` | instant? | End of the refund hold; null without one. |",
-		"| `commission_ids` | list of uuid | Those that it pays, at most 200 of them. |",
+		"| `hold_until` | instant? | End of the hold period; null if there is none. |",
+		"| `commission_ids` | list of uuid | The first 200 of the commissions that it pays. |",
 		"| `destination_url` | string? | destination_url is null for a default link that leads to the programme's page. |",
 		"| `commission_rules.products[].percentage` | number? | Percent with at most two decimals; null for flat. |",
 		"## The object of commission.refunded",
@@ -106,7 +106,7 @@ func TestTypesBecomeSchemas(t *testing.T) {
 	}
 	want := `{"type":"object","properties":{` +
 		`"webhook_id":{"description":"The endpoint.","type":"string","format":"uuid"},` +
-		`"description":{"description":"As the merchant wrote it; null without one.","type":["string","null"]},` +
+		`"description":{"description":"As the merchant entered it; null if there is none.","type":["string","null"]},` +
 		`"id":{"description":"What it is.","type":"string","format":"uuid"},` +
 		`"mode":{"description":"What it is.","type":["string","null"],"enum":["test","live",null]},` +
 		`"created_at":{"description":"What it is.","type":"string","format":"date-time"},` +
