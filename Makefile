@@ -85,6 +85,19 @@ generate: third-party-protos ## generate gen/, docs/errors.md, docs/events.md an
 	go run ./tools/eventschemas
 	go run ./tools/snippet
 
+# The renderer of the API reference at /docs. Its bundle is committed and embedded. To
+# change the version, change it here and in gateway/reference/index.html.
+REDOC := 2.5.4
+
+.PHONY: reference
+reference: ## fetch the renderer of the API reference from npm
+	@mkdir -p .cache/redoc && rm -f gateway/reference/redoc*
+	npm pack redoc@$(REDOC) --silent --pack-destination .cache/redoc
+	tar -xzf .cache/redoc/redoc-$(REDOC).tgz -C .cache/redoc
+	cp .cache/redoc/package/bundles/redoc.standalone.js gateway/reference/redoc-$(REDOC).js
+	cp .cache/redoc/package/bundles/redoc.standalone.js.LICENSE.txt .cache/redoc/package/LICENSE gateway/reference/
+	mv gateway/reference/LICENSE gateway/reference/redoc.LICENSE
+
 .PHONY: verify
 verify: generate tidy proto-lint proto-breaking ## check that generated files, modules and protos are in order
 	@git diff --exit-code -- $(GENERATED) || \

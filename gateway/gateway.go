@@ -147,7 +147,7 @@ func New(config Config) (http.Handler, error) {
 			return nil, fmt.Errorf("gateway: %w", err)
 		}
 	}
-	if err := g.mux.HandlePath(http.MethodGet, contract.OpenAPIPath, serveDocument); err != nil {
+	if err := g.handleDocuments(); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	g.guarded = httpedge.Guard(http.HandlerFunc(g.serve), g.reportPanic)

@@ -5,12 +5,35 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/tributary-hq/tributary/gateway/contract"
+	"github.com/tributary-hq/tributary/gateway/reference"
 	"github.com/tributary-hq/tributary/gen/openapi"
 )
 
-// serveDocument gives the OpenAPI document to anybody. It changes with a
-// deployment only, so caches may keep it for a while.
-func serveDocument(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
+// handleDocuments adds the routes that do not call the core: the OpenAPI document and
+// the reference page.
+func (g *gateway) handleDocuments() error {
+	if err := g.mux.HandlePath(http.MethodGet, contract.OpenAPIPath, serveOpenAPI); err != nil {
+		return err
+	}
+	handlers, err := reference.Handlers()
+	if err != nil {
+		return err
+	}
+	for path, handler := range handlers {
+		r := contract.Route{Verb: http.MethodGet, Template: path}
+		g.routes[r.Verb+" "+path] = &route{Route: r, success: http.StatusOK}
+		serve := func(w http.ResponseWriter, r *http.Request, _ map[string]string) { handler(w, r) }
+		if err := g.mux.HandlePath(r.Verb, path, serve); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serveOpenAPI serves the OpenAPI document to any client. The document changes only with
+// a new version of the gateway, so caches may keep it.
+func serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(openapi.Document)))
