@@ -1,0 +1,64 @@
+import createFetchClient, { type Client } from "openapi-fetch";
+
+import { retrying, type RetryOptions } from "./retry.js";
+import type { paths } from "./schema.js";
+
+export interface TributaryOptions {
+  /** The address of the gateway, for example https://api.example.com. */
+  baseUrl: string;
+  /**
+   * A secret key, an access token, or a function that returns one, such as the token
+   * method of a Session. The client calls the function for each attempt of a request. After a 401 it
+   * calls it once more with renew = true.
+   */
+  credential: string | ((renew: boolean) => string | Promise<string>);
+  /** The mode of requests with an access token. Keys have a mode of their own. Default: live. */
+  mode?: "test" | "live";
+  /** How requests are repeated. */
+  retry?: RetryOptions;
+  /** The fetch function. Default: globalThis.fetch. */
+  fetch?: (request: Request) => Promise<Response>;
+}
+
+/** The client: GET, POST, PATCH, PUT and DELETE with the paths of the API. */
+export type Tributary = Client<paths>;
+
+/**
+ * The operations that accept an Idempotency-Key. The client adds a key to each request
+ * without one, so these requests can be repeated like a GET.
+ */
+export const idempotentPaths: readonly string[] = [
+  "/api/v1/conversions",
+  "/api/v1/conversions/batch",
+  "/api/v1/payouts/batches",
+];
+
+/** Returns a client of the service at baseUrl. */
+export function createTributary(options: TributaryOptions): Tributary {
+  const { credential, mode } = options;
+  const send = options.fetch ?? ((request: Request) => globalThis.fetch(request));
+  const token = async (renew: boolean) => (typeof credential === "string" ? credential : credential(renew));
+
+  const authorized = async (request: Request): Promise<Response> => {
+    const attempt = async (renew: boolean) => {
+      const authorizedRequest = request.clone();
+      authorizedRequest.headers.set("Authorization", `Bearer ${await token(renew)}`);
+      return send(authorizedRequest);
+    };
+    const response = await attempt(false);
+    if (response.status !== 401 || typeof credential === "string") return response;
+    await response.body?.cancel();
+    return attempt(true);
+  };
+
+  const client = createFetchClient<paths>({ baseUrl: options.baseUrl, fetch: retrying(authorized, options.retry) });
+  client.use({
+    onRequest({ request, schemaPath }) {
+      if (mode !== undefined && !request.headers.has("X-Mode")) request.headers.set("X-Mode", mode);
+      if (request.method === "POST" && idempotentPaths.includes(schemaPath) && !request.headers.has("Idempotency-Key")) {
+        request.headers.set("Idempotency-Key", crypto.randomUUID());
+      }
+    },
+  });
+  return client;
+}

@@ -1,0 +1,38 @@
+import type { components } from "./schema.js";
+
+type ErrorBody = components["schemas"]["Error"];
+
+/** A field that a request has wrong. The field is named as the request names it. */
+export type FieldError = NonNullable<ErrorBody["details"]>[number];
+
+/** An error response of the service. */
+export class TributaryError extends Error {
+  override readonly name = "TributaryError";
+  /** The HTTP status. */
+  readonly status: number;
+  /** The stable error code, for example VALIDATION_ERROR. */
+  readonly code: string;
+  /** With VALIDATION_ERROR: every field that is wrong. Otherwise empty. */
+  readonly details: readonly FieldError[];
+  /** The id under which the service has logged the request. */
+  readonly requestId: string | null;
+
+  constructor(response: Response, body: unknown) {
+    const error = isErrorBody(body) ? body : undefined;
+    super(error?.message ?? `The response has status ${response.status} and is not an error of the API.`);
+    this.status = response.status;
+    this.code = error?.code ?? "INTERNAL_ERROR";
+    this.details = error?.details ?? [];
+    this.requestId = response.headers.get("X-Request-Id");
+  }
+}
+
+/** Returns the data of a result, or throws its TributaryError. */
+export function unwrap<T>(result: { data?: T; error?: unknown; response: Response }): NonNullable<T> {
+  if (!result.response.ok) throw new TributaryError(result.response, result.error);
+  return result.data as NonNullable<T>;
+}
+
+function isErrorBody(body: unknown): body is ErrorBody {
+  return typeof body === "object" && body !== null && "code" in body && "message" in body;
+}

@@ -1,0 +1,95 @@
+import createFetchClient, { type Client } from "openapi-fetch";
+
+import { unwrap } from "./errors.js";
+import { retrying } from "./retry.js";
+import type { components, paths } from "./schema.js";
+
+type Tokens = components["schemas"]["SessionResponse"];
+
+export interface SessionOptions {
+  /** The address of the gateway. */
+  baseUrl: string;
+  /**
+   * Receives each new refresh token. A refresh token works once, so a program that keeps
+   * sessions across restarts must store the newest one.
+   */
+  onRefreshToken?: (refreshToken: string) => void | Promise<void>;
+  /** The fetch function. Default: globalThis.fetch. */
+  fetch?: (request: Request) => Promise<Response>;
+}
+
+/** Tokens are renewed this long before they expire. */
+const renewBeforeMs = 60_000;
+
+/**
+ * A session of a merchant or a partner. Its access token is valid for 15 minutes; the
+ * session renews it when necessary. Pass the token method to createTributary as the credential:
+ *
+ *     const session = await Session.login({ baseUrl, account: "merchant", email, password });
+ *     const client = createTributary({ baseUrl, credential: session.token, mode: "test" });
+ */
+export class Session {
+  private accessToken = "";
+  private expiresAt = 0;
+  private renewal: Promise<void> | undefined;
+
+  private constructor(
+    private readonly client: Client<paths>,
+    private readonly options: SessionOptions,
+    private refreshToken: string,
+  ) {}
+
+  /** Logs in. */
+  static async login(
+    options: SessionOptions & { account: "merchant" | "partner"; email: string; password: string },
+  ): Promise<Session> {
+    const session = new Session(clientOf(options), options, "");
+    const { email, password } = options;
+    await session.store(
+      unwrap(
+        options.account === "merchant"
+          ? await session.client.POST("/api/v1/auth/merchant/login", { body: { email, password } })
+          : await session.client.POST("/api/v1/auth/partner/login", { body: { email, password } }),
+      ),
+    );
+    return session;
+  }
+
+  /** Continues a session from its newest refresh token. */
+  static resume(options: SessionOptions & { refreshToken: string }): Session {
+    return new Session(clientOf(options), options, options.refreshToken);
+  }
+
+  /**
+   * Returns a valid access token. It renews the token if it expires within a minute, or
+   * if renew is true. Calls at the same time share one renewal.
+   */
+  readonly token = async (renew = false): Promise<string> => {
+    if (renew || Date.now() > this.expiresAt - renewBeforeMs) {
+      this.renewal ??= this.refresh().finally(() => (this.renewal = undefined));
+      await this.renewal;
+    }
+    return this.accessToken;
+  };
+
+  /** Ends the session on the server. */
+  async logout(): Promise<void> {
+    unwrap(await this.client.POST("/api/v1/auth/logout", { body: { refreshToken: this.refreshToken } }));
+  }
+
+  private async refresh(): Promise<void> {
+    await this.store(unwrap(await this.client.POST("/api/v1/auth/refresh", { body: { refreshToken: this.refreshToken } })));
+  }
+
+  private async store(tokens: Tokens): Promise<void> {
+    this.accessToken = tokens.accessToken;
+    this.refreshToken = tokens.refreshToken;
+    this.expiresAt = Date.now() + tokens.expiresIn * 1000;
+    await this.options.onRefreshToken?.(tokens.refreshToken);
+  }
+}
+
+function clientOf(options: SessionOptions): Client<paths> {
+  const send = options.fetch ?? ((request: Request) => globalThis.fetch(request));
+  return createFetchClient<paths>({ baseUrl: options.baseUrl, fetch: retrying(send) });
+}

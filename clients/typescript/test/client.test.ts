@@ -1,0 +1,181 @@
+// Tests of the client against a running service. test/e2e/clients_test.go starts the
+// service and sets the variables.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { createTributary, pages, Session, TributaryError, unwrap, verifyWebhook } from "../src/index.js";
+import { idempotentPaths } from "../src/client.js";
+
+function variable(name: string): string {
+  const value = process.env[name];
+  if (!value) throw new Error(`${name} is not set`);
+  return value;
+}
+
+const baseUrl = variable("BASE_URL");
+const account = { account: "merchant", email: variable("EMAIL"), password: variable("PASSWORD") } as const;
+const promoCode = variable("PROMO_CODE");
+const programId = variable("PROGRAM_ID");
+const server = createTributary({ baseUrl, credential: variable("SECRET_KEY") });
+
+/** Makes the proxy before the service do something to the next request. */
+async function fault(kind: "lose-response" | "use-up-limit" | "unavailable"): Promise<void> {
+  const response = await fetch(`${baseUrl}/fault?kind=${kind}`, { method: "POST" });
+  assert.equal(response.status, 204);
+}
+
+/** Returns how many requests with this method and path have reached the service. */
+async function received(method: string, path: string): Promise<number> {
+  const response = await fetch(`${baseUrl}/received?method=${method}&path=${path}`);
+  return Number(await response.text());
+}
+
+function sale(order: string) {
+  return {
+    event_type: "purchase" as const,
+    external_transaction_id: order,
+    amount_cents: 4900,
+    currency: "USD",
+    promo_code: promoCode,
+  };
+}
+
+test("a merchant creates a programme and reads it", async () => {
+  const session = await Session.login({ baseUrl, ...account });
+  const merchant = createTributary({ baseUrl, credential: session.token, mode: "test" });
+  const created = unwrap(await merchant.POST("/api/v1/programs", { body: { name: "Typed programme" } }));
+  const read = unwrap(await merchant.GET("/api/v1/programs/{programId}", { params: { path: { programId: created.id } } }));
+  assert.equal(read.name, "Typed programme");
+  assert.equal(read.status, "draft");
+});
+
+test("the mode of a request is that of the client", async () => {
+  const session = await Session.login({ baseUrl, ...account });
+  const live = createTributary({ baseUrl, credential: session.token });
+  const result = await live.GET("/api/v1/programs/{programId}", { params: { path: { programId } } });
+  assert.equal(result.response.status, 404);
+});
+
+test("a conversion is stored once although its response was lost", async () => {
+  const before = await received("POST", "/api/v1/conversions");
+  await fault("lose-response");
+  const result = await server.POST("/api/v1/conversions", { body: sale("lost-response") });
+  assert.equal(unwrap(result).attributed, true);
+  assert.equal(result.response.headers.get("Idempotent-Replayed"), "true");
+  assert.equal(await received("POST", "/api/v1/conversions"), before + 2);
+  const query = { external_transaction_id: "lost-response" };
+  const list = unwrap(await server.GET("/api/v1/conversions", { params: { query } }));
+  assert.equal(list.total, 1);
+});
+
+test("a GET is repeated after 503", async () => {
+  await fault("unavailable");
+  const result = await server.GET("/api/v1/conversions");
+  assert.equal(result.response.status, 200);
+});
+
+test("a POST without an idempotency key is not repeated after 503", async () => {
+  const before = await received("POST", "/api/v1/conversions/refunds");
+  await fault("unavailable");
+  const result = await server.POST("/api/v1/conversions/refunds", {
+    body: { external_transaction_id: "unknown", external_refund_id: "r-1", reason: "Returned" },
+  });
+  assert.equal(result.response.status, 503);
+  assert.equal(await received("POST", "/api/v1/conversions/refunds"), before + 1);
+});
+
+test("a request over the limit is repeated after Retry-After", async () => {
+  await fault("use-up-limit");
+  const before = await received("POST", "/api/v1/conversions");
+  const result = await server.POST("/api/v1/conversions", { body: sale("over-the-limit") });
+  assert.equal(result.response.status, 201);
+  assert.ok((await received("POST", "/api/v1/conversions")) > before + 1);
+});
+
+test("attempts end", async () => {
+  await fault("use-up-limit");
+  const once = createTributary({ baseUrl, credential: variable("SECRET_KEY"), retry: { attempts: 1 } });
+  const result = await once.POST("/api/v1/conversions", { body: sale("one-attempt") });
+  assert.equal(result.response.status, 429);
+});
+
+test("pages yields every item once", async () => {
+  for (let i = 0; i < 5; i++) unwrap(await server.POST("/api/v1/conversions", { body: sale(`page-${i}`) }));
+  const orders: string[] = [];
+  const list = pages((page) => server.GET("/api/v1/conversions", { params: { query: { page, page_size: 2 } } }));
+  for await (const conversion of list) orders.push(conversion.external_transaction_id);
+  for (let i = 0; i < 5; i++) assert.equal(orders.filter((order) => order === `page-${i}`).length, 1, `page-${i} in ${orders}`);
+});
+
+test("an error has code, details and request id", async () => {
+  const result = await server.POST("/api/v1/conversions", { body: { ...sale("wrong"), amount_cents: -1 } });
+  assert.throws(
+    () => unwrap(result),
+    (error: unknown) => {
+      assert.ok(error instanceof TributaryError);
+      assert.equal(error.status, 400);
+      assert.equal(error.code, "VALIDATION_ERROR");
+      assert.deepEqual(error.details.map((detail) => detail.field), ["amount_cents"]);
+      assert.ok(error.requestId);
+      return true;
+    },
+  );
+});
+
+test("a session renews its token once for all requests, and can be resumed", async () => {
+  const tokens: string[] = [];
+  const session = await Session.login({ baseUrl, ...account, onRefreshToken: (token) => void tokens.push(token) });
+  const first = await session.token();
+  const [second, third] = await Promise.all([session.token(true), session.token(true)]);
+  assert.equal(second, third);
+  assert.notEqual(second, first);
+  assert.equal(tokens.length, 2);
+
+  const resumed = Session.resume({ baseUrl, refreshToken: tokens[1] ?? "" });
+  const merchant = createTributary({ baseUrl, credential: resumed.token, mode: "test" });
+  assert.equal((await merchant.GET("/api/v1/workspace")).response.status, 200);
+  await resumed.logout();
+  await assert.rejects(merchant.GET("/api/v1/workspace"), (error: unknown) => {
+    return error instanceof TributaryError && error.status === 401;
+  });
+});
+
+test("a token that the service refuses is renewed", async () => {
+  const renewals: boolean[] = [];
+  const session = await Session.login({ baseUrl, ...account });
+  const credential = async (renew: boolean) => {
+    renewals.push(renew);
+    return renew ? session.token() : "expired";
+  };
+  const merchant = createTributary({ baseUrl, credential, mode: "test" });
+  assert.equal((await merchant.GET("/api/v1/workspace")).response.status, 200);
+  assert.deepEqual(renewals, [false, true]);
+});
+
+test("webhooks of the service verify, others do not", () => {
+  const { body, headers } = JSON.parse(variable("WEBHOOK")) as { body: string; headers: Record<string, string> };
+  const secret = variable("WEBHOOK_SECRET");
+  const event = verifyWebhook(secret, body, headers);
+  assert.equal(event.type, "webhook.ping");
+  assert.throws(() => verifyWebhook(secret, `${body} `, headers));
+  assert.throws(() => verifyWebhook(secret, body, new Headers({ ...headers, "webhook-id": "evt_0" })));
+});
+
+test("the client knows the operations with an idempotency key", () => {
+  const document = JSON.parse(readFileSync(variable("OPENAPI_FILE"), "utf8")) as { paths: Record<string, { post?: { parameters?: { name?: string }[] } }> };
+  const documented = Object.keys(document.paths).filter((path) =>
+    document.paths[path]?.post?.parameters?.some((parameter) => parameter.name === "Idempotency-Key"),
+  );
+  assert.deepEqual([...idempotentPaths].sort(), documented.sort());
+});
+
+// The compiler checks this function. A wrong field, path or value is an error.
+export function typeErrors() {
+  // @ts-expect-error: there is no such path
+  void server.GET("/api/v1/nothing");
+  // @ts-expect-error: the amount is a number
+  void server.POST("/api/v1/conversions", { body: { ...sale("x"), amount_cents: "4900" } });
+  // @ts-expect-error: there is no such status
+  void server.GET("/api/v1/commissions", { params: { query: { status: "lost" } } });
+}

@@ -1,0 +1,176 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// typeScriptClient is the folder of the TypeScript client.
+const typeScriptClient = "../../clients/typescript"
+
+// The client is compiled and its own tests run against the service, with a proxy between
+// them that causes faults.
+func TestTypeScriptClient(t *testing.T) {
+	t.Parallel()
+	const limit = 50
+	sys := start(t, setup{env: map[string]string{"TRIBUTARY_LIMIT_CONVERSIONS": fmt.Sprint(limit)}})
+	w := sys.world(t, "test", nil)
+	promo := w.merchant.post(t, w.programPath()+"/promo-codes", object{"participantId": w.participant, "code": "TYPED", "discountType": "percentage", "discountValue": 10}).want(http.StatusCreated).text("code")
+	proxy := startFaultyProxy(t, w, limit)
+
+	hook := receive(t)
+	endpoint := w.merchant.post(t, "/api/v1/webhooks", object{"url": hook.url, "subscriptions": []string{"*"}}).want(http.StatusCreated)
+	w.merchant.post(t, "/api/v1/webhooks/"+endpoint.text("id")+"/test-ping", nil).want(http.StatusOK)
+	ping := hook.requests()[0]
+	headers := map[string]string{}
+	for name := range ping.header {
+		headers[name] = ping.header.Get(name)
+	}
+	webhook, err := json.Marshal(map[string]any{"body": string(ping.body), "headers": headers})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	dir := copyTypeScriptClient(t)
+	run(t, dir, nil, "npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund")
+	run(t, dir, nil, "npx", "--no-install", "tsc", "--outDir", "compiled")
+	run(t, dir, []string{
+		"BASE_URL=" + proxy.URL, "EMAIL=" + w.merchant.email, "PASSWORD=" + password, "SECRET_KEY=" + w.secretKey,
+		"PROGRAM_ID=" + w.program, "PROMO_CODE=" + promo, "WEBHOOK=" + string(webhook), "WEBHOOK_SECRET=" + endpoint.text("signingSecret"),
+		"OPENAPI_FILE=" + filepath.Join(dir, "../../gen/openapi/tributary.json"),
+	}, "node", "--test", "compiled/test/client.test.js")
+
+	t.Run("GeneratedTypesAreCurrent", func(t *testing.T) {
+		fresh := t.TempDir()
+		run(t, dir, nil, "node", "generate.mjs", fresh)
+		for _, name := range []string{"schema.ts", "events.ts"} {
+			if read(t, filepath.Join(fresh, name)) != read(t, filepath.Join(typeScriptClient, "src", name)) {
+				t.Errorf("src/%s differs from the OpenAPI document: run `npm ci && npm run generate` in clients/typescript", name)
+			}
+		}
+	})
+}
+
+// copyTypeScriptClient copies the client, and the documents that its generator reads, to a
+// temporary folder, so that npm does not write into the checkout.
+func copyTypeScriptClient(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	dir := filepath.Join(root, "clients/typescript")
+	for from, to := range map[string]string{
+		typeScriptClient + "/src":  dir + "/src",
+		typeScriptClient + "/test": dir + "/test",
+		"../../gen/openapi":        root + "/gen/openapi",
+	} {
+		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"package.json", "package-lock.json", "tsconfig.json", "generate.mjs"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(read(t, filepath.Join(typeScriptClient, name))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// run runs a command and fails the test if the command fails.
+func run(t *testing.T, dir string, env []string, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s %v\n%s", name, args, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// faultyProxy is a reverse proxy of the gateway. A test asks it for a fault with POST
+// /fault?kind=… and for the number of requests that reached the gateway with GET
+// /received?method=…&path=….
+type faultyProxy struct {
+	w     world
+	limit int
+	proxy *httputil.ReverseProxy
+
+	mu       sync.Mutex
+	next     string
+	received map[string]int
+}
+
+func startFaultyProxy(t *testing.T, w world, limit int) *httptest.Server {
+	t.Helper()
+	target, err := url.Parse(w.sys.api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &faultyProxy{w: w, limit: limit, proxy: httputil.NewSingleHostReverseProxy(target), received: map[string]int{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /fault", func(rw http.ResponseWriter, r *http.Request) {
+		p.cause(t, r.URL.Query().Get("kind"))
+		rw.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("GET /received", func(rw http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		_, _ = fmt.Fprint(rw, p.received[r.URL.Query().Get("method")+" "+r.URL.Query().Get("path")])
+	})
+	mux.HandleFunc("/", p.forward)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server
+}
+
+func (p *faultyProxy) cause(t *testing.T, kind string) {
+	if kind != "use-up-limit" {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.next = kind
+		return
+	}
+	// The oldest counted request leaves the limit's minute in about a second.
+	p.w.sys.clock.advance(2 * time.Minute)
+	for range p.limit {
+		p.w.sys.caller().as(p.w.secretKey).post(t, "/api/v1/conversions", object{})
+	}
+	p.w.sys.clock.advance(58 * time.Second)
+}
+
+func (p *faultyProxy) forward(rw http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	p.received[r.Method+" "+r.URL.Path]++
+	fault := p.next
+	p.next = ""
+	p.mu.Unlock()
+	switch fault {
+	case "unavailable":
+		rw.Header().Set("Retry-After", "1")
+		rw.WriteHeader(http.StatusServiceUnavailable)
+	case "lose-response":
+		p.proxy.ServeHTTP(httptest.NewRecorder(), r)
+		panic(http.ErrAbortHandler)
+	default:
+		p.proxy.ServeHTTP(rw, r)
+	}
+}
