@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ const typeScriptClient = "../../clients/typescript"
 func TestTypeScriptClient(t *testing.T) {
 	t.Parallel()
 	const limit = 50
-	sys := start(t, setup{env: map[string]string{"TRIBUTARY_LIMIT_CONVERSIONS": fmt.Sprint(limit)}})
+	sys := start(t, setup{env: map[string]string{"TRIBUTARY_LIMIT_CONVERSIONS": strconv.Itoa(limit)}})
 	w := sys.world(t, "test", nil)
 	promo := w.merchant.post(t, w.programPath()+"/promo-codes", object{"participantId": w.participant, "code": "TYPED", "discountType": "percentage", "discountValue": 10}).want(http.StatusCreated).text("code")
 	proxy := startFaultyProxy(t, w, limit)
@@ -143,18 +144,25 @@ func startFaultyProxy(t *testing.T, w world, limit int) *httptest.Server {
 }
 
 func (p *faultyProxy) cause(t *testing.T, kind string) {
+	t.Helper()
 	if kind != "use-up-limit" {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.next = kind
 		return
 	}
-	// The oldest counted request leaves the limit's minute in about a second.
-	p.w.sys.clock.advance(2 * time.Minute)
-	for range p.limit {
-		p.w.sys.caller().as(p.w.secretKey).post(t, "/api/v1/conversions", object{})
+	useUpConversionLimit(t, p.w, p.limit)
+}
+
+// useUpConversionLimit uses up the limit of the secret key. The first request leaves the
+// limit's minute in about two seconds.
+func useUpConversionLimit(t *testing.T, w world, limit int) {
+	t.Helper()
+	w.sys.clock.advance(2 * time.Minute)
+	for range limit {
+		w.sys.caller().as(w.secretKey).post(t, "/api/v1/conversions", object{})
 	}
-	p.w.sys.clock.advance(58 * time.Second)
+	w.sys.clock.advance(58 * time.Second)
 }
 
 func (p *faultyProxy) forward(rw http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,118 @@
+package tributary
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// Options configure a Client. TLS or Plaintext is required.
+type Options struct {
+	// Credential returns the credential of a call: a secret key (see Key) or an access
+	// token (see Session). Without it calls have no credential.
+	Credential func(context.Context) (string, error)
+	// Mode is test or live. It counts for access tokens only, because keys have a mode of
+	// their own. Default: live.
+	Mode string
+	// TLS is the configuration of the connection.
+	TLS *tls.Config
+	// Plaintext connects without TLS, for a private network.
+	Plaintext bool
+	// Timeout is the deadline of a call, with all its attempts, if the caller's context has
+	// none. Default: 30 s.
+	Timeout time.Duration
+	// Attempts is how often a call is sent at most. A call over the rate limit has had no
+	// effect, so it is repeated. A call that ended with UNAVAILABLE is repeated if it
+	// only reads or has an idempotency key. The wait is the one that the service names,
+	// otherwise 250 ms that double with each attempt. Default: 4.
+	Attempts int
+	// DialOptions are added to those of the client.
+	DialOptions []grpc.DialOption
+}
+
+const (
+	defaultTimeout  = 30 * time.Second
+	defaultAttempts = 4
+)
+
+// Client is a connection to the core with a client for each service. Its methods and
+// fields may be used by several goroutines.
+type Client struct {
+	conn *grpc.ClientConn
+
+	Accounts     affiliatev1.AccountServiceClient
+	Attribution  affiliatev1.AttributionServiceClient
+	Commissions  affiliatev1.CommissionServiceClient
+	Conversions  affiliatev1.ConversionServiceClient
+	Fraud        affiliatev1.FraudServiceClient
+	Health       affiliatev1.HealthServiceClient
+	Ledger       affiliatev1.LedgerServiceClient
+	Links        affiliatev1.LinkServiceClient
+	Participants affiliatev1.ParticipantServiceClient
+	Partners     affiliatev1.PartnerServiceClient
+	Payouts      affiliatev1.PayoutServiceClient
+	Programs     affiliatev1.ProgramServiceClient
+	PromoCodes   affiliatev1.PromoCodeServiceClient
+	Webhooks     affiliatev1.WebhookServiceClient
+	Workspaces   affiliatev1.WorkspaceServiceClient
+}
+
+// New returns a client of the core at target, for example core.internal:9090. It does not
+// wait for the connection.
+func New(target string, options Options) (*Client, error) {
+	if (options.TLS == nil) != options.Plaintext {
+		return nil, errors.New("tributary: set either TLS or Plaintext")
+	}
+	if options.Timeout == 0 {
+		options.Timeout = defaultTimeout
+	}
+	if options.Attempts == 0 {
+		options.Attempts = defaultAttempts
+	}
+	transport := insecure.NewCredentials()
+	if options.TLS != nil {
+		transport = credentials.NewTLS(options.TLS)
+	}
+	dial := append([]grpc.DialOption{
+		grpc.WithTransportCredentials(transport),
+		grpc.WithChainUnaryInterceptor(options.addDeadline, options.addIdempotencyKey, options.repeat, options.addCredential),
+		grpc.WithChainStreamInterceptor(options.addStreamCredential),
+	}, options.DialOptions...)
+	conn, err := grpc.NewClient(target, dial...)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{
+		conn:         conn,
+		Accounts:     affiliatev1.NewAccountServiceClient(conn),
+		Attribution:  affiliatev1.NewAttributionServiceClient(conn),
+		Commissions:  affiliatev1.NewCommissionServiceClient(conn),
+		Conversions:  affiliatev1.NewConversionServiceClient(conn),
+		Fraud:        affiliatev1.NewFraudServiceClient(conn),
+		Health:       affiliatev1.NewHealthServiceClient(conn),
+		Ledger:       affiliatev1.NewLedgerServiceClient(conn),
+		Links:        affiliatev1.NewLinkServiceClient(conn),
+		Participants: affiliatev1.NewParticipantServiceClient(conn),
+		Partners:     affiliatev1.NewPartnerServiceClient(conn),
+		Payouts:      affiliatev1.NewPayoutServiceClient(conn),
+		Programs:     affiliatev1.NewProgramServiceClient(conn),
+		PromoCodes:   affiliatev1.NewPromoCodeServiceClient(conn),
+		Webhooks:     affiliatev1.NewWebhookServiceClient(conn),
+		Workspaces:   affiliatev1.NewWorkspaceServiceClient(conn),
+	}, nil
+}
+
+// Close closes the connection. Calls under way end with CANCELED.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Key returns a Credential that is always the given key.
+func Key(key string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) { return key, nil }
+}

@@ -1,0 +1,13 @@
+// Package tributary is a client of the Tributary core over gRPC.
+//
+//	client, err := tributary.New("core.internal:9090", tributary.Options{
+//		Credential: tributary.Key(os.Getenv("TRIBUTARY_SECRET_KEY")),
+//	})
+//	response, err := client.Conversions.ReportConversion(ctx, &affiliatev1.ReportConversionRequest{…})
+//
+// A Client has one generated client for each service. It adds the credential, the mode
+// and a deadline to each call. It repeats calls that the service could not answer, where
+// repeating has no second effect; see Options.Attempts.
+//
+// Errors are gRPC statuses. Code returns the stable error code of an error.
+package tributary

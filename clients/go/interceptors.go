@@ -1,0 +1,139 @@
+package tributary
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// IdempotencyKey is the metadata key of a call's idempotency key. The client sets it where
+// the service accepts one and the caller's context has none. Set your own to repeat a
+// call after a restart.
+const IdempotencyKey = "idempotency-key"
+
+// idempotent lists the calls that accept an idempotency key.
+var idempotent = map[string]bool{
+	affiliatev1.ConversionService_ReportConversion_FullMethodName:  true,
+	affiliatev1.ConversionService_ReportConversions_FullMethodName: true,
+	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:     true,
+}
+
+func (o Options) addDeadline(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if _, ok := ctx.Deadline(); !ok {
+		limited, cancel := context.WithTimeout(ctx, o.Timeout)
+		defer cancel()
+		ctx = limited
+	}
+	return invoke(ctx, method, request, response, conn, opts...)
+}
+
+func (o Options) addIdempotencyKey(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if idempotent[method] && !hasIdempotencyKey(ctx) {
+		ctx = metadata.AppendToOutgoingContext(ctx, IdempotencyKey, uuid.NewString())
+	}
+	return invoke(ctx, method, request, response, conn, opts...)
+}
+
+func hasIdempotencyKey(ctx context.Context) bool {
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	return len(sent.Get(IdempotencyKey)) > 0
+}
+
+const (
+	firstWait   = 250 * time.Millisecond
+	longestWait = 8 * time.Second
+)
+
+// repeat sends a call again. The retry policy of grpc-go is not used, because it does not
+// read the wait that the service names in ErrorInfo.
+func (o Options) repeat(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	for attempt := 1; ; attempt++ {
+		err := invoke(ctx, method, request, response, conn, opts...)
+		wait, again := waitAfter(ctx, method, err, attempt)
+		if !again || attempt >= o.Attempts {
+			return err
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+			return err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		case <-timer.C:
+		}
+	}
+}
+
+// waitAfter returns how long to wait before a failed call is repeated, and whether it may
+// be repeated.
+func waitAfter(ctx context.Context, method string, err error, attempt int) (time.Duration, bool) {
+	info := errorInfo(err)
+	switch {
+	case info.GetReason() == "RATE_LIMIT_EXCEEDED":
+	case status.Code(err) == codes.Unavailable && (hasIdempotencyKey(ctx) || onlyReads(method)):
+	default:
+		return 0, false
+	}
+	if seconds, err := strconv.Atoi(info.GetMetadata()["retry_after"]); err == nil {
+		return time.Duration(seconds) * time.Second, true
+	}
+	wait := min(firstWait<<(attempt-1), longestWait)
+	return wait/2 + rand.N(wait/2), true
+}
+
+// onlyReads reports whether a method is a GET of the REST API.
+func onlyReads(method string) bool {
+	name := strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+	if err != nil {
+		return false
+	}
+	rule, _ := proto.GetExtension(found.Options(), annotations.E_Http).(*annotations.HttpRule)
+	return rule.GetGet() != ""
+}
+
+func (o Options) addCredential(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	ctx, err := o.withCredential(ctx)
+	if err != nil {
+		return err
+	}
+	return invoke(ctx, method, request, response, conn, opts...)
+}
+
+func (o Options) addStreamCredential(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	ctx, err := o.withCredential(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return stream(ctx, desc, conn, method, opts...)
+}
+
+func (o Options) withCredential(ctx context.Context) (context.Context, error) {
+	if o.Mode != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "x-mode", o.Mode)
+	}
+	if o.Credential == nil {
+		return ctx, nil
+	}
+	credential, err := o.Credential(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+credential), nil
+}

@@ -1,0 +1,41 @@
+package tributary
+
+import "iter"
+
+// Page is the response of a list.
+type Page[T any] interface {
+	GetData() []T
+	GetLimit() int32
+}
+
+// Pages yields every item of a list. The function get requests the page with the given
+// number, from 1:
+//
+//	for commission, err := range tributary.Pages(func(page int32) (*affiliatev1.ListCommissionsResponse, error) {
+//		return client.Commissions.ListCommissions(ctx, &affiliatev1.ListCommissionsRequest{Page: &page})
+//	}) {
+//		…
+//	}
+//
+// The iteration ends with the first page that is not full, or with the first error. Items
+// that are added or removed during the iteration may be missing or appear twice.
+func Pages[T any, P Page[T]](get func(page int32) (P, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for number := int32(1); ; number++ {
+			page, err := get(number)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range page.GetData() {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if len(page.GetData()) < int(page.GetLimit()) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package tributary
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// renewBefore is how long before its end an access token is renewed.
+const renewBefore = time.Minute
+
+// Session is a session of a merchant or a partner. Its access token is valid for 15
+// minutes; Token renews it. Use Token as the Credential of another client:
+//
+//	tokens, err := anonymous.Accounts.LoginMerchant(ctx, &affiliatev1.LoginRequest{Email: …, Password: …})
+//	session := tributary.NewSession(anonymous, tokens)
+//	client, err := tributary.New(target, tributary.Options{Credential: session.Token, Mode: "test", …})
+type Session struct {
+	client *Client
+
+	mu      sync.Mutex
+	tokens  *affiliatev1.SessionResponse
+	expires time.Time
+}
+
+// NewSession continues the session of a login, a registration or a refresh. The client has
+// no credential and stays open as long as the session is used.
+func NewSession(client *Client, tokens *affiliatev1.SessionResponse) *Session {
+	s := &Session{client: client}
+	s.store(tokens)
+	return s
+}
+
+// Token returns a valid access token. It renews the token if it expires within a minute.
+// Calls at the same time wait for one renewal.
+func (s *Session) Token(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Until(s.expires) < renewBefore {
+		request := &affiliatev1.RefreshSessionRequest{RefreshToken: s.tokens.GetRefreshToken()}
+		tokens, err := s.client.Accounts.RefreshSession(ctx, request)
+		if err != nil {
+			return "", err
+		}
+		s.store(tokens)
+	}
+	return s.tokens.GetAccessToken(), nil
+}
+
+// RefreshToken returns the newest refresh token. It works once. A program that continues
+// a session after a restart stores it.
+func (s *Session) RefreshToken() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tokens.GetRefreshToken()
+}
+
+func (s *Session) store(tokens *affiliatev1.SessionResponse) {
+	s.tokens = tokens
+	s.expires = time.Now().Add(time.Duration(tokens.GetExpiresIn()) * time.Second)
+}
