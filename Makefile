@@ -32,10 +32,11 @@ help: ## list the targets
 
 .PHONY: run
 run: ## start the whole system on private servers, with demo data; Ctrl-C stops it
+	@echo 'Building; the first time this takes about a minute …'
 	@go build -o bin/ ./cmd/dev && exec bin/dev
 
 .PHONY: reset
-reset: ## forget the data of make run
+reset: ## delete the data of make run
 	@go build -o bin/ ./cmd/dev && exec bin/dev reset
 
 .PHONY: test

@@ -9,7 +9,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
 	"net"
+	"path/filepath"
 	"time"
 )
 
@@ -75,11 +80,17 @@ func loadAuthority(certificate, key string, now time.Time) (tls.Certificate, err
 	return readAuthority(certificate, key)
 }
 
-// certify makes a certificate of this machine, good at localhost and 127.0.0.1.
-func certify(authority tls.Certificate, now time.Time) (tls.Certificate, error) {
+// localCertificate is a certificate for this machine, as a pair and as PEM.
+type localCertificate struct {
+	pair             tls.Certificate
+	certificate, key []byte
+}
+
+// certify returns a certificate for localhost, 127.0.0.1 and ::1 that is valid for 30 days.
+func certify(authority tls.Certificate, now time.Time) (localCertificate, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return tls.Certificate{}, err
+		return localCertificate{}, err
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "localhost"},
@@ -91,9 +102,47 @@ func certify(authority tls.Certificate, now time.Time) (tls.Certificate, error) 
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, authority.Leaf, private.Public(), authority.PrivateKey)
 	if err != nil {
-		return tls.Certificate{}, err
+		return localCertificate{}, err
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, nil
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return localCertificate{}, err
+	}
+	return localCertificate{
+		pair:        tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private},
+		certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}),
+	}, nil
+}
+
+// writeReceiverCertificate writes a certificate for the developer's own receiver. The core
+// of make run accepts it, because it trusts the authority.
+func writeReceiverCertificate(path string, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("cert", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	folder := flags.String("out", ".", "")
+	if err := flags.Parse(args); err != nil {
+		return fmt.Errorf("%w\n%w", err, errUsage)
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("the certificate is for localhost, 127.0.0.1 and ::1 only\n%w", errUsage)
+	}
+	authority, err := readAuthority(filepath.Join(path, authorityName), filepath.Join(path, authorityKeyName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("there is no certificate authority yet: start the demo once with make run")
+	} else if err != nil {
+		return err
+	}
+	made, err := certify(authority, time.Now())
+	if err != nil {
+		return err
+	}
+	certificate, key := filepath.Join(*folder, "receiver.pem"), filepath.Join(*folder, "receiver.key")
+	if err := errors.Join(writeFile(key, made.key), writeFile(certificate, made.certificate)); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "Wrote %s and %s, valid for 30 days at localhost, 127.0.0.1 and ::1.\nThe demo delivers webhooks to an https server on this machine that uses them.\n", certificate, key)
+	return err
 }
 
 // trusting is a pool of the authority alone.

@@ -222,8 +222,9 @@ func TestRunWalkRestartReset(t *testing.T) {
 			t.Errorf("%s: %v, %v; want mode 0600", name, info, err)
 		}
 	}
-	listening := r.listenToWalk(t, dir, first)
-	r.take(t, "sh")
+	listening := r.takeWalkWithListeners(t, dir, first)
+	forwardAndResend(t, dir, func() { r.take(t, "sh") })
+	deliverToOwnReceiver(t, dir, first)
 	for _, guide := range []string{"docs/merchant-guide.md", "docs/partner-guide.md", "docs/webhooks.md"} {
 		r.follow(t, dir, guide)
 	}

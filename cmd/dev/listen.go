@@ -25,80 +25,72 @@ import (
 )
 
 const (
-	// listenerDescription marks the endpoints of listeners.
+	// listenerDescription is the description of the endpoints of listeners.
 	listenerDescription = "dev listen"
 	webhooksPath        = "/api/v1/webhooks"
 
-	// receivedBody bounds a body; that of an event has 20 kB at most.
-	receivedBody = 64 << 10
-	// receiveTimeout bounds one request to a listener.
+	// maxWebhookBytes limits the body of a webhook. An event has at most 20 kB.
+	maxWebhookBytes = 64 << 10
+	// receiveTimeout limits one request to a listener.
 	receiveTimeout = 15 * time.Second
-	// leaveWithin bounds the end of a listener.
-	leaveWithin = 10 * time.Second
-	// probeTimeout bounds the look at whether another listener lives.
+	// deregisterTimeout limits the removal of the endpoint at the end.
+	deregisterTimeout = 10 * time.Second
+	// probeTimeout limits the check whether another listener runs.
 	probeTimeout = time.Second
 )
 
 var errNotRunning = errors.New("the demo is not running: start it with make run")
 
-// receive prints the events of the demo that runs at path, as a receiver of webhooks
-// gets them, until ctx ends.
-func receive(ctx context.Context, path string, args []string, out io.Writer) error {
+// listenForWebhooks registers a listener with the demo that runs in the folder at path.
+// The listener prints each webhook, or forwards it, until ctx ends.
+func listenForWebhooks(ctx context.Context, path string, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("listen", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	subscribe := flags.String("subscribe", "*", "")
-	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
-		return errors.Join(err, errors.New(usage))
+	events := flags.String("events", "*", "")
+	forwardTo := flags.String("forward-to", "", "")
+	if err := flags.Parse(args); err != nil {
+		return fmt.Errorf("%w\n%w", err, errUsage)
+	}
+	if flags.NArg() > 0 {
+		return errUsage
 	}
 	l := &listener{path: path, out: out, registered: make(chan struct{})}
-	merchant, err := l.login(ctx)
+	merchant, err := loginToDemo(ctx, path)
 	if err != nil {
 		return err
 	}
 	authority, err := readAuthority(filepath.Join(path, authorityName), filepath.Join(path, authorityKeyName))
 	if err != nil {
-		return fmt.Errorf("what make run made for listeners: %w", err)
+		return fmt.Errorf("certificate authority of make run: %w", err)
+	}
+	if *forwardTo != "" {
+		if l.forward, err = newForwarder(*forwardTo, authority); err != nil {
+			return err
+		}
 	}
 	server, err := l.serve(ctx, authority)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = server.Close() }() // nobody waits for an answer any more
-	if err := removeLeftOvers(ctx, merchant, authority); err != nil {
+	defer func() { _ = server.Close() }()
+	if err := removeAbandonedEndpoints(ctx, merchant, authority); err != nil {
 		return err
 	}
-	// Ctrl-C in between must not leave an endpoint whose id nobody has read.
-	if err := l.register(context.WithoutCancel(ctx), merchant, strings.Split(*subscribe, ",")); err != nil {
+	// Ctrl-C must not interrupt the registration: the new endpoint would remain.
+	if err := l.register(context.WithoutCancel(ctx), merchant, strings.Split(*events, ",")); err != nil {
 		return err
 	}
 	select {
 	case <-ctx.Done():
 	case err = <-l.failed:
 	}
-	// What is on its way while the endpoint ends still finds somebody.
-	return errors.Join(err, l.leave(context.WithoutCancel(ctx)))
+	// The server still runs while the endpoint is removed, so deliveries under way arrive.
+	return errors.Join(err, l.remove(context.WithoutCancel(ctx)))
 }
 
-// listener is a receiver of webhooks that prints what it gets.
-type listener struct {
-	path string
-	url  string
-	// failed has why it serves no more.
-	failed chan error
-
-	// registered is closed when id and secret are there: a delivery may come before
-	// the answer that has them.
-	registered chan struct{}
-	id         string
-	secret     *standardwebhooks.Webhook
-
-	mu  sync.Mutex // one event at a time on out
-	out io.Writer
-}
-
-// login makes the demo's merchant out of what the running demo has written down.
-func (l *listener) login(ctx context.Context) (caller, error) {
-	values, err := readVariables(filepath.Join(l.path, "env"))
+// loginToDemo returns a client of the demo's merchant in test mode.
+func loginToDemo(ctx context.Context, path string) (caller, error) {
+	values, err := readVariables(filepath.Join(path, "env"))
 	if err != nil {
 		return caller{}, err
 	}
@@ -115,7 +107,26 @@ func (l *listener) login(ctx context.Context) (caller, error) {
 	return api.as(s.AccessToken).in(demoModes[0]), err
 }
 
-// serve takes deliveries on a free port of loopback.
+// listener is a webhook receiver that prints or forwards each webhook.
+type listener struct {
+	path string
+	url  string
+	// forward sends webhooks on to the developer's receiver; nil: they are printed.
+	forward *forwarder
+	// failed receives the error that ended the server.
+	failed chan error
+
+	// registered is closed when id and secret are set. A delivery may arrive before the
+	// response to the registration.
+	registered chan struct{}
+	id         string
+	secret     *standardwebhooks.Webhook
+
+	mu  sync.Mutex // guards out, so that one webhook is printed at a time
+	out io.Writer
+}
+
+// serve starts the HTTPS server of the listener on a free port of loopback.
 func (l *listener) serve(ctx context.Context, authority tls.Certificate) (*http.Server, error) {
 	certificate, err := certify(authority, time.Now())
 	if err != nil {
@@ -135,36 +146,48 @@ func (l *listener) serve(ctx context.Context, authority tls.Certificate) (*http.
 		Handler:      l,
 		ReadTimeout:  receiveTimeout,
 		WriteTimeout: receiveTimeout,
-		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{certificate.pair}, MinVersion: tls.VersionTLS12},
 	}
 	go func() { l.failed <- server.ServeTLS(port, "", "") }()
 	return server, nil
 }
 
-// endpoint is one of the merchant's.
+// endpoint is a webhook endpoint of the merchant.
 type endpoint struct {
 	ID          string `json:"id"`
 	URL         string `json:"url"`
 	Description string `json:"description"`
 }
 
-// removeLeftOvers deletes the endpoints of listeners that were killed. One that
-// answers under the authority lives, in another terminal.
-func removeLeftOvers(ctx context.Context, merchant caller, authority tls.Certificate) error {
+// listenerEndpoints returns the endpoints of all listeners.
+func listenerEndpoints(ctx context.Context, merchant caller) ([]endpoint, error) {
 	var list struct {
 		Data []endpoint `json:"data"`
 	}
 	if err := merchant.call(ctx, http.MethodGet, webhooksPath+"?pageSize=100", nil, &list); err != nil {
+		return nil, err
+	}
+	var found []endpoint
+	for _, e := range list.Data {
+		if e.Description == listenerDescription {
+			found = append(found, e)
+		}
+	}
+	return found, nil
+}
+
+// removeAbandonedEndpoints deletes the endpoints of listeners that were killed. A listener
+// still runs if it shows a certificate of the authority.
+func removeAbandonedEndpoints(ctx context.Context, merchant caller, authority tls.Certificate) error {
+	endpoints, err := listenerEndpoints(ctx, merchant)
+	if err != nil {
 		return err
 	}
 	probe := tls.Dialer{
 		NetDialer: &net.Dialer{Timeout: probeTimeout},
 		Config:    &tls.Config{RootCAs: trusting(authority), MinVersion: tls.VersionTLS12},
 	}
-	for _, e := range list.Data {
-		if e.Description != listenerDescription {
-			continue
-		}
+	for _, e := range endpoints {
 		at, err := url.Parse(e.URL)
 		if err != nil {
 			return err
@@ -180,7 +203,7 @@ func removeLeftOvers(ctx context.Context, merchant caller, authority tls.Certifi
 	return nil
 }
 
-// deleteEndpoint is done when it is gone already.
+// deleteEndpoint deletes an endpoint. An endpoint that does not exist is no error.
 func deleteEndpoint(ctx context.Context, merchant caller, id string) error {
 	err := merchant.call(ctx, http.MethodDelete, webhooksPath+"/"+id, nil, nil)
 	if refused(err, "WEBHOOK_NOT_FOUND") {
@@ -189,32 +212,36 @@ func deleteEndpoint(ctx context.Context, merchant caller, id string) error {
 	return err
 }
 
-// register makes the listener an endpoint of the merchant's.
+// register creates the listener's endpoint.
 func (l *listener) register(ctx context.Context, merchant caller, subscriptions []string) error {
-	var made struct {
+	var created struct {
 		endpoint
 		SigningSecret string `json:"signingSecret"`
 	}
 	err := merchant.call(ctx, http.MethodPost, webhooksPath,
-		map[string]any{"url": l.url, "subscriptions": subscriptions, "description": listenerDescription}, &made)
+		map[string]any{"url": l.url, "subscriptions": subscriptions, "description": listenerDescription}, &created)
 	if err != nil {
 		return err
 	}
-	l.id = made.ID
-	if l.secret, err = standardwebhooks.NewWebhook(made.SigningSecret); err != nil {
-		return errors.Join(err, l.leave(ctx))
+	l.id = created.ID
+	if l.secret, err = standardwebhooks.NewWebhook(created.SigningSecret); err != nil {
+		return errors.Join(err, l.remove(ctx))
 	}
-	l.print("Listening for %s of test mode at %s. Ctrl-C stops it.\n\n", strings.Join(subscriptions, ", "), l.url)
+	l.print("Listening for %s in test mode. Ctrl-C stops.\n", strings.Join(subscriptions, ", "))
+	if l.forward != nil {
+		l.print("Forwarding to %s\n", l.forward.url)
+	}
+	l.print("Signing secret: %s\n\n", created.SigningSecret)
 	close(l.registered)
 	return nil
 }
 
-// leave deletes the endpoint. The first login may have expired; a demo that has
-// stopped in the meantime keeps the endpoint until the next listener finds it.
-func (l *listener) leave(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
+// remove deletes the endpoint. It logs in again because the first access token may have
+// expired. If the demo has stopped, the next listener deletes the endpoint.
+func (l *listener) remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, deregisterTimeout)
 	defer cancel()
-	merchant, err := l.login(ctx)
+	merchant, err := loginToDemo(ctx, l.path)
 	if err == nil {
 		err = deleteEndpoint(ctx, merchant, l.id)
 	}
@@ -225,9 +252,10 @@ func (l *listener) leave(ctx context.Context) error {
 	return err
 }
 
-// ServeHTTP takes one delivery: 204 when it is the service's, 400 when it is not.
+// ServeHTTP receives one webhook. It responds with 400 to a webhook that does not verify,
+// with the receiver's status to a forwarded webhook, and otherwise with 204.
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, receivedBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxWebhookBytes))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -239,25 +267,39 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	id, attempt := r.Header.Get("Webhook-Id"), cmp.Or(r.Header.Get("Webhook-Attempt"), "?")
 	if err := l.secret.Verify(body, r.Header); err != nil {
-		// Anybody's words: quoted, and none of the body.
+		// The sender is unknown, so its values are quoted and its body is not printed.
 		l.print("%s  invalid signature  %q  attempt %q: %v\n\n", clock(), id, attempt, err)
 		http.Error(w, "invalid signature", http.StatusBadRequest)
 		return
 	}
-	l.print("%s", shown(id, attempt, body))
-	w.WriteHeader(http.StatusNoContent)
+	line := fmt.Sprintf("%s  %s  %s  attempt %s", clock(), eventType(body), id, attempt)
+	if l.forward == nil {
+		l.print("%s\n%s\n\n", line, indented(body))
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	result := l.forward.send(r.Context(), r.Header, body)
+	l.print("%s  → %s\n", line, result)
+	if result.retryAfter != "" {
+		w.Header().Set("Retry-After", result.retryAfter)
+	}
+	w.WriteHeader(result.status)
 }
 
-// shown is how a delivery is printed.
-func shown(id, attempt string, body []byte) string {
+func eventType(body []byte) string {
 	var event struct {
 		Type string `json:"type"`
 	}
+	_ = json.Unmarshal(body, &event)
+	return event.Type
+}
+
+func indented(body []byte) string {
 	var pretty bytes.Buffer
-	if json.Unmarshal(body, &event) != nil || json.Indent(&pretty, body, "", "  ") != nil {
-		pretty.Write(body)
+	if json.Indent(&pretty, body, "", "  ") != nil {
+		return string(body)
 	}
-	return fmt.Sprintf("%s  %s  %s  attempt %s\n%s\n\n", clock(), event.Type, id, attempt, &pretty)
+	return pretty.String()
 }
 
 func clock() string { return time.Now().Format("15:04:05.000") }

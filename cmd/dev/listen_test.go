@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -22,106 +23,105 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// hearing is a dev listen.
-type hearing struct {
-	cmd   *exec.Cmd
-	lines chan string // closed when it has ended
-	said  strings.Builder
+// listenerProcess is a running dev listen.
+type listenerProcess struct {
+	cmd    *exec.Cmd
+	lines  chan string // closed when the process has ended
+	output strings.Builder
 }
 
-// hear starts a listener beside the demo in dir and returns when it listens.
-func hear(t *testing.T, dir string, args ...string) *hearing {
+// startListener starts a listener beside the demo in dir and waits until it listens.
+func startListener(t *testing.T, dir string, args ...string) *listenerProcess {
 	t.Helper()
-	h := &hearing{
+	p := &listenerProcess{
 		cmd:   devCommand(t, dir, plainEnv(), append([]string{"listen"}, args...)...),
 		lines: make(chan string, 10_000),
 	}
 	read, write := io.Pipe()
-	h.cmd.Stdout, h.cmd.Stderr = write, write
-	if err := h.cmd.Start(); err != nil {
+	p.cmd.Stdout, p.cmd.Stderr = write, write
+	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = h.cmd.Process.Kill() })
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
 	go func() {
-		_ = h.cmd.Wait() // the process state says how it ended
+		_ = p.cmd.Wait() // the process state has the result
 		_ = write.Close()
 	}()
 	go func() {
-		defer close(h.lines)
+		defer close(p.lines)
 		for scan := bufio.NewScanner(read); scan.Scan(); {
-			h.lines <- scan.Text()
+			p.lines <- scan.Text()
 		}
 	}()
-	h.until(t, regexp.MustCompile(`^Listening for `))
-	return h
+	p.waitFor(t, regexp.MustCompile(`^Listening for `))
+	return p
 }
 
-// until reads to the line that is wanted.
-func (h *hearing) until(t *testing.T, want *regexp.Regexp) {
+// waitFor reads lines until one matches, and returns its submatches.
+func (p *listenerProcess) waitFor(t *testing.T, want *regexp.Regexp) []string {
 	t.Helper()
 	late := time.After(startsWithin)
 	for {
 		select {
-		case line, more := <-h.lines:
-			h.said.WriteString(line + "\n")
+		case line, more := <-p.lines:
+			p.output.WriteString(line + "\n")
 			if !more {
-				t.Fatalf("it ended without a line like %q:\n%s", want, h.said.String())
+				t.Fatalf("the listener ended without a line like %q:\n%s", want, p.output.String())
 			}
-			if want.MatchString(line) {
-				return
+			if found := want.FindStringSubmatch(line); found != nil {
+				return found
 			}
 		case <-late:
-			t.Fatalf("no line like %q:\n%s", want, h.said.String())
+			t.Fatalf("no line like %q:\n%s", want, p.output.String())
 		}
 	}
 }
 
-// end ends it and returns what it said in all.
-func (h *hearing) end(t *testing.T, signal os.Signal) string {
+// end ends the process and returns its whole output.
+func (p *listenerProcess) end(t *testing.T, signal os.Signal) string {
 	t.Helper()
-	if err := h.cmd.Process.Signal(signal); err != nil {
+	if err := p.cmd.Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
-	for line := range h.lines {
-		h.said.WriteString(line + "\n")
+	for line := range p.lines {
+		p.output.WriteString(line + "\n")
 	}
-	if signal == os.Interrupt && h.cmd.ProcessState.ExitCode() != 0 {
-		t.Errorf("exit code %d after Ctrl-C:\n%s", h.cmd.ProcessState.ExitCode(), h.said.String())
+	if signal == os.Interrupt && p.cmd.ProcessState.ExitCode() != 0 {
+		t.Errorf("exit code %d after Ctrl-C:\n%s", p.cmd.ProcessState.ExitCode(), p.output.String())
 	}
-	return h.said.String()
+	return p.output.String()
 }
 
-// heard tells whether events of a type were printed, verified, at their first
-// attempt.
-func heard(name string) *regexp.Regexp {
+// verifiedEvent matches the line of a verified webhook at its first attempt.
+func verifiedEvent(name string) *regexp.Regexp {
 	return regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3}  ` + regexp.QuoteMeta(name) + `  evt_[0-9a-f]{32}  attempt 1$`)
 }
 
-// listenToWalk takes the walk beside two listeners and returns the second, which
-// listens on. One that was killed before has left its endpoint behind.
-func (r *running) listenToWalk(t *testing.T, dir string, values map[string]string) *hearing {
+// takeWalkWithListeners takes the walk while two listeners run, and returns the second,
+// which still runs. A listener that was killed before has left its endpoint.
+func (r *running) takeWalkWithListeners(t *testing.T, dir string, values map[string]string) *listenerProcess {
 	t.Helper()
-	hear(t, dir).end(t, os.Kill)
+	startListener(t, dir).end(t, os.Kill)
 	if got := descriptions(t, values); !slices.Equal(got, []string{listenerDescription}) {
-		t.Errorf("endpoints behind a listener that was killed: %q", got)
+		t.Errorf("endpoints after a listener was killed: got %q", got)
 	}
 	merchants := map[string]any{"url": "https://127.0.0.1:8443/", "subscriptions": []string{"payout.paid"}, "description": "mine"}
 	var mine endpoint
 	if err := login(t, values).call(t.Context(), http.MethodPost, webhooksPath, merchants, &mine); err != nil {
 		t.Fatal(err)
 	}
-	all, payouts := hear(t, dir), hear(t, dir, "--subscribe", "payout.*,program.updated")
+	all, payouts := startListener(t, dir), startListener(t, dir, "--events", "payout.*,program.updated")
 	r.take(t, "bash")
-	all.until(t, heard("commission.approved"))
-	all.until(t, regexp.MustCompile(`^  "type": "commission.approved",$`))
+	all.waitFor(t, verifiedEvent("commission.approved"))
+	all.waitFor(t, regexp.MustCompile(`^  "type": "commission.approved",$`))
 	if got := descriptions(t, values); !slices.Equal(got, []string{listenerDescription, listenerDescription, "mine"}) {
-		t.Errorf("endpoints beside two listeners: %q", got)
+		t.Errorf("endpoints of two running listeners and the merchant: got %q", got)
 	}
-	if said := all.end(t, os.Interrupt); strings.Contains(said, "invalid") {
-		t.Errorf("not all of it was verified:\n%s", said)
+	if output := all.end(t, os.Interrupt); strings.Contains(output, "invalid") {
+		t.Errorf("some webhooks did not verify:\n%s", output)
 	}
 	if got := descriptions(t, values); !slices.Equal(got, []string{listenerDescription, "mine"}) {
-		t.Errorf("endpoints when one of two has left: %q", got)
+		t.Errorf("endpoints after one listener has stopped: got %q", got)
 	}
 	if err := deleteEndpoint(t.Context(), login(t, values), mine.ID); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func (r *running) listenToWalk(t *testing.T, dir string, values map[string]strin
 	return payouts
 }
 
-// descriptions are those of the merchant's endpoints, in order.
+// descriptions returns the descriptions of the merchant's endpoints, sorted.
 func descriptions(t *testing.T, values map[string]string) []string {
 	t.Helper()
 	var list struct {
@@ -146,7 +146,7 @@ func descriptions(t *testing.T, values map[string]string) []string {
 	return found
 }
 
-func TestListenSaysThatNoDemoRuns(t *testing.T) {
+func TestListen_WithoutARunningDemo(t *testing.T) {
 	t.Parallel()
 	empty, stopped := t.TempDir(), t.TempDir()
 	port, err := net.Listen("tcp", "127.0.0.1:0")
@@ -161,13 +161,13 @@ func TestListenSaysThatNoDemoRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{filepath.Join(empty, folderName), empty, stopped} {
-		if err := receive(t.Context(), dir, nil, io.Discard); err != errNotRunning { //nolint:errorlint // one clear line
-			t.Errorf("%v", err)
+		if err := listenForWebhooks(t.Context(), dir, nil, io.Discard); !errors.Is(err, errNotRunning) {
+			t.Errorf("in %s: got %v, want %v", dir, err, errNotRunning)
 		}
 	}
 }
 
-func TestListenerPrintsWhatItVerified(t *testing.T) {
+func TestListener_PrintsVerifiedWebhooks(t *testing.T) {
 	t.Parallel()
 	secret, now := webhook.NewSecret(), time.Now()
 	const body = `{"id":"evt_1","type":"link.created","data":{"object":{"url":"https://shop.example/?a=1&b=2"}}}`
@@ -217,8 +217,8 @@ func TestListenerPrintsWhatItVerified(t *testing.T) {
 	}
 }
 
-// A demo that others can reach must not call its own machine for them.
-func TestWebhooksReachThisMachineOnlyInAPrivateDemo(t *testing.T) {
+// A demo that other machines can reach must not send webhooks to its own machine.
+func TestWebhooksReachLoopback_OnlyInAPrivateDemo(t *testing.T) {
 	t.Parallel()
 	for listen, want := range map[string]string{"127.0.0.1:8080": loopback, "0.0.0.0:8080": ""} {
 		if got := environment([]string{"TRIBUTARY_API_LISTEN=" + listen}, nil, nil)[webhookAllowName]; got != want {

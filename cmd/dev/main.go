@@ -1,52 +1,78 @@
-// Command dev runs the whole of Tributary in one process, for development:
-//
-//	dev          start everything, with demo data; Ctrl-C stops it
-//	dev reset    forget the data
-//	dev listen   print the events of a running one as they are delivered
+// Command dev runs all of Tributary in one process, for development. `dev help` lists its
+// commands.
 //
 //	.dev/ ── lock ─▶ Postgres, Redis ─▶ core + gateway ─▶ collector ─▶ demo ─▶ .dev/env
-//	  (private ones, unless the environment names them)      (through REST)
+//	  (private servers, unless the environment names others)    (through REST)
 //
-// It guarantees that what was acknowledged is there at the next start, that the
-// demo is brought back to where the printed walk begins, whatever part of it was
-// lost, that stopping goes from our parts to Redis to Postgres, and that a part
-// which dies ends the process with its reason. One process at a time has the
-// folder.
+// It guarantees: acknowledged data is there at the next start. Each start completes the
+// demo data, so the printed walk works. The parts of the service stop first, then
+// Redis, then Postgres. If a part fails, the process ends with the reason. Only one
+// process at a time uses the folder.
 //
-// It promises no security beyond loopback: passwords and keys of the demo are
-// printed, HTTP and gRPC are plain, and the machine's own processes are trusted
-// as proxies. Production runs cmd/core, cmd/gateway and cmd/collector.
+// It is not secure beyond loopback: it prints the passwords and keys of the demo, HTTP
+// and gRPC are not encrypted, and local processes count as trusted proxies. Production
+// runs cmd/core, cmd/gateway and cmd/collector.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 )
 
-const usage = "usage: dev [run | reset | listen [--subscribe name,…]]"
+const usage = `usage: go run ./cmd/dev [command]
+
+  run                start everything, with demo data; Ctrl-C stops it (the default)
+  reset              delete the data of run
+  listen             print the webhooks of the running demo
+      --events LIST        only these, for example commission.*,payout.paid
+      --forward-to URL     send each webhook on to your receiver
+  resend EVENT_ID    deliver an event to the running listener again
+  cert               write a certificate for your own https receiver on this machine
+      --out FOLDER         where to write it (default: this folder)
+  help               print this text`
+
+// errUsage is the error of arguments that no command accepts.
+var errUsage = errors.New(usage)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The second Ctrl-C ends the process at once, and its servers with it.
+	// The second Ctrl-C ends the process, and its servers, at once.
 	context.AfterFunc(ctx, stop)
-	if err := command(ctx, os.Args[1:]); err != nil {
+	err := command(ctx, os.Args[1:], os.Stdout)
+	switch {
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "dev:", err)
 		os.Exit(1)
 	}
 }
 
-func command(ctx context.Context, args []string) error {
-	switch {
-	case len(args) == 0, len(args) == 1 && args[0] == "run":
-		return run(ctx, folderName, os.Environ(), os.Stdout)
-	case len(args) == 1 && args[0] == "reset":
-		return reset(folderName, os.Stdout)
-	case args[0] == "listen":
-		return receive(ctx, folderName, args[1:], os.Stdout)
+func command(ctx context.Context, args []string, out io.Writer) error {
+	name, rest := "run", args
+	if len(args) > 0 {
+		name, rest = args[0], args[1:]
 	}
-	return errors.New(usage)
+	switch {
+	case name == "run" && len(rest) == 0:
+		return run(ctx, folderName, os.Environ(), out)
+	case name == "reset" && len(rest) == 0:
+		return reset(folderName, out)
+	case name == "listen":
+		return listenForWebhooks(ctx, folderName, rest, out)
+	case name == "resend" && len(rest) == 1:
+		return resend(ctx, folderName, rest[0], out)
+	case name == "cert":
+		return writeReceiverCertificate(folderName, rest, out)
+	case name == "help" || name == "--help" || name == "-h":
+		_, err := fmt.Fprintln(out, usage)
+		return err
+	}
+	return errUsage
 }

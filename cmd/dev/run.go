@@ -58,7 +58,7 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 	}
 	defer open.close()
 
-	fmt.Fprintln(out, "Starting in", f.path)
+	fmt.Fprintf(out, "Starting in %s\n  Postgres and Redis …\n", f.path)
 	defer context.AfterFunc(ctx, func() { fmt.Fprintln(out, "\nStopping.") })()
 	d, err := startDatabases(ctx, f, core.DatabaseURL, core.URL)
 	defer func() { err = errors.Join(err, d.stop()) }()
@@ -100,9 +100,11 @@ func serve(
 	))
 
 	settings.WarnUnknown(log, os.Environ())
+	fmt.Fprintln(out, "  database schema …")
 	if err := postgres.Migrate(ctx, d.postgresURL); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
+	fmt.Fprintln(out, "  core, gateway and collector …")
 	c, err := assemble.NewCore(ctx, core, log, time.Now)
 	if err != nil {
 		return err
@@ -162,6 +164,7 @@ func show(ctx context.Context, f *folder, at system, site *shop, out io.Writer) 
 	if err := d.collector.ready(ctx, "/v1/health/ready"); err != nil {
 		return err
 	}
+	fmt.Fprintln(out, "  demo data …")
 	err = d.seed(ctx)
 	// What was made is kept even when the rest could not be.
 	err = errors.Join(err, writeVariables(f.file("env"), envHeading, at.variables(d.values)))

@@ -13,10 +13,10 @@ Written by make run at each start. The programme and the referral code are of
 test mode: REST calls about them carry X-Mode: test.
 `
 
-const listenHint = "The events of what you do, as a webhook receiver gets them: go run ./cmd/dev listen"
+const listenHint = "To see webhooks, in another terminal: go run ./cmd/dev listen [--forward-to http://127.0.0.1:3000/hooks]"
 
 // walkHeading and a blank line stand before the walk, a blank line after it.
-const walkHeading = "From click to approved commission: paste line by line into another terminal."
+const walkHeading = "From a click to an approved commission. Paste into another terminal, line by line:"
 
 // walk are lines for any shell with curl, sed and grep. Each of them stands
 // alone; together they can be repeated as often as one likes.
@@ -75,11 +75,11 @@ func announce(out io.Writer, f *folder, s system, demo map[string]string) {
 		}
 		fmt.Fprintln(out)
 	}
-	fmt.Fprint(out, "\nTributary is running. Ctrl-C stops it and keeps the data; make reset forgets it.\n\n")
+	fmt.Fprint(out, "\nTributary is running. Ctrl-C stops it and keeps the data; make reset deletes it.\n\n")
 	rows(
 		[2]string{"Demo shop", s.shopURL(demo[referralCodeName])},
 		[2]string{"REST API", s.apiURL() + "/api/v1/"},
-		[2]string{"OpenAPI", s.apiURL() + "/api/v1/openapi.json"},
+		[2]string{"Reference", s.apiURL() + "/docs"},
 		[2]string{"Collector", s.collectorURL() + "/v1/clicks"},
 		[2]string{"gRPC", s.grpc},
 		[2]string{"Metrics", "http://" + s.metrics + "/metrics"},
@@ -95,7 +95,7 @@ func announce(out io.Writer, f *folder, s system, demo map[string]string) {
 		[2]string{"Live keys", demo[publicKeyName("live")] + "  " + demo[secretKeyName("live")]},
 	)
 	env := f.file("env")
-	fmt.Fprintf(out, "All of it as shell variables: %s\n%s\n\n%s\n\n", env, listenHint, walkHeading)
+	fmt.Fprintf(out, "These values as shell variables: %s\n%s\n\n%s\n\n", env, listenHint, walkHeading)
 	fmt.Fprint(out, strings.Join(walk(quote(env)), "\n"), "\n\n")
 }
 
