@@ -13,9 +13,9 @@ const (
 	// maxAgent is the number of bytes of a user agent that are read. User agents of
 	// browsers inside apps have about 400.
 	maxAgent = 512
-	// rememberAgents bounds the cache of parsed user agents. The longest entries take
+	// maxCachedAgents bounds the cache of parsed user agents. The longest entries take
 	// about 800 bytes.
-	rememberAgents = 10_000
+	maxCachedAgents = 10_000
 )
 
 // Kinds of devices. Others (televisions, consoles) are the empty string.
@@ -37,36 +37,36 @@ type agent struct {
 
 // agentHash is a month's hash of an agent.
 type agentHash struct {
-	month int
+	monthNumber int
 	sum   [hashSize]byte
 }
 
 // hash returns the agent's hash of a month. It is cached because it costs more than
 // the rest of a record.
-func (a *agent) hash(of *monthly) [hashSize]byte {
-	if kept := a.hashed.Load(); kept != nil && kept.month == of.month {
-		return kept.sum
+func (a *agent) hash(month *monthHasher) [hashSize]byte {
+	if cached := a.hashed.Load(); cached != nil && cached.monthNumber == month.number {
+		return cached.sum
 	}
-	made := &agentHash{of.month, of.sum("ua", []byte(a.text))}
-	a.hashed.Store(made)
-	return made.sum
+	computed := &agentHash{month.number, month.sum("ua", []byte(a.text))}
+	a.hashed.Store(computed)
+	return computed.sum
 }
 
-// agents caches parsed user agents. Clients make agents up, so it is bounded.
-type agents struct{ known *lru.Cache[string, *agent] }
+// agentCache caches parsed user agents. Clients make agents up, so it is bounded.
+type agentCache struct{ parsed *lru.Cache[string, *agent] }
 
-func newAgents() *agents { return &agents{newCache[string, *agent](rememberAgents)} }
+func newAgentCache() *agentCache { return &agentCache{newCache[string, *agent](maxCachedAgents)} }
 
-// of parses a User-Agent header. It ignores everything after maxAgent bytes.
-func (a *agents) of(text string) *agent {
+// parse parses a User-Agent header. It ignores everything after maxAgent bytes.
+func (a *agentCache) parse(text string) *agent {
 	text = text[:min(len(text), maxAgent)]
-	if known, ok := a.known.Peek(text); ok {
-		return known
+	if cached, ok := a.parsed.Peek(text); ok {
+		return cached
 	}
 	// text may be part of a larger string, which the cache would keep: store a copy.
-	made := classify(strings.Clone(text))
-	a.known.Add(made.text, made)
-	return made
+	parsed := classify(strings.Clone(text))
+	a.parsed.Add(parsed.text, parsed)
+	return parsed
 }
 
 // classify parses an agent of at most maxAgent bytes.
@@ -77,17 +77,17 @@ func classify(text string) *agent {
 	if a.bot == botNoAgent {
 		return a
 	}
-	read := useragent.Parse(text)
-	a.os, a.browser = systemOf(text, read), browserOf(text, read)
-	a.device = deviceOf(lower, read)
-	if a.os == useragent.MacOS && containsAny(text, iosOnly) {
+	parsed := useragent.Parse(text)
+	a.os, a.browser = systemOf(text, parsed), browserOf(text, parsed)
+	a.device = deviceOf(lower, parsed)
+	if a.os == useragent.MacOS && containsAny(text, iosOnlyTokens) {
 		a.os, a.device = useragent.IOS, deviceTablet
 	}
 	return a
 }
 
-// other is the word for names that are not among ours.
-const other = "other"
+// otherName is the word for names that are not among ours.
+const otherName = "other"
 
 // browsers are the names that the library finds and ours for them.
 var browsers = map[string]string{
@@ -97,9 +97,9 @@ var browsers = map[string]string{
 	"Miui Browser": "Miui Browser", "Android browser": "Android Browser",
 }
 
-// marks are parts of agents that the library passes over on one system or
+// browserTokens are parts of agents that the library passes over on one system or
 // another: mostly those of browsers inside apps.
-var marks = []struct{ part, browser string }{
+var browserTokens = []struct{ part, browser string }{
 	{"Instagram ", "Instagram"},
 	{"Barcelona ", "Threads"},
 	{"FBAN/", "Facebook"},
@@ -131,19 +131,19 @@ var marks = []struct{ part, browser string }{
 	{" OPX/", "Opera"},
 }
 
-func browserOf(text string, read useragent.UserAgent) string {
-	for _, mark := range marks {
+func browserOf(text string, parsed useragent.UserAgent) string {
+	for _, mark := range browserTokens {
 		if strings.Contains(text, mark.part) {
 			return mark.browser
 		}
 	}
-	if name := browsers[read.Name]; name != "" {
+	if name := browsers[parsed.Name]; name != "" {
 		if name == "Chrome" && strings.Contains(text, "; wv)") {
 			return "Android WebView"
 		}
 		return name
 	}
-	return other
+	return otherName
 }
 
 var systems = map[string]string{
@@ -152,58 +152,58 @@ var systems = map[string]string{
 	useragent.BlackBerry: "BlackBerry", useragent.Harmony: "HarmonyOS",
 }
 
-func systemOf(text string, read useragent.UserAgent) string {
-	switch name := systems[read.OS]; {
+func systemOf(text string, parsed useragent.UserAgent) string {
+	switch name := systems[parsed.OS]; {
 	case strings.Contains(text, "Tizen"), strings.Contains(text, "Web0S"):
-		return other
+		return otherName
 	case name != "":
 		return name
-	case read.OS != "":
-		return other
+	case parsed.OS != "":
+		return otherName
 	}
 	return ""
 }
 
-// screens are televisions and consoles. They may call themselves anything else
+// tvTokens are televisions and consoles. They may call themselves anything else
 // besides.
-var screens = []string{
+var tvTokens = []string{
 	"smart-tv", "smarttv", "smart tv", "googletv", "google tv", "android tv", "appletv", "apple tv", "hbbtv", "web0s", "netcast", "viera",
 	"bravia", "; aft", "crkey", "roku", "playstation", "nintendo", "xbox",
 }
 
-func deviceOf(lower string, read useragent.UserAgent) string {
+func deviceOf(lower string, parsed useragent.UserAgent) string {
 	switch {
-	case containsAny(lower, screens):
+	case containsAny(lower, tvTokens):
 		return ""
-	case read.Tablet:
+	case parsed.Tablet:
 		return deviceTablet
 	// Android's own rule: browsers on phones say Mobile, those on tablets do not.
-	case read.OS == useragent.Android && strings.HasPrefix(lower, "mozilla/") && !strings.Contains(lower, "mobile"):
+	case parsed.OS == useragent.Android && strings.HasPrefix(lower, "mozilla/") && !strings.Contains(lower, "mobile"):
 		return deviceTablet
-	case read.Mobile:
+	case parsed.Mobile:
 		return deviceMobile
-	case read.Desktop:
+	case parsed.Desktop:
 		return deviceDesktop
 	}
 	return ""
 }
 
-// iosOnly are names that browsers have on phones and tablets of Apple alone, so
+// iosOnlyTokens are names that browsers have on phones and tablets of Apple alone, so
 // a Mac that has one is a tablet that asks for desktop pages.
-var iosOnly = []string{"CriOS/", "FxiOS/", "EdgiOS/", "OPiOS/", "OPT/", " GSA/"}
+var iosOnlyTokens = []string{"CriOS/", "FxiOS/", "EdgiOS/", "OPiOS/", "OPT/", " GSA/"}
 
-// widestTablet is the largest iPad's width in portrait, in CSS pixels.
-const widestTablet = 1032
+// maxTabletWidth is the largest iPad's width in portrait, in CSS pixels.
+const maxTabletWidth = 1032
 
-// on is the device and system of an agent in front of a screen, as the script
+// deviceOn is the device and system of an agent in front of a screen, as the script
 // reports it (1024x1366). An iPad's Safari says in every header that it is a
 // Mac's, but no Mac has its screen: iPads report theirs in portrait.
-func (a *agent) on(screen string) (device, os string) {
+func (a *agent) deviceOn(screen string) (device, os string) {
 	if a.os == useragent.MacOS && a.browser == "Safari" && screen != "" {
 		width, height, _ := strings.Cut(screen, "x")
 		w, errWidth := strconv.ParseUint(width, 10, 16)
 		h, errHeight := strconv.ParseUint(height, 10, 16)
-		if errWidth == nil && errHeight == nil && w < h && w <= widestTablet {
+		if errWidth == nil && errHeight == nil && w < h && w <= maxTabletWidth {
 			return deviceTablet, useragent.IOS
 		}
 	}

@@ -187,46 +187,46 @@ func TestAnIPadIsKnownByItsScreen(t *testing.T) {
 		{chrome, "820x1180", "desktop", "macOS"},
 		{classify("curl/8.5.0"), "820x1180", "", ""},
 	} {
-		if device, os := c.agent.on(c.screen); device != c.device || os != c.os {
+		if device, os := c.agent.deviceOn(c.screen); device != c.device || os != c.os {
 			t.Errorf("%q: %s %s, want %s %s", c.screen, device, os, c.device, c.os)
 		}
 	}
 }
 
 func TestAgentsAreRememberedWithinBounds(t *testing.T) {
-	known := newAgents()
-	first := known.of("first")
-	if known.of("first") != first {
+	known := newAgentCache()
+	first := known.parse("first")
+	if known.parse("first") != first {
 		t.Error("read twice")
 	}
 	long := strings.Repeat("a", maxAgent)
-	if known.of(long+"b") != known.of(long+"c") || known.of(long).text != long {
+	if known.parse(long+"b") != known.parse(long+"c") || known.parse(long).text != long {
 		t.Error("more than the beginning counts")
 	}
 	var group sync.WaitGroup
 	for n := range 4 {
 		group.Go(func() {
-			for i := range rememberAgents {
-				known.of(fmt.Sprint("made up ", n, i))
-				if got := known.of(windows + "Chrome/121.0.0.0 Safari/537.36"); got.device != deviceDesktop {
+			for i := range maxCachedAgents {
+				known.parse(fmt.Sprint("made up ", n, i))
+				if got := known.parse(windows + "Chrome/121.0.0.0 Safari/537.36"); got.device != deviceDesktop {
 					t.Errorf("%+v", got)
 				}
 			}
 		})
 	}
 	group.Wait()
-	if known.known.Len() != rememberAgents {
-		t.Errorf("%d agents are remembered", known.known.Len())
+	if known.parsed.Len() != maxCachedAgents {
+		t.Errorf("%d agents are remembered", known.parsed.Len())
 	}
 }
 
 func TestTheHashOfAnAgentIsTheMonths(t *testing.T) {
-	h := &hashes{key: []byte("deployment")}
+	h := &hasher{key: []byte("deployment")}
 	a := classify("agent")
 	march, april := time.Date(2026, 3, 31, 0, 0, 0, 0, time.UTC), time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)
 	for range 2 {
 		for _, at := range []time.Time{march, march, april} {
-			if got, want := a.hash(h.of(at)), h.of(at).sum("ua", []byte("agent")); got != want {
+			if got, want := a.hash(h.month(at)), h.month(at).sum("ua", []byte("agent")); got != want {
 				t.Errorf("%s: %x, want %x", at, got, want)
 			}
 		}
@@ -238,7 +238,7 @@ func FuzzAgent(f *testing.F) {
 	for _, text := range []string{"", "curl", pixelWV, iphone + "Mobile/15E148 [FBAN/FBIOS]", "Mozilla/5.0 (Linux; Android 13; Tablet", "((((/;;[[]:http://", "Android;en-us", "\xff\x00/ "} {
 		f.Add(text)
 	}
-	words := map[string]bool{"": true, other: true, deviceDesktop: true, deviceMobile: true, deviceTablet: true, "Android WebView": true}
+	words := map[string]bool{"": true, otherName: true, deviceDesktop: true, deviceMobile: true, deviceTablet: true, "Android WebView": true}
 	for _, reason := range []string{botNoAgent, botMonitor, botPreview, botHeadless, botLibrary, botCrawler} {
 		words[reason] = true
 	}
@@ -248,13 +248,13 @@ func FuzzAgent(f *testing.F) {
 	for _, name := range systems {
 		words[name] = true
 	}
-	for _, mark := range marks {
+	for _, mark := range browserTokens {
 		words[mark.browser] = true
 	}
-	known := newAgents()
+	known := newAgentCache()
 	f.Fuzz(func(t *testing.T, text string) {
-		a := known.of(text)
-		device, os := a.on(text)
+		a := known.parse(text)
+		device, os := a.deviceOn(text)
 		for _, word := range []string{a.device, a.browser, a.os, a.bot, device, os} {
 			if !words[word] {
 				t.Errorf("%q says %q", text, word)

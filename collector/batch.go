@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Sink makes batches durable. A batch is a marshalled edge.v1.ClickBatch of n records
-// of one shard. nil means durable; after an error the batch may be durable or not. The
-// sink does not keep batch.
+// Sink stores batches durably. batch is a marshalled edge.v1.ClickBatch with n records of
+// one shard. A nil error means that the batch is durable. After an error it may be durable
+// or not. Append must not use batch after it returns.
 type Sink interface {
 	Append(ctx context.Context, shard int, batch []byte, n int) error
 }
@@ -22,76 +22,77 @@ const (
 	batchRecords = 512
 	batchBytes   = 256 << 10
 	// queueRecords and queueBytes bound the records of all shards that wait or are being
-	// written. Beyond them clicks are refused with 503.
+	// written. When one of these bounds is reached, new clicks are refused with 503.
 	queueRecords = 20_000
 	queueBytes   = 32 << 20
 	// flushesInFlight bounds the batches of one shard that are written at the same time.
-	// Meanwhile the next batch fills.
+	// While they are written, the next batch collects records.
 	flushesInFlight = 2
-	// flushTimeout is longer than the socket timeouts of the sink's client and ends
-	// writes that these do not end.
+	// flushTimeout bounds the write of one batch. It is longer than the socket timeouts of
+	// the sink's client, so it matters only if those do not end the write.
 	flushTimeout = 3 * time.Second
-	// After refusalsInRow failed batches in a row a shard refuses clicks for
-	// refusalLasts. If all shards refuse, requests are refused before their bodies are
-	// read.
-	refusalsInRow = 5
-	refusalLasts  = 500 * time.Millisecond
+	// After failuresBeforeRefusal failed batches in a row, a shard refuses clicks for
+	// refusalPeriod. If all shards refuse clicks, the collector refuses requests before it
+	// reads their bodies.
+	failuresBeforeRefusal = 5
+	refusalPeriod         = 500 * time.Millisecond
 )
 
 var (
-	errOverloaded = errors.New("the queue is full, or nothing becomes durable")
+	errOverloaded = errors.New("the queue is full, or the last batches could not be stored")
 	errStopping   = errors.New("the collector is stopping")
 )
 
-// batcher is the group commit. Each shard has a line of batches.
+// batcher groups records into batches and writes the batches to the sink (group commit).
+// Each shard has its own queue of batches.
 type batcher struct {
 	sink    Sink
 	metrics *metrics
-	lines   []*line
-	records atomic.Int64
-	bytes   atomic.Int64
-	flights sync.WaitGroup
+	queues  []*shardQueue
+	records atomic.Int64 // in all queues, including batches that are being written
+	bytes   atomic.Int64 // of these records
+	writers sync.WaitGroup
 	buffers sync.Pool
 }
 
-// line holds the batches of one shard in the order of their start. The last one takes
-// records until it is full or being written.
-type line struct {
-	mu      sync.Mutex
-	work    *sync.Cond
-	waiting []*batch
-	flying  [flushesInFlight]*batch
-	closed  bool
-	// refused is the number of failed batches in a row, refusedAt the time of the last
-	// one in Unix nanoseconds.
-	refused   atomic.Int64
-	refusedAt atomic.Int64
+// shardQueue holds the batches of one shard. waiting is ordered by age. New records join
+// the last waiting batch until it is full or a writer takes it.
+type shardQueue struct {
+	mu       sync.Mutex
+	work     *sync.Cond
+	waiting  []*batch
+	inFlight [flushesInFlight]*batch
+	closed   bool
+	// failures is the number of batches that failed in a row. failedAt is the time of the
+	// last failure in Unix nanoseconds.
+	failures atomic.Int64
+	failedAt atomic.Int64
 }
 
-// refuses reports whether the last batches of this shard failed.
-func (l *line) refuses() bool {
-	return l.refused.Load() >= refusalsInRow && time.Now().UnixNano()-l.refusedAt.Load() < int64(refusalLasts)
+// refusing reports whether the shard refuses clicks because its last batches failed.
+func (q *shardQueue) refusing() bool {
+	return q.failures.Load() >= failuresBeforeRefusal && time.Now().UnixNano()-q.failedAt.Load() < int64(refusalPeriod)
 }
 
-// batch holds the records that one command writes. Their requests wait for done; err is
-// set before done is closed.
+// batch holds n records that one command writes. The requests of these records wait until
+// done is closed. err is set before that.
 type batch struct {
-	buffer []byte
-	n      int
-	begun  time.Time
-	done   chan struct{}
-	err    error
+	buffer    []byte
+	n         int
+	startedAt time.Time
+	done      chan struct{}
+	err       error
 }
 
 func newBatcher(sink Sink, shards int, m *metrics) *batcher {
-	b := &batcher{sink: sink, metrics: m, lines: make([]*line, shards)}
+	b := &batcher{sink: sink, metrics: m, queues: make([]*shardQueue, shards)}
 	b.buffers.New = func() any { buffer := make([]byte, 0, 32<<10); return &buffer }
-	for shard := range b.lines {
-		l := &line{}
-		l.work = sync.NewCond(&l.mu)
-		b.lines[shard] = l
-		for seat := range flushesInFlight {
-			b.flights.Go(func() { b.fly(shard, l, seat) })
+	for shard := range b.queues {
+		q := &shardQueue{}
+		q.work = sync.NewCond(&q.mu)
+		b.queues[shard] = q
+		for slot := range flushesInFlight {
+			b.writers.Go(func() { b.writeBatches(shard, q, slot) })
 		}
 	}
 	return b
@@ -103,57 +104,57 @@ func (b *batcher) full() bool {
 	if b.records.Load() >= queueRecords || b.bytes.Load() >= queueBytes {
 		return true
 	}
-	for _, l := range b.lines {
-		if !l.refuses() {
+	for _, q := range b.queues {
+		if !q.refusing() {
 			return false
 		}
 	}
 	return true
 }
 
-// oldest returns the start time of the oldest batch that waits or is being written;
-// zero if there is none.
+// oldest returns the start time of the oldest batch that waits or is being written. It
+// returns the zero time if there is no such batch.
 func (b *batcher) oldest() time.Time {
 	var oldest time.Time
-	for _, l := range b.lines {
-		l.mu.Lock()
-		under := l.flying[:]
-		if len(l.waiting) > 0 {
-			under = append(slices.Clone(under), l.waiting[0])
+	for _, q := range b.queues {
+		q.mu.Lock()
+		candidates := q.inFlight[:]
+		if len(q.waiting) > 0 {
+			candidates = append(slices.Clone(candidates), q.waiting[0])
 		}
-		for _, one := range under {
-			if one != nil && (oldest.IsZero() || one.begun.Before(oldest)) {
-				oldest = one.begun
+		for _, candidate := range candidates {
+			if candidate != nil && (oldest.IsZero() || candidate.startedAt.Before(oldest)) {
+				oldest = candidate.startedAt
 			}
 		}
-		l.mu.Unlock()
+		q.mu.Unlock()
 	}
 	return oldest
 }
 
-// add puts a framed record (see frame) into the next batch of its shard and returns the
-// batch, for which the caller waits.
+// add adds a framed record (see frame) to the open batch of its shard and returns that
+// batch. The caller must wait for the batch.
 func (b *batcher) add(shard int, framed []byte) (*batch, error) {
 	if b.full() {
 		return nil, errOverloaded
 	}
-	l := b.lines[shard]
-	if l.refuses() {
+	q := b.queues[shard]
+	if q.refusing() {
 		return nil, errOverloaded
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
 		return nil, errStopping
 	}
 	var open *batch
-	if last := len(l.waiting) - 1; last >= 0 {
-		open = l.waiting[last]
+	if last := len(q.waiting) - 1; last >= 0 {
+		open = q.waiting[last]
 	}
 	if open == nil || open.n == batchRecords || len(open.buffer)+len(framed) > batchBytes {
-		open = &batch{buffer: (*b.buffers.Get().(*[]byte))[:0], begun: time.Now(), done: make(chan struct{})}
-		l.waiting = append(l.waiting, open)
-		l.work.Signal()
+		open = &batch{buffer: (*b.buffers.Get().(*[]byte))[:0], startedAt: time.Now(), done: make(chan struct{})}
+		q.waiting = append(q.waiting, open)
+		q.work.Signal()
 	}
 	open.buffer = append(open.buffer, framed...)
 	open.n++
@@ -162,13 +163,13 @@ func (b *batcher) add(shard int, framed []byte) (*batch, error) {
 	return open, nil
 }
 
-// wait returns the result of the batch's command.
+// wait blocks until the batch has been written and returns the result.
 func (b *batch) wait() error {
 	<-b.done
 	return b.err
 }
 
-// failed reports whether the batch's command has failed.
+// failed reports whether the write of the batch has already failed.
 func (b *batch) failed() bool {
 	select {
 	case <-b.done:
@@ -178,60 +179,62 @@ func (b *batch) failed() bool {
 	}
 }
 
-func (b *batcher) fly(shard int, l *line, seat int) {
+// writeBatches writes waiting batches of a shard, one after the other, until the queue is
+// closed and empty. slot is the writer's index in inFlight.
+func (b *batcher) writeBatches(shard int, q *shardQueue, slot int) {
 	for {
-		l.mu.Lock()
-		l.flying[seat] = nil
-		for len(l.waiting) == 0 && !l.closed {
-			l.work.Wait()
-			// Let other runnable requests join the batch that the first one started:
-			// fewer and larger batches without a timer.
-			l.mu.Unlock()
+		q.mu.Lock()
+		q.inFlight[slot] = nil
+		for len(q.waiting) == 0 && !q.closed {
+			q.work.Wait()
+			// Let other runnable requests join the batch that the first one started.
+			// This makes fewer and larger batches without a timer.
+			q.mu.Unlock()
 			runtime.Gosched()
-			l.mu.Lock()
+			q.mu.Lock()
 		}
-		if len(l.waiting) == 0 {
-			l.mu.Unlock()
+		if len(q.waiting) == 0 {
+			q.mu.Unlock()
 			return
 		}
-		next := l.waiting[0]
-		l.waiting[0] = nil
-		l.waiting = l.waiting[1:]
-		l.flying[seat] = next
-		l.mu.Unlock()
-		b.flush(shard, next)
+		next := q.waiting[0]
+		q.waiting[0] = nil
+		q.waiting = q.waiting[1:]
+		q.inFlight[slot] = next
+		q.mu.Unlock()
+		b.write(shard, next)
 	}
 }
 
-func (b *batcher) flush(shard int, full *batch) {
+func (b *batcher) write(shard int, next *batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
-	full.err = b.sink.Append(ctx, shard, full.buffer, full.n)
+	next.err = b.sink.Append(ctx, shard, next.buffer, next.n)
 	cancel()
-	if l := b.lines[shard]; full.err == nil {
-		l.refused.Store(0)
+	if q := b.queues[shard]; next.err == nil {
+		q.failures.Store(0)
 	} else {
-		l.refusedAt.Store(time.Now().UnixNano())
-		l.refused.Add(1)
+		q.failedAt.Store(time.Now().UnixNano())
+		q.failures.Add(1)
 	}
-	b.records.Add(-int64(full.n))
-	b.bytes.Add(-int64(len(full.buffer)))
-	b.metrics.flushed(full.n, time.Since(full.begun), full.err)
-	close(full.done)
-	// Waiting requests read done and err only.
-	buffer := full.buffer
-	full.buffer = nil
+	b.records.Add(-int64(next.n))
+	b.bytes.Add(-int64(len(next.buffer)))
+	b.metrics.flushed(next.n, time.Since(next.startedAt), next.err)
+	close(next.done)
+	// The buffer can be reused: waiting requests read only done and err.
+	buffer := next.buffer
+	next.buffer = nil
 	if cap(buffer) <= 2*batchBytes {
 		b.buffers.Put(&buffer)
 	}
 }
 
-// close refuses further records and returns when all batches are finished.
+// close refuses further records and returns when all batches have been written.
 func (b *batcher) close() {
-	for _, l := range b.lines {
-		l.mu.Lock()
-		l.closed = true
-		l.work.Broadcast()
-		l.mu.Unlock()
+	for _, q := range b.queues {
+		q.mu.Lock()
+		q.closed = true
+		q.work.Broadcast()
+		q.mu.Unlock()
 	}
-	b.flights.Wait()
+	b.writers.Wait()
 }

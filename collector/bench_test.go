@@ -102,11 +102,11 @@ func BenchmarkRecord(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			record := make([]byte, 0, 1024)
 			for pb.Next() {
-				record = c.record(record[:0], id, now, caller{}, target, click, from)
+				record = c.record(record[:0], id, now, apiCaller{}, target, click, from)
 			}
 		})
 	}
-	c := &Collector{hashes: &hashes{key: bytes.Repeat([]byte("k"), 32)}, agents: newAgents()}
+	c := &Collector{hashes: &hasher{key: bytes.Repeat([]byte("k"), 32)}, agents: newAgentCache()}
 	b.Run("plain", func(b *testing.B) { run(b, c) })
 	c.countries = countriesOf(b, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placed("CH", "ZH")})
 	b.Run("with country", func(b *testing.B) { run(b, c) })
@@ -125,7 +125,7 @@ func BenchmarkAgent(b *testing.B) {
 		{"every tenth made up", func(n int) bool { return n%10 == 0 }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			known := newAgents()
+			known := newAgentCache()
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for n := 0; pb.Next(); n++ {
@@ -133,7 +133,7 @@ func BenchmarkAgent(b *testing.B) {
 					if c.madeUp(n) {
 						text = benchAgent + strconv.FormatInt(made.Add(1), 36)
 					}
-					known.of(text)
+					known.parse(text)
 				}
 			})
 		})

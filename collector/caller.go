@@ -18,56 +18,56 @@ import (
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
-// standing is the result of checking a request's credential.
-type standing int
+// keyStatus is the result of checking a request's credential.
+type keyStatus int
 
 const (
 	// unknown: no key, a malformed key, a key that does not exist, or one that ended.
-	unknown standing = iota
-	// wrongKind: a genuine credential that must not register clicks.
-	wrongKind
+	keyInvalid keyStatus = iota
+	// keyWrongKind: a genuine credential that must not register clicks.
+	keyWrongKind
 	// unverified: the checksum is right and the directory cannot be read.
-	unverified
+	keyUnverified
 	// known: a valid public key; scope is its workspace and mode.
-	known
+	keyValid
 )
 
-type caller struct {
-	standing standing
-	identity
+type apiCaller struct {
+	status keyStatus
+	parsedKey
 	scope affiliate.Scope
 	// entry is the directory's entry of a known key.
 	entry *edgev1.PublicKeyEntry
 }
 
-// identity holds what follows from the text of a well-formed key.
-type identity struct {
+// parsedKey holds what follows from the text of a well-formed key.
+type parsedKey struct {
 	key    affiliate.Key
 	digest [32]byte
 	// subject is the digest as the rate limiter counts it.
 	subject string
 }
 
-func identityOf(key affiliate.Key) identity {
+func newParsedKey(key affiliate.Key) parsedKey {
 	digest := key.Digest()
-	return identity{key: key, digest: digest, subject: string(digest[:])}
+	return parsedKey{key: key, digest: digest, subject: string(digest[:])}
 }
 
-// rememberKeys bounds the cache of parsed keys. An entry takes about 350 bytes.
-const rememberKeys = 10_000
+// maxCachedKeys bounds the cache of parsed keys. An entry takes about 350 bytes.
+const maxCachedKeys = 10_000
 
-// identities caches keys that the directory has found, so that the checksum and
+// keyCache caches keys that the directory has found, so that the checksum and
 // digest of a key are not computed with every click. The directory still decides
 // with every click whether the key is valid. Keys that do not exist are not cached,
 // so they evict nothing.
-type identities struct{ *lru.Cache[string, identity] }
+type keyCache struct{ *lru.Cache[string, parsedKey] }
 
-func newIdentities() identities { return identities{newCache[string, identity](rememberKeys)} }
+func newKeyCache() keyCache { return keyCache{newCache[string, parsedKey](maxCachedKeys)} }
 
-func (i identities) add(text string) {
+func (i keyCache) add(text string) {
 	// text may be part of a body, which the cache would keep: store a copy.
 	if key, ok := affiliate.ParseKey(strings.Clone(text)); ok {
-		i.Add(key.Reveal(), identityOf(key))
+		i.Add(key.Reveal(), newParsedKey(key))
 	}
 }
 
@@ -81,7 +81,7 @@ func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
 
 // headerCredential returns the credential of the headers. there is false if they
 // have none; then the body may have one.
-func headerCredential(h http.Header) (text string, there bool) {
+func headerCredential(h http.Header) (text string, present bool) {
 	if authorization := h.Get("Authorization"); authorization != "" {
 		scheme, token, _ := strings.Cut(authorization, " ")
 		if !strings.EqualFold(scheme, "Bearer") {
@@ -93,59 +93,59 @@ func headerCredential(h http.Header) (text string, there bool) {
 	return text, text != ""
 }
 
-func (c *Collector) identify(ctx context.Context, text string) caller {
-	var who caller
-	var remembered bool
-	if who.identity, remembered = c.known.Peek(text); !remembered {
+func (c *Collector) identify(ctx context.Context, text string) apiCaller {
+	var caller apiCaller
+	var cached bool
+	if caller.parsedKey, cached = c.keys.Peek(text); !cached {
 		key, ok := affiliate.ParseKey(text)
 		switch {
 		case !ok:
-			if !affiliate.LooksLikeKey(text) && c.genuineToken(ctx, text) {
-				return caller{standing: wrongKind}
+			if !affiliate.LooksLikeKey(text) && c.validToken(ctx, text) {
+				return apiCaller{status: keyWrongKind}
 			}
-			return caller{}
+			return apiCaller{}
 		case key.Kind != affiliate.PublicKey:
-			return caller{standing: wrongKind}
+			return apiCaller{status: keyWrongKind}
 		}
-		who.identity = identityOf(key)
+		caller.parsedKey = newParsedKey(key)
 	}
-	entry, state := c.directory.PublicKey(ctx, who.digest)
+	entry, state := c.directory.PublicKey(ctx, caller.digest)
 	switch {
 	case state == directory.Blind:
-		who.standing = unverified
-	case state == directory.Found && entry.Mode == edgeMode(who.key.Mode) && c.live(entry):
+		caller.status = keyUnverified
+	case state == directory.Found && entry.Mode == edgeMode(caller.key.Mode) && c.keyActive(entry):
 		workspace, ok := affiliate.IDFromBytes[affiliate.Workspace](entry.WorkspaceId)
 		if ok {
-			who.standing, who.scope, who.entry = known, affiliate.Scope{Workspace: workspace, Mode: who.key.Mode}, entry
+			caller.status, caller.scope, caller.entry = keyValid, affiliate.Scope{Workspace: workspace, Mode: caller.key.Mode}, entry
 		}
-		if !remembered {
-			c.known.add(text)
+		if !cached {
+			c.keys.add(text)
 		}
 	}
-	return who
+	return caller
 }
 
-// live reports whether a key is valid now. A rolled key ends at its time, whether or
+// keyActive reports whether a key is valid now. A rolled key ends at its time, whether or
 // not the core has written the directory since.
-func (c *Collector) live(entry *edgev1.PublicKeyEntry) bool {
+func (c *Collector) keyActive(entry *edgev1.PublicKeyEntry) bool {
 	return !entry.Revoked && (entry.ExpiresAtMs == 0 || c.now().UnixMilli() < entry.ExpiresAtMs)
 }
 
-// foreign reports whether the request comes from a page of an origin that the
+// foreignOrigin reports whether the request comes from a page of an origin that the
 // workspace does not allow. Requests of servers have no Origin header. The origin
 // "null" of a page that hides its own is not allowed.
-func (w caller) foreign(h http.Header) bool {
-	if w.entry == nil || len(w.entry.AllowedOrigins) == 0 {
+func (c apiCaller) foreignOrigin(h http.Header) bool {
+	if c.entry == nil || len(c.entry.AllowedOrigins) == 0 {
 		return false
 	}
 	origin := h.Get("Origin")
-	return origin != "" && !affiliate.OriginAllowed(w.entry.AllowedOrigins, origin)
+	return origin != "" && !affiliate.OriginAllowed(c.entry.AllowedOrigins, origin)
 }
 
-// genuineToken reports whether text is a valid access token of this deployment (403)
+// validToken reports whether text is a valid access token of this deployment (403)
 // and not garbage (401). It grants nothing, so it does not check issuer and audience.
 // It refuses header fields that could redirect the choice of the key.
-func (c *Collector) genuineToken(ctx context.Context, text string) bool {
+func (c *Collector) validToken(ctx context.Context, text string) bool {
 	if strings.Count(text, ".") != 2 {
 		return false
 	}
@@ -161,7 +161,7 @@ func (c *Collector) genuineToken(ctx context.Context, text string) bool {
 	)
 	token, err := parser.ParseWithClaims(text, &jwt.RegisteredClaims{}, func(token *jwt.Token) (any, error) {
 		for _, header := range []string{"jku", "jwk", "x5u", "x5c", "crit"} {
-			if _, there := token.Header[header]; there {
+			if _, present := token.Header[header]; present {
 				return nil, jwt.ErrTokenUnverifiable
 			}
 		}
@@ -186,11 +186,11 @@ const (
 	zoneAddress = "tracking-address"
 )
 
-// charge counts a request with a known key under the key and any other request under
+// countRequest counts a request with a known key under the key and any other request under
 // its address, so that made-up keys do not get windows of their own.
-func (c *Collector) charge(ctx context.Context, who caller, addr netip.Addr) ratelimit.Result {
-	if who.standing == known {
-		return c.limits.Take(ctx, ratelimit.Zone{Name: zoneTracking, Limit: c.limit}, who.subject)
+func (c *Collector) countRequest(ctx context.Context, caller apiCaller, addr netip.Addr) ratelimit.Result {
+	if caller.status == keyValid {
+		return c.limits.Take(ctx, ratelimit.Zone{Name: zoneTracking, Limit: c.limit}, caller.subject)
 	}
 	return c.limits.Take(ctx, ratelimit.Zone{Name: zoneAddress, Limit: c.limit}, httpedge.LimitSubject(addr))
 }

@@ -11,16 +11,16 @@ import (
 )
 
 func TestRememberedKeysAreBounded(t *testing.T) {
-	known := newIdentities()
+	known := newKeyCache()
 	var last affiliate.Key
-	for range rememberKeys + 10 {
+	for range maxCachedKeys + 10 {
 		last = affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
 		known.add(last.Reveal())
 	}
-	if n := known.Len(); n != rememberKeys {
+	if n := known.Len(); n != maxCachedKeys {
 		t.Errorf("%d keys are remembered", n)
 	}
-	if got, ok := known.Peek(last.Reveal()); !ok || got != identityOf(last) {
+	if got, ok := known.Peek(last.Reveal()); !ok || got != newParsedKey(last) {
 		t.Error("the last key is remembered as another")
 	}
 }
@@ -35,16 +35,16 @@ func TestARememberedKeyIsStillTheDirectorysToJudge(t *testing.T) {
 		t.Fatalf("%d %s", got.status, got.text)
 	}
 	text := e.key.Reveal()
-	if _, ok := e.collector.known.Peek(text); !ok || e.collector.known.Len() != 1 {
-		t.Errorf("%d keys are remembered", e.collector.known.Len())
+	if _, ok := e.collector.keys.Peek(text); !ok || e.collector.keys.Len() != 1 {
+		t.Errorf("%d keys are remembered", e.collector.keys.Len())
 	}
 
 	revoked := &edgev1.PublicKeyEntry{WorkspaceId: e.workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST, Revoked: true}
 	check(t, e.writer.PutPublicKey(t.Context(), e.version+1, e.key.Digest(), revoked))
 	later := newEdgeOn(t, e)
-	later.known.add(text)
-	if who := later.identify(t.Context(), text); who.standing != unknown {
-		t.Errorf("a revoked key stands as %d", who.standing)
+	later.keys.add(text)
+	if who := later.identify(t.Context(), text); who.status != keyInvalid {
+		t.Errorf("a revoked key stands as %d", who.status)
 	}
 }
 

@@ -7,30 +7,35 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// Config configures a collector. cmd/edge makes it of the settings.
+// Config configures a collector. Package cmd/edge fills it from the settings.
 type Config struct {
-	// AllowHTTP accepts plain HTTP; for development.
+	// AllowHTTP accepts requests over plain HTTP. It is meant for development.
 	AllowHTTP bool
-	// TrustedProxies are networks whose headers name the client's address and scheme.
+	// TrustedProxies are the networks of proxies. The collector takes the client's address
+	// and scheme from the headers that these proxies set.
 	TrustedProxies []netip.Prefix
-	// Stream is the Redis of the click stream, Cache the Redis of limits and directory.
+	// Stream is the Redis of the click stream. Cache is the Redis of the rate limits and
+	// of the edge directory.
 	Stream, Cache clickstream.Endpoint
-	// HashKey keys the hashes of addresses, agents and limit subjects. It has 32 bytes
-	// or more and is the same in every process of a deployment.
+	// HashKey is the key of the hashes of addresses, user agents and rate limit subjects.
+	// It has at least 32 bytes and is the same in every process of a deployment.
 	HashKey []byte
-	// LimitTracking is N of "at most N in any 60 s" per public key.
+	// LimitTracking is the number of requests that one public key may make in any period
+	// of 60 seconds.
 	LimitTracking int64
-	// LimitTimeout is how long a click waits for Redis to count it.
+	// LimitTimeout is the longest time that a click waits for the rate limit in Redis.
 	LimitTimeout time.Duration
 	// Shards is the number of click streams.
 	Shards int
-	// JournalDir is the folder of the journal, which takes clicks while the stream does
-	// not. One collector uses it. Empty means no journal: such clicks are refused.
+	// JournalDir is the folder of the journal, which stores clicks while the stream does
+	// not accept them. Each collector needs its own folder. If JournalDir is empty, there
+	// is no journal, and clicks are refused while the stream does not accept them.
 	JournalDir string
-	// CountryDB is a MaxMind file (.mmdb) with countries or cities, for the country and
-	// region of a click. Empty means that clicks have neither.
+	// CountryDB is the path of a MaxMind file (.mmdb) with countries or cities. It gives
+	// the country and region of a click. If it is empty, clicks have no country or region.
 	CountryDB string
-	// ShutdownDelay is the shutdown delay: how long a stopping collector still serves, so
-	// that balancers see that it is not ready before its port closes.
+	// ShutdownDelay is the time between the start of the shutdown and the closing of the
+	// port. The collector still serves requests then, but reports that it is not ready, so
+	// that load balancers stop sending requests to it.
 	ShutdownDelay time.Duration
 }

@@ -19,11 +19,11 @@ import (
 const (
 	// countryVariable is the setting that names the file.
 	countryVariable = "TRIBUTARY_COUNTRY_DB"
-	// countryEvery is the time between two checks whether the file was replaced.
-	countryEvery = 30 * time.Second
-	// rememberPlaces bounds the cache of decoded records. An entry takes about 150
+	// countryCheckInterval is the time between two checks whether the file was replaced.
+	countryCheckInterval = 30 * time.Second
+	// maxCachedPlaces bounds the cache of decoded records. An entry takes about 150
 	// bytes.
-	rememberPlaces = 50_000
+	maxCachedPlaces = 50_000
 )
 
 // countries finds the country of an address in a MaxMind file. The file is read into
@@ -41,7 +41,7 @@ type countries struct {
 // Many networks, often all of a country, share one record.
 type countryFile struct {
 	*maxminddb.Reader
-	known *lru.Cache[uintptr, place] // by record offset
+	places *lru.Cache[uintptr, place] // by record offset
 }
 
 // place is a country and, of a file of cities, its first subdivision.
@@ -67,7 +67,7 @@ func openCountries(path string, log *slog.Logger) (*countries, error) {
 
 // run reads the file again when it was replaced, until ctx ends.
 func (c *countries) run(ctx context.Context) {
-	tick := time.NewTicker(countryEvery)
+	tick := time.NewTicker(countryCheckInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -126,7 +126,7 @@ func (c *countries) load() error {
 	if !hasCountries(reader) {
 		return errors.New("the file has no countries")
 	}
-	c.file.Store(&countryFile{reader, newCache[uintptr, place](rememberPlaces)})
+	c.file.Store(&countryFile{reader, newCache[uintptr, place](maxCachedPlaces)})
 	return nil
 }
 
@@ -141,8 +141,8 @@ func hasCountries(reader *maxminddb.Reader) bool {
 	return false
 }
 
-// of returns the place of an address; empty if the file does not have it.
-func (c *countries) of(addr netip.Addr) place {
+// parse returns the place of an address; empty if the file does not have it.
+func (c *countries) place(addr netip.Addr) place {
 	if c == nil || !addr.IsValid() {
 		return place{}
 	}
@@ -151,12 +151,12 @@ func (c *countries) of(addr netip.Addr) place {
 	if !found.Found() {
 		return place{}
 	}
-	known, ok := file.known.Peek(found.Offset())
+	cached, ok := file.places.Peek(found.Offset())
 	if !ok {
-		known = placeOf(found)
-		file.known.Add(found.Offset(), known)
+		cached = placeOf(found)
+		file.places.Add(found.Offset(), cached)
 	}
-	return known
+	return cached
 }
 
 // placeOf decodes a record. It ignores values that are not ISO 3166 codes.
@@ -172,11 +172,11 @@ func placeOf(found maxminddb.Result) place {
 	if err := found.Decode(&record); err != nil || len(record.Country.Code) != 2 {
 		return place{}
 	}
-	read := place{country: record.Country.Code}
+	result := place{country: record.Country.Code}
 	if len(record.Subdivisions) > 0 && len(record.Subdivisions[0].Code) <= 3 {
-		read.region = record.Subdivisions[0].Code
+		result.region = record.Subdivisions[0].Code
 	}
-	return read
+	return result
 }
 
 func stateOf(info fs.FileInfo) fileState { return fileState{info.ModTime(), info.Size()} }

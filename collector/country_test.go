@@ -103,12 +103,12 @@ func TestWhereAnAddressIs(t *testing.T) {
 	} {
 		want := place{c.country, c.region}
 		for range 2 { // read, and remembered
-			if got := c.of.of(netip.MustParseAddr(c.addr)); got != want {
+			if got := c.of.place(netip.MustParseAddr(c.addr)); got != want {
 				t.Errorf("%s: %q, want %q", c.addr, got, want)
 			}
 		}
 	}
-	if got := cities.of(netip.Addr{}); got != (place{}) {
+	if got := cities.place(netip.Addr{}); got != (place{}) {
 		t.Errorf("no address is in %q", got)
 	}
 }
@@ -167,7 +167,7 @@ func TestAReplacedCountryFileIsTakenOver(t *testing.T) {
 					return
 				default:
 				}
-				if got := c.of(netip.MustParseAddr("203.0.113.9")); len(got.country) != 2 {
+				if got := c.place(netip.MustParseAddr("203.0.113.9")); len(got.country) != 2 {
 					t.Errorf("%q", got)
 					return
 				}
@@ -181,7 +181,7 @@ func TestAReplacedCountryFileIsTakenOver(t *testing.T) {
 		for range 2 { // what was said once is not repeated
 			c.refresh()
 		}
-		if got := c.of(netip.MustParseAddr("203.0.113.9")).country; got != want {
+		if got := c.place(netip.MustParseAddr("203.0.113.9")).country; got != want {
 			t.Errorf("country %s, want %s", got, want)
 		}
 		if got := log.String(); strings.Count(got, "\n") != min(1, len(logged)) || !strings.Contains(got, logged) || strings.Contains(got, path) {
@@ -203,7 +203,7 @@ func TestAReplacedCountryFileIsTakenOver(t *testing.T) {
 }
 
 // A click has all that is known of its visitor; one without consent has nothing
-// of the address.
+// parse the address.
 func TestAClickSaysWhereItCameFrom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.mmdb")
 	check(t, os.WriteFile(path, mmdb(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placed("CH", "ZH")}), 0o600))

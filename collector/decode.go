@@ -17,7 +17,7 @@ import (
 // body is the body of a click. text holds the fields as sent, and "" for white space
 // alone; check validates them and sets the rest.
 type body struct {
-	text [fields]string
+	text [fieldCount]string
 	// ignored holds the paths of unknown fields, as sent.
 	ignored []string
 
@@ -47,10 +47,10 @@ const (
 	fieldUTMCampaign
 	fieldUTMTerm
 	fieldUTMContent
-	fields
+	fieldCount
 )
 
-var fieldNames = [fields]string{
+var fieldNames = [fieldCount]string{
 	"public_key", "referral_code", "url", "referrer", "click_id", "sub_id", "consent", "screen", "language", "occurred_at",
 	"utm.source", "utm.medium", "utm.campaign", "utm.term", "utm.content",
 }
@@ -60,10 +60,10 @@ const utmPrefix = "utm."
 // Bounds of stored values, in code points. That of the code is DECISIONS.md's; the
 // others keep a row within the size that an index entry may have.
 const (
-	maxCode = 100
-	maxURL  = 2048
-	maxText = 255
-	maxWord = 64
+	maxCode      = 100
+	maxURL       = 2048
+	maxText      = 255
+	maxShortText = 64
 )
 
 // decode reads a body. The violations name all its faults. It reads a public key even
@@ -77,19 +77,19 @@ func decode(raw []byte) (*body, affiliate.Violations) {
 	}
 	if fault != "" {
 		// Only the fault of the body is reported: the fields after it are not known.
-		var wrong affiliate.Violations
-		wrong.Add(affiliate.WholeBody, fault)
-		return &d.body, wrong
+		var violations affiliate.Violations
+		violations.Add(affiliate.WholeBody, fault)
+		return &d.body, violations
 	}
-	d.body.check(&d.wrong)
-	return &d.body, d.wrong
+	d.body.check(&d.violations)
+	return &d.body, d.violations
 }
 
 // fieldOf returns the index of a field of the body (prefix "") or of utm, or -1.
 func fieldOf(prefix, name string) int {
 	low, high := 0, fieldUTMSource
 	if prefix != "" {
-		low, high = fieldUTMSource, fields
+		low, high = fieldUTMSource, fieldCount
 	}
 	for field := low; field < high; field++ {
 		if fieldNames[field][len(prefix):] == name {
@@ -101,11 +101,11 @@ func fieldOf(prefix, name string) int {
 
 // check validates the values and adds their faults to wrong. It skips fields that
 // have a fault already.
-func (b *body) check(wrong *affiliate.Violations) {
+func (b *body) check(violations *affiliate.Violations) {
 	add := func(field int, message string) {
 		name := fieldNames[field]
-		if !slices.ContainsFunc(*wrong, func(v affiliate.Violation) bool { return v.Field == name }) {
-			wrong.Add(name, message)
+		if !slices.ContainsFunc(*violations, func(v affiliate.Violation) bool { return v.Field == name }) {
+			violations.Add(name, message)
 		}
 	}
 
@@ -152,13 +152,13 @@ func (b *body) check(wrong *affiliate.Violations) {
 			add(fieldReferrer, fmt.Sprintf("must have a host of at most %d characters", maxText))
 		}
 	}
-	for field := fieldSubID; field < fields; field++ {
+	for field := fieldSubID; field < fieldCount; field++ {
 		limit := maxText
 		switch field {
 		case fieldConsent, fieldOccurredAt:
 			continue
 		case fieldScreen, fieldLanguage:
-			limit = maxWord
+			limit = maxShortText
 		}
 		if len(b.text[field]) > limit && utf8.RuneCountInString(b.text[field]) > limit {
 			add(field, fmt.Sprintf("must have at most %d characters", limit))

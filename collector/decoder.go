@@ -12,17 +12,17 @@ import (
 // maxDepth bounds the nesting of values, and so the recursion of the decoder.
 const maxDepth = 32
 
-const givenTwice = "must be given only once"
+const mustBeGivenOnce = "must be given only once"
 
 // decoder reads the JSON of one body strictly. Its methods return false if the body
 // cannot be read on: it is nested too deep, has an impossible name, or is no JSON at
 // Pos.
 type decoder struct {
 	jsonscan.Scanner
-	body  body
-	wrong affiliate.Violations // repeated fields, wrong types, text that cannot be stored
-	fault string               // why reading ended, if not because of the syntax
-	depth int
+	body       body
+	violations affiliate.Violations // repeated fields, wrong types, text that cannot be stored
+	fault      string               // why reading ended, if not because of the syntax
+	depth      int
 	// seen has a bit for each field, and one for utm. ignored has the unknown fields.
 	seen    uint32
 	ignored map[string]bool
@@ -46,41 +46,41 @@ func (d *decoder) document() (fault string) {
 	return ""
 }
 
-// fields reads the body (prefix "") or its utm object.
+// fieldCount reads the body (prefix "") or its utm object.
 func (d *decoder) fields(prefix string) bool {
 	return d.object(func(name string) bool {
 		c := d.Space()
 		field := fieldOf(prefix, name)
 		if prefix == "" && name == "utm" {
-			field = fields
+			field = fieldCount
 		}
 		switch {
 		case field < 0:
 			d.unknown(prefix + name)
 		case d.seen&(1<<field) != 0:
-			d.wrong.Add(prefix+name, givenTwice)
+			d.violations.Add(prefix+name, mustBeGivenOnce)
 		default:
 			d.seen |= 1 << field
 			switch {
 			case c == 'n': // null is absent
-			case field == fields && c == '{':
+			case field == fieldCount && c == '{':
 				return d.fields(utmPrefix)
-			case field == fields:
-				d.wrong.Add(name, "must be an object")
+			case field == fieldCount:
+				d.violations.Add(name, "must be an object")
 			case c == '"':
 				return d.text(field)
 			default:
-				d.wrong.Add(prefix+name, "must be a string")
+				d.violations.Add(prefix+name, "must be a string")
 			}
 		}
 		return d.skip()
 	})
 }
 
-// unknown notes a field that has no effect.
+// keyInvalid notes a field that has no effect.
 func (d *decoder) unknown(path string) {
 	if d.ignored[path] {
-		d.wrong.Add(printable(path), givenTwice)
+		d.violations.Add(printableName(path), mustBeGivenOnce)
 		return
 	}
 	if d.ignored == nil {
@@ -94,7 +94,7 @@ func (d *decoder) unknown(path string) {
 func (d *decoder) text(field int) bool {
 	text, fault, ok := d.Text()
 	if fault != "" {
-		d.wrong.Add(fieldNames[field], fault)
+		d.violations.Add(fieldNames[field], fault)
 	} else if ok && !blank(text) {
 		d.body.text[field] = text
 	}
@@ -167,17 +167,17 @@ func (d *decoder) skip() (ok bool) {
 	return ok
 }
 
-// printable replaces control characters in a field's path and bounds its length, so
+// printableName replaces control characters in a field's path and bounds its length, so
 // that it can be part of a response.
-func printable(name string) string {
+func printableName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return utf8.RuneError
 		}
 		return r
 	}, name)
-	if utf8.RuneCountInString(name) > maxWord {
-		name = string([]rune(name)[:maxWord]) + "…"
+	if utf8.RuneCountInString(name) > maxShortText {
+		name = string([]rune(name)[:maxShortText]) + "…"
 	}
 	return name
 }

@@ -310,7 +310,7 @@ func TestProposedIDs(t *testing.T) {
 }
 
 func TestMemory_ForgetsAfterTenMinutes(t *testing.T) {
-	m, now := newMemory(), time.Now()
+	m, now := newProposalCache(), time.Now()
 	p := proposal{id: affiliate.NewID[affiliate.Click](now).UUID, code: "anna"}
 	first := m.claim(p, now)
 	if m.claim(p, now.Add(10*time.Minute)) != first {
@@ -319,21 +319,21 @@ func TestMemory_ForgetsAfterTenMinutes(t *testing.T) {
 	if m.claim(p, now.Add(10*time.Minute+time.Millisecond)) == first {
 		t.Error("remembered too long")
 	}
-	for range 3 * rememberProposals {
+	for range 3 * maxProposals {
 		m.claim(proposal{id: affiliate.NewID[affiliate.Click](now).UUID}, now)
 	}
-	if n := m.issued.Len(); n != rememberProposals || len(m.owners) != n {
+	if n := m.clicks.Len(); n != maxProposals || len(m.owners) != n {
 		t.Errorf("%d proposals and %d owners are remembered", n, len(m.owners))
 	}
 	m.claim(p, now.Add(11*time.Minute))
-	if n := m.issued.Len(); n != 1 || len(m.owners) != n {
+	if n := m.clicks.Len(); n != 1 || len(m.owners) != n {
 		t.Errorf("%d proposals and %d owners are left after ten minutes", n, len(m.owners))
 	}
 }
 
 // A repeat does not prolong the ten minutes, and a flood evicts the oldest first.
 func TestMemory_EvictsTheOldestProposal(t *testing.T) {
-	m, now := newMemory(), time.Now()
+	m, now := newProposalCache(), time.Now()
 	propose := func(code string) proposal {
 		return proposal{id: affiliate.NewID[affiliate.Click](now).UUID, code: code}
 	}
@@ -341,7 +341,7 @@ func TestMemory_EvictsTheOldestProposal(t *testing.T) {
 	first := m.claim(oldest, now)
 	kept := m.claim(second, now)
 	m.claim(oldest, now)
-	for range rememberProposals - 1 {
+	for range maxProposals - 1 {
 		m.claim(propose("flood"), now)
 	}
 	if m.claim(second, now) != kept {

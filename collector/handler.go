@@ -19,37 +19,40 @@ import (
 
 const (
 	clicksPath = "/v1/clicks"
-	// maxBody bounds a click (RELIABILITY.md 6.6).
+	// maxBody is the maximum size of the body of a click request.
 	maxBody = 8 << 10
 )
 
-// Header values that all responses share. net/http only reads them.
+// Header values that all responses share. net/http never changes them.
 var (
-	anyOrigin     = []string{"*"}
-	exposed       = []string{"Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, " + httpedge.IgnoredFieldsHeader}
-	jsonType      = []string{"application/json"}
-	noStore       = []string{"no-store"}
-	hsts          = []string{httpedge.HSTS}
-	nosniff       = []string{"nosniff"}
-	allowClicks   = []string{"OPTIONS, POST"}
-	allowHealth   = []string{"GET, HEAD"}
-	allowedInPost = []string{"Authorization, Content-Type, X-Public-Key, X-Request-Id"}
-	preflightAge  = []string{"86400"}
+	anyOrigin      = []string{"*"}
+	exposedHeaders = []string{"Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, " + httpedge.IgnoredFieldsHeader}
+	jsonType       = []string{"application/json"}
+	noStore        = []string{"no-store"}
+	hsts           = []string{httpedge.HSTS}
+	nosniff        = []string{"nosniff"}
+	allowClicks    = []string{"OPTIONS, POST"}
+	allowHealth    = []string{"GET, HEAD"}
+	allowedHeaders = []string{"Authorization, Content-Type, X-Public-Key, X-Request-Id"}
+	preflightAge   = []string{"86400"}
 )
 
+// bodies holds buffers for request bodies, records and responses.
 var bodies = sync.Pool{New: func() any { b := make([]byte, maxBody+1); return &b }}
 
 func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h[httpedge.RequestIDHeader] = []string{httpedge.RequestID(r, c.mintRequestID)}
-	// Visitors follow links. Scripts of other origins have no reason to read them.
-	link := strings.HasPrefix(r.URL.Path, linkPath)
-	if !link {
+	h[httpedge.RequestIDHeader] = []string{httpedge.RequestID(r, c.newRequestID)}
+	// Short links get no CORS headers: browsers navigate to them, and scripts of other
+	// origins have no reason to read the response.
+	isLink := strings.HasPrefix(r.URL.Path, linkPath)
+	if !isLink {
 		h["Access-Control-Allow-Origin"] = anyOrigin
-		h["Access-Control-Expose-Headers"] = exposed
+		h["Access-Control-Expose-Headers"] = exposedHeaders
 	}
 	if c.stopping.Load() {
-		// The client's next request then goes to another collector.
+		// The client then opens a new connection, which the load balancer sends to another
+		// collector.
 		h["Connection"] = []string{"close"}
 	}
 	if !c.allowHTTP {
@@ -59,7 +62,7 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, http.StatusForbidden, affiliate.ReasonHTTPSRequired, httpedge.HTTPSRequiredMessage)
 		return
 	}
-	if link {
+	if isLink {
 		c.serveLink(w, r)
 		return
 	}
@@ -69,7 +72,7 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 	case "/v1/health", "/v1/health/ready", "/v1/health/sink":
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h["Allow"] = allowHealth
-			c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path answers GET and HEAD.")
+			c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path accepts GET and HEAD.")
 			return
 		}
 		var missing string
@@ -85,7 +88,7 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 			c.serveDocument(w, r, found)
 			return
 		}
-		c.refuse(w, http.StatusNotFound, affiliate.ReasonNotFound, "There is nothing at this path.")
+		c.refuse(w, http.StatusNotFound, affiliate.ReasonNotFound, "This path does not exist.")
 	}
 }
 
@@ -93,130 +96,140 @@ func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	switch r.Method {
 	case http.MethodPost:
-		c.takeClick(w, r)
+		c.registerClick(w, r)
 	case http.MethodOptions:
 		h["Access-Control-Allow-Methods"] = allowClicks
-		h["Access-Control-Allow-Headers"] = allowedInPost
+		h["Access-Control-Allow-Headers"] = allowedHeaders
 		h["Access-Control-Max-Age"] = preflightAge
 		h["Allow"] = allowClicks
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		h["Allow"] = allowClicks
-		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path answers POST and OPTIONS.")
+		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path accepts POST and OPTIONS.")
 	}
 }
 
-// takeClick handles POST /v1/clicks. It checks, in this order: capacity (503), credential
-// (429 from an address beyond its limit, else 401), limit of the key (429), kind of
-// credential (403), origin (403), whether the body can be read (415, 413, 400), its
-// fields (400) and the code (404). A key in the body is known only after the body is
-// read, so a body that cannot be read is refused before the credential is checked.
-func (c *Collector) takeClick(w http.ResponseWriter, r *http.Request) {
+// registerClick handles POST /v1/clicks. It makes these checks, in this order:
+//
+//  1. the capacity of the collector (503)
+//  2. the credential: an invalid one is a 401, or a 429 if the address is over its limit
+//  3. the rate limit of the key (429)
+//  4. the kind of credential (403)
+//  5. the origin (403)
+//  6. whether the body can be read (415, 413, 400)
+//  7. the fields of the body (400)
+//  8. the referral code (404)
+//
+// If the key is in the body, check 6 comes before checks 2 to 5, because the key is known
+// only after the body has been read.
+func (c *Collector) registerClick(w http.ResponseWriter, r *http.Request) {
 	if c.batches.full() {
-		c.unavailable(w, "The collector is at its limit.")
+		c.unavailable(w, "The collector is overloaded.")
 		return
 	}
 	h := w.Header()
 	addr := httpedge.ClientAddr(r, c.trusted)
-	var who caller
-	var foreign, admitted bool
+	var caller apiCaller
+	var foreignOrigin, admitted bool
 	credential, inHeader := headerCredential(r.Header)
 	if inHeader {
-		if who, foreign, admitted = c.admit(w, r, credential, addr); !admitted {
+		if caller, foreignOrigin, admitted = c.admit(w, r, credential, addr); !admitted {
 			return
 		}
 	}
 	buffer := bodies.Get().(*[]byte)
 	defer bodies.Put(buffer)
-	raw, bad := readBody(r, *buffer)
-	if bad != nil {
-		if bad == incompleteBody && r.ProtoMajor == 1 {
-			// The start of the connection's next request cannot be found.
+	raw, refused := readBody(r, *buffer)
+	if refused != nil {
+		if refused == incompleteBody && r.ProtoMajor == 1 {
+			// The rest of this body is still to come, so the collector cannot find the
+			// start of the next request on this connection.
 			h["Connection"] = []string{"close"}
 		}
-		if inHeader || c.count(w, r, caller{}, addr) {
-			c.refuse(w, bad.status, bad.reason, bad.message, bad.violations...)
+		if inHeader || c.enforceLimit(w, r, apiCaller{}, addr) {
+			c.refuse(w, refused.status, refused.reason, refused.message, refused.violations...)
 		}
 		return
 	}
-	click, wrong := decode(raw)
+	click, violations := decode(raw)
 	if !inHeader {
-		if who, foreign, admitted = c.admit(w, r, click.text[fieldPublicKey], addr); !admitted {
+		if caller, foreignOrigin, admitted = c.admit(w, r, click.text[fieldPublicKey], addr); !admitted {
 			return
 		}
 	}
 	httpedge.SetIgnoredFields(h, click.ignored)
-	if len(wrong) > 0 {
-		c.refuse(w, http.StatusBadRequest, affiliate.ReasonValidation, "The request is invalid.", wrong...)
+	if len(violations) > 0 {
+		c.refuse(w, http.StatusBadRequest, affiliate.ReasonValidation, "The request is invalid.", violations...)
 		return
 	}
-	var target *edgev1.ReferralCodeEntry
-	if who.standing == known {
-		entry, state := c.directory.ReferralCode(r.Context(), who.scope, click.code)
+	var codeEntry *edgev1.ReferralCodeEntry
+	if caller.status == keyValid {
+		entry, state := c.directory.ReferralCode(r.Context(), caller.scope, click.code)
 		if state == directory.Absent || state == directory.Found && !entry.Active {
 			c.refuse(w, http.StatusNotFound, affiliate.ReasonNotFound, "No active programme has this referral code.")
 			return
 		}
 		if state == directory.Found {
-			target = entry
+			codeEntry = entry
 		}
 	}
-	c.write(w, r, who, target, click, visitor{
-		addr: addr, agent: r.UserAgent(), foreign: foreign, prefetched: prefetch(r.Header),
+	c.storeClick(w, r, caller, codeEntry, click, visitor{
+		addr: addr, agent: r.UserAgent(), foreignOrigin: foreignOrigin, prefetched: prefetch(r.Header),
 		paidPlatform: paidPlatform(queryOf(click.text[fieldURL])),
 	})
 }
 
-// admit identifies the caller, counts the request and checks the origin. foreign reports
-// a page whose origin the workspace does not allow. ok is false if admit has refused the
-// request.
-func (c *Collector) admit(w http.ResponseWriter, r *http.Request, credential string, addr netip.Addr) (who caller, foreign, ok bool) {
-	who = c.identify(r.Context(), credential)
-	if !c.count(w, r, who, addr) {
-		return who, false, false
+// admit identifies the caller, counts the request and checks the origin. foreignOrigin
+// reports that the request comes from a page whose origin the workspace does not allow.
+// If ok is false, admit has already written an error response.
+func (c *Collector) admit(w http.ResponseWriter, r *http.Request, credential string, addr netip.Addr) (caller apiCaller, foreignOrigin, ok bool) {
+	caller = c.identify(r.Context(), credential)
+	if !c.enforceLimit(w, r, caller, addr) {
+		return caller, false, false
 	}
-	switch who.standing {
-	case unknown:
+	switch caller.status {
+	case keyInvalid:
 		w.Header()["Www-Authenticate"] = []string{"Bearer"}
 		c.refuse(w, http.StatusUnauthorized, affiliate.ReasonInvalidPublicKey, "A valid public key is required.")
-		return who, false, false
-	case wrongKind:
+		return caller, false, false
+	case keyWrongKind:
 		c.refuse(w, http.StatusForbidden, affiliate.ReasonForbidden, "Clicks are registered with a public key.")
-		return who, false, false
-	case unverified, known:
+		return caller, false, false
+	case keyUnverified, keyValid:
 	}
-	foreign = who.foreign(r.Header)
-	if foreign && who.entry.EnforceOrigins {
+	foreignOrigin = caller.foreignOrigin(r.Header)
+	if foreignOrigin && caller.entry.EnforceOrigins {
 		c.refuse(w, http.StatusForbidden, affiliate.ReasonOriginNotAllowed, "Clicks of this origin are not accepted.")
-		return who, true, false
+		return caller, true, false
 	}
-	return who, foreign, true
+	return caller, foreignOrigin, true
 }
 
-// count counts the request (see charge) and sets the RateLimit headers. It refuses a
-// request beyond the limit and returns false.
-func (c *Collector) count(w http.ResponseWriter, r *http.Request, who caller, addr netip.Addr) bool {
-	result := c.charge(r.Context(), who, addr)
+// enforceLimit counts the request (see countRequest) and sets the RateLimit headers. If
+// the request is over the limit, it writes an error response and returns false.
+func (c *Collector) enforceLimit(w http.ResponseWriter, r *http.Request, caller apiCaller, addr netip.Addr) bool {
+	result := c.countRequest(r.Context(), caller, addr)
 	result.SetHeaders(w.Header(), zoneTracking)
 	if !result.Allowed {
-		c.refuse(w, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, "Too many requests. Try again after the seconds of Retry-After.")
+		c.refuse(w, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, "Too many requests. Try again after the number of seconds in Retry-After.")
 	}
 	return result.Allowed
 }
 
-// write makes the click durable and writes the response.
-func (c *Collector) write(w http.ResponseWriter, r *http.Request, who caller, target *edgev1.ReferralCodeEntry, b *body, from visitor) {
+// storeClick makes the click durable and writes the response. codeEntry is nil if the
+// referral code could not be looked up.
+func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, request *body, from visitor) {
 	now := c.now()
-	entry := &issued{receivedAt: now}
-	if b.proposed {
-		entry = c.memory.claim(proposal{id: b.clickID, digest: who.digest, code: b.code}, now)
+	entry := &issuedClick{receivedAt: now}
+	if request.proposed {
+		entry = c.proposals.claim(proposal{id: request.clickID, digest: caller.digest, code: request.code}, now)
 	} else {
 		entry.id = affiliate.NewID[affiliate.Click](now)
 	}
 	repeated, err := entry.write(func() (*batch, error) {
 		scratch := bodies.Get().(*[]byte)
 		defer bodies.Put(scratch)
-		click := c.record((*scratch)[:0], entry.id, entry.receivedAt, who, target, b, from)
+		click := c.record((*scratch)[:0], entry.id, entry.receivedAt, caller, codeEntry, request, from)
 		return c.batches.add(clickstream.Shard(entry.id, c.shards), frame(click[len(click):], click))
 	})
 	if err != nil {
@@ -230,18 +243,18 @@ func (c *Collector) write(w http.ResponseWriter, r *http.Request, who caller, ta
 		c.metrics.repeated.Inc()
 	} else {
 		c.metrics.accepted.Inc()
-		if target == nil {
+		if codeEntry == nil {
 			c.metrics.unresolved.Inc()
 		}
 	}
-	answer := bodies.Get().(*[]byte)
-	defer bodies.Put(answer)
-	text := appendAnswer((*answer)[:0], entry, who.key.Mode, target, repeated, now)
+	buffer := bodies.Get().(*[]byte)
+	defer bodies.Put(buffer)
+	text := appendResponse((*buffer)[:0], entry, caller.key.Mode, codeEntry, repeated, now)
 	h := w.Header()
 	h["Content-Type"] = jsonType
 	h["Cache-Control"] = noStore
 	h["X-Content-Type-Options"] = nosniff
-	setCookie(h, r, entry.id, target, b.consent)
+	setCookie(h, r, entry.id, codeEntry, request.consent)
 	w.WriteHeader(status)
 	_, _ = w.Write(text)
 }
@@ -254,7 +267,7 @@ type refusal struct {
 	violations affiliate.Violations
 }
 
-// Responses to bodies that cannot be read.
+// Responses to request bodies that cannot be read.
 var (
 	encodedBody    = &refusal{status: http.StatusUnsupportedMediaType, reason: affiliate.ReasonUnsupportedMediaType, message: "The request body must not be encoded."}
 	wrongType      = &refusal{status: http.StatusUnsupportedMediaType, reason: affiliate.ReasonUnsupportedMediaType, message: "The Content-Type must be application/json or text/plain."}
@@ -265,8 +278,8 @@ var (
 	}
 )
 
-// readBody reads the body into buffer, which has one byte more than the limit. It does
-// not read a body that the headers show to be unacceptable.
+// readBody reads the body into buffer, which is one byte longer than the limit. It does
+// not read a body whose headers already show that it will be refused.
 func readBody(r *http.Request, buffer []byte) ([]byte, *refusal) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return nil, encodedBody
@@ -304,8 +317,8 @@ func (c *Collector) refuse(w http.ResponseWriter, status int, reason affiliate.R
 	httpedge.WriteError(w, status, reason, message, violations...)
 }
 
-// unavailable responds 503. Retry-After is a random number of 1 to 5 seconds, so that
-// clients do not all return at the same time.
+// unavailable writes a 503. Retry-After is a random number from 1 to 5 seconds, so that
+// clients do not all repeat their requests at the same time.
 func (c *Collector) unavailable(w http.ResponseWriter, message string) {
 	w.Header()["Retry-After"] = retryAfter()
 	c.refuse(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, message)

@@ -12,8 +12,8 @@ import (
 type metrics struct {
 	accepted, repeated, unresolved prometheus.Counter
 	rejected                       *prometheus.CounterVec
-	batchClicks, durable           prometheus.Histogram
-	flushErrors                    prometheus.Counter
+	batchClicks, timeToDurable     prometheus.Histogram
+	failedBatches                  prometheus.Counter
 	journaled, replayed            prometheus.Counter
 	fallbacks, redirects           *prometheus.CounterVec
 }
@@ -22,57 +22,57 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		accepted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_clicks_accepted_total",
-			Help: "Clicks with response 201: durable in the stream or in the journal.",
+			Help: "Clicks with response 201. They are durable in the stream or in the journal.",
 		}),
 		repeated: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_clicks_repeated_total",
-			Help: "Clicks with response 200: the same proposed id, key and code as before.",
+			Help: "Clicks with response 200, because an earlier request had the same proposed id, key and code.",
 		}),
 		unresolved: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_clicks_unresolved_total",
-			Help: "Clicks accepted without the directory, which ingestion resolves. Part of the accepted clicks.",
+			Help: "Clicks accepted although the directory could not be read; ingestion looks up their keys and codes. Part of the accepted clicks.",
 		}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_collector_requests_rejected_total",
-			Help: "Requests with an error response, by its code.",
+			Help: "Requests with an error response, by error code.",
 		}, []string{"code"}),
 		batchClicks: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "tributary_collector_batch_clicks",
 			Help:    "Clicks per batch.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 10),
 		}),
-		durable: prometheus.NewHistogram(prometheus.HistogramOpts{
+		timeToDurable: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "tributary_collector_time_to_durable_seconds",
 			Help:    "Time from the first click of a batch until the batch is in the stream or the journal.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 15),
 		}),
-		flushErrors: prometheus.NewCounter(prometheus.CounterOpts{
+		failedBatches: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_batches_failed_total",
-			Help: "Batches that neither the stream nor a journal took; their requests got 503.",
+			Help: "Batches that could be written neither to the stream nor to a journal. Their requests got a 503.",
 		}),
 		journaled: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_clicks_journaled_total",
-			Help: "Clicks that were written to the journal instead of the stream, including clicks of short links.",
+			Help: "Clicks written to the journal instead of the stream, including clicks of short links.",
 		}),
 		replayed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_clicks_replayed_total",
-			Help: "Clicks moved from the journal to the stream, including repetitions.",
+			Help: "Clicks moved from the journal to the stream. A click that is moved twice counts twice.",
 		}),
 		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_collector_limit_fallbacks_total",
-			Help: "Requests counted by this process alone because Redis did not answer in time, by zone.",
+			Help: "Requests counted in this process only because Redis did not respond in time, by zone.",
 		}, []string{"zone"}),
 		redirects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_collector_redirects_total",
-			Help: "Visitors sent to a short link's target: recorded, uncounted (HEAD, prefetch), or without a click because it was limited or not_durable.",
+			Help: "Redirects to the target of a short link, by outcome: recorded (with a click), uncounted (HEAD or prefetch), limited (rate limit, no click) or not_durable (the click could not be stored).",
 		}, []string{"outcome"}),
 	}
-	registry.MustRegister(m.accepted, m.repeated, m.unresolved, m.rejected, m.batchClicks, m.durable, m.flushErrors, m.journaled, m.replayed, m.fallbacks, m.redirects)
+	registry.MustRegister(m.accepted, m.repeated, m.unresolved, m.rejected, m.batchClicks, m.timeToDurable, m.failedBatches, m.journaled, m.replayed, m.fallbacks, m.redirects)
 	return m
 }
 
-// watch registers the gauges of the queue and of the journal. broken means that the
-// journal could not be opened; then j is nil.
+// watch registers the gauges of the queue and of the journal. j is nil if there is no
+// journal. broken means that the journal could not be opened.
 func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.Journal, broken bool, now func() time.Time) {
 	gauge := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tributary_collector_" + name, Help: help}, value))
@@ -83,21 +83,21 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 		}
 		return max(0, now().Sub(since).Seconds())
 	}
-	gauge("queue_clicks", "Clicks waiting for, or on, their way to the stream.", func() float64 { return float64(b.records.Load()) })
+	gauge("queue_clicks", "Clicks that wait for a write to the stream or are being written.", func() float64 { return float64(b.records.Load()) })
 	gauge("queue_bytes", "Bytes of the clicks in the queue.", func() float64 { return float64(b.bytes.Load()) })
-	const brokenHelp = "1 while the journal takes nothing: its disk failed or is full, or its folder could not be used at the start."
+	const brokenHelp = "1 while the journal cannot store clicks because its disk failed or is full, or because its folder could not be used at the start."
 	if broken {
 		gauge("journal_broken", brokenHelp, func() float64 { return 1 })
 	}
 	if j == nil {
-		gauge("oldest_unpersisted_seconds", "Age of the oldest click that is not in the stream.", func() float64 { return age(b.oldest()) })
+		gauge("oldest_unpersisted_seconds", "Age of the oldest click that is not in the stream yet.", func() float64 { return age(b.oldest()) })
 		return
 	}
-	gauge("oldest_unpersisted_seconds", "Age of the oldest click that is not in the stream: waiting here or in the journal.",
+	gauge("oldest_unpersisted_seconds", "Age of the oldest click that is not in the stream yet: in the queue or in the journal.",
 		func() float64 { return max(age(b.oldest()), age(j.Stats().Oldest)) })
-	gauge("journal_clicks", "Clicks in the journal, on their way to the stream.", func() float64 { return float64(j.Stats().Clicks) })
+	gauge("journal_clicks", "Clicks in the journal that still have to be moved to the stream.", func() float64 { return float64(j.Stats().Clicks) })
 	gauge("journal_bytes", "Bytes of the journal on disk.", func() float64 { return float64(j.Stats().Bytes) })
-	gauge("journal_max_bytes", "Bound of journal_bytes; beyond it clicks are refused while the stream is away.", func() float64 { return float64(j.Stats().MaxBytes) })
+	gauge("journal_max_bytes", "Maximum of journal_bytes. When it is reached, clicks are refused while the stream is unavailable.", func() float64 { return float64(j.Stats().MaxBytes) })
 	gauge("journal_oldest_seconds", "Age of the oldest record in the journal; 0 when it is empty.", func() float64 { return age(j.Stats().Oldest) })
 	gauge("journal_broken", brokenHelp, func() float64 {
 		if j.Stats().Broken != nil {
@@ -105,20 +105,21 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 		}
 		return 0
 	})
-	gauge("journal_torn_tails", "Incomplete records at the end of the journal that its start cut off: a process or a machine ended while it wrote.", func() float64 { return float64(j.Stats().Truncated) })
-	gauge("journal_damaged_records", "Damaged records skipped since the start. Any is an alarm.", func() float64 { return float64(j.Stats().Skipped) })
+	gauge("journal_torn_tails", "Incomplete records removed from the end of the journal when it was opened. A crash during a write leaves one.", func() float64 { return float64(j.Stats().Truncated) })
+	gauge("journal_damaged_records", "Damaged records skipped since the start. Any value above 0 needs an alert.", func() float64 { return float64(j.Stats().Skipped) })
 }
 
+// flushed records the result of writing one batch.
 func (m *metrics) flushed(clicks int, took time.Duration, err error) {
 	m.batchClicks.Observe(float64(clicks))
 	if err != nil {
-		m.flushErrors.Inc()
+		m.failedBatches.Inc()
 		return
 	}
-	m.durable.Observe(took.Seconds())
+	m.timeToDurable.Observe(took.Seconds())
 }
 
 func (m *metrics) reject(reason affiliate.Reason) { m.rejected.WithLabelValues(string(reason)).Inc() }
 
-// fallback is the hook of ratelimit.Options.
+// fallback counts a request that was counted without Redis; see ratelimit.Options.
 func (m *metrics) fallback(zone string) { m.fallbacks.WithLabelValues(zone).Inc() }

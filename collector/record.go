@@ -16,8 +16,8 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// batchClicks is the number of ClickBatch.clicks.
-const batchClicks protowire.Number = 1
+// fieldBatchClicks is the number of ClickBatch.clicks.
+const fieldBatchClicks protowire.Number = 1
 
 // The numbers of the fields of edge.v1.Click.
 const (
@@ -59,15 +59,15 @@ const (
 
 // frame appends a marshalled click as one element of ClickBatch.clicks. Concatenated
 // framed clicks are a marshalled ClickBatch, so a batch is never marshalled as a whole.
-func frame(dst, click []byte) []byte { return appendBytes(dst, batchClicks, click) }
+func frame(dst, click []byte) []byte { return appendBytes(dst, fieldBatchClicks, click) }
 
 // visitor holds the properties of the visitor that come from the request, not from its
 // body.
 type visitor struct {
-	addr       netip.Addr
-	agent      string
-	foreign    bool // the page's origin is not allowed by the workspace
-	prefetched bool
+	addr          netip.Addr
+	agent         string
+	foreignOrigin bool // the page's origin is not allowed by the workspace
+	prefetched    bool
 	// paidPlatform is the platform of the ad that led to the click, or empty.
 	paidPlatform string
 }
@@ -75,22 +75,22 @@ type visitor struct {
 // record appends the record of a click, a marshalled edge.v1.Click. If the visitor denied
 // consent, it contains nothing that distinguishes one visitor from another: nothing
 // derived from the address, not even the country, and of agent and screen only the kind
-// of device and the bot reason. It is written without proto.Marshal, whose reflection
+// parse device and the bot reason. It is written without proto.Marshal, whose reflection
 // costs more than the rest of the record, in the field order of proto.Marshal.
-func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, who caller, target *edgev1.ReferralCodeEntry, b *body, from visitor) []byte {
-	traced := b.consent != affiliate.ConsentDenied
-	agent, month := c.agents.of(from.agent), c.hashes.of(at)
+func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, b *body, from visitor) []byte {
+	keepPersonal := b.consent != affiliate.ConsentDenied
+	agent, month := c.agents.parse(from.agent), c.hashes.month(at)
 	dst = appendBytes(dst, clickID, id.UUID[:])
-	dst = appendNumber(dst, clickMode, int64(edgeMode(who.key.Mode)))
-	if target != nil {
-		dst = appendBytes(dst, clickWorkspaceID, who.scope.Workspace.UUID[:])
-		dst = appendBytes(dst, clickProgramID, target.ProgramId)
-		dst = appendBytes(dst, clickParticipantID, target.ParticipantId)
-		dst = appendBytes(dst, clickLinkID, target.LinkId)
+	dst = appendNumber(dst, clickMode, int64(edgeMode(caller.key.Mode)))
+	if codeEntry != nil {
+		dst = appendBytes(dst, clickWorkspaceID, caller.scope.Workspace.UUID[:])
+		dst = appendBytes(dst, clickProgramID, codeEntry.ProgramId)
+		dst = appendBytes(dst, clickParticipantID, codeEntry.ParticipantId)
+		dst = appendBytes(dst, clickLinkID, codeEntry.LinkId)
 	}
 	dst = appendBytes(dst, clickReferralCode, b.code)
-	if target == nil {
-		dst = appendBytes(dst, clickPublicKey, who.key.Reveal())
+	if codeEntry == nil {
+		dst = appendBytes(dst, clickPublicKey, caller.key.Reveal())
 	}
 	dst = appendNumber(dst, clickReceivedAtMs, at.UnixMilli())
 	dst = appendBytes(dst, clickLandingURL, b.landing)
@@ -102,16 +102,16 @@ func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, who c
 	dst = appendBytes(dst, clickUTMContent, b.text[fieldUTMContent])
 	dst = appendBytes(dst, clickSubID, b.text[fieldSubID])
 	dst = appendNumber(dst, clickConsent, int64(edgeConsent(b.consent)))
-	if traced {
+	if keepPersonal {
 		dst = appendBytes(dst, clickLanguage, b.text[fieldLanguage])
 		dst = appendBytes(dst, clickScreen, b.text[fieldScreen])
 	}
-	if traced && from.addr.IsValid() {
+	if keepPersonal && from.addr.IsValid() {
 		hash := month.sum("ip", from.addr.AsSlice())
 		dst = appendBytes(dst, clickIPHash, hash[:])
 		dst = appendBytes(dst, clickIPPrefix, httpedge.AddressPrefix(from.addr))
 	}
-	if traced && agent.text != "" {
+	if keepPersonal && agent.text != "" {
 		hash := agent.hash(month)
 		dst = appendBytes(dst, clickUAHash, hash[:])
 	}
@@ -126,18 +126,18 @@ func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, who c
 	if !b.occurredAt.IsZero() {
 		dst = appendNumber(dst, clickOccurredAtMs, b.occurredAt.UnixMilli())
 	}
-	dst = appendNumber(dst, clickAttributionWindowDays, int64(target.GetAttributionWindowDays()))
-	if from.foreign {
+	dst = appendNumber(dst, clickAttributionWindowDays, int64(codeEntry.GetAttributionWindowDays()))
+	if from.foreignOrigin {
 		dst = appendNumber(dst, clickForeignOrigin, 1)
 	}
-	device, os := agent.on(b.text[fieldScreen])
-	if traced {
-		at := c.countries.of(from.addr)
+	device, os := agent.deviceOn(b.text[fieldScreen])
+	if keepPersonal {
+		at := c.countries.place(from.addr)
 		dst = appendBytes(dst, clickCountry, at.country)
 		dst = appendBytes(dst, clickRegion, at.region)
 	}
 	dst = appendBytes(dst, clickDevice, device)
-	if traced {
+	if keepPersonal {
 		dst = appendBytes(dst, clickBrowser, agent.browser)
 		dst = appendBytes(dst, clickOS, os)
 	}
@@ -181,17 +181,17 @@ func edgeConsent(consent affiliate.Consent) edgev1.Consent {
 	return edgev1.Consent_CONSENT_UNKNOWN
 }
 
-// hashes computes 128-bit hashes of addresses and agents. Each calendar month (UTC) has a
+// hasher computes 128-bit hashes of addresses and agents. Each calendar month (UTC) has a
 // key of its own, derived from the deployment's key, so hashes of different months cannot
 // be compared.
-type hashes struct {
+type hasher struct {
 	key     []byte
-	current atomic.Pointer[monthly]
+	current atomic.Pointer[monthHasher]
 }
 
-// monthly computes the hashes of one month.
-type monthly struct {
-	month int // since year 0
+// monthHasher computes the hashes of one month.
+type monthHasher struct {
+	number int // since year 0
 	macs  sync.Pool
 }
 
@@ -204,27 +204,27 @@ type mac struct {
 
 const hashSize = 16
 
-func (m *monthly) sum(kind string, what []byte) [hashSize]byte {
-	one := m.macs.Get().(*mac)
-	defer m.macs.Put(one)
-	one.text = append(append(append(one.text[:0], kind...), 0), what...)
-	one.Reset()
-	one.Write(one.text)
-	one.Sum(one.sum[:0])
-	return [hashSize]byte(one.sum[:])
+func (m *monthHasher) sum(kind string, data []byte) [hashSize]byte {
+	h := m.macs.Get().(*mac)
+	defer m.macs.Put(h)
+	h.text = append(append(append(h.text[:0], kind...), 0), data...)
+	h.Reset()
+	h.Write(h.text)
+	h.Sum(h.sum[:0])
+	return [hashSize]byte(h.sum[:])
 }
 
-func (h *hashes) of(at time.Time) *monthly {
+func (h *hasher) month(at time.Time) *monthHasher {
 	at = at.UTC()
-	year, inYear, _ := at.Date()
-	month := year*12 + int(inYear)
-	if current := h.current.Load(); current != nil && current.month == month {
+	year, monthOfYear, _ := at.Date()
+	month := year*12 + int(monthOfYear)
+	if current := h.current.Load(); current != nil && current.number == month {
 		return current
 	}
 	derive := hmac.New(sha256.New, h.key)
 	derive.Write([]byte("clicks " + at.Format("2006-01")))
 	key := derive.Sum(nil)
-	next := &monthly{month: month}
+	next := &monthHasher{number: month}
 	next.macs.New = func() any { return &mac{Hash: hmac.New(sha256.New, key)} }
 	h.current.Store(next)
 	return next

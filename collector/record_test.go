@@ -23,7 +23,7 @@ func TestARecordIsTheMarshalledMessage(t *testing.T) {
 	workspace := affiliate.NewID[affiliate.Workspace](at)
 	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
 	c := &Collector{
-		hashes: &hashes{key: []byte("deployment")}, agents: newAgents(),
+		hashes: &hasher{key: []byte("deployment")}, agents: newAgentCache(),
 		countries: countriesOf(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placed("CH", "ZH")}),
 	}
 	hashed := func(month, kind, what string) []byte {
@@ -35,7 +35,7 @@ func TestARecordIsTheMarshalledMessage(t *testing.T) {
 		return sum(sum([]byte("deployment"), "clicks "+month), kind+"\x00"+what)[:16]
 	}
 
-	who := caller{standing: known, identity: identityOf(key), scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}}
+	who := apiCaller{status: keyValid, parsedKey: newParsedKey(key), scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}}
 	target := &edgev1.ReferralCodeEntry{ProgramId: []byte("program"), ParticipantId: []byte("participant"), LinkId: []byte("link"), AttributionWindowDays: 300}
 	whole := &body{
 		code: "anna", landing: "https://shop.example/ü", referrer: "news.example",
@@ -80,7 +80,7 @@ func TestARecordIsTheMarshalledMessage(t *testing.T) {
 	foreign := message()
 	foreign.ForeignOrigin = true
 	abroad := from
-	abroad.foreign = true
+	abroad.foreignOrigin = true
 	sparse := &edgev1.Click{Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ReferralCode: "a", ReceivedAtMs: at.UnixMilli(), Consent: edgev1.Consent_CONSENT_UNKNOWN, IsBot: true, BotReason: "no_agent"}
 
 	for _, r := range []struct {

@@ -19,8 +19,8 @@ import (
 const (
 	// linkPath is the path of a short link, before its key.
 	linkPath = "/r/"
-	// linkKey is the length of a key.
-	linkKey = 10
+	// linkKeyLength is the length of a key.
+	linkKeyLength = 10
 )
 
 // Outcomes of a followed link, as labels of the metric. With each of them the visitor
@@ -36,16 +36,16 @@ const (
 )
 
 var (
-	allowLink = []string{"GET, HEAD"}
-	htmlType  = []string{"text/html; charset=utf-8"}
-	pageCSP   = []string{"default-src 'none'"}
-	noLength  = []string{"0"}
+	allowLink  = []string{"GET, HEAD"}
+	htmlType   = []string{"text/html; charset=utf-8"}
+	pageCSP    = []string{"default-src 'none'"}
+	zeroLength = []string{"0"}
 )
 
 const (
 	unknownLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Link not found</title></head>` +
 		"<body><h1>Link not found</h1><p>This link does not exist or is not active any more.</p></body></html>\n"
-	blindLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Please try again</title></head>` +
+	unavailableLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Please try again</title></head>` +
 		"<body><h1>Please try again</h1><p>This link cannot be opened at the moment. Please try again in a few seconds.</p></body></html>\n"
 	limitedLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Too many links</title></head>` +
 		"<body><h1>Too many links</h1><p>Too many links that do not exist were opened from here. Please try again in a minute.</p></body></html>\n"
@@ -57,36 +57,36 @@ const (
 func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header()["Allow"] = allowLink
-		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path answers GET and HEAD.")
+		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path accepts GET and HEAD.")
 		return
 	}
 	key := r.URL.Path[len(linkPath):]
 	if !isLinkKey(key) {
-		c.linkPage(w, r, http.StatusNotFound, affiliate.ReasonNotFound, unknownLinkPage)
+		c.writeLinkPage(w, r, http.StatusNotFound, affiliate.ReasonNotFound, unknownLinkPage)
 		return
 	}
 	entry, state := c.directory.Link(r.Context(), key)
 	switch {
 	case state == directory.Blind:
 		w.Header()["Retry-After"] = retryAfter()
-		c.linkPage(w, r, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, blindLinkPage)
+		c.writeLinkPage(w, r, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, unavailableLinkPage)
 		return
 	case state == directory.Absent || !entry.Active:
 		// A guessed key counts under the address, like other requests without a key.
-		if limit := c.charge(r.Context(), caller{}, httpedge.ClientAddr(r, c.trusted)); !limit.Allowed {
+		if limit := c.countRequest(r.Context(), apiCaller{}, httpedge.ClientAddr(r, c.trusted)); !limit.Allowed {
 			limit.SetHeaders(w.Header(), zoneTracking)
-			c.linkPage(w, r, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, limitedLinkPage)
+			c.writeLinkPage(w, r, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, limitedLinkPage)
 			return
 		}
-		c.linkPage(w, r, http.StatusNotFound, affiliate.ReasonNotFound, unknownLinkPage)
+		c.writeLinkPage(w, r, http.StatusNotFound, affiliate.ReasonNotFound, unknownLinkPage)
 		return
 	}
-	said := readLinkParams(r.URL.RawQuery)
-	target := affiliate.WithParams(entry.TargetUrl, said.params())
+	params := readLinkParams(r.URL.RawQuery)
+	target := affiliate.WithParams(entry.TargetUrl, params.params())
 	outcome := redirectUncounted
 	if r.Method == http.MethodGet && !prefetch(r.Header) {
 		var id affiliate.ClickID
-		if id, outcome = c.follow(r, entry, said, target); outcome == redirectRecorded {
+		if id, outcome = c.recordVisit(r, entry, params, target); outcome == redirectRecorded {
 			target = affiliate.WithParams(target, []affiliate.Param{{Name: affiliate.ClickIDParam, Value: id.String()}})
 		}
 	}
@@ -94,18 +94,18 @@ func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h["Location"] = []string{visibleASCII(target)}
 	h["Cache-Control"] = noStore
-	h["Content-Length"] = noLength
+	h["Content-Length"] = zeroLength
 	w.WriteHeader(http.StatusFound)
 }
 
-// follow makes the click of a visitor durable and returns its id and outcome.
-func (c *Collector) follow(r *http.Request, link *edgev1.LinkEntry, said linkParams, target string) (affiliate.ClickID, string) {
+// recordVisit makes the click of a visitor durable and returns its id and outcome.
+func (c *Collector) recordVisit(r *http.Request, link *edgev1.LinkEntry, params linkParams, target string) (affiliate.ClickID, string) {
 	addr := httpedge.ClientAddr(r, c.trusted)
 	// There is no public key, so the request counts under the address.
-	if !c.charge(r.Context(), caller{}, addr).Allowed {
+	if !c.countRequest(r.Context(), apiCaller{}, addr).Allowed {
 		return affiliate.ClickID{}, redirectLimited
 	}
-	id, err := c.writeLinkClick(r, addr, link, said, target)
+	id, err := c.writeLinkClick(r, addr, link, params, target)
 	if err != nil {
 		c.logSinkError(err)
 		return id, redirectNotDurable
@@ -115,7 +115,7 @@ func (c *Collector) follow(r *http.Request, link *edgev1.LinkEntry, said linkPar
 
 // writeLinkClick writes the record that the script would write on the target page, with
 // the values that a redirect has.
-func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev1.LinkEntry, said linkParams, target string) (affiliate.ClickID, error) {
+func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev1.LinkEntry, params linkParams, target string) (affiliate.ClickID, error) {
 	now := c.now()
 	id := affiliate.NewID[affiliate.Click](now)
 	workspace, _ := affiliate.IDFromBytes[affiliate.Workspace](link.WorkspaceId)
@@ -123,11 +123,11 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 	if link.Mode == edgev1.Mode_MODE_LIVE {
 		mode = affiliate.ModeLive
 	}
-	who := caller{
-		identity: identity{key: affiliate.Key{Kind: affiliate.PublicKey, Mode: mode}},
-		scope:    affiliate.Scope{Workspace: workspace, Mode: mode},
+	caller := apiCaller{
+		parsedKey: parsedKey{key: affiliate.Key{Kind: affiliate.PublicKey, Mode: mode}},
+		scope:     affiliate.Scope{Workspace: workspace, Mode: mode},
 	}
-	code := &edgev1.ReferralCodeEntry{
+	codeEntry := &edgev1.ReferralCodeEntry{
 		ProgramId: link.ProgramId, ParticipantId: link.ParticipantId, LinkId: link.LinkId,
 		AttributionWindowDays: link.AttributionWindowDays,
 	}
@@ -138,16 +138,16 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 	if referrer, ok := hostOf(r.Referer()); ok && storable(referrer) {
 		b.referrer = referrer
 	}
-	own := linkParams{link.SubId, link.UtmSource, link.UtmMedium, link.UtmCampaign, link.UtmTerm, link.UtmContent}
+	linkDefaults := linkParams{link.SubId, link.UtmSource, link.UtmMedium, link.UtmCampaign, link.UtmTerm, link.UtmContent}
 	// The destination's own parameters count if neither visitor nor link has them.
 	destinationQuery := queryOf(target)
 	destination := readLinkParams(destinationQuery)
 	for n, p := range linkParamNames {
-		b.text[p.field] = cmp.Or(said[n], own[n], destination[n])
+		b.text[p.field] = cmp.Or(params[n], linkDefaults[n], destination[n])
 	}
 	scratch := bodies.Get().(*[]byte)
 	defer bodies.Put(scratch)
-	click := c.record((*scratch)[:0], id, now, who, code, b, visitor{
+	click := c.record((*scratch)[:0], id, now, caller, codeEntry, b, visitor{
 		addr: addr, agent: r.UserAgent(),
 		// An ad may lead to the link or to the target.
 		paidPlatform: cmp.Or(paidPlatform(r.URL.RawQuery), paidPlatform(destinationQuery)),
@@ -159,8 +159,8 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 	return id, written.wait()
 }
 
-// linkPage writes a page for a visitor whose link has no target.
-func (c *Collector) linkPage(w http.ResponseWriter, r *http.Request, status int, reason affiliate.Reason, page string) {
+// writeLinkPage writes a page for a visitor whose link has no target.
+func (c *Collector) writeLinkPage(w http.ResponseWriter, r *http.Request, status int, reason affiliate.Reason, page string) {
 	c.metrics.reject(reason)
 	h := w.Header()
 	h["Content-Type"] = htmlType
@@ -175,7 +175,7 @@ func (c *Collector) linkPage(w http.ResponseWriter, r *http.Request, status int,
 }
 
 func isLinkKey(key string) bool {
-	if len(key) != linkKey {
+	if len(key) != linkKeyLength {
 		return false
 	}
 	for i := range len(key) {

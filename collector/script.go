@@ -28,25 +28,25 @@ import (
 const (
 	scriptPath       = "/v1/script.js"
 	scriptFolderPath = "/v1/"
-	scriptFactsPath  = "/v1/script.json"
+	scriptInfoPath   = "/v1/script.json"
 )
 
 var (
-	scriptType     = []string{"text/javascript; charset=utf-8"}
-	anywhere       = []string{"cross-origin"}
-	byEncoding     = []string{"Accept-Encoding"}
-	gzipped        = []string{"gzip"}
-	forAnHour      = []string{"public, max-age=3600, stale-while-revalidate=86400"}
-	forAYear       = []string{"public, max-age=31536000, immutable"}
-	afterAQuestion = []string{"no-cache"}
+	scriptType      = []string{"text/javascript; charset=utf-8"}
+	crossOrigin     = []string{"cross-origin"}
+	varyEncoding    = []string{"Accept-Encoding"}
+	gzipEncoding    = []string{"gzip"}
+	cacheHour       = []string{"public, max-age=3600, stale-while-revalidate=86400"}
+	cacheYear       = []string{"public, max-age=31536000, immutable"}
+	cacheRevalidate = []string{"no-cache"}
 )
 
 // document is a file that every collector of a version serves.
 type document struct {
-	contentType   []string
-	cacheControl  []string
-	etag          []string // weak: one for both encodings
-	plain, packed []byte   // packed nil: never compressed
+	contentType         []string
+	cacheControl        []string
+	etag                []string // weak: one for both encodings
+	plainBody, gzipBody []byte   // gzipBody nil: never compressed
 }
 
 // documents are the script and its properties, by path.
@@ -57,49 +57,49 @@ func scriptDocuments(script []byte) map[string]*document {
 	hash := hex.EncodeToString(sum[:8])
 	pinned := "/v1/script." + hash + ".js"
 	digest := sha512.Sum384(script)
-	packed := pack(script)
-	facts, _ := json.Marshal(map[string]any{ // text and numbers cannot fail
-		"url": pinned, "integrity": "sha384-" + base64.StdEncoding.EncodeToString(digest[:]), "bytes": len(script), "gzip_bytes": len(packed),
+	compressed := gzipBytes(script)
+	properties, _ := json.Marshal(map[string]any{ // text and numbers cannot fail
+		"url": pinned, "integrity": "sha384-" + base64.StdEncoding.EncodeToString(digest[:]), "bytes": len(script), "gzip_bytes": len(compressed),
 	})
 	etag := []string{`W/"` + hash + `"`}
-	current := &document{scriptType, forAnHour, etag, script, packed}
+	current := &document{scriptType, cacheHour, etag, script, compressed}
 	return map[string]*document{
 		scriptPath:       current,
 		scriptFolderPath: current,
-		pinned:           {scriptType, forAYear, etag, script, packed},
-		scriptFactsPath:  {jsonType, afterAQuestion, etag, append(facts, '\n'), nil},
+		pinned:           {scriptType, cacheYear, etag, script, compressed},
+		scriptInfoPath:   {jsonType, cacheRevalidate, etag, append(properties, '\n'), nil},
 	}
 }
 
-func pack(text []byte) []byte {
-	var packed bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // the level is known
-	_, _ = w.Write(text)                                       // neither can fail in memory
+func gzipBytes(text []byte) []byte {
+	var compressed bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&compressed, gzip.BestCompression) // the level is known
+	_, _ = w.Write(text)                                           // neither can fail in memory
 	_ = w.Close()
-	return packed.Bytes()
+	return compressed.Bytes()
 }
 
 func (c *Collector) serveDocument(w http.ResponseWriter, r *http.Request, d *document) {
 	h := w.Header()
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h["Allow"] = allowHealth
-		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path answers GET and HEAD.")
+		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path accepts GET and HEAD.")
 		return
 	}
 	// Caches store the response, so it must not contain one client's request id.
 	delete(h, httpedge.RequestIDHeader)
 	h["Cache-Control"] = d.cacheControl
 	h["Etag"] = d.etag
-	h["Cross-Origin-Resource-Policy"] = anywhere
-	body := d.plain
-	if d.packed != nil {
-		h["Vary"] = byEncoding
+	h["Cross-Origin-Resource-Policy"] = crossOrigin
+	body := d.plainBody
+	if d.gzipBody != nil {
+		h["Vary"] = varyEncoding
 		if acceptsGzip(r.Header) {
-			body = d.packed
-			h["Content-Encoding"] = gzipped
+			body = d.gzipBody
+			h["Content-Encoding"] = gzipEncoding
 		}
 	}
-	if holds(r.Header, d.etag[0]) {
+	if etagMatches(r.Header, d.etag[0]) {
 		delete(h, "Content-Encoding")
 		w.WriteHeader(http.StatusNotModified)
 		return
@@ -113,8 +113,8 @@ func (c *Collector) serveDocument(w http.ResponseWriter, r *http.Request, d *doc
 	}
 }
 
-// holds reports whether the client has the version of the tag.
-func holds(h http.Header, etag string) bool {
+// etagMatches reports whether the client has the version of the tag.
+func etagMatches(h http.Header, etag string) bool {
 	for _, line := range h.Values("If-None-Match") {
 		for tag := range strings.SplitSeq(line, ",") {
 			tag = strings.TrimSpace(tag)
@@ -142,11 +142,11 @@ func acceptsGzip(h http.Header) bool {
 }
 
 // cookieAge returns how long a browser keeps a click.
-func cookieAge(target *edgev1.ReferralCodeEntry) time.Duration {
-	if target == nil {
-		return blindCookieAge
+func cookieAge(codeEntry *edgev1.ReferralCodeEntry) time.Duration {
+	if codeEntry == nil {
+		return unknownWindowCookieAge
 	}
-	return min(time.Duration(target.AttributionWindowDays)*24*time.Hour, maxCookieAge)
+	return min(time.Duration(codeEntry.AttributionWindowDays)*24*time.Hour, maxCookieAge)
 }
 
 // setCookie stores the click in a cookie if the request comes through the page's own
@@ -154,13 +154,13 @@ func cookieAge(target *edgev1.ReferralCodeEntry) time.Duration {
 // not those of servers. In other cases the script sets the cookie. Without consent no
 // cookie is set. If the programme keeps the first click, or the edge does not know, an
 // existing cookie stays.
-func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, target *edgev1.ReferralCodeEntry, consent affiliate.Consent) {
+func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, codeEntry *edgev1.ReferralCodeEntry, consent affiliate.Consent) {
 	if consent == affiliate.ConsentDenied || r.Header.Get("Sec-Fetch-Site") != "same-origin" {
 		return
 	}
-	if target == nil || target.AttributionModel == string(affiliate.FirstClick) {
-		if there, err := r.Cookie(affiliate.ClickIDParam); err == nil {
-			if _, valid := affiliate.ParseID[affiliate.Click](there.Value); valid {
+	if codeEntry == nil || codeEntry.AttributionModel == string(affiliate.FirstClick) {
+		if existing, err := r.Cookie(affiliate.ClickIDParam); err == nil {
+			if _, valid := affiliate.ParseID[affiliate.Click](existing.Value); valid {
 				return
 			}
 		}
@@ -171,7 +171,7 @@ func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, target *edg
 	}
 	cookie := http.Cookie{
 		Name: affiliate.ClickIDParam, Value: id.String(), Path: "/", Domain: registrable(page.Hostname()),
-		MaxAge: int(cookieAge(target) / time.Second), SameSite: http.SameSiteLaxMode, Secure: page.Scheme != "http",
+		MaxAge: int(cookieAge(codeEntry) / time.Second), SameSite: http.SameSiteLaxMode, Secure: page.Scheme != "http",
 	}
 	h["Set-Cookie"] = []string{cookie.String()}
 }

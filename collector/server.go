@@ -26,12 +26,13 @@ import (
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
-// shutdownTimeout bounds the shutdown delay and the last requests. After it come their
-// batches (streamTimeout and flushTimeout at most), the return of unused tokens and
-// finishTimeout: 20 seconds in all.
+// shutdownTimeout bounds the shutdown delay and the last requests together. After that,
+// the collector writes their batches (streamTimeout and flushTimeout at most), returns
+// unused rate limit tokens and replays the journal (finalDrainTimeout). All of this takes at
+// most 20 seconds.
 const shutdownTimeout = 12 * time.Second
 
-// Directory looks up keys, codes and links; *directory.Reader implements it.
+// Directory looks up keys, codes and links. *directory.Reader implements it.
 type Directory interface {
 	PublicKey(ctx context.Context, digest [32]byte) (*edgev1.PublicKeyEntry, directory.State)
 	ReferralCode(ctx context.Context, scope affiliate.Scope, code string) (*edgev1.ReferralCodeEntry, directory.State)
@@ -39,66 +40,69 @@ type Directory interface {
 	SigningKeys(ctx context.Context) (*edgev1.SigningKeys, directory.State)
 }
 
-// Limits counts requests; *ratelimit.Lease implements it.
+// Limits counts requests for the rate limits. *ratelimit.Lease implements it.
 type Limits interface {
 	Take(ctx context.Context, zone ratelimit.Zone, subject string) ratelimit.Result
 }
 
-// Deps are the parts of a collector.
+// Deps are the parts that a collector depends on.
 type Deps struct {
 	Sink      Sink
 	Directory Directory
 	Limits    Limits
-	// Journal takes batches that Sink does not take; nil means that they are refused.
+	// Journal stores the batches that Sink does not accept. If it is nil, their clicks are
+	// refused.
 	Journal *journal.Journal
-	// Ready returns the name of a dependency that Sink lacks ("redis"), or "".
-	Ready func(ctx context.Context) string
-	// Background functions run beside the server until their context ends.
+	// MissingDependency returns the name of a dependency that Sink needs and cannot reach
+	// ("redis"). It returns "" if Sink works.
+	MissingDependency func(ctx context.Context) string
+	// Background functions run next to the server until their context ends.
 	Background []func(ctx context.Context)
-	// A nil Log discards, a nil Registry is a new one, a nil Now is time.Now.
+	// Log, Registry and Now may be nil. The default Log discards its messages, the default
+	// Registry is a new one, and the default Now is time.Now.
 	Log      *slog.Logger
 	Registry prometheus.Registerer
 	Now      func() time.Time
 
 	metrics   *metrics
 	countries *countries
-	// journalBroken: there is a folder for the journal, but it cannot be used.
+	// journalBroken is true if a folder for the journal is set but cannot be used.
 	journalBroken bool
 }
 
-// Collector is the edge's HTTP surface. Make it with New or Open.
+// Collector is the HTTP server of the edge. Create it with New or Open.
 type Collector struct {
-	now           func() time.Time
-	log           *slog.Logger
-	trusted       []netip.Prefix
-	allowHTTP     bool
-	limit         int64
-	shards        int
-	directory     Directory
-	limits        Limits
-	ready         func(ctx context.Context) string
-	metrics       *metrics
-	batches       *batcher
-	durable       *durable // nil without a journal
-	shutdownDelay time.Duration
-	memory        *memory
-	hashes        *hashes
-	known         identities
-	agents        *agents
-	countries     *countries // nil without a file
-	handler       http.Handler
-	server        *http.Server
-	stop          sync.Once
-	stopping      atomic.Bool
-	stopped       error
-	sinkError     atomic.Int64 // time of the last log line about the sink, in Unix seconds
+	now               func() time.Time
+	log               *slog.Logger
+	trusted           []netip.Prefix
+	allowHTTP         bool
+	limit             int64
+	shards            int
+	directory         Directory
+	limits            Limits
+	missingDependency func(ctx context.Context) string
+	metrics           *metrics
+	batches           *batcher
+	journalSink       *journalSink // nil without a journal
+	shutdownDelay     time.Duration
+	proposals         *proposalCache
+	hashes            *hasher
+	keys              keyCache
+	agents            *agentCache
+	countries         *countries // nil without a file
+	handler           http.Handler
+	server            *http.Server
+	shutdownOnce      sync.Once
+	stopping          atomic.Bool
+	shutdownErr       error
+	lastSinkLog       atomic.Int64 // time of the last log line about the sink, in Unix seconds
 
 	background []func(ctx context.Context)
 	closers    []io.Closer
 }
 
-// New makes a collector of the given parts. It starts goroutines, so it must be ended
-// with Shutdown even if Run was never called.
+// New creates a collector from the given parts. New starts goroutines, so the caller must
+// call Shutdown even if it never called Run.
 func New(cfg Config, deps Deps) *Collector {
 	if deps.Now == nil {
 		deps.Now = time.Now
@@ -112,16 +116,16 @@ func New(cfg Config, deps Deps) *Collector {
 	if deps.metrics == nil {
 		deps.metrics = newMetrics(deps.Registry)
 	}
-	if deps.Ready == nil {
-		deps.Ready = func(context.Context) string { return "" }
+	if deps.MissingDependency == nil {
+		deps.MissingDependency = func(context.Context) string { return "" }
 	}
 	c := &Collector{
 		now: deps.Now, log: deps.Log,
 		trusted: cfg.TrustedProxies, allowHTTP: cfg.AllowHTTP,
 		limit: cfg.LimitTracking, shards: max(1, cfg.Shards),
-		directory: deps.Directory, limits: deps.Limits, ready: deps.Ready,
-		metrics: deps.metrics, memory: newMemory(), hashes: &hashes{key: cfg.HashKey}, known: newIdentities(),
-		agents: newAgents(), countries: deps.countries,
+		directory: deps.Directory, limits: deps.Limits, missingDependency: deps.MissingDependency,
+		metrics: deps.metrics, proposals: newProposalCache(), hashes: &hasher{key: cfg.HashKey}, keys: newKeyCache(),
+		agents: newAgentCache(), countries: deps.countries,
 		background: deps.Background, shutdownDelay: cfg.ShutdownDelay,
 	}
 	if c.countries != nil {
@@ -132,9 +136,9 @@ func New(cfg Config, deps Deps) *Collector {
 	}
 	sink := deps.Sink
 	if deps.Journal != nil {
-		c.durable = &durable{stream: sink, missing: c.ready, journal: deps.Journal, away: make([]atomic.Bool, c.shards), metrics: c.metrics, log: c.log}
-		c.background = append(c.background, c.durable.run)
-		sink = c.durable
+		c.journalSink = &journalSink{stream: sink, missingDependency: c.missingDependency, journal: deps.Journal, unavailable: make([]atomic.Bool, c.shards), metrics: c.metrics, log: c.log}
+		c.background = append(c.background, c.journalSink.run)
+		sink = c.journalSink
 	}
 	c.batches = newBatcher(sink, c.shards, c.metrics)
 	c.metrics.watch(deps.Registry, c.batches, deps.Journal, deps.journalBroken, c.now)
@@ -143,14 +147,14 @@ func New(cfg Config, deps Deps) *Collector {
 	return c
 }
 
-// Open connects a collector to its Redis. It does not wait for Redis: until Redis
-// answers, the collector runs and is not ready.
+// Open creates a collector and connects it to Redis. It does not wait for Redis. Until
+// Redis is reachable, the collector runs but reports that it is not ready.
 func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collector, error) {
 	var clients []io.Closer
-	connect := func(at clickstream.Endpoint, faults *error) redis.UniversalClient {
+	connect := func(at clickstream.Endpoint, errs *error) redis.UniversalClient {
 		client, err := clickstream.Connect(at)
 		if err != nil {
-			*faults = errors.Join(*faults, err)
+			*errs = errors.Join(*errs, err)
 			return nil
 		}
 		clients = append(clients, client)
@@ -162,11 +166,11 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 		}
 		return nil, err
 	}
-	var faults error
-	stream, lookups, limits := connect(cfg.Stream, &faults), connect(cfg.Cache, &faults), connect(cfg.Cache, &faults)
+	var errs error
+	stream, lookups, limits := connect(cfg.Stream, &errs), connect(cfg.Cache, &errs), connect(cfg.Cache, &errs)
 	countries, err := openCountries(cfg.CountryDB, log)
-	if faults = errors.Join(faults, err); faults != nil {
-		return fail(faults)
+	if errs = errors.Join(errs, err); errs != nil {
+		return fail(errs)
 	}
 	m := newMetrics(registry)
 	disk := openJournal(cfg.JournalDir, log)
@@ -178,7 +182,7 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Log: log, Fallback: m.fallback, Timeout: cfg.LimitTimeout})
 	c := New(cfg, Deps{
 		Sink: writer, Directory: reader, Limits: lease, Journal: disk,
-		Ready: func(ctx context.Context) string {
+		MissingDependency: func(ctx context.Context) string {
 			if writer.Ping(ctx) != nil {
 				return "redis"
 			}
@@ -195,16 +199,16 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 	return c, nil
 }
 
-// openJournal returns nil without a folder, or if the folder cannot be used: a
-// collector works without its journal while Redis answers.
+// openJournal opens the journal in dir. It returns nil if dir is empty or cannot be used,
+// because a collector works without a journal while Redis is reachable.
 func openJournal(dir string, log *slog.Logger) *journal.Journal {
 	if dir == "" {
-		log.Warn("without TRIBUTARY_JOURNAL_DIR clicks are refused while the stream's Redis does not answer")
+		log.Warn("TRIBUTARY_JOURNAL_DIR is not set: clicks are refused while the stream's Redis is not reachable")
 		return nil
 	}
 	opened, err := journal.Open(journal.Config{Dir: dir, JoinBytes: batchBytes, JoinClicks: batchRecords, Log: log})
 	if err != nil {
-		log.Warn("the journal cannot be used: clicks are refused while the stream's Redis does not answer, and clicks in the journal wait for a restart",
+		log.Warn("the journal cannot be used: clicks are refused while the stream's Redis is not reachable, and clicks in the journal wait for a restart",
 			"variable", "TRIBUTARY_JOURNAL_DIR", "error", err)
 		return nil
 	}
@@ -214,8 +218,8 @@ func openJournal(dir string, log *slog.Logger) *journal.Journal {
 // Handler serves all paths under /v1/ and /r/.
 func (c *Collector) Handler() http.Handler { return c.handler }
 
-// Run serves on listener, over TLS if config is not nil, until ctx ends or Shutdown is
-// called. Then it drains.
+// Run serves requests on listener until ctx ends or Shutdown is called. Then it drains the
+// collector and returns. It uses TLS if config is not nil.
 func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.Config) error {
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
@@ -235,8 +239,8 @@ func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.
 	err = errors.Join(err, c.Shutdown(drain), <-served)
 	end()
 	running.Wait()
-	if c.durable != nil {
-		c.durable.finish(context.WithoutCancel(ctx))
+	if c.journalSink != nil {
+		c.journalSink.finalDrain(context.WithoutCancel(ctx))
 	}
 	for _, closer := range c.closers {
 		err = errors.Join(err, closer.Close())
@@ -244,11 +248,12 @@ func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.
 	return err
 }
 
-// Shutdown ends readiness, serves with Connection: close during the shutdown delay,
-// stops accepting, waits for the last requests and flushes their batches. A second call
+// Shutdown stops the collector. First the collector reports that it is not ready. During
+// the shutdown delay it still serves requests, with the header Connection: close. Then it
+// closes its port, waits for the last requests and writes their batches. A second call
 // returns the result of the first.
 func (c *Collector) Shutdown(ctx context.Context) error {
-	c.stop.Do(func() {
+	c.shutdownOnce.Do(func() {
 		c.stopping.Store(true)
 		delay := time.NewTimer(c.shutdownDelay)
 		defer delay.Stop()
@@ -257,44 +262,47 @@ func (c *Collector) Shutdown(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 		if err := c.server.Shutdown(ctx); err != nil {
-			c.stopped = errors.Join(fmt.Errorf("requests were cut off: %w", err), c.server.Close())
+			c.shutdownErr = errors.Join(fmt.Errorf("requests were cut off: %w", err), c.server.Close())
 		}
 		c.batches.close()
 	})
-	return c.stopped
+	return c.shutdownErr
 }
 
 const (
 	readyTimeout = 500 * time.Millisecond
-	// shutdown is the reason of a collector that is shutting down.
+	// shutdown is the result of NotReady while the collector is shutting down.
 	shutdown = "shutdown"
 )
 
-// NotReady returns the name of the dependency without which this collector refuses
-// clicks, or "". A collector with a working journal is always ready.
+// NotReady returns the name of the missing dependency because of which this collector
+// refuses clicks. It returns "" if the collector is ready. Until it shuts down, a collector
+// with a working journal is always ready.
 func (c *Collector) NotReady(ctx context.Context) string {
 	if c.stopping.Load() {
 		return shutdown
 	}
 	missing := c.SinkNotReady(ctx)
-	if missing != "" && c.durable != nil && c.durable.journal.Ready() == nil {
+	if missing != "" && c.journalSink != nil && c.journalSink.journal.Ready() == nil {
 		return ""
 	}
 	return missing
 }
 
-// SinkNotReady returns the name of the dependency that keeps clicks from the stream
-// now, or "". Balancers may prefer collectors that do not need their journals.
+// SinkNotReady returns the name of the missing dependency because of which clicks cannot
+// be written to the stream. It returns "" if they can. A load balancer can use it to prefer
+// collectors that do not need their journals at the moment.
 func (c *Collector) SinkNotReady(ctx context.Context) string {
 	if c.stopping.Load() {
 		return shutdown
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return c.ready(ctx)
+	return c.missingDependency(ctx)
 }
 
-// serveHealth responds to a probe. missing is the name of the missing dependency.
+// serveHealth responds to a health probe. missing is the name of the missing dependency,
+// or "".
 func (c *Collector) serveHealth(w http.ResponseWriter, missing string) {
 	h := w.Header()
 	if missing != "" {
@@ -303,7 +311,7 @@ func (c *Collector) serveHealth(w http.ResponseWriter, missing string) {
 			message = "This collector is shutting down."
 		}
 		h["Retry-After"] = []string{"1"}
-		// Probes do not count as refused requests.
+		// Not c.refuse: the metric of refused requests does not count probes.
 		httpedge.WriteError(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, message)
 		return
 	}
@@ -312,19 +320,19 @@ func (c *Collector) serveHealth(w http.ResponseWriter, missing string) {
 	_, _ = io.WriteString(w, `{"status":"ok"}`+"\n")
 }
 
-func (c *Collector) mintRequestID() string {
+func (c *Collector) newRequestID() string {
 	return affiliate.NewID[struct{}](c.now()).String()
 }
 
-func (c *Collector) reportPanic(r *http.Request, thrown any, stack []byte) {
+func (c *Collector) reportPanic(r *http.Request, value any, stack []byte) {
 	c.metrics.reject(affiliate.ReasonInternal)
-	c.log.Error("panic", "path", r.URL.Path, "panic", fmt.Sprint(thrown), "stack", string(stack))
+	c.log.Error("panic", "path", r.URL.Path, "panic", fmt.Sprint(value), "stack", string(stack))
 }
 
 // logSinkError logs that clicks are refused, at most once per second.
 func (c *Collector) logSinkError(err error) {
 	now := c.now().Unix()
-	if last := c.sinkError.Load(); last != now && c.sinkError.CompareAndSwap(last, now) {
-		c.log.Error("clicks are refused: the sink does not acknowledge", "error", err)
+	if last := c.lastSinkLog.Load(); last != now && c.lastSinkLog.CompareAndSwap(last, now) {
+		c.log.Error("clicks are refused: they cannot be stored", "error", err)
 	}
 }

@@ -78,7 +78,7 @@ func (e *edge) refusedNobody(t *testing.T, stop func() (acknowledged []string, o
 	storedOnce(t, e.stored(), acknowledged, false)
 }
 
-func (e *edge) journaled() int64 { return e.collector.durable.journal.Stats().Clicks }
+func (e *edge) journaled() int64 { return e.collector.journalSink.journal.Stats().Clicks }
 
 // runBackground runs what Run would run beside the server.
 func (e *edge) runBackground() {
@@ -130,7 +130,7 @@ func TestAHangingRedisHoldsUpNobodyForLong(t *testing.T) {
 func TestADeadShardCostsItsOwnClicksOnly(t *testing.T) {
 	b := newBatcher(oneDeadShard{}, 3, newMetrics(newRegistry()))
 	defer b.close()
-	for range 4 * refusalsInRow {
+	for range 4 * failuresBeforeRefusal {
 		if one, err := b.add(1, []byte("x")); err == nil && one.wait() == nil {
 			t.Fatal("the dead shard took a click")
 		}
@@ -175,11 +175,11 @@ func TestAStartReplaysTheJournal(t *testing.T) {
 	}
 	received := time.Now()
 	check(t, first.collector.Shutdown(t.Context()))
-	first.collector.durable.finish(t.Context())
+	first.collector.journalSink.finalDrain(t.Context())
 	if n := first.journaled(); n != 20 {
 		t.Fatalf("%d clicks stay in the journal", n)
 	}
-	check(t, first.collector.durable.journal.Close())
+	check(t, first.collector.journalSink.journal.Close())
 	first.collector.closers = first.collector.closers[:len(first.collector.closers)-1]
 	server.Restart()
 
@@ -227,8 +227,8 @@ func TestAnEndingCollectorLeavesNothingOnItsDisk(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	check(t, e.collector.Shutdown(t.Context()))
-	e.collector.durable.run(ctx) // Run's background has ended
-	e.collector.durable.finish(t.Context())
+	e.collector.journalSink.run(ctx) // Run's background has ended
+	e.collector.journalSink.finalDrain(t.Context())
 	if e.journaled() != 0 || len(e.stored()) != 1 {
 		t.Errorf("%d clicks in the journal, %d in the stream", e.journaled(), len(e.stored()))
 	}
@@ -248,7 +248,7 @@ func withSink(t *testing.T, sink Sink, disk *journal.Journal) *edge {
 	e := newEdge(t, redistest.New(t))
 	c := e.collector
 	e.collector = New(Config{AllowHTTP: true, Shards: 1, LimitTracking: 1 << 40, HashKey: bytes.Repeat([]byte("k"), 32)},
-		Deps{Sink: sink, Journal: disk, Directory: c.directory, Limits: c.limits, Ready: func(context.Context) string { return "redis" }})
+		Deps{Sink: sink, Journal: disk, Directory: c.directory, Limits: c.limits, MissingDependency: func(context.Context) string { return "redis" }})
 	t.Cleanup(func() {
 		check(t, e.collector.Shutdown(context.Background()))
 		e.collector = c
@@ -287,7 +287,7 @@ func TestWhenNothingIsDurableBodiesAreNotRead(t *testing.T) {
 		t.Errorf("ready with a full journal: %q", missing)
 	}
 	until(t, "refusals in a row", func() bool { e.click(plainClick); return e.collector.batches.full() })
-	tried := e.collector.batches.lines[0].refused.Load()
+	tried := e.collector.batches.queues[0].failures.Load()
 	r := httptest.NewRequest(http.MethodPost, "/v1/clicks", unread{t})
 	r.Header.Set("X-Public-Key", e.key.Reveal())
 	w := httptest.NewRecorder()
@@ -300,7 +300,7 @@ func TestWhenNothingIsDurableBodiesAreNotRead(t *testing.T) {
 		t.Errorf("the stream was asked %d times: after the first it is known to be away", sink.asked.Load())
 	}
 	// The disk is tried again after a while: who comes then finds out.
-	until(t, "another try", func() bool { e.click(plainClick); return e.collector.batches.lines[0].refused.Load() > tried })
+	until(t, "another try", func() bool { e.click(plainClick); return e.collector.batches.queues[0].failures.Load() > tried })
 }
 
 // A journal whose disk fails takes nothing, and is whole again when the disk is,
@@ -436,7 +436,7 @@ func TestAJournaledBatchIsDealtOutToItsShards(t *testing.T) {
 			want[clickstream.Shard(id, shards)]++
 		}
 		garbage := rapid.SliceOfN(rapid.Byte(), 0, 5).Draw(t, "garbage")
-		d := &durable{away: make([]atomic.Bool, shards)}
+		d := &journalSink{unavailable: make([]atomic.Bool, shards)}
 		parts := d.split(append(batch, garbage...), n)
 		size := 0
 		for shard, part := range parts {

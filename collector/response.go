@@ -13,21 +13,23 @@ import (
 )
 
 const (
-	// blindCookieAge is the maximum age of the cookie while the window is not known.
-	blindCookieAge = 30 * 24 * time.Hour
+	// unknownWindowCookieAge is the maximum age of the cookie if the attribution window is
+	// not known because the directory cannot be read.
+	unknownWindowCookieAge = 30 * 24 * time.Hour
 	// maxCookieAge is the longest age that browsers accept.
 	maxCookieAge = 400 * 24 * time.Hour
 )
 
-// appendAnswer appends the response. The order of its fields never changes.
-func appendAnswer(dst []byte, entry *issued, mode affiliate.Mode, target *edgev1.ReferralCodeEntry, repeated bool, now time.Time) []byte {
+// appendResponse appends the JSON body of the response to a click. The order of its fields
+// never changes. codeEntry is nil if the referral code could not be looked up.
+func appendResponse(dst []byte, entry *issuedClick, mode affiliate.Mode, codeEntry *edgev1.ReferralCodeEntry, repeated bool, now time.Time) []byte {
 	dst = append(dst, `{"click_id":"`...)
 	dst = appendUUID(dst, entry.id.UUID)
 	dst = append(dst, `","program_id":`...)
-	if target == nil {
+	if codeEntry == nil {
 		dst = append(dst, "null"...)
 	} else {
-		program, _ := affiliate.IDFromBytes[affiliate.Program](target.ProgramId)
+		program, _ := affiliate.IDFromBytes[affiliate.Program](codeEntry.ProgramId)
 		dst = append(dst, '"')
 		dst = appendUUID(dst, program.UUID)
 		dst = append(dst, '"')
@@ -37,26 +39,27 @@ func appendAnswer(dst []byte, entry *issued, mode affiliate.Mode, target *edgev1
 	dst = append(dst, `","recorded":true,"deduplicated":`...)
 	dst = strconv.AppendBool(dst, repeated)
 	dst = append(dst, `,"expires_at":`...)
-	if target == nil {
+	if codeEntry == nil {
 		dst = append(dst, `null,"attribution_window_days":null`...)
 	} else {
-		days := int(target.AttributionWindowDays)
+		days := int(codeEntry.AttributionWindowDays)
 		dst = append(dst, '"')
 		dst = appendMillis(dst, affiliate.WindowEnd(entry.receivedAt, days))
 		dst = append(dst, `","attribution_window_days":`...)
 		dst = strconv.AppendInt(dst, int64(days), 10)
 	}
 	dst = append(dst, `,"cookie_max_age":`...)
-	dst = strconv.AppendInt(dst, int64(cookieAge(target)/time.Second), 10)
+	dst = strconv.AppendInt(dst, int64(cookieAge(codeEntry)/time.Second), 10)
 	dst = append(dst, `,"attribution_model":`...)
-	dst = appendQuoted(dst, target.GetAttributionModel(), target.GetAttributionModel() != "")
+	dst = appendQuoted(dst, codeEntry.GetAttributionModel(), codeEntry.GetAttributionModel() != "")
 	dst = append(dst, `,"discount":`...)
-	dst = appendDiscount(dst, target.GetDiscount(), now)
+	dst = appendDiscount(dst, codeEntry.GetDiscount(), now)
 	return append(dst, "}\n"...)
 }
 
-// appendDiscount appends the discount that a landing page may offer, or null. A promo
-// code ends at its time, whether or not the core has written the directory since.
+// appendDiscount appends the discount that a landing page may offer, or null. It checks
+// the expiry time of the promo code, because the core may not have updated the directory
+// since the promo code expired.
 func appendDiscount(dst []byte, d *edgev1.Discount, now time.Time) []byte {
 	if d == nil || d.ExpiresAtMs != 0 && now.UnixMilli() > d.ExpiresAtMs {
 		return append(dst, "null"...)
@@ -77,9 +80,9 @@ func appendDiscount(dst []byte, d *edgev1.Discount, now time.Time) []byte {
 	return append(dst, '}')
 }
 
-// appendText appends any text as a JSON string.
+// appendText appends text as a JSON string with all necessary escapes.
 func appendText(dst []byte, text string) []byte {
-	quoted, _ := json.Marshal(text) // a string cannot fail
+	quoted, _ := json.Marshal(text) // marshalling a string cannot fail
 	return append(dst, quoted...)
 }
 
@@ -93,20 +96,22 @@ func appendUUID(dst []byte, id uuid.UUID) []byte {
 	return dst
 }
 
-// appendMillis appends 2006-01-02T15:04:05.000Z. The time package has a fast path for
-// RFC3339; other layouts take three times as long.
+// appendMillis appends a time in the form 2006-01-02T15:04:05.000Z. It uses time.RFC3339
+// and adds the milliseconds itself, because the time package formats other layouts three
+// times more slowly.
 func appendMillis(dst []byte, at time.Time) []byte {
 	dst = at.UTC().AppendFormat(dst, time.RFC3339)
 	ms := at.Nanosecond() / int(time.Millisecond)
 	return append(dst[:len(dst)-len("Z")], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// appendQuoted appends a string without characters to escape, or null.
-func appendQuoted(dst []byte, word string, there bool) []byte {
-	if !there {
+// appendQuoted appends text in quotes, or null if present is false. text must not contain
+// characters that JSON escapes.
+func appendQuoted(dst []byte, text string, present bool) []byte {
+	if !present {
 		return append(dst, "null"...)
 	}
 	dst = append(dst, '"')
-	dst = append(dst, word...)
+	dst = append(dst, text...)
 	return append(dst, '"')
 }

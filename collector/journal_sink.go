@@ -1,0 +1,217 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/collector/journal"
+	"github.com/tributary-hq/tributary/storage/clickstream"
+)
+
+const (
+	// drainInterval is the time between two checks whether the journal has records.
+	drainInterval = 250 * time.Millisecond
+	// drainRetry is the pause after a failed replay.
+	drainRetry = 2 * time.Second
+	// drainRestRatio is the ratio of pause to work during a replay. With a ratio of 3 the
+	// replay uses a quarter of the stream's throughput.
+	drainRestRatio = 3
+	// maxDrainRest bounds each of these pauses.
+	maxDrainRest = time.Second
+	// streamTimeout bounds the write of a batch to the stream. After that the batch goes to
+	// the journal.
+	streamTimeout = time.Second
+	// finalDrainTimeout bounds the replay at the end of the shutdown.
+	finalDrainTimeout = 3 * time.Second
+)
+
+var errStreamUnavailable = errors.New("the stream is not available")
+
+// journalSink is the Sink of a collector with a journal. It writes each batch to the
+// stream. If that fails, it writes the batch to the journal and replays it to the stream
+// when the stream is available again. The stream may have stored a batch although the
+// write failed. Its clicks are then in the stream twice, with the same ids.
+type journalSink struct {
+	stream Sink
+	// missingDependency returns the name of a dependency that the stream needs and cannot
+	// reach. It returns "" if the stream works.
+	missingDependency func(context.Context) string
+	journal           *journal.Journal
+	// unavailable is true for each shard whose last batch failed. Further batches of the
+	// shard go to the journal until run finds that the stream is available again.
+	unavailable []atomic.Bool
+	metrics     *metrics
+	log         *slog.Logger
+}
+
+// Append stores a batch in the stream or in the journal.
+func (s *journalSink) Append(ctx context.Context, shard int, batch []byte, n int) error {
+	err := errStreamUnavailable
+	if !s.unavailable[shard].Load() {
+		stream, cancel := context.WithTimeout(ctx, streamTimeout)
+		err = s.stream.Append(stream, shard, batch, n)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		s.unavailable[shard].Store(true)
+	}
+	if journalErr := s.journal.Append(ctx, batch, n); journalErr != nil {
+		return errors.Join(err, journalErr)
+	}
+	s.metrics.journaled.Add(float64(n))
+	return nil
+}
+
+// run replays the journal whenever it contains records, until ctx ends. The records come
+// from an earlier process or from a time when the stream was unavailable. New clicks do
+// not wait for the replay.
+func (s *journalSink) run(ctx context.Context) {
+	failing := false
+	for pause := drainInterval; ; {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		pause = drainInterval
+		// A broken journal checks its disk here, so that no request has to wait for it.
+		_ = s.journal.Try()
+		// Check the stream before the drain, because each failed drain leaves another
+		// segment.
+		waiting := s.journal.Stats().Segments > 0
+		if !waiting && !s.anyUnavailable() || s.missingDependency(ctx) != "" {
+			continue
+		}
+		for shard := range s.unavailable {
+			s.unavailable[shard].Store(false)
+		}
+		if !waiting {
+			continue
+		}
+		err := s.journal.Drain(ctx, s.replayAndRest)
+		switch {
+		case err == nil:
+			failing = false
+			s.log.LogAttrs(ctx, slog.LevelInfo, "the journal was replayed completely")
+		case ctx.Err() == nil:
+			pause = drainRetry
+			if !failing {
+				failing = true
+				s.log.LogAttrs(ctx, slog.LevelWarn, "clicks wait in the journal because the stream does not accept them", slog.Any("error", err))
+			}
+		}
+	}
+}
+
+func (s *journalSink) anyUnavailable() bool {
+	for shard := range s.unavailable {
+		if s.unavailable[shard].Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// replayAndRest moves one record of the journal to the stream and then pauses, so that the
+// replay leaves most of the stream's throughput to new clicks.
+func (s *journalSink) replayAndRest(ctx context.Context, batch []byte, n int) error {
+	began := time.Now()
+	if err := s.replayRecord(ctx, batch, n); err != nil {
+		return err
+	}
+	rest := time.NewTimer(min(drainRestRatio*time.Since(began), maxDrainRest))
+	defer rest.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-rest.C:
+		return nil
+	}
+}
+
+// replayRecord moves the clicks of one record of the journal to their shards. It has to
+// split the record because the number of shards may have changed since it was written.
+func (s *journalSink) replayRecord(ctx context.Context, batch []byte, n int) error {
+	for shard, part := range s.split(batch, n) {
+		if part.n == 0 {
+			continue
+		}
+		flush, cancel := context.WithTimeout(ctx, flushTimeout)
+		err := s.stream.Append(flush, shard, part.clicks, part.n)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	s.metrics.replayed.Add(float64(n))
+	return nil
+}
+
+// finalDrain replays the journal after the last request. If it succeeds, no clicks are left
+// on the disk of a collector that is never started again. If it fails, the next start
+// replays the remaining records.
+func (s *journalSink) finalDrain(ctx context.Context) {
+	if s.journal.Stats().Clicks == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, finalDrainTimeout)
+	defer cancel()
+	if err := s.journal.Drain(ctx, s.replayRecord); err != nil {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "clicks stay in the journal until this collector starts again",
+			slog.Int64("clicks", s.journal.Stats().Clicks), slog.Any("error", err))
+	}
+}
+
+// shardPart is the part of a batch that belongs to one shard.
+type shardPart struct {
+	clicks []byte
+	n      int
+}
+
+// split divides a batch by the shards of its clicks. Data that cannot be read as clicks
+// goes to the first shard, where ingestion turns it into dead letters.
+func (s *journalSink) split(batch []byte, n int) []shardPart {
+	shards := len(s.unavailable)
+	if shards == 1 {
+		return []shardPart{{batch, n}}
+	}
+	parts := make([]shardPart, shards)
+	for rest := batch; len(rest) > 0; {
+		shard, size := 0, len(rest)
+		if field, kind, tag := protowire.ConsumeTag(rest); tag > 0 && field == fieldBatchClicks && kind == protowire.BytesType {
+			if click, used := protowire.ConsumeBytes(rest[tag:]); used > 0 {
+				size = tag + used
+				if id, ok := clickIDOf(click); ok {
+					shard = clickstream.Shard(id, shards)
+				}
+			}
+		}
+		p := &parts[shard]
+		p.clicks = append(p.clicks, rest[:size]...)
+		p.n++
+		rest = rest[size:]
+	}
+	return parts
+}
+
+// clickIDOf returns the id of a marshalled edge.v1.Click. The id is its first field.
+func clickIDOf(click []byte) (affiliate.ClickID, bool) {
+	field, kind, n := protowire.ConsumeTag(click)
+	if n < 0 || field != clickID || kind != protowire.BytesType {
+		return affiliate.ClickID{}, false
+	}
+	raw, n := protowire.ConsumeBytes(click[n:])
+	if n < 0 {
+		return affiliate.ClickID{}, false
+	}
+	return affiliate.IDFromBytes[affiliate.Click](raw)
+}
