@@ -11,8 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// AwaitedConversions reads conversions that wait for a click, oldest id first,
-// with the hashes of their buyers: fraud rules compare them.
+// AwaitedConversions returns the conversions that wait for a click, ordered by id. The
+// result includes the hashes of the buyers because the fraud rules compare them.
 func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.StoredConversion, error) {
 	const read = `
 		select ` + conversionColumns + `
@@ -32,8 +32,8 @@ func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.Work
 	return awaited, s.readBuyers(ctx, workspace, awaited)
 }
 
-// readBuyers completes conversions of one workspace with what is kept of their
-// buyers.
+// readBuyers adds the stored buyer hashes and email domains to conversions of one
+// workspace.
 func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID, awaited []affiliate.StoredConversion) error {
 	const read = `
 		select id, customer_email_hash, customer_email_domain, customer_ua_hash
@@ -64,17 +64,17 @@ func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID,
 	return nil
 }
 
-const forgetAwaited = `delete from awaited_clicks where workspace_id = $1 and mode = $2 and conversion_id = $3 and click_id = $4`
+const deleteAwaited = `delete from awaited_clicks where workspace_id = $1 and mode = $2 and conversion_id = $3 and click_id = $4`
 
-// ForgetAwaited ends a conversion's wait without changing anything else.
+// ForgetAwaited makes a conversion stop waiting for its click. It changes nothing else.
 func (s *Store) ForgetAwaited(ctx context.Context, c affiliate.Conversion) error {
-	_, err := s.pool.Exec(ctx, forgetAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
+	_, err := s.pool.Exec(ctx, deleteAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
 	return err
 }
 
-// storedAwaited is one probe of one partition per click: lateral with a limit
+// selectStoredAwaited probes one partition per click. The lateral join with a limit
 // keeps the planner from joining whole partitions.
-const storedAwaited = `
+const selectStoredAwaited = `
 	select a.workspace_id as workspace, a.click_id as click
 	from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) as a (workspace_id, click_id, clicked_at)
 	cross join lateral (
@@ -82,10 +82,11 @@ const storedAwaited = `
 		where c.workspace_id = a.workspace_id and c.id = a.click_id and c.clicked_at = a.clicked_at
 		limit 1) as found`
 
-// ArrivedClicks looks through up to limit awaited clicks of the whole deployment
-// that follow after, and gives those that are stored by now: StoreClicks cannot
-// see a conversion that is being stored at the same moment. next is where the
-// following call goes on; the zero value means that the end was reached.
+// ArrivedClicks returns awaited clicks, of the whole deployment, that are stored by
+// now. It finds the ones that StoreClicks missed: StoreClicks cannot see a conversion
+// whose transaction is still open. One call checks up to limit awaited clicks, starting
+// after the given position. next is the position for the following call. It is the zero
+// value after the last awaited click.
 func (s *Store) ArrivedClicks(ctx context.Context, after affiliate.AttributeAwaited, limit int) (arrived []affiliate.AttributeAwaited, next affiliate.AttributeAwaited, err error) {
 	const page = `
 		select distinct workspace_id as workspace, click_id as click
@@ -109,7 +110,7 @@ func (s *Store) ArrivedClicks(ctx context.Context, after affiliate.AttributeAwai
 		workspaces[i], clicks[i] = a.Workspace.UUID, a.Click.UUID
 		times[i], _ = a.Click.Time()
 	}
-	rows, err = s.pool.Query(ctx, storedAwaited, workspaces, clicks, times)
+	rows, err = s.pool.Query(ctx, selectStoredAwaited, workspaces, clicks, times)
 	if err != nil {
 		return nil, next, err
 	}
@@ -117,8 +118,8 @@ func (s *Store) ArrivedClicks(ctx context.Context, after affiliate.AttributeAwai
 	return arrived, next, err
 }
 
-// DropExpiredAwaited gives up on up to limit clicks of the whole deployment
-// whose time is over, and tells how many it was.
+// DropExpiredAwaited deletes up to limit expired waits, of the whole deployment, and
+// returns how many it deleted.
 func (s *Store) DropExpiredAwaited(ctx context.Context, now time.Time, limit int) (int64, error) {
 	const drop = `
 		delete from awaited_clicks a

@@ -13,46 +13,48 @@ import (
 )
 
 const (
-	// shownViolations bounds what a check tells in words; it counts the others.
-	shownViolations = 20
-	// maxSkew is how far the clocks of this process and of the database may be
-	// apart.
+	// maxShownViolations bounds how many violations a check lists. Further ones are
+	// only counted.
+	maxShownViolations = 20
+	// maxSkew is the largest accepted difference between the clocks of this process and
+	// the database.
 	maxSkew = time.Second
-	// checkMemory lets the checks join whole tables in memory rather than on disk.
+	// checkMemory is the work_mem of the checks. It is large enough to join whole
+	// tables in memory.
 	checkMemory = "64MB"
 )
 
-// check holds two ways against each other in which the same thing is kept. Its
-// statement gives a row for each thing that is compared, with the column line:
-// null, or a sentence about the violation, which names the workspace and the mode.
+// check compares two places in which the same information is stored. Its statement
+// returns one row for each compared item. The column line of that row is null, or it is
+// a sentence that describes the violation and names the workspace and the mode.
 type check struct {
 	name, compares, sql string
 }
 
-// checks are made in this order. A new one is a statement and a line here.
+// checks are run in this order. To add a check, write its statement and add it here.
 var checks = []check{
-	{"commission_ledger", "the ledger's entries of a commission and what is owed for it", checkCommissionLedger},
-	{"balances", "the balances of participants and the entries of the ledger", checkBalances},
-	{"payout_ledger", "the ledger's entries of a payout and what it has taken", checkPayoutLedger},
-	{"commission_payout", "the payout that a commission names and the payout itself", checkCommissionPayout},
-	{"payout_commission", "the approved commissions that an open payout lists and the payout that they name", checkPayoutCommission},
-	{"payout_amount", "the amounts of payouts and their parts", checkPayoutAmount},
-	{"commission_counts", "the counters of commissions and the commissions", checkCommissionCounts},
-	{"commission_history", "commissions and the last lines of their histories", checkCommissionHistory},
-	{"commission_decision", "commissions that earn and the decisions in force", checkCommissionDecision},
+	{"commission_ledger", "the ledger entries of a commission and the amount owed for it", checkCommissionLedger},
+	{"balances", "the balances of participants and their ledger entries", checkBalances},
+	{"payout_ledger", "the ledger entries of a payout and the amount it took off the balance", checkPayoutLedger},
+	{"commission_payout", "the payout that a commission refers to and the payout itself", checkCommissionPayout},
+	{"payout_commission", "the approved commissions that an open payout lists and the payout that they refer to", checkPayoutCommission},
+	{"payout_amount", "the amounts of payouts and the sums of their parts", checkPayoutAmount},
+	{"commission_counts", "the commission counters and the commissions", checkCommissionCounts},
+	{"commission_history", "commissions and the last entries of their histories", checkCommissionHistory},
+	{"commission_decision", "pending, approved and paid commissions and the decisions in force", checkCommissionDecision},
 	{"conversion_decision", "conversions and the decisions in force", checkConversionDecision},
-	{"refunds", "what was refunded of conversions and their refunds", checkRefunds},
+	{"refunds", "the refunded amounts of conversions and their refunds", checkRefunds},
 	{"participant_totals", "the totals of participants and their conversions and commissions", checkParticipantTotals},
-	{"list_counts", "the lengths of lists and the lists", checkListCounts},
+	{"list_counts", "the list counters and the lists", checkListCounts},
 }
 
-// CheckBooks makes all checks of all workspaces in one snapshot. It reads and
-// locks nothing, so that nobody waits for it; the snapshot keeps dead rows alive
-// while it lasts. ctx alone bounds how long a statement takes. The last result is
-// about the clocks: now is this process's.
+// CheckBooks runs all checks on all workspaces in one snapshot. It only reads and takes
+// no row locks, so no writer waits for it. While the snapshot is open, Postgres cannot
+// remove dead rows. Only ctx limits how long a statement runs. The last result compares
+// the database's clock with now, the clock of this process.
 func (s *Store) CheckBooks(ctx context.Context, now func() time.Time) (results []affiliate.CheckResult, err error) {
 	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if err := boundByContext(ctx, tx); err != nil {
+		if err := setCheckLimits(ctx, tx); err != nil {
 			return err
 		}
 		for _, c := range checks {
@@ -69,27 +71,28 @@ func (s *Store) CheckBooks(ctx context.Context, now func() time.Time) (results [
 	return results, err
 }
 
-// boundByContext puts the time that ctx leaves in the place of the pool's bound,
-// which is for calls of the API: the server itself gives up then, too.
-func boundByContext(ctx context.Context, tx pgx.Tx) error {
+// setCheckLimits replaces the pool's statement timeout, which is meant for API calls,
+// by the time left until ctx's deadline. The server then also stops a statement at the
+// deadline. It also sets work_mem to checkMemory.
+func setCheckLimits(ctx context.Context, tx pgx.Tx) error {
 	const set = `select set_config('statement_timeout', $1, true), set_config('work_mem', $2, true)`
-	left := int64(0) // none
+	timeout := int64(0) // no limit
 	if deadline, ok := ctx.Deadline(); ok {
-		left = min(max(1, time.Until(deadline).Milliseconds()), math.MaxInt32)
+		timeout = min(max(1, time.Until(deadline).Milliseconds()), math.MaxInt32)
 	}
-	_, err := tx.Exec(ctx, set, strconv.FormatInt(left, 10), checkMemory)
+	_, err := tx.Exec(ctx, set, strconv.FormatInt(timeout, 10), checkMemory)
 	return err
 }
 
-// run counts first. Only where there are violations does it look again for their
-// sentences, in the same snapshot.
+// run counts the violations. Only if there are any, it reads their sentences in a
+// second query of the same snapshot.
 func (c check) run(ctx context.Context, tx pgx.Tx) (affiliate.CheckResult, error) {
 	result := affiliate.CheckResult{Name: c.name, Compares: c.compares}
 	count := `select count(*), count(line) from (` + c.sql + `) x`
 	if err := tx.QueryRow(ctx, count, pgx.QueryExecModeExec).Scan(&result.Compared, &result.Violated); err != nil || result.Violated == 0 {
 		return result, err
 	}
-	show := `select line from (` + c.sql + `) x where line is not null order by line limit ` + strconv.Itoa(shownViolations)
+	show := `select line from (` + c.sql + `) x where line is not null order by line limit ` + strconv.Itoa(maxShownViolations)
 	rows, err := tx.Query(ctx, show, pgx.QueryExecModeExec)
 	if err != nil {
 		return result, err
@@ -98,23 +101,25 @@ func (c check) run(ctx context.Context, tx pgx.Tx) (affiliate.CheckResult, error
 	return result, err
 }
 
-// checkClock asks the database for the time between two looks at the clock here.
+// checkClock reads the database's clock and compares it with now before and after the
+// query.
 func checkClock(ctx context.Context, tx pgx.Tx, now func() time.Time) (affiliate.CheckResult, error) {
-	const ask = `select clock_timestamp()`
-	result := affiliate.CheckResult{Name: "clock", Compares: "the clock of this process and the database's", Compared: 1}
-	var there time.Time
+	const query = `select clock_timestamp()`
+	result := affiliate.CheckResult{Name: "clock", Compares: "the clocks of this process and of the database", Compared: 1}
+	var dbTime time.Time
 	before := now()
-	err := tx.QueryRow(ctx, ask).Scan(&there)
+	err := tx.QueryRow(ctx, query).Scan(&dbTime)
 	after := now()
 	if err != nil {
 		return result, fmt.Errorf("check clock: %w", err)
 	}
-	// Within [before, after] both may be right.
-	skew := max(before.Sub(there), there.Sub(after))
+	// The query ran between before and after, so a database time in this range shows no
+	// skew.
+	skew := max(before.Sub(dbTime), dbTime.Sub(after))
 	if skew > maxSkew {
 		result.Violated = 1
-		result.Violations = []string{fmt.Sprintf("the database's clock shows %s, this process's %s",
-			affiliate.FormatTime(there), affiliate.FormatTime(before))}
+		result.Violations = []string{fmt.Sprintf("the database's clock shows %s, this process's clock shows %s",
+			affiliate.FormatTime(dbTime), affiliate.FormatTime(before))}
 	}
 	return result, nil
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// FindRatesSQL is the statement whose plan is asserted.
+// FindRatesSQL is the statement that reads exchange rates. A test checks its plan.
 const FindRatesSQL = findRates
 
-// ForeignRates are the rates that a decision about a conversion is given, and in
-// how many statements they are read.
+// ForeignRates returns the exchange rates that a decision about the conversion uses,
+// and the number of statements that read them.
 func (s *Store) ForeignRates(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (map[string]affiliate.FXRate, int, error) {
 	batch := &pgx.Batch{}
 	queueRates(batch, c, &in)

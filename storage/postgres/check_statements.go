@@ -1,14 +1,15 @@
 package postgres
 
-// The statements of core check. They are about everybody's rows; the workspace
-// and the mode are in what they find.
+// The statements of the checks that `core check` runs. They read the rows of all
+// workspaces. Each violation that they return names its workspace and mode.
 
-// What is owed for a commission: all of it between approval and the end.
+// The amount owed for a commission is its full amount while it is approved or paid, and
+// zero otherwise.
 const checkCommissionLedger = `
 	select case when c.cents is null or coalesce(e.cents, 0) <> c.cents then format(
 			'workspace %s, %s: commission %s: the ledger has %s %s for participant %s, %s',
 			workspace_id, mode, id, coalesce(e.cents, 0), currency, participant_id,
-			coalesce(c.cents || ' are owed', 'and there is no such commission of theirs'))
+			coalesce('expected ' || c.cents, 'which has no such commission'))
 		end as line
 	from (
 		select workspace_id, mode, participant_id, currency, id,
@@ -24,7 +25,7 @@ const checkCommissionLedger = `
 
 const checkBalances = `
 	select case when coalesce(b.cents, 0) <> coalesce(e.cents, 0) then format(
-			'workspace %s, %s: participant %s: the balance is %s %s, the entries come to %s',
+			'workspace %s, %s: participant %s: the balance is %s %s, the entries sum to %s',
 			workspace_id, coalesce(e.mode, 'no mode'), participant_id, coalesce(b.cents, 0), currency, coalesce(e.cents, 0))
 		end as line
 	from (
@@ -38,13 +39,12 @@ const checkBalances = `
 		group by 1, 2, 3
 	) e using (workspace_id, participant_id, currency)`
 
-// A payout takes its amount off the balance while it is under way and for good
-// once it is paid.
+// A payout reduces the balance by its amount while it is processing or paid.
 const checkPayoutLedger = `
 	select case when p.cents is null or coalesce(e.cents, 0) <> p.cents then format(
 			'workspace %s, %s: payout %s: the ledger has %s %s for participant %s, %s',
 			workspace_id, mode, id, coalesce(e.cents, 0), currency, participant_id,
-			coalesce('not ' || p.cents, 'and there is no such payout of theirs'))
+			coalesce('expected ' || p.cents, 'which has no such payout'))
 		end as line
 	from (
 		select workspace_id, mode, participant_id, currency, id,
@@ -58,21 +58,21 @@ const checkPayoutLedger = `
 		group by 1, 2, 3, 4, 5
 	) e using (workspace_id, mode, participant_id, currency, id)`
 
-// A rejected or refunded commission may keep the payout in which it was.
+// A rejected or refunded commission may still refer to the payout that it was part of.
 const checkCommissionPayout = `
 	select case
 		when c.payout_id is null then format(
-			'workspace %s, %s: commission %s is paid by no payout', c.workspace_id, c.mode, c.id)
+			'workspace %s, %s: commission %s is paid but refers to no payout', c.workspace_id, c.mode, c.id)
 		when p.id is null or p.mode <> c.mode or p.participant_id <> c.participant_id or p.currency <> c.currency then format(
-			'workspace %s, %s: commission %s names payout %s, which its participant does not have in its currency',
+			'workspace %s, %s: commission %s refers to payout %s, which is not a payout of its participant in its currency',
 			c.workspace_id, c.mode, c.id, c.payout_id)
 		when c.status = 'pending'
 			or c.status = 'approved' and p.status not in ('draft', 'pending', 'processing')
 			or c.status = 'paid' and p.status <> 'paid' then format(
-			'workspace %s, %s: commission %s is %s and names payout %s, which is %s',
+			'workspace %s, %s: commission %s is %s and refers to payout %s, which is %s',
 			c.workspace_id, c.mode, c.id, c.status, c.payout_id, p.status)
 		when c.status in ('approved', 'paid') and l.payout_id is null then format(
-			'workspace %s, %s: commission %s names payout %s, which does not list it', c.workspace_id, c.mode, c.id, c.payout_id)
+			'workspace %s, %s: commission %s refers to payout %s, which does not list it', c.workspace_id, c.mode, c.id, c.payout_id)
 		end as line
 	from commissions c
 	left join payouts p on p.workspace_id = c.workspace_id and p.id = c.payout_id
@@ -81,18 +81,18 @@ const checkCommissionPayout = `
 
 const checkPayoutCommission = `
 	select case when c.payout_id is distinct from p.id then format(
-			'workspace %s, %s: payout %s is %s and lists the approved commission %s, which names %s',
-			p.workspace_id, p.mode, p.id, p.status, c.id, coalesce('payout ' || c.payout_id, 'none'))
+			'workspace %s, %s: payout %s is %s and lists the approved commission %s, which refers to %s',
+			p.workspace_id, p.mode, p.id, p.status, c.id, coalesce('payout ' || c.payout_id, 'no payout'))
 		end as line
 	from payouts p
 	join payout_commissions l on l.workspace_id = p.workspace_id and l.payout_id = p.id
 	join commissions c on c.workspace_id = l.workspace_id and c.id = l.commission_id
 	where p.status in ('draft', 'pending', 'processing') and c.status = 'approved'`
 
-// A payout that came to nothing keeps what it consisted of.
+// A failed or canceled payout keeps its amount and its list of commissions.
 const checkPayoutAmount = `
 	select case when p.amount_cents <> coalesce(l.cents, 0) + p.adjustment_cents or p.commission_count <> coalesce(l.n, 0) then format(
-			'workspace %s, %s: payout %s is of %s %s for %s commissions; it lists %s of %s, with an adjustment of %s',
+			'workspace %s, %s: payout %s has the amount %s %s for %s commissions; it lists %s commissions with a sum of %s and an adjustment of %s',
 			p.workspace_id, p.mode, p.id, p.amount_cents, p.currency, p.commission_count, coalesce(l.n, 0), coalesce(l.cents, 0), p.adjustment_cents)
 		end as line
 	from payouts p
@@ -104,7 +104,7 @@ const checkPayoutAmount = `
 
 const checkCommissionCounts = `
 	select case when (coalesce(k.n, 0), coalesce(k.cents, 0)) <> (coalesce(c.n, 0), coalesce(c.cents, 0)) then format(
-			'workspace %s, %s: programme %s, %s from %s, %s%s: counted are %s commissions of %s %s, there are %s of %s',
+			'workspace %s, %s: programme %s, %s from %s, %s%s: the counters have %s commissions with %s %s, the tables have %s with %s',
 			workspace_id, mode, program_id, grain, starts, status, case when needs_review then ' in review' else '' end,
 			coalesce(k.n, 0), coalesce(k.cents, 0), currency, coalesce(c.n, 0), coalesce(c.cents, 0))
 		end as line
@@ -130,8 +130,8 @@ const checkCommissionHistory = `
 	select case when (h.seq, h.to_status, h.amount_cents) is distinct from (c.version, c.status, c.amount_cents) then format(
 			'workspace %s, %s: commission %s is %s with %s %s in version %s, %s',
 			c.workspace_id, c.mode, c.id, c.status, c.amount_cents, c.currency, c.version,
-			case when h.seq is null then 'and has no history'
-				else format('its history ends with %s and %s in version %s', h.to_status, h.amount_cents, h.seq) end)
+			case when h.seq is null then 'but has no history'
+				else format('but its history ends with %s and %s in version %s', h.to_status, h.amount_cents, h.seq) end)
 		end as line
 	from commissions c
 	left join (
@@ -140,17 +140,18 @@ const checkCommissionHistory = `
 		order by workspace_id, commission_id, seq desc
 	) h on h.workspace_id = c.workspace_id and h.commission_id = c.id`
 
-// Whoever lost a conversion has lost what it earned. What is paid and cannot be
-// clawed back any more is not there: a claw back ends a commission.
+// When a new decision replaces the one that a commission is based on, the commission
+// must end. A paid commission that can no longer be clawed back has this problem too,
+// but it does not show up here: clawing back is what ends a commission.
 const checkCommissionDecision = `
 	select case
-		when v.id is null then format('workspace %s, %s: commission %s has no conversion of its mode', c.workspace_id, c.mode, c.id)
+		when v.id is null then format('workspace %s, %s: commission %s has no conversion in its mode', c.workspace_id, c.mode, c.id)
 		when v.decision_id <> c.decision_id then format(
-			'workspace %s, %s: commission %s is %s by decision %s, while decision %s is in force for conversion %s',
+			'workspace %s, %s: commission %s is %s and refers to decision %s, but decision %s is in force for conversion %s',
 			c.workspace_id, c.mode, c.id, c.status, c.decision_id, v.decision_id, v.id)
 		when v.participant_id is distinct from c.participant_id or v.program_id is distinct from c.program_id then format(
-			'workspace %s, %s: commission %s is participant %s''s, conversion %s is %s', c.workspace_id, c.mode, c.id, c.participant_id, v.id,
-			coalesce('participant ' || v.participant_id || '''s', 'nobody''s'))
+			'workspace %s, %s: commission %s belongs to participant %s, conversion %s belongs to %s', c.workspace_id, c.mode, c.id, c.participant_id, v.id,
+			coalesce('participant ' || v.participant_id, 'no participant'))
 		end as line
 	from commissions c
 	left join conversions v on v.workspace_id = c.workspace_id and v.mode = c.mode and v.id = c.conversion_id
@@ -158,12 +159,12 @@ const checkCommissionDecision = `
 
 const checkConversionDecision = `
 	select case
-		when d.id is null then format('workspace %s, %s: conversion %s names decision %s, which it does not have', v.workspace_id, v.mode, v.id, v.decision_id)
+		when d.id is null then format('workspace %s, %s: conversion %s refers to decision %s, which is not one of its decisions', v.workspace_id, v.mode, v.id, v.decision_id)
 		when n.supersedes is not null then format(
-			'workspace %s, %s: conversion %s names decision %s, which was superseded', v.workspace_id, v.mode, v.id, v.decision_id)
+			'workspace %s, %s: conversion %s refers to decision %s, which was superseded', v.workspace_id, v.mode, v.id, v.decision_id)
 		when (v.attributed, v.reason_code, v.program_id, v.participant_id) is distinct from (d.attributed, d.reason_code, d.program_id, d.participant_id) then format(
-			'workspace %s, %s: conversion %s is %s of %s, its decision %s says %s of %s', v.workspace_id, v.mode, v.id,
-			v.reason_code, coalesce('participant ' || v.participant_id, 'nobody'), d.id, d.reason_code, coalesce('participant ' || d.participant_id, 'nobody'))
+			'workspace %s, %s: conversion %s has %s and %s, its decision %s has %s and %s', v.workspace_id, v.mode, v.id,
+			v.reason_code, coalesce('participant ' || v.participant_id, 'no participant'), d.id, d.reason_code, coalesce('participant ' || d.participant_id, 'no participant'))
 		end as line
 	from conversions v
 	left join attribution_decisions d
@@ -174,11 +175,11 @@ const checkConversionDecision = `
 
 const checkRefunds = `
 	select case
-		when v.refunded is null then format('workspace %s, %s: refunds of %s are of conversion %s, which there is not', workspace_id, mode, r.cents, id)
+		when v.refunded is null then format('workspace %s, %s: refunds of %s refer to conversion %s, which does not exist', workspace_id, mode, r.cents, id)
 		when v.refunded <> coalesce(r.cents, 0) then format(
-			'workspace %s, %s: conversion %s: %s are refunded, its refunds come to %s', workspace_id, mode, id, v.refunded, coalesce(r.cents, 0))
+			'workspace %s, %s: conversion %s: the refunded amount is %s, its refunds sum to %s', workspace_id, mode, id, v.refunded, coalesce(r.cents, 0))
 		when v.refunded not between 0 and v.amount then format(
-			'workspace %s, %s: conversion %s: %s are refunded of %s', workspace_id, mode, id, v.refunded, v.amount)
+			'workspace %s, %s: conversion %s: the refunded amount is %s, which is not between 0 and %s', workspace_id, mode, id, v.refunded, v.amount)
 		end as line
 	from (select workspace_id, mode, id, amount_cents as amount, refunded_amount_cents as refunded from conversions) v
 	full join (
@@ -188,12 +189,11 @@ const checkRefunds = `
 		group by 1, 2, 3
 	) r using (workspace_id, mode, id)`
 
-// Amounts are in the programme's currency. What a rejected commission was is not
-// earned.
+// Amounts are in the programme's currency. Rejected commissions do not count.
 const checkParticipantTotals = `
 	select case when (t.conversions + coalesce(d.conversions, 0), t.commission_cents + coalesce(d.commission, 0))
 			<> (coalesce(v.conversions, 0), coalesce(c.commission, 0)) then format(
-			'workspace %s, %s: participant %s: totalled are %s conversions and %s %s, there are %s and %s',
+			'workspace %s, %s: participant %s: the totals are %s conversions and %s %s, expected %s and %s',
 			t.workspace_id, p.mode, t.participant_id, t.conversions + coalesce(d.conversions, 0), t.commission_cents + coalesce(d.commission, 0),
 			p.currency, coalesce(v.conversions, 0), coalesce(c.commission, 0))
 		end as line
@@ -222,7 +222,7 @@ const checkParticipantTotals = `
 
 const checkListCounts = `
 	select case when coalesce(k.n, 0) <> coalesce(x.n, 0) then format(
-			'workspace %s, %s: programme %s: counted are %s %s, there are %s',
+			'workspace %s, %s: programme %s: the counters have %s %s, the tables have %s',
 			workspace_id, coalesce(p.mode, 'no mode'), program_id, coalesce(k.n, 0), what, coalesce(x.n, 0))
 		end as line
 	from (select workspace_id, program_id, what, sum(n) as n from list_counts group by 1, 2, 3) k

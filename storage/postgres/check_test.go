@@ -10,15 +10,15 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// books is a workspace in which everything has happened that the checks look at:
+// checkFixture is a workspace with at least one row for every check:
 //
 //	approved    a commission in a payout that is a draft
 //	free        an approved commission in no payout
 //	paid        a commission whose payout was paid
-//	rejected    a commission that was taken back after its approval
-//	flagged     a pending commission in dollars, for want of a rate
-//	unearned    a conversion that belongs to nobody
-type books struct {
+//	rejected    a commission that was rejected after its approval
+//	flagged     a pending commission in dollars; no exchange rate is known
+//	unearned    a conversion without a participant
+type checkFixture struct {
 	*testing.T
 	*pgtest.Fixture
 	scope       affiliate.Scope
@@ -31,10 +31,10 @@ type books struct {
 	draft, settled                          affiliate.PayoutID
 }
 
-func newBooks(t *testing.T) *books {
+func newCheckFixture(t *testing.T) *checkFixture {
 	t.Helper()
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	b := &books{T: t, Fixture: pgtest.Open(t, func() time.Time { return now })}
+	b := &checkFixture{T: t, Fixture: pgtest.Open(t, func() time.Time { return now })}
 	b.scope = affiliate.Scope{Workspace: b.NewWorkspace(), Mode: affiliate.ModeLive}
 	b.program = b.NewProgram(b.scope, pgtest.Row{
 		"rules": `{"commission_type":"percentage","rate_bps":1000,"hold_period_days":0,"auto_approval":true,"net_basis":"gross"}`,
@@ -72,7 +72,7 @@ func newBooks(t *testing.T) *books {
 	return b
 }
 
-func (b *books) record(external string, click affiliate.ClickID, cents int64, currency string) affiliate.Recorded {
+func (b *checkFixture) record(external string, click affiliate.ClickID, cents int64, currency string) affiliate.Recorded {
 	b.Helper()
 	now := b.Now()
 	found, err := b.Store.FindClick(b.Context(), b.scope.Workspace, click)
@@ -105,12 +105,12 @@ func (b *books) record(external string, click affiliate.ClickID, cents int64, cu
 	return recorded
 }
 
-func (b *books) sale(external string, cents int64, currency string) affiliate.Commission {
+func (b *checkFixture) sale(external string, cents int64, currency string) affiliate.Commission {
 	b.Helper()
 	return *b.record(external, b.click, cents, currency).Commission
 }
 
-func (b *books) move(c affiliate.Commission, t affiliate.CommissionTransition) {
+func (b *checkFixture) move(c affiliate.Commission, t affiliate.CommissionTransition) {
 	b.Helper()
 	t.Scope, t.Program, t.Commission, t.Actor, t.At = c.Scope, c.Program, c.ID, affiliate.System, b.Now()
 	if err := b.Store.MoveTogether(b.Context(), t); err != nil {
@@ -118,8 +118,8 @@ func (b *books) move(c affiliate.Commission, t affiliate.CommissionTransition) {
 	}
 }
 
-// payout makes one of a single commission.
-func (b *books) payout(status string, c affiliate.Commission, adjustment int64) affiliate.PayoutID {
+// payout stores a payout of a single commission.
+func (b *checkFixture) payout(status string, c affiliate.Commission, adjustment int64) affiliate.PayoutID {
 	b.Helper()
 	now := b.Now()
 	batch, id := affiliate.NewID[affiliate.PayoutBatch](now), affiliate.NewID[affiliate.Payout](now)
@@ -139,8 +139,8 @@ func (b *books) payout(status string, c affiliate.Commission, adjustment int64) 
 	return id
 }
 
-// entry adds one to the ledger, and to the balance.
-func (b *books) entry(payout affiliate.PayoutID, kind string, cents, sign int64) {
+// entry adds a ledger entry and updates the balance.
+func (b *checkFixture) entry(payout affiliate.PayoutID, kind string, cents, sign int64) {
 	b.Helper()
 	row := pgtest.Row{
 		"workspace_id": b.scope.Workspace, "id": affiliate.NewID[affiliate.LedgerEntry](b.Now()), "mode": b.scope.Mode, "program_id": b.program,
@@ -156,7 +156,7 @@ func (b *books) entry(payout affiliate.PayoutID, kind string, cents, sign int64)
 	})
 }
 
-func (b *books) check(now func() time.Time) map[string]affiliate.CheckResult {
+func (b *checkFixture) check(now func() time.Time) map[string]affiliate.CheckResult {
 	b.Helper()
 	results, err := b.Store.CheckBooks(b.Context(), now)
 	if err != nil {
@@ -169,8 +169,8 @@ func (b *books) check(now func() time.Time) map[string]affiliate.CheckResult {
 	return named
 }
 
-func TestBooksAgree(t *testing.T) {
-	b := newBooks(t)
+func TestCheckBooks_AcceptsConsistentData(t *testing.T) {
+	b := newCheckFixture(t)
 	for _, folded := range []bool{false, true} {
 		if folded {
 			if n, err := b.Store.FoldStats(t.Context(), 1_000); err != nil || n == 0 {
@@ -182,18 +182,19 @@ func TestBooksAgree(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 			if r.Compared == 0 {
-				t.Errorf("%s compares nothing", name)
+				t.Errorf("%s compared no items", name)
 			}
 		}
 	}
 }
 
-// Each corruption breaks one thing, and is found by the one check of it.
-func TestEachDisagreementIsFound(t *testing.T) {
+// Each case corrupts one thing. The check of that thing, and no other check, reports
+// it.
+func TestCheckBooks_ReportsEachInconsistency(t *testing.T) {
 	for name, tc := range map[string]struct {
 		check   string
-		corrupt []string // {name} is an id of the world
-		says    []string
+		corrupt []string // {name} is replaced by an id of the fixture
+		want    []string
 	}{
 		"entries of commissions": {
 			"commission_ledger",
@@ -201,12 +202,12 @@ func TestEachDisagreementIsFound(t *testing.T) {
 				`update ledger_entries set amount_cents = amount_cents + 1 where commission_id = '{approved}'`,
 				`update ledger_entries set amount_cents = amount_cents - 1 where commission_id = '{free}'`,
 			},
-			[]string{"commission {approved}: the ledger has 101 EUR for participant {participant}, 100 are owed", "commission {free}: the ledger has 199 EUR"},
+			[]string{"commission {approved}: the ledger has 101 EUR for participant {participant}, expected 100", "commission {free}: the ledger has 199 EUR"},
 		},
-		"an entry of no commission": {
+		"an entry of an unknown commission": {
 			"commission_ledger",
 			[]string{`update ledger_entries set commission_id = '{unearned}' where type = 'bonus'`},
-			[]string{"commission {unearned}: the ledger has 25 EUR for participant {participant}, and there is no such commission of theirs"},
+			[]string{"commission {unearned}: the ledger has 25 EUR for participant {participant}, which has no such commission"},
 		},
 		"entries of a pending commission": {
 			"commission_ledger",
@@ -214,17 +215,17 @@ func TestEachDisagreementIsFound(t *testing.T) {
 				`update ledger_entries set commission_id = '{flagged}', currency = 'USD' where type = 'bonus'`,
 				`update ledger_balances set currency = 'USD' where slot = 21`,
 			},
-			[]string{"commission {flagged}: the ledger has 25 USD for participant {participant}, 0 are owed"},
+			[]string{"commission {flagged}: the ledger has 25 USD for participant {participant}, expected 0"},
 		},
 		"a balance": {
 			"balances",
 			[]string{`update ledger_balances set balance_cents = balance_cents + 7 where slot = 21`},
-			[]string{"workspace {workspace}, live: participant {participant}: the balance is 382 EUR, the entries come to 375"},
+			[]string{"workspace {workspace}, live: participant {participant}: the balance is 382 EUR, the entries sum to 375"},
 		},
 		"a balance without entries": {
 			"balances",
 			[]string{`insert into ledger_balances values ('{workspace}', '{participant}', 'JPY', 0, 5)`},
-			[]string{"participant {participant}: the balance is 5 JPY, the entries come to 0"},
+			[]string{"participant {participant}: the balance is 5 JPY, the entries sum to 0"},
 		},
 		"entries of a payout": {
 			"payout_ledger",
@@ -232,139 +233,139 @@ func TestEachDisagreementIsFound(t *testing.T) {
 				`update ledger_entries set amount_cents = amount_cents - 1 where type = 'payout'`,
 				`update ledger_entries set amount_cents = amount_cents + 1 where type = 'bonus'`,
 			},
-			[]string{"payout {settled}: the ledger has -251 EUR for participant {participant}, not -250"},
+			[]string{"payout {settled}: the ledger has -251 EUR for participant {participant}, expected -250"},
 		},
 		"an entry of a draft": {
 			"payout_ledger",
 			[]string{`update ledger_entries set payout_id = '{draft}' where type = 'bonus'`},
-			[]string{"payout {draft}: the ledger has 25 EUR for participant {participant}, not 0"},
+			[]string{"payout {draft}: the ledger has 25 EUR for participant {participant}, expected 0"},
 		},
 		"a pending commission in a payout": {
 			"commission_payout",
 			[]string{`update commissions set payout_id = '{draft}' where id = '{flagged}'`},
-			[]string{"commission {flagged} names payout {draft}, which its participant does not have in its currency"},
+			[]string{"commission {flagged} refers to payout {draft}, which is not a payout of its participant in its currency"},
 		},
-		"paid by nothing": {
+		"paid without a payout": {
 			"commission_payout",
 			[]string{`update commissions set payout_id = null where id = '{paid}'`},
-			[]string{"commission {paid} is paid by no payout"},
+			[]string{"commission {paid} is paid but refers to no payout"},
 		},
 		"approved in a paid payout": {
 			"commission_payout",
 			[]string{`update commissions set payout_id = '{settled}' where id = '{free}'`},
-			[]string{"commission {free} is approved and names payout {settled}, which is paid"},
+			[]string{"commission {free} is approved and refers to payout {settled}, which is paid"},
 		},
 		"approved in a canceled payout": {
 			"commission_payout",
 			[]string{`update payouts set status = 'canceled' where id = '{draft}'`},
-			[]string{"commission {approved} is approved and names payout {draft}, which is canceled"},
+			[]string{"commission {approved} is approved and refers to payout {draft}, which is canceled"},
 		},
-		"in a payout that does not know": {
+		"in a payout that does not list it": {
 			"commission_payout",
 			[]string{`update commissions set payout_id = '{draft}' where id = '{free}'`},
-			[]string{"commission {free} names payout {draft}, which does not list it"},
+			[]string{"commission {free} refers to payout {draft}, which does not list it"},
 		},
-		"listed, and free": {
+		"listed, but without a payout": {
 			"payout_commission",
 			[]string{`update commissions set payout_id = null where id = '{approved}'`},
-			[]string{"payout {draft} is draft and lists the approved commission {approved}, which names none"},
+			[]string{"payout {draft} is draft and lists the approved commission {approved}, which refers to no payout"},
 		},
 		"a payout's amount": {
 			"payout_amount",
 			[]string{`update payouts set adjustment_cents = 1 where id = '{draft}'`},
-			[]string{"payout {draft} is of 100 EUR for 1 commissions; it lists 1 of 100, with an adjustment of 1"},
+			[]string{"payout {draft} has the amount 100 EUR for 1 commissions; it lists 1 commissions with a sum of 100 and an adjustment of 1"},
 		},
 		"a payout's length": {
 			"payout_amount",
 			[]string{`update payouts set commission_count = 2 where id = '{settled}'`},
-			[]string{"payout {settled} is of 250 EUR for 2 commissions; it lists 1 of 300, with an adjustment of -50"},
+			[]string{"payout {settled} has the amount 250 EUR for 2 commissions; it lists 1 commissions with a sum of 300 and an adjustment of -50"},
 		},
 		"a counter": {
 			"commission_counts",
 			[]string{`update commission_counts set n = n + 1 where ctid = (select ctid from commission_counts where grain = 'month' and status = 'paid')`},
-			[]string{"programme {program}, month from {month}-01, paid: counted are 2 commissions of 300 EUR, there are 1 of 300"},
+			[]string{"programme {program}, month from {month}-01, paid: the counters have 2 commissions with 300 EUR, the tables have 1 with 300"},
 		},
-		"an amount counted": {
+		"the amount of a counter": {
 			"commission_counts",
 			[]string{`update commission_counts set amount_cents = amount_cents + 1 where ctid = (select ctid from commission_counts where grain = 'day' and needs_review)`},
-			[]string{"pending in review: counted are 1 commissions of 501 USD, there are 1 of 500"},
+			[]string{"pending in review: the counters have 1 commissions with 501 USD, the tables have 1 with 500"},
 		},
-		"what is not counted": {
+		"a missing counter": {
 			"commission_counts",
 			[]string{`delete from commission_counts where grain = 'ever' and status = 'paid'`},
-			[]string{"programme {program}, ever from 0001-01-01, paid: counted are 0 commissions of 0 EUR, there are 1 of 300"},
+			[]string{"programme {program}, ever from 0001-01-01, paid: the counters have 0 commissions with 0 EUR, the tables have 1 with 300"},
 		},
-		"the last line of a history": {
+		"the last entry of a history": {
 			"commission_history",
 			[]string{`update commission_history set amount_cents = 299 where commission_id = '{paid}' and seq = 2`},
-			[]string{"commission {paid} is paid with 300 EUR in version 2, its history ends with paid and 299 in version 2"},
+			[]string{"commission {paid} is paid with 300 EUR in version 2, but its history ends with paid and 299 in version 2"},
 		},
-		"a version without a line": {
+		"a version without a history entry": {
 			"commission_history",
 			[]string{`update commissions set version = 3 where id = '{paid}'`},
-			[]string{"commission {paid} is paid with 300 EUR in version 3, its history ends with paid and 300 in version 2"},
+			[]string{"commission {paid} is paid with 300 EUR in version 3, but its history ends with paid and 300 in version 2"},
 		},
 		"no history": {
 			"commission_history",
 			[]string{`delete from commission_history where commission_id = '{free}'`},
-			[]string{"commission {free} is approved with 200 EUR in version 1, and has no history"},
+			[]string{"commission {free} is approved with 200 EUR in version 1, but has no history"},
 		},
 		"a commission of an old decision": {
 			"commission_decision",
 			[]string{`update commissions set decision_id = gen_random_uuid() where id = '{free}'`},
-			[]string{"commission {free} is approved by decision "},
+			[]string{"commission {free} is approved and refers to decision "},
 		},
 		"a conversion without its decision": {
 			"conversion_decision",
 			[]string{`update conversions set decision_id = gen_random_uuid() where id = '{unearned}'`},
-			[]string{"conversion {unearned} names decision ", "which it does not have"},
+			[]string{"conversion {unearned} refers to decision ", "which is not one of its decisions"},
 		},
 		"a superseded decision": {
 			"conversion_decision",
 			[]string{`
 				insert into attribution_decisions (workspace_id, id, conversion_id, mode, attributed, reason_code, explanation, engine_version, trace, supersedes, decided_at)
 				select workspace_id, gen_random_uuid(), id, mode, false, 'CLICK_UNKNOWN', '', '2', '{}', decision_id, created_at from conversions where id = '{unearned}'`},
-			[]string{"conversion {unearned} names decision ", "which was superseded"},
+			[]string{"conversion {unearned} refers to decision ", "which was superseded"},
 		},
-		"another word than its decision's": {
+		"a reason code that differs from the decision's": {
 			"conversion_decision",
 			[]string{`update conversions set reason_code = 'CLICK_EXPIRED' where id = '{unearned}'`},
-			[]string{"conversion {unearned} is CLICK_EXPIRED of nobody, its decision ", " says CLICK_UNKNOWN of nobody"},
+			[]string{"conversion {unearned} has CLICK_EXPIRED and no participant, its decision ", " has CLICK_UNKNOWN and no participant"},
 		},
 		"refunds": {
 			"refunds",
 			[]string{`update refunds set amount_cents = 101`},
-			[]string{": 100 are refunded, its refunds come to 101"},
+			[]string{": the refunded amount is 100, its refunds sum to 101"},
 		},
 		"more refunded than was paid": {
 			"refunds",
 			[]string{`update refunds set amount_cents = 4001`, `update conversions set refunded_amount_cents = 4001 where refunded_amount_cents > 0`},
-			[]string{": 4001 are refunded of 4000"},
+			[]string{": the refunded amount is 4001, which is not between 0 and 4000"},
 		},
 		"a total of conversions": {
 			"participant_totals",
 			[]string{`update participant_totals set conversions = conversions + 1`},
-			[]string{"participant {participant}: totalled are 6 conversions and 600 EUR, there are 5 and 600"},
+			[]string{"participant {participant}: the totals are 6 conversions and 600 EUR, expected 5 and 600"},
 		},
 		"a total of commissions": {
 			"participant_totals",
 			[]string{`update stats_deltas set commission_cents = commission_cents + 3 where id = (select id from stats_deltas where currency = 'EUR' limit 1)`},
-			[]string{"participant {participant}: totalled are 5 conversions and 603 EUR, there are 5 and 600"},
+			[]string{"participant {participant}: the totals are 5 conversions and 603 EUR, expected 5 and 600"},
 		},
 		"the length of a list": {
 			"list_counts",
 			[]string{`update list_counts set n = n + 1 where what = 'promo_codes'`},
-			[]string{"workspace {workspace}, live: programme {program}: counted are 2 promo_codes, there are 1"},
+			[]string{"workspace {workspace}, live: programme {program}: the counters have 2 promo_codes, the tables have 1"},
 		},
-		"a list that is not counted": {
+		"a list without a counter": {
 			"list_counts",
 			[]string{`update participants set status = 'suspended'`},
-			[]string{"counted are 1 participants.approved, there are 0", "counted are 0 participants.suspended, there are 1"},
+			[]string{"the counters have 1 participants.approved, the tables have 0", "the counters have 0 participants.suspended, the tables have 1"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
+			b := newCheckFixture(t)
 			ids := strings.NewReplacer(
 				"{approved}", b.approved.ID.String(), "{free}", b.free.ID.String(), "{paid}", b.paid.ID.String(), "{flagged}", b.flagged.ID.String(),
 				"{unearned}", b.unearned.String(), "{draft}", b.draft.String(), "{settled}", b.settled.String(), "{workspace}", b.scope.Workspace.String(),
@@ -379,9 +380,9 @@ func TestEachDisagreementIsFound(t *testing.T) {
 				if name != tc.check {
 					continue
 				}
-				for _, says := range tc.says {
-					if !strings.Contains(strings.Join(r.Violations, "\n"), ids.Replace(says)) {
-						t.Errorf("%q does not say %q", r.Violations, ids.Replace(says))
+				for _, want := range tc.want {
+					if !strings.Contains(strings.Join(r.Violations, "\n"), ids.Replace(want)) {
+						t.Errorf("violations %q do not contain %q", r.Violations, ids.Replace(want))
 					}
 				}
 			}
@@ -389,8 +390,8 @@ func TestEachDisagreementIsFound(t *testing.T) {
 	}
 }
 
-func TestClocksApartAreFound(t *testing.T) {
-	b := newBooks(t)
+func TestCheckBooks_ReportsClockSkew(t *testing.T) {
+	b := newCheckFixture(t)
 	for name, skew := range map[string]time.Duration{"behind": -2 * time.Second, "ahead": 2 * time.Second} {
 		for check, r := range b.check(func() time.Time { return time.Now().Add(skew) }) {
 			if (r.Violated > 0) != (check == "clock") {
@@ -400,8 +401,8 @@ func TestClocksApartAreFound(t *testing.T) {
 	}
 }
 
-func TestChecksShowTwentyAndCountTheRest(t *testing.T) {
-	b := newBooks(t)
+func TestCheckBooks_ListsTwentyViolationsAndCountsAll(t *testing.T) {
+	b := newCheckFixture(t)
 	for range 25 {
 		b.Insert("list_counts", pgtest.Row{
 			"workspace_id": b.scope.Workspace, "program_id": affiliate.NewID[affiliate.Program](b.Now()), "what": "links", "slot": 0, "n": 1,
@@ -412,9 +413,9 @@ func TestChecksShowTwentyAndCountTheRest(t *testing.T) {
 	}
 }
 
-// The checks wait for no writer and see nothing of what it has not committed.
-func TestChecksPassWriters(t *testing.T) {
-	b := newBooks(t)
+// The checks do not wait for writers and do not see uncommitted changes.
+func TestCheckBooks_DoesNotWaitForWriters(t *testing.T) {
+	b := newCheckFixture(t)
 	tx, err := b.SQL.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -434,14 +435,15 @@ func TestChecksPassWriters(t *testing.T) {
 	}
 }
 
-// Whatever is committed while they run, the checks see all of it or nothing, and
-// what is committed under their snapshot does not wait for its end.
-func TestChecksSeeOneMoment(t *testing.T) {
-	b := newBooks(t)
-	done, sold := make(chan struct{}), make(chan int)
+// The checks see all rows from one moment: of a transaction that commits while they
+// run, they see either everything or nothing. A writer that commits during the snapshot
+// does not wait for the snapshot to end.
+func TestCheckBooks_ReadsOneSnapshot(t *testing.T) {
+	b := newCheckFixture(t)
+	done, sales := make(chan struct{}), make(chan int)
 	go func() {
 		n := 0
-		defer func() { sold <- n }()
+		defer func() { sales <- n }()
 		for {
 			select {
 			case <-done:
@@ -453,9 +455,9 @@ func TestChecksSeeOneMoment(t *testing.T) {
 			}
 		}
 	}()
-	asked := 0
+	clockReads := 0
 	now := func() time.Time {
-		if asked++; asked == 1 {
+		if clockReads++; clockReads == 1 {
 			b.sale("under the snapshot", 1_000, "EUR")
 		}
 		return time.Now()
@@ -468,7 +470,7 @@ func TestChecksSeeOneMoment(t *testing.T) {
 		}
 	}
 	close(done)
-	if n := <-sold; n == 0 || asked == 0 {
-		t.Errorf("%d sales, the clock was asked %d times", n, asked)
+	if n := <-sales; n == 0 || clockReads == 0 {
+		t.Errorf("%d sales, the clock was read %d times", n, clockReads)
 	}
 }

@@ -15,24 +15,27 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// DataError says that Postgres refused the values themselves: the same call
-// with the same records cannot succeed.
+// DataError reports that Postgres rejected the values of a record. The same call with
+// the same records will fail again.
 type DataError struct{ err *pgconn.PgError }
 
-// Error names the SQLSTATE; the values are not in it.
+// Error returns the message and the SQLSTATE. It contains none of the values.
 func (e *DataError) Error() string { return fmt.Sprintf("%s (SQLSTATE %s)", e.err.Message, e.err.Code) }
 
-// Unwrap gives the driver's error.
+// Unwrap returns the driver's error.
 func (e *DataError) Unwrap() error { return e.err }
 
-// RejectsData is how ingestion knows this error without importing this package.
+// RejectsData marks the error for the ingest package, which detects it by this method
+// and does not import this package.
 func (e *DataError) RejectsData() bool { return true }
 
-// codeProgramLimit is what a value too wide for an index gives.
+// codeProgramLimit is the SQLSTATE program_limit_exceeded. Postgres reports it for a
+// value that is too wide for an index.
 const codeProgramLimit = "54000"
 
-// dataError marks the errors that name the data: classes 22 (data exception)
-// and 23 (integrity), but for a unique violation, and a row beyond a limit.
+// dataError wraps errors that are caused by the data in a DataError. These are the
+// SQLSTATE classes 22 (data exception) and 23 (integrity constraint violation, without
+// unique violations) and codeProgramLimit.
 func dataError(err error) error {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Code == codeUniqueViolation {
@@ -44,11 +47,13 @@ func dataError(err error) error {
 	return err
 }
 
-// StoreClicks stores all clicks or none, and leaves those that are there as
-// they are. What it adds to the counts, and the jobs of conversions that are
-// waiting for one of the clicks, commit with it. It copies straight into the
-// table, which is as fast as Postgres goes; only when one of them is there
-// already does it take the slower way.
+// StoreClicks stores either all clicks or none. A click that is already stored stays
+// unchanged. In the same transaction it updates the click counts and enqueues the jobs
+// of conversions that wait for one of the clicks.
+//
+// First it copies all clicks straight into the table, which is the fastest way. If a
+// click already exists, the copy fails, and StoreClicks starts again with the slower
+// mergeClicks.
 func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error {
 	if len(clicks) == 0 {
 		return nil
@@ -57,7 +62,7 @@ func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error
 		if err := copyClicks(ctx, tx, "clicks", clicks); err != nil {
 			return err
 		}
-		return s.clicksStored(ctx, tx, clicks, clicks)
+		return s.countAndEnqueue(ctx, tx, clicks, clicks)
 	})
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation {
@@ -66,7 +71,7 @@ func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error
 			if err != nil {
 				return err
 			}
-			return s.clicksStored(ctx, tx, clicks, stored)
+			return s.countAndEnqueue(ctx, tx, clicks, stored)
 		})
 	}
 	if err != nil {
@@ -75,9 +80,10 @@ func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error
 	return nil
 }
 
-// clicksStored does in one round trip what follows from clicks, of which those
-// in stored were not there before.
-func (s *Store) clicksStored(ctx context.Context, tx *Tx, clicks, stored []affiliate.Click) error {
+// countAndEnqueue adds the new clicks to the counts and enqueues the jobs of
+// conversions that wait for any of clicks. stored are the clicks that were not in the
+// table before. If no conversion waits, it needs one round trip.
+func (s *Store) countAndEnqueue(ctx context.Context, tx *Tx, clicks, stored []affiliate.Click) error {
 	const anyAwaited = `select exists (select from awaited_clicks)`
 	batch := &pgx.Batch{}
 	queueClickCounts(batch, stored)
@@ -86,13 +92,14 @@ func (s *Store) clicksStored(ctx context.Context, tx *Tx, clicks, stored []affil
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil || !awaited {
 		return err
 	}
-	return s.wakeAwaiting(ctx, tx, clicks)
+	return s.enqueueAwaited(ctx, tx, clicks)
 }
 
-// pgUUID encodes without a detour over text; zero means null.
+// pgUUID converts without going through text. The zero UUID becomes null.
 func pgUUID(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: u != uuid.Nil} }
 
-// mergeClicks stores what is not there yet, and gives of it what is counted.
+// mergeClicks stores the clicks that are not in the table yet. It returns these, with
+// the columns that the counts need.
 func mergeClicks(ctx context.Context, tx *Tx, clicks []affiliate.Click) ([]affiliate.Click, error) {
 	const stage = `create temporary table clicks_incoming (like clicks) on commit drop`
 	if _, err := tx.Exec(ctx, stage); err != nil {
@@ -121,8 +128,9 @@ func mergeClicks(ctx context.Context, tx *Tx, clicks []affiliate.Click) ([]affil
 	})
 }
 
-// queueClickCounts adds clicks, but for those of bots, to the counts of their
-// participants and links in the hours of their receipt: one delta for each.
+// queueClickCounts adds clicks, except those of bots, to the counts of their
+// participants and links. It inserts one delta per participant, link and hour of
+// receipt.
 func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 	const insert = `
 		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks, unique_clicks)
@@ -131,23 +139,23 @@ func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 			@workspaces::uuid[], @ids::uuid[], @modes::text[], @programs::uuid[], @participants::uuid[], @links::uuid[],
 			@hours::timestamptz[], @clicks::bigint[], @unique_clicks::bigint[])
 			as d (workspace_id, id, mode, program_id, participant_id, link_id, hour, clicks, unique_clicks)`
-	type place struct {
+	type countKey struct {
 		scope       affiliate.Scope
 		program     affiliate.ProgramID
 		participant affiliate.ParticipantID
 		link        affiliate.LinkID
-		hour        int64 // Unix seconds: a time.Time compares its location, too
+		hour        int64 // Unix seconds, because comparing two time.Time values also compares their locations
 	}
 	type count struct{ clicks, unique int64 }
 	const hour = int64(time.Hour / time.Second)
-	counts := make(map[place]*count)
+	counts := make(map[countKey]*count)
 	for n := range clicks {
 		c := &clicks[n]
 		if c.IsBot {
 			continue
 		}
 		received := c.ReceivedAt.Unix()
-		at := place{c.Scope, c.Program, c.Participant, c.Link, received - received%hour}
+		at := countKey{c.Scope, c.Program, c.Participant, c.Link, received - received%hour}
 		counted := counts[at]
 		if counted == nil {
 			counted = &count{}
@@ -167,14 +175,14 @@ func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 		hours                                          = make([]time.Time, 0, len(counts))
 		all, unique                                    = make([]int64, 0, len(counts)), make([]int64, 0, len(counts))
 	)
-	for of, counted := range counts {
-		at := time.Unix(of.hour, 0).UTC()
-		workspaces = append(workspaces, pgUUID(of.scope.Workspace.UUID))
+	for key, counted := range counts {
+		at := time.Unix(key.hour, 0).UTC()
+		workspaces = append(workspaces, pgUUID(key.scope.Workspace.UUID))
 		ids = append(ids, pgUUID(affiliate.NewID[affiliate.StatsDelta](at).UUID))
-		modes = append(modes, string(of.scope.Mode))
-		programs = append(programs, pgUUID(of.program.UUID))
-		participants = append(participants, pgUUID(of.participant.UUID))
-		links = append(links, pgUUID(of.link.UUID))
+		modes = append(modes, string(key.scope.Mode))
+		programs = append(programs, pgUUID(key.program.UUID))
+		participants = append(participants, pgUUID(key.participant.UUID))
+		links = append(links, pgUUID(key.link.UUID))
 		hours = append(hours, at)
 		all = append(all, counted.clicks)
 		unique = append(unique, counted.unique)
@@ -185,12 +193,12 @@ func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 	})
 }
 
-// uuids is room for one id per key of a map.
-func uuids[K comparable, V any](of map[K]V) []pgtype.UUID { return make([]pgtype.UUID, 0, len(of)) }
+// uuids returns an empty slice with capacity for one id per key of m.
+func uuids[K comparable, V any](m map[K]V) []pgtype.UUID { return make([]pgtype.UUID, 0, len(m)) }
 
-// wakeAwaiting gives every conversion that named one of these clicks too early
-// its job. One index probe per click.
-func (s *Store) wakeAwaiting(ctx context.Context, tx *Tx, clicks []affiliate.Click) error {
+// enqueueAwaited enqueues a job for each of these clicks that a conversion waits for.
+// It probes the index once per click.
+func (s *Store) enqueueAwaited(ctx context.Context, tx *Tx, clicks []affiliate.Click) error {
 	const awaited = `
 		select distinct a.workspace_id, a.click_id
 		from unnest($1::uuid[], $2::uuid[]) as c (workspace_id, click_id)
@@ -214,9 +222,9 @@ func (s *Store) wakeAwaiting(ctx context.Context, tx *Tx, clicks []affiliate.Cli
 	return tx.Enqueue(ctx, jobs...)
 }
 
-// ResolveClicks finds what public keys and codes lead to, one answer for each
-// source, in their order. Workspace and mode come out of it, so it is the one
-// statement on clicks that cannot name them.
+// ResolveClicks looks up public keys and referral codes. It returns one result per
+// source, in the same order. The workspace and mode are part of the result. This is
+// therefore the only statement about clicks that does not filter by them.
 func (s *Store) ResolveClicks(ctx context.Context, sources []affiliate.ClickSource) ([]affiliate.ClickResolution, error) {
 	const resolve = `
 		select k.workspace_id, k.mode, p.id, r.participant_id, l.id, p.attribution_window_days
@@ -261,7 +269,7 @@ func (s *Store) ResolveClicks(ctx context.Context, sources []affiliate.ClickSour
 	return found, nil
 }
 
-// DeadLetterClicks keeps records that cannot be stored as clicks.
+// DeadLetterClicks stores records that could not be stored as clicks.
 func (s *Store) DeadLetterClicks(ctx context.Context, letters []affiliate.ClickDeadLetter) error {
 	const insert = `
 		insert into click_dead_letters (id, reason, record, created_at)

@@ -12,8 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// clickColumns are in the order in which appendClick writes them; clickFields is
-// how many they are.
+// clickColumns are in the order in which appendClick writes them. clickFields is their
+// number.
 const (
 	clickColumns = `workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code,
 		received_at, expires_at, created_at, occurred_at, landing_url, referrer_domain,
@@ -23,24 +23,24 @@ const (
 	clickFields = 36
 )
 
-// copyClicks is pgx's CopyFrom without what that spends on every value, which it
-// boxes and looks up how to send: a row takes a seventh of the CPU time here.
+// copyClicks does the same as pgx's CopyFrom. pgx boxes each value and looks up its
+// encoder. Without that, a row takes a seventh of the CPU time here.
 func copyClicks(ctx context.Context, tx *Tx, table string, clicks []affiliate.Click) error {
 	_, err := tx.Conn().PgConn().CopyFrom(ctx, newClickRows(clicks), "copy "+table+" ("+clickColumns+") from stdin binary")
 	return err
 }
 
-// clickRows are clicks as COPY wants them in its binary format. They are written
-// while they are sent, one ahead.
+// clickRows is an io.Reader of clicks in COPY's binary format. It encodes one click at
+// a time, when the previous one was read.
 type clickRows struct {
-	clicks []affiliate.Click // not written yet
-	buf    []byte            // what was written last
-	unsent []byte            // of buf
+	clicks []affiliate.Click // not encoded yet
+	buf    []byte            // the element that was encoded last
+	unsent []byte            // the part of buf that was not read yet
 	ended  bool
 }
 
 func newClickRows(clicks []affiliate.Click) *clickRows {
-	// The signature, no flags, no extension.
+	// The signature, followed by empty flags and an empty header extension.
 	head := append([]byte("PGCOPY\n\xff\r\n\x00"), make([]byte, 8)...)
 	return &clickRows{clicks: clicks, buf: head, unsent: head}
 }
@@ -117,12 +117,12 @@ func appendClick(b []byte, c *affiliate.Click) []byte {
 
 func appendNull(b []byte) []byte { return append(b, 0xff, 0xff, 0xff, 0xff) }
 
-// appendValue writes a text or bytes, empty ones too.
+// appendValue writes a text or bytea value. An empty value is written as empty.
 func appendValue[T ~string | ~[]byte](b []byte, value T) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(value))), value...)
 }
 
-// appendOptional writes null for an empty one.
+// appendOptional writes a text or bytea value. An empty value becomes null.
 func appendOptional[T ~string | ~[]byte](b []byte, value T) []byte {
 	if len(value) == 0 {
 		return appendNull(b)
@@ -130,7 +130,7 @@ func appendOptional[T ~string | ~[]byte](b []byte, value T) []byte {
 	return appendValue(b, value)
 }
 
-// appendUUID writes null for a zero one.
+// appendUUID writes a UUID. The zero UUID becomes null.
 func appendUUID(b []byte, u uuid.UUID) []byte {
 	if u == uuid.Nil {
 		return appendNull(b)
@@ -146,17 +146,18 @@ func appendBool(b []byte, value bool) []byte {
 }
 
 const (
-	// Postgres counts microseconds from the beginning of 2000.
+	// pgEpoch is 2000-01-01 in Unix microseconds. Postgres counts microseconds from
+	// there.
 	pgEpoch = 946_684_800_000_000
-	// maxSeconds is how far from 1970 an instant may be: some 278,000 years. What is
-	// further away is sent as a number that Postgres refuses as data; the next one
-	// would be infinity.
-	maxSeconds = 1 << 43
-	refused    = math.MaxInt64 - 1
+	// maxSeconds is the largest distance from 1970 of an instant that is sent as it is,
+	// some 278,000 years. invalidMicros is sent for an instant further away. Postgres
+	// rejects this number as invalid data; the next larger number means infinity.
+	maxSeconds    = 1 << 43
+	invalidMicros = math.MaxInt64 - 1
 )
 
 func appendTime(b []byte, t time.Time) []byte {
-	micros := int64(refused)
+	micros := int64(invalidMicros)
 	if s := t.Unix(); -maxSeconds < s && s < maxSeconds {
 		micros = t.UnixMicro() - pgEpoch
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// columnsOf is what the table has of a click.
+// columnsOf returns the row that the table must have for a click.
 func columnsOf(c affiliate.Click) map[string]any {
 	id := func(u uuid.UUID) any {
 		if u == uuid.Nil {
@@ -56,7 +56,8 @@ func columnsOf(c affiliate.Click) map[string]any {
 	return row
 }
 
-// clicksOfEveryKind have everything, nothing, and what is at the limits.
+// clicksOfEveryKind returns clicks with all fields, with no optional fields, and with
+// values at the limits.
 func clicksOfEveryKind() map[string]affiliate.Click {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	earlier := now.Add(-time.Hour)
@@ -74,7 +75,7 @@ func clicksOfEveryKind() map[string]affiliate.Click {
 		Scope: everything.Scope, Program: everything.Program, Participant: everything.Participant,
 		ClickedAt: now, ReceivedAt: now, ExpiresAt: now, CreatedAt: now, IPHash: []byte{}, UAHash: []byte{},
 	}
-	// More than a message of COPY holds, so that it is sent in parts.
+	// These values do not fit into one COPY message, so they are sent in parts.
 	long := everything
 	long.SubID, long.LandingURL, long.IPHash = strings.Repeat("ß", 100_000), strings.Repeat("x", 70_000), nil
 	old, far := nothing, nothing
@@ -88,14 +89,15 @@ func clicksOfEveryKind() map[string]affiliate.Click {
 	return clicks
 }
 
-func TestEveryColumnOfAClickIsStored(t *testing.T) {
+func TestStoreClicks_StoresEveryColumn(t *testing.T) {
 	store, conn := clickFixture(t)
 	clicks := clicksOfEveryKind()
 	first := slices.Collect(maps.Values(clicks))
 	if err := store.StoreClicks(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	// The same again under other ids, the slow way: one is there already.
+	// The same clicks again, under new ids. One click already exists, so StoreClicks
+	// merges them.
 	again := clicksOfEveryKind()
 	if err := store.StoreClicks(t.Context(), append(slices.Collect(maps.Values(again)), first[0])); err != nil {
 		t.Fatal(err)
@@ -121,15 +123,15 @@ func TestEveryColumnOfAClickIsStored(t *testing.T) {
 				delete(got, column)
 			}
 			if len(got) > 0 {
-				t.Errorf("%s, %s: nothing is known of %v", name, way, got)
+				t.Errorf("%s, %s: the table has unexpected columns: %v", name, way, got)
 			}
 		}
 	}
 }
 
-// What is not a time for Postgres is refused as data, and never taken for
-// infinity or, turned round, for another time.
-func TestTimesOutOfReachAreRefused(t *testing.T) {
+// A time that Postgres cannot store is rejected as invalid data. It must not become
+// infinity or, after an overflow, another time.
+func TestStoreClicks_RejectsTimesOutOfRange(t *testing.T) {
 	store, _ := clickFixture(t)
 	for _, at := range []int64{math.MaxInt64, math.MinInt64, math.MaxInt64 / 1000, 1 << 43 * 1000, -1 << 43 * 1000} {
 		clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 1)

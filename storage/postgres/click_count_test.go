@@ -17,17 +17,17 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// clickCount is what deltas are added up by.
-type clickCount struct {
+// clickCountKey is the key by which the test sums the deltas.
+type clickCountKey struct {
 	workspace, mode, program, participant, link string
 	hour                                        time.Time
 }
 
-// clickNumbers are how many clicks there are, and how many of them are unique.
-type clickNumbers struct{ all, unique int64 }
+// clickTotals are the number of clicks and the number of unique ones among them.
+type clickTotals struct{ all, unique int64 }
 
-// clickCounts adds the deltas up.
-func clickCounts(t *testing.T, conn *pgx.Conn) map[clickCount]clickNumbers {
+// clickCounts returns the sums of the stored deltas.
+func clickCounts(t *testing.T, conn *pgx.Conn) map[clickCountKey]clickTotals {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `
 		select workspace_id::text, mode, program_id::text, participant_id::text, coalesce(link_id::text, ''), hour,
@@ -36,16 +36,16 @@ func clickCounts(t *testing.T, conn *pgx.Conn) map[clickCount]clickNumbers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts := map[clickCount]clickNumbers{}
-	var c clickCount
-	var n clickNumbers
+	counts := map[clickCountKey]clickTotals{}
+	var c clickCountKey
+	var n clickTotals
 	var other int64
 	var currency string
 	_, err = pgx.ForEachRow(rows, []any{&c.workspace, &c.mode, &c.program, &c.participant, &c.link, &c.hour, &n.all, &n.unique, &other, &currency}, func() error {
 		c.hour = c.hour.UTC()
 		counts[c] = n
 		if other != 0 || currency != "" {
-			t.Errorf("%d in %q of %+v", other, currency, c)
+			t.Errorf("%+v: other numbers sum to %d, currency is %q", c, other, currency)
 		}
 		return nil
 	})
@@ -55,14 +55,14 @@ func clickCounts(t *testing.T, conn *pgx.Conn) map[clickCount]clickNumbers {
 	return counts
 }
 
-// wantCounts is what clicks come to.
-func wantCounts(clicks []affiliate.Click) map[clickCount]clickNumbers {
-	counts := map[clickCount]clickNumbers{}
+// wantCounts returns the sums that clicks must lead to.
+func wantCounts(clicks []affiliate.Click) map[clickCountKey]clickTotals {
+	counts := map[clickCountKey]clickTotals{}
 	for _, c := range clicks {
 		if c.IsBot {
 			continue
 		}
-		of := clickCount{
+		of := clickCountKey{
 			workspace: c.Scope.Workspace.String(), mode: string(c.Scope.Mode), program: c.Program.String(), participant: c.Participant.String(),
 			hour: c.ReceivedAt.UTC().Truncate(time.Hour),
 		}
@@ -79,9 +79,9 @@ func wantCounts(clicks []affiliate.Click) map[clickCount]clickNumbers {
 	return counts
 }
 
-// crowdOfClicks are n clicks of a few links, participants, hours and modes, some
-// of them unique, some of bots, some without a link.
-func crowdOfClicks(n int) []affiliate.Click {
+// mixedClicks returns n clicks of a few links, participants, hours and modes. Some are
+// unique, some come from bots, some have no link.
+func mixedClicks(n int) []affiliate.Click {
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), n)
 	midnight := clicks[0].ReceivedAt.Truncate(24 * time.Hour)
 	for i := range clicks {
@@ -96,15 +96,15 @@ func crowdOfClicks(n int) []affiliate.Click {
 		if i%4 == 0 {
 			c.IsBot, c.BotReason = true, "agent"
 		}
-		// Both ends of two hours.
+		// the first and the last instant of two hours
 		c.ReceivedAt = midnight.Add([]time.Duration{0, time.Hour - time.Millisecond, time.Hour, 2*time.Hour - time.Millisecond}[i%4])
 	}
 	return clicks
 }
 
-func TestStoredClicksAreCountedOnce(t *testing.T) {
+func TestStoreClicks_CountsEachClickOnce(t *testing.T) {
 	store, conn := clickFixture(t)
-	clicks := crowdOfClicks(420)
+	clicks := mixedClicks(420)
 	if err := store.StoreClicks(t.Context(), clicks[:300]); err != nil {
 		t.Fatal(err)
 	}
@@ -115,8 +115,8 @@ func TestStoredClicksAreCountedOnce(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), `select count(*) from stats_deltas`).Scan(&deltas); err != nil || deltas != len(wantCounts(clicks[:300])) {
 		t.Errorf("%d deltas, %v", deltas, err)
 	}
-	// The same again, a batch that is half new, one with a click twice, and one of
-	// nothing new.
+	// The same clicks again, a batch that is half new, a batch that has one click
+	// twice, and a batch without new clicks.
 	for _, batch := range [][]affiliate.Click{clicks[:300], clicks[200:400], append(slices.Clone(clicks[400:]), clicks[419]), clicks} {
 		if err := store.StoreClicks(t.Context(), batch); err != nil {
 			t.Fatal(err)
@@ -127,9 +127,9 @@ func TestStoredClicksAreCountedOnce(t *testing.T) {
 	}
 }
 
-func TestClicksThatAreStoredTwiceAtOnceAreCountedOnce(t *testing.T) {
+func TestStoreClicks_ConcurrentDuplicatesAreCountedOnce(t *testing.T) {
 	store, conn := clickFixture(t)
-	clicks := crowdOfClicks(600)
+	clicks := mixedClicks(600)
 	var group sync.WaitGroup
 	start := make(chan struct{})
 	for range 2 {
@@ -149,7 +149,7 @@ func TestClicksThatAreStoredTwiceAtOnceAreCountedOnce(t *testing.T) {
 	}
 }
 
-func TestClicksOfBotsAreStoredAndNotCounted(t *testing.T) {
+func TestStoreClicks_StoresButDoesNotCountBots(t *testing.T) {
 	store, conn := clickFixture(t)
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 3)
 	for i := range clicks {
@@ -169,11 +169,11 @@ func TestClicksOfBotsAreStoredAndNotCounted(t *testing.T) {
 	}
 }
 
-// Clicks and their counts are one transaction: what is refused counts nothing,
-// and what cannot be counted is not stored.
-func TestRefusedClicksAreNotCounted(t *testing.T) {
+// Clicks and their counts commit together. Clicks that are rejected are not counted,
+// and clicks that cannot be counted are not stored.
+func TestStoreClicks_StoresAndCountsTogether(t *testing.T) {
 	store, conn := clickFixture(t)
-	clicks := crowdOfClicks(10)
+	clicks := mixedClicks(10)
 	clicks[9].SubID = "nul\x00"
 	var data *postgres.DataError
 	if err := store.StoreClicks(t.Context(), clicks); !errors.As(err, &data) {
@@ -194,9 +194,9 @@ func TestRefusedClicksAreNotCounted(t *testing.T) {
 	}
 }
 
-// Partitions that were there before a column, and those made after it, have it
-// as the table has it.
-func TestEveryPartitionHasTheTablesColumns(t *testing.T) {
+// Partitions that are older than a column and partitions that are newer than it all
+// have the column as the table defines it.
+func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
 	store, conn := clickFixture(t)
 	today := time.Now()
 	if made, err := store.EnsureClickPartitions(t.Context(), today.AddDate(0, 0, -1), today.AddDate(0, 0, 2)); err != nil || made == 0 {
@@ -211,11 +211,11 @@ func TestEveryPartitionHasTheTablesColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lacking, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(lacking) > 0 {
-		t.Errorf("%q, %v", lacking, err)
+	if missing, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(missing) > 0 {
+		t.Errorf("missing columns %q, %v", missing, err)
 	}
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 2)
-	// A day that no partition was made for.
+	// No partition exists for this day.
 	clicks[1].ClickedAt = clicks[1].ClickedAt.AddDate(5, 0, 0)
 	for i := range clicks {
 		clicks[i].ForeignOrigin, clicks[i].Unique, clicks[i].Country = true, true, "DE"
@@ -232,14 +232,14 @@ func TestEveryPartitionHasTheTablesColumns(t *testing.T) {
 		_, err := conn.Exec(t.Context(), `update clicks set is_unique = null where id = $1`, click.ID)
 		var refused *pgconn.PgError
 		if !errors.As(err, &refused) || refused.Code != "23514" {
-			t.Errorf("is_unique may be unknown: %v", err)
+			t.Errorf("is_unique can be null: %v", err)
 		}
 	}
 }
 
-// The release before, which knows nothing of the columns of the edge, stores and
-// merges on the schema of this one.
-func TestTheReleaseBeforeStoresClicks(t *testing.T) {
+// The previous release, which does not have the columns that the edge fills, can store
+// and merge clicks with this schema.
+func TestStoreClicks_StatementsOfPreviousReleaseWork(t *testing.T) {
 	store, conn := clickFixture(t)
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 1)
 	if err := store.StoreClicks(t.Context(), clicks); err != nil {

@@ -12,11 +12,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// earnerColumns are an affiliate.Earner, from programs p and participants t.
-// What a participant has brought is read for rules with tiers alone: it is the
-// sums and the deltas that are not in them yet, without the conversions that were
-// refunded in full, seen by one snapshot. Refunds take revenue off the sums and
-// leave conversions in them.
+// earnerColumns are the fields of affiliate.Earner, from programs p and participants t.
+//
+// brought has the conversions and revenue that a participant has brought. Only rules
+// with tiers need it. It is the sum of the stored totals and of the deltas that are not
+// added to them yet, read in one snapshot. Conversions that were refunded in full are
+// subtracted, because a refund reduces the revenue in the totals but not the number of
+// conversions.
 const earnerColumns = `
 	p.id as program_id, p.name as program_name, p.status as program_status, p.currency,
 	p.attribution_model as model, p.signal_precedence as precedence, p.attribution_window_days as window_days,
@@ -43,9 +45,9 @@ const earnerColumns = `
 		) as n
 	) end as brought`
 
-// earnerOfX joins programs p and participants t to a row x that names both. Each
-// is one probe of its key, whatever the statistics say: a limited lateral keeps
-// the planner from merging with all of a workspace's rows.
+// earnerOfX joins programs p and participants t to a row x that has the ids of both.
+// Each join is one probe of the primary key. The lateral with a limit keeps the planner
+// from a merge join with all rows of the workspace, whatever the statistics say.
 const earnerOfX = `
 	cross join lateral (
 		select p.* from programs p where p.workspace_id = x.workspace_id and p.id = x.program_id and p.mode = x.mode limit 1) as p
@@ -72,7 +74,7 @@ type earnerRow struct {
 	OverrideRateBps         *int64
 	OverrideFlatAmountCents *int64
 	Group                   *affiliate.GroupRate
-	Brought                 []int64 // conversions and revenue; nil without tiers
+	Brought                 []int64 // conversions and revenue; nil if the rules have no tiers
 }
 
 func (r earnerRow) earner() affiliate.Earner {
@@ -93,11 +95,11 @@ func (r earnerRow) earner() affiliate.Earner {
 	return earner
 }
 
-// selectClicks reads clicks by their keys: clicked_at is the time inside the id, and
-// $5 and $6 are the first and the last, so that few partitions are opened. The
-// mode is asked for and not filtered by, because a signal of the other mode has to
-// be told from an unknown one. A click from before links were kept belongs to the
-// default one.
+// selectClicks reads clicks by their keys. clicked_at is the time inside the id. $5 and
+// $6 are the first and the last of these times, so that Postgres opens few partitions.
+// The mode is returned, not filtered by: the caller must distinguish a click of the
+// other mode from an unknown click. Clicks that were stored before clicks had a link id
+// belong to the participant's default link.
 const selectClicks = `
 	select n.n, x.mode, x.received_at, x.expires_at,
 		x.ip_hash, coalesce(x.ip_prefix, '') as ip_prefix, x.ua_hash, x.is_bot, coalesce(x.country, '') as country,
@@ -113,19 +115,19 @@ const selectClicks = `
 		where c.workspace_id = n.workspace_id and c.id = n.id and c.clicked_at = n.clicked_at and c.clicked_at between $5 and $6
 		limit 1) as x` + earnerOfX
 
-// clickLookup asks for a click.
+// clickLookup is one call of FindClick.
 type clickLookup struct {
 	workspace affiliate.WorkspaceID
 	id        affiliate.ClickID
-	found     *affiliate.FoundClick // nil: there is none
+	found     *affiliate.FoundClick // nil if there is no such click
 }
 
-// FindClick finds a workspace's click, in either mode, with everything that a
-// decision about it needs. nil: there is none. Look-ups of the same time share a
-// round trip.
+// FindClick returns a workspace's click, in either mode, with everything that an
+// attribution decision needs. It returns nil if there is no such click. Calls that run
+// at the same time share a round trip.
 func (s *Store) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
 	if _, ok := id.Time(); !ok {
-		// Ids of other versions are never given out.
+		// The service only issues ids of version 7, which contain a time.
 		return nil, nil
 	}
 	l := &clickLookup{workspace: workspace, id: id}
@@ -135,35 +137,35 @@ func (s *Store) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, 
 	return l.found, nil
 }
 
-// findClicks reads the clicks of a group of look-ups in one round trip.
+// findClicks reads the clicks of a group of calls in one round trip.
 func findClicks(ctx context.Context, pool *pgxpool.Pool, all []*clickLookup) error {
 	batch := &pgx.Batch{}
-	eachSpan(len(all), func(i int) time.Time { at, _ := all[i].id.Time(); return at }, func(these []int, first, last time.Time) {
-		workspaces, ids, times := make([]affiliate.WorkspaceID, len(these)), make([]affiliate.ClickID, len(these)), make([]time.Time, len(these))
-		for j, i := range these {
+	eachSpan(len(all), func(i int) time.Time { at, _ := all[i].id.Time(); return at }, func(indexes []int, first, last time.Time) {
+		workspaces, ids, times := make([]affiliate.WorkspaceID, len(indexes)), make([]affiliate.ClickID, len(indexes)), make([]time.Time, len(indexes))
+		for j, i := range indexes {
 			workspaces[j], ids[j] = all[i].workspace, all[i].id
 			times[j], _ = all[i].id.Time()
 		}
-		batch.Queue(selectClicks, these, workspaces, ids, times, first, last).Query(func(rows pgx.Rows) error { return collectClicks(rows, all) })
+		batch.Queue(selectClicks, indexes, workspaces, ids, times, first, last).Query(func(rows pgx.Rows) error { return collectClicks(rows, all) })
 	})
 	return pool.SendBatch(ctx, batch).Close()
 }
 
-// spanDays is how many days' partitions one statement opens at most.
+// spanDays is the largest number of daily partitions that one statement opens.
 const spanDays = 32
 
-// eachSpan calls do for the numbers from 0 to n whose times are not far from each
-// other, with the first and the last of these times: an old one makes nobody else
-// open the partitions in between.
-func eachSpan(n int, timeOf func(int) time.Time, do func(these []int, first, last time.Time)) {
+// eachSpan groups the indexes from 0 to n-1 into spans of spanDays days and calls do
+// once per span, with the first and the last time in it. Without the groups, one old
+// click would make a statement open all partitions between its day and today.
+func eachSpan(n int, timeOf func(int) time.Time, do func(indexes []int, first, last time.Time)) {
 	spans := map[int64][]int{}
 	for i := range n {
 		span := timeOf(i).Unix() / (spanDays * 24 * 60 * 60)
 		spans[span] = append(spans[span], i)
 	}
-	for _, these := range spans {
+	for _, indexes := range spans {
 		byTime := func(a, b int) int { return timeOf(a).Compare(timeOf(b)) }
-		do(these, timeOf(slices.MinFunc(these, byTime)), timeOf(slices.MaxFunc(these, byTime)))
+		do(indexes, timeOf(slices.MinFunc(indexes, byTime)), timeOf(slices.MaxFunc(indexes, byTime)))
 	}
 }
 
@@ -201,8 +203,8 @@ func collectClicks(rows pgx.Rows, all []*clickLookup) error {
 	return err
 }
 
-// FindEarner finds what a click leads to that is itself not in the table yet.
-// nil: there is no such participant of that programme.
+// FindEarner returns what FindClick would return as the earner of a click that is not
+// in the table yet. It returns nil if the programme has no such participant.
 func (s *Store) FindEarner(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID) (*affiliate.Earner, error) {
 	const find = `
 		select ` + earnerColumns + `

@@ -11,41 +11,45 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// How long clicks live:
+// The retention of clicks:
 //
-//	receipt ─── 90 days ──▶ without what tells visitors apart ─── 13 months ──▶ a day's sums
-//	             PurgeClicks (rows, by batches)          RollClicks (partitions, a large one in pieces)
+//	receipt ─── 90 days ──▶ no visitor data left ─── 13 months ──▶ daily sums only
+//	             PurgeClicks (rows, in batches)       RollClicks (partitions, large ones in pieces)
 //
-// A purged row is written anew: its day grows by about a tenth, and to twice its
-// size where an old snapshot keeps the dead rows, until it is dropped.
+// Purging updates rows, and Postgres then writes a new version of each row. The
+// partition grows by about a tenth. It grows to twice its size if an old snapshot keeps
+// the dead rows. The space is freed when the partition is dropped.
 
-// retentionBatch is how many clicks a statement changes or deletes at most.
+// retentionBatch is the largest number of clicks that one statement changes or deletes.
 const retentionBatch = 5000
 
-// rollBlocks is how many blocks of a day (8 kB each) are summed up at a time: some
-// 1.2 million clicks, which take about a minute on two busy cores. rollTimeout is how
-// long they may take. The last piece also reads past what the earlier ones have
-// deleted: 30 GB, or 100 million clicks a day, at 250 MB a second.
+// rollBlocks is the number of blocks (8 kB each) of a partition that are summed up at a
+// time. They hold about 1.2 million clicks, which take about a minute on two busy
+// cores.
+//
+// rollTimeout is the statement timeout. The last piece also reads the blocks of the
+// clicks that earlier pieces deleted. The timeout allows for 30 GB, or 100 million
+// clicks a day, at 250 MB a second.
 const (
 	rollBlocks  = 50_000
 	rollTimeout = 2 * time.Minute
 )
 
-// The purge of one table, from a place in clicks_by_address on. What is purged
-// leaves that index: a day that is done is one probe, and one that is not is read
-// from the place where the last batch ended, past no row that is dead since. A row
-// that somebody holds is left for the next run. ctid tells one row, because the
-// hours of $1 and $2 lie in one partition.
+// The purge of one table, starting at a position in the index clicks_by_address. A
+// purged click is no longer in that index. So a partition that is fully purged costs
+// one probe. In others the scan starts where the last batch ended and does not read the
+// dead rows before it. A row that another transaction has locked is left for the next
+// run. ctid identifies a row because the times from $1 to $2 lie in one partition.
 //
-//	$1, $2  the first instant and the end
-//	$3–$5   the place
-//	$6      how many rows
+//	$1, $2  the first instant and the end (exclusive)
+//	$3–$5   the position
+//	$6      the maximum number of rows
 const (
 	purgeDay   = purgeFrom + `clicks` + purgeUpdate + `clicks` + purgeLast
 	purgeStray = purgeFrom + `clicks_default` + purgeUpdate + `clicks_default` + purgeLast
 
 	purgeFrom = `
-	with those as materialized (
+	with batch as materialized (
 		select c.ctid, c.workspace_id, c.ip_hash, c.clicked_at from `
 	purgeUpdate = ` c
 		where c.clicked_at >= $1 and c.clicked_at < $2
@@ -56,38 +60,39 @@ const (
 	), purged as (
 		update `
 	purgeLast = ` c set ip_hash = null, ip_prefix = null, ua_hash = null
-		where c.clicked_at >= $1 and c.clicked_at < $2 and c.ctid = any (array(select t.ctid from those t))
+		where c.clicked_at >= $1 and c.clicked_at < $2 and c.ctid = any (array(select t.ctid from batch t))
 	)
-	select workspace_id, ip_hash, clicked_at, (select count(*) from those) as n
-	from those
+	select workspace_id, ip_hash, clicked_at, (select count(*) from batch) as n
+	from batch
 	order by workspace_id desc, ip_hash desc, clicked_at desc
 	limit 1`
 )
 
-// purgePlace is where a batch ended.
-type purgePlace struct {
+// purgePosition is the position at which a batch ended.
+type purgePosition struct {
 	WorkspaceID uuid.UUID
 	IPHash      []byte
 	ClickedAt   time.Time
-	N           int64 // rows of the batch
+	N           int64 // rows in the batch
 }
 
-// PurgeClicks takes from clicks of before an instant what tells their visitors
-// apart: the hashes of address and agent, and the address's prefix. It goes through
-// the days, oldest first, in batches of retentionBatch, each its own transaction,
-// and asks more before each. It returns how many clicks it purged; to repeat it
-// changes nothing.
+// PurgeClicks removes the data that distinguishes visitors from clicks older than
+// before: the hashes of the address and of the user agent, and the address prefix. It
+// processes the days in order, oldest first, in batches of retentionBatch clicks. Each
+// batch is a transaction. It calls more before each batch and stops when more returns
+// false. It returns the number of purged clicks. Calling it again is safe.
 //
-// It finds a click by the hash of its address, without which there is no prefix. A
-// click whose address could not be read has the hash of its agent alone, and keeps
-// it until its day is summed up: all who use that browser share it, and only in
-// one month.
+// It finds a click by its address hash. A click has an address prefix only if it has
+// this hash. A click whose address could not be parsed has only the user agent hash,
+// which stays until the click's day is summed up. That is acceptable: everyone who uses
+// the same browser version has the same hash, and the hash changes every month.
 //
-// A click's time is that of its id, which is at most five minutes off its receipt.
+// The time of a click is the time in its id. It differs from the time of receipt by at
+// most five minutes.
 func (s *Store) PurgeClicks(ctx context.Context, before time.Time, more func() bool) (int64, error) {
 	days, err := s.clickDays(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("days of clicks: %w", err)
+		return 0, fmt.Errorf("read the partitions of clicks: %w", err)
 	}
 	before = before.UTC()
 	purged, err := s.purge(ctx, purgeStray, time.Time{}, before, more)
@@ -107,18 +112,18 @@ func (s *Store) PurgeClicks(ctx context.Context, before time.Time, more func() b
 }
 
 func (s *Store) purge(ctx context.Context, sql string, first, end time.Time, more func() bool) (purged int64, err error) {
-	for at := (purgePlace{IPHash: []byte{}, N: retentionBatch}); at.N == retentionBatch && more(); {
+	for at := (purgePosition{IPHash: []byte{}, N: retentionBatch}); at.N == retentionBatch && more(); {
 		rows, _ := s.pool.Query(ctx, sql, planned, first, end, at.WorkspaceID, at.IPHash, at.ClickedAt, retentionBatch)
-		at, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[purgePlace])
+		at, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[purgePosition])
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-			return purged, fmt.Errorf("clicks of %s: %w", first.Format(time.DateOnly), err)
+			return purged, fmt.Errorf("purge clicks of %s: %w", first.Format(time.DateOnly), err)
 		}
 		purged += at.N
 	}
 	return purged, nil
 }
 
-// clickDays are the days that have a partition, in order.
+// clickDays returns the days that have a partition, in order.
 func (s *Store) clickDays(ctx context.Context) ([]time.Time, error) {
 	const query = `
 		select to_date(right(c.relname, 8), 'YYYYMMDD') as day
@@ -130,16 +135,17 @@ func (s *Store) clickDays(ctx context.Context) ([]time.Time, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[time.Time])
 }
 
-// RollClicks sums one day of clicks that ended 13 months ago up in click_days and
-// drops it, or a piece of a large one, or a batch of such clicks without a
-// partition, in one transaction. It returns how many clicks that were; false: there
-// was nothing to do, or somebody else is doing it. A table that is in use for a
-// second is an error, after which everything is as before.
-func (s *Store) RollClicks(ctx context.Context) (clicks int64, did bool, err error) {
+// RollClicks moves old clicks into the daily sums of click_days, in one transaction.
+// One call processes one day that ended 13 months ago and drops its partition, or one
+// piece of a large partition, or one batch of old clicks that have no partition of
+// their own. It returns the number of clicks. ok is false if there was nothing to do or
+// another process is doing it. If a partition cannot be locked within one second,
+// RollClicks returns an error and changes nothing.
+func (s *Store) RollClicks(ctx context.Context) (clicks int64, ok bool, err error) {
 	return s.rollClicks(ctx, rollBlocks)
 }
 
-func (s *Store) rollClicks(ctx context.Context, blocks int) (clicks int64, did bool, err error) {
+func (s *Store) rollClicks(ctx context.Context, blocks int) (clicks int64, ok bool, err error) {
 	const (
 		set  = `select set_config('statement_timeout', $1, true)`
 		call = `select roll_clicks($1, $2)`
@@ -157,8 +163,8 @@ func (s *Store) rollClicks(ctx context.Context, blocks int) (clicks int64, did b
 	return *rolled, true, nil
 }
 
-// DropDeadLetters deletes up to limit records of before an instant that could not
-// be stored, and returns how many. They hold what clicks hold.
+// DropDeadLetters deletes up to limit dead letters that were created before the given
+// instant, and returns how many it deleted. They contain the same data as clicks.
 func (s *Store) DropDeadLetters(ctx context.Context, before time.Time, limit int) (int64, error) {
 	tag, err := s.pool.Exec(ctx, dropDeadLetters, before, limit)
 	return tag.RowsAffected(), err

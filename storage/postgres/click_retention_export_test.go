@@ -2,7 +2,7 @@ package postgres
 
 import "context"
 
-// The statements whose plans are asserted, and the size of their batches.
+// Statements whose plans are checked, and their batch size.
 const (
 	PurgeDaySQL        = purgeDay
 	PurgeStraySQL      = purgeStray
@@ -10,7 +10,7 @@ const (
 	RetentionBatch     = retentionBatch
 )
 
-// RollPiece is RollClicks with pieces of so many blocks.
-func (s *Store) RollPiece(ctx context.Context, blocks int) (clicks int64, did bool, err error) {
+// RollPiece is RollClicks with pieces of the given number of blocks.
+func (s *Store) RollPiece(ctx context.Context, blocks int) (clicks int64, ok bool, err error) {
 	return s.rollClicks(ctx, blocks)
 }

@@ -19,20 +19,21 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// oldClicks is a table of clicks, and the owner's hand on it.
-type oldClicks struct {
+// retentionFixture is a database for clicks, with a connection of its owner.
+type retentionFixture struct {
 	*pgtest.Fixture
 	*testing.T
 }
 
-func newOldClicks(t *testing.T) oldClicks {
+func newRetentionFixture(t *testing.T) retentionFixture {
 	t.Helper()
-	return oldClicks{pgtest.Open(t, time.Now), t}
+	return retentionFixture{pgtest.Open(t, time.Now), t}
 }
 
-// make stores n clicks of a day, spread over its hours, of three visitors a
-// minute: two workspaces, both modes, some bots, some with no address.
-func (w oldClicks) make(day time.Time, n int) {
+// insertClicks inserts n clicks of a day, spread over its hours, with three clicks per
+// visitor. They belong to two workspaces and both modes. Some come from bots, some have
+// no address.
+func (w retentionFixture) insertClicks(day time.Time, n int) {
 	w.Helper()
 	w.Exec(`
 		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code, received_at, expires_at, created_at,
@@ -47,7 +48,7 @@ func (w oldClicks) make(day time.Time, n int) {
 		from generate_series(1, $2) as n, lateral (select $1::timestamptz + n * (interval '24 hours' / ($2 + 1)) as at) as t`, day, n)
 }
 
-func (w oldClicks) partition(days ...time.Time) {
+func (w retentionFixture) partition(days ...time.Time) {
 	w.Helper()
 	for _, day := range days {
 		if _, err := w.Store.EnsureClickPartitions(w.Context(), day, day); err != nil {
@@ -56,8 +57,8 @@ func (w oldClicks) partition(days ...time.Time) {
 	}
 }
 
-// purge purges in so many batches at most.
-func (w oldClicks) purge(before time.Time, batches int) (purged int64) {
+// purge runs PurgeClicks for at most the given number of batches.
+func (w retentionFixture) purge(before time.Time, batches int) (purged int64) {
 	w.Helper()
 	purged, err := w.Store.PurgeClicks(w.Context(), before, func() bool { batches--; return batches >= 0 })
 	if err != nil {
@@ -66,94 +67,94 @@ func (w oldClicks) purge(before time.Time, batches int) (purged int64) {
 	return purged
 }
 
-const enough = 1000
+const allBatches = 1000
 
-func (w oldClicks) telling(where string, args ...any) int {
+func (w retentionFixture) countIdentifiable(where string, args ...any) int {
 	w.Helper()
 	return w.Count(`select count(*) from clicks where (ip_hash is not null or ip_prefix is not null or ua_hash is not null) and `+where, args...)
 }
 
-func TestPurgeTakesWhatTellsVisitorsApart(t *testing.T) {
-	w := newOldClicks(t)
+func TestPurgeClicks_RemovesVisitorData(t *testing.T) {
+	w := newRetentionFixture(t)
 	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
 	w.partition(day, day.AddDate(0, 0, 1), day.AddDate(0, 0, 2))
-	w.make(day, 6000)
-	w.make(day.AddDate(0, 0, 1), 500)
-	w.make(day.AddDate(0, 0, 2), 500)
-	w.make(day.AddDate(0, 0, -20), 110) // no partition: in the default one
+	w.insertClicks(day, 6000)
+	w.insertClicks(day.AddDate(0, 0, 1), 500)
+	w.insertClicks(day.AddDate(0, 0, 2), 500)
+	w.insertClicks(day.AddDate(0, 0, -20), 110) // no partition for this day: stored in the default partition
 	before := day.AddDate(0, 0, 2).Add(12 * time.Hour)
-	due := w.telling(`clicked_at < $1`, before)
-	kept := w.telling(`clicked_at >= $1`, before)
+	due := w.countIdentifiable(`clicked_at < $1`, before)
+	kept := w.countIdentifiable(`clicked_at >= $1`, before)
 	const others = `select md5(string_agg(concat_ws(',', workspace_id, id, clicked_at, mode, received_at, country, is_unique, sub_id), ';' order by id)) from clicks`
 	same := w.Texts(others)[0]
 
-	// The first batch is all of the strays, every eleventh of which has nothing to
-	// lose; the second takes as many as it may.
+	// The first batch has all 110 clicks of the default partition. Ten of them have
+	// nothing to purge. The second batch is full.
 	if got := w.purge(before, 2); got != 100+postgres.RetentionBatch {
 		t.Errorf("two batches purged %d", got)
 	}
-	left := w.telling(`clicked_at < $1`, before)
+	left := w.countIdentifiable(`clicked_at < $1`, before)
 	if left != due-100-postgres.RetentionBatch {
 		t.Errorf("%d of %d are left", left, due)
 	}
-	// Another process goes on where this one ended.
-	if got := w.purge(before, enough); int(got) != left || w.telling(`clicked_at < $1`, before) != 0 {
+	// A further call continues where the first one ended.
+	if got := w.purge(before, allBatches); int(got) != left || w.countIdentifiable(`clicked_at < $1`, before) != 0 {
 		t.Errorf("purged %d of %d", got, left)
 	}
-	if got := w.telling(`clicked_at >= $1`, before); got != kept {
-		t.Errorf("%d of %d younger ones have what they had", got, kept)
+	if got := w.countIdentifiable(`clicked_at >= $1`, before); got != kept {
+		t.Errorf("%d of %d younger clicks still have visitor data", got, kept)
 	}
-	if got := w.purge(before, enough); got != 0 {
+	if got := w.purge(before, allBatches); got != 0 {
 		t.Errorf("purged %d again", got)
 	}
 	if w.Texts(others)[0] != same {
-		t.Error("a purge changes something else")
+		t.Error("a purge changed other columns")
 	}
-	// The hour after.
-	if got := w.purge(before.Add(time.Hour), enough); got == 0 || w.telling(`clicked_at < $1`, before.Add(time.Hour)) != 0 ||
-		w.telling(`true`) != kept-int(got) {
-		t.Errorf("the next hour purged %d", got)
+	// The same purge one hour later.
+	if got := w.purge(before.Add(time.Hour), allBatches); got == 0 || w.countIdentifiable(`clicked_at < $1`, before.Add(time.Hour)) != 0 ||
+		w.countIdentifiable(`true`) != kept-int(got) {
+		t.Errorf("the purge one hour later purged %d", got)
 	}
 }
 
-func TestPurgesShareAndWaitForNobody(t *testing.T) {
-	w := newOldClicks(t)
+func TestPurgeClicks_ConcurrentRunsSkipLockedRows(t *testing.T) {
+	w := newRetentionFixture(t)
 	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
 	w.partition(day)
-	w.make(day, 12_000)
-	due := w.telling(`true`)
-	// Somebody holds one click, as a conversion's stamp does.
+	w.insertClicks(day, 12_000)
+	due := w.countIdentifiable(`true`)
+	// Another transaction locks one click.
 	tx, err := w.SQL.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	var held uuid.UUID
-	if err := tx.QueryRow(t.Context(), `select id from clicks where ip_hash is not null limit 1 for no key update`).Scan(&held); err != nil {
+	var locked uuid.UUID
+	if err := tx.QueryRow(t.Context(), `select id from clicks where ip_hash is not null limit 1 for no key update`).Scan(&locked); err != nil {
 		t.Fatal(err)
 	}
 	var purged [2]int64
 	var both sync.WaitGroup
 	for i := range purged {
-		both.Go(func() { purged[i] = w.purge(day.AddDate(0, 0, 1), enough) })
+		both.Go(func() { purged[i] = w.purge(day.AddDate(0, 0, 1), allBatches) })
 	}
 	both.Wait()
-	for w.telling(`true`) > 1 { // what one had in hand while the other passed by
-		purged[0] += w.purge(day.AddDate(0, 0, 1), enough)
+	for w.countIdentifiable(`true`) > 1 { // a batch that one purge had locked while the other one skipped it
+		purged[0] += w.purge(day.AddDate(0, 0, 1), allBatches)
 	}
-	if got := int(purged[0] + purged[1]); got != due-1 || w.telling(`id = $1`, held) != 1 {
+	if got := int(purged[0] + purged[1]); got != due-1 || w.countIdentifiable(`id = $1`, locked) != 1 {
 		t.Errorf("%v of %d", purged, due)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.purge(day.AddDate(0, 0, 1), enough); got != 1 || w.telling(`true`) != 0 {
+	if got := w.purge(day.AddDate(0, 0, 1), allBatches); got != 1 || w.countIdentifiable(`true`) != 0 {
 		t.Errorf("the next run purged %d", got)
 	}
 }
 
-// rolledSums are sums of clicks by what click_days can be asked for.
-func (w oldClicks) sums(by, from string) []string {
+// sums returns the sums of clicks, grouped by the given columns.
+func (w retentionFixture) sums(by, from string) []string {
 	w.Helper()
 	return w.Texts(`select concat_ws('|', ` + by + `, sum(clicks), sum(unique_clicks), sum(bot_clicks)) from ` + from + ` group by ` + by + ` order by 1`)
 }
@@ -162,11 +163,11 @@ const (
 	scopeColumns = `workspace_id, mode, program_id, participant_id, link_id, day`
 	allColumns   = scopeColumns + `, coalesce(country, '-'), coalesce(device, '-'), coalesce(browser, '-'), coalesce(os, '-'), coalesce(paid_platform, '-'),
 		coalesce(referrer_domain, '-'), coalesce(utm_source, '-'), coalesce(utm_medium, '-'), coalesce(utm_campaign, '-')`
-	// clickSums is what click_days should say, straight from the clicks.
+	// clickSums has the rows that click_days must have, computed from the clicks.
 	clickSums = `(select *, (received_at at time zone 'UTC')::date as day, (not is_bot)::int as clicks, is_unique::int as unique_clicks, is_bot::int as bot_clicks from clicks) c`
 )
 
-func (w oldClicks) roll() (clicks int64, did bool) {
+func (w retentionFixture) roll() (clicks int64, did bool) {
 	w.Helper()
 	clicks, did, err := w.Store.RollClicks(w.Context())
 	if err != nil {
@@ -175,8 +176,8 @@ func (w oldClicks) roll() (clicks int64, did bool) {
 	return clicks, did
 }
 
-// aged is a day that ended 13 months ago, and n days before it.
-func aged(n int) time.Time {
+// expiredDay returns the youngest day that ended 13 months ago, minus n days.
+func expiredDay(n int) time.Time {
 	now := time.Now().UTC().AddDate(0, -13, 0)
 	return time.Date(now.Year(), now.Month(), now.Day()-1-n, 0, 0, 0, 0, time.UTC)
 }
@@ -188,31 +189,31 @@ func equalTexts(t *testing.T, what string, got, want []string) {
 	}
 }
 
-func TestOldDaysAreSummedUpAndDropped(t *testing.T) {
-	w := newOldClicks(t)
-	days := []time.Time{aged(2), aged(1), aged(0), aged(-1), aged(-30)}
+func TestRollClicks_SumsUpAndDropsExpiredDays(t *testing.T) {
+	w := newRetentionFixture(t)
+	days := []time.Time{expiredDay(2), expiredDay(1), expiredDay(0), expiredDay(-1), expiredDay(-30)}
 	w.partition(days...)
 	for i, day := range days {
-		w.make(day, 300+i)
+		w.insertClicks(day, 300+i)
 	}
-	w.partition(aged(3)) // and an empty day
-	// A click in the last minutes of a day that was received on the next one.
+	w.partition(expiredDay(3)) // an empty day
+	// A click in the last minutes of a day that was received on the next day.
 	w.Exec(`update clicks set received_at = $1 where id = (select id from clicks where clicked_at < $1 order by clicked_at desc limit 1)`, days[1])
-	want := w.sums(allColumns, clickSums+` where clicked_at < '`+aged(-1).Format(time.DateOnly)+` 00:00+00'`)
+	want := w.sums(allColumns, clickSums+` where clicked_at < '`+expiredDay(-1).Format(time.DateOnly)+` 00:00+00'`)
 
 	for i, n := range []int64{0, 300, 301, 302} {
 		if clicks, did := w.roll(); !did || clicks != n {
-			t.Errorf("%d: %d clicks, %v", i, clicks, did)
+			t.Errorf("call %d: rolled %d clicks, %v", i, clicks, did)
 		}
 	}
 	for range 2 {
 		if clicks, did := w.roll(); did {
-			t.Errorf("a day of less than 13 months: %d clicks", clicks)
+			t.Errorf("rolled %d clicks that are younger than 13 months", clicks)
 		}
 	}
 	equalTexts(t, "sums", w.sums(allColumns, "click_days"), want)
 	if n := w.Count(`select count(*) from click_days where others`); n != 0 {
-		t.Errorf("%d rows of others", n)
+		t.Errorf("%d rows for all other combinations, want none", n)
 	}
 	if n := w.Count(`select count(*) from clicks`); n != 303+304 {
 		t.Errorf("%d clicks are left", n)
@@ -221,33 +222,33 @@ func TestOldDaysAreSummedUpAndDropped(t *testing.T) {
 	equalTexts(t, "partitions", left, []string{"clicks_" + days[3].Format("20060102"), "clicks_" + days[4].Format("20060102")})
 }
 
-func TestStrayOldClicksAreSummedUp(t *testing.T) {
-	w := newOldClicks(t)
-	w.make(aged(3), 5500)
-	w.make(aged(0), 100)
-	w.make(aged(-2), 50)
-	want := w.sums(allColumns, clickSums+` where clicked_at < '`+aged(-1).Format(time.DateOnly)+` 00:00+00'`)
+func TestRollClicks_SumsUpClicksOfDefaultPartition(t *testing.T) {
+	w := newRetentionFixture(t)
+	w.insertClicks(expiredDay(3), 5500)
+	w.insertClicks(expiredDay(0), 100)
+	w.insertClicks(expiredDay(-2), 50)
+	want := w.sums(allColumns, clickSums+` where clicked_at < '`+expiredDay(-1).Format(time.DateOnly)+` 00:00+00'`)
 	for _, n := range []int64{postgres.RetentionBatch, 5600 - postgres.RetentionBatch} {
 		if clicks, did := w.roll(); !did || clicks != n {
 			t.Errorf("%d clicks, %v", clicks, did)
 		}
 	}
 	if clicks, did := w.roll(); did || w.Count(`select count(*) from clicks`) != 50 {
-		t.Errorf("%d clicks of less than 13 months", clicks)
+		t.Errorf("rolled %d clicks, of which some are younger than 13 months", clicks)
 	}
 	equalTexts(t, "sums", w.sums(allColumns, "click_days"), want)
 }
 
-// A large day goes in pieces. Between two of them a click is changed, and so moves to
-// where clicks were summed up already: it counts once all the same, and so does a
-// piece that failed.
-func TestALargeDayIsSummedUpInPieces(t *testing.T) {
-	w := newOldClicks(t)
-	w.partition(aged(1), aged(0))
-	w.make(aged(1), 2000)
-	w.make(aged(0), 10)
+// A large day is processed in pieces. Between two pieces some clicks are updated, and
+// Postgres moves them to blocks that were already processed. Each click must still be
+// spanCount once. The same holds after a piece that was rolled back.
+func TestRollClicks_ProcessesLargeDayInPieces(t *testing.T) {
+	w := newRetentionFixture(t)
+	w.partition(expiredDay(1), expiredDay(0))
+	w.insertClicks(expiredDay(1), 2000)
+	w.insertClicks(expiredDay(0), 10)
 	want := w.sums(allColumns, clickSums)
-	large := "clicks_" + aged(1).Format("20060102")
+	large := "clicks_" + expiredDay(1).Format("20060102")
 	piece := func() int64 {
 		t.Helper()
 		clicks, did, err := w.Store.RollPiece(t.Context(), 20)
@@ -260,7 +261,7 @@ func TestALargeDayIsSummedUpInPieces(t *testing.T) {
 		return clicks
 	}
 	sum, pieces := piece(), 1
-	w.VacuumAnalyze(large) // makes room where the first ones were
+	w.VacuumAnalyze(large) // frees the space of the deleted clicks
 	w.Exec(`update clicks set is_bot = is_bot where id in (select id from ` + large + ` where ctid >= '(30,0)' limit 5)`)
 	if n := w.Count(`select count(*) from ` + large + ` where ctid < '(20,0)'`); n == 0 {
 		t.Error("no click moved")
@@ -290,13 +291,13 @@ func TestALargeDayIsSummedUpInPieces(t *testing.T) {
 	}
 }
 
-// Whatever visitors make up, a link has 200 rows of a day.
-func TestALinkHasABoundOfRowsADay(t *testing.T) {
-	w := newOldClicks(t)
-	w.partition(aged(0))
-	w.make(aged(0), 5000)
+// A link has at most 200 rows per day, even if visitors send arbitrary values.
+func TestRollClicks_LimitsRowsPerLinkAndDay(t *testing.T) {
+	w := newRetentionFixture(t)
+	w.partition(expiredDay(0))
+	w.insertClicks(expiredDay(0), 5000)
 	w.Exec(`update clicks set utm_campaign = sub_id where link_id = md5('link3')::uuid`)
-	w.Exec(`update clicks set utm_campaign = 'one of many' where link_id = md5('link3')::uuid and sub_id ~ '3$' and clicked_at < $1`, aged(0).Add(3*time.Hour))
+	w.Exec(`update clicks set utm_campaign = 'one of many' where link_id = md5('link3')::uuid and sub_id ~ '3$' and clicked_at < $1`, expiredDay(0).Add(3*time.Hour))
 	byLink := w.sums(scopeColumns, clickSums)
 	frequent := w.sums(allColumns, clickSums+` where utm_campaign = 'one of many'`)
 	if _, did := w.roll(); !did {
@@ -308,15 +309,15 @@ func TestALinkHasABoundOfRowsADay(t *testing.T) {
 		t.Errorf("a link has %d rows", most)
 	}
 	if n := w.Count(`select count(*) from click_days where others and num_nulls(country, device, browser, referrer_domain, utm_source, utm_campaign) < 6`); n != 0 {
-		t.Errorf("%d rows of others name a value", n)
+		t.Errorf("%d rows for all other combinations have a value", n)
 	}
 }
 
-func TestTwoMayRollAtOnce(t *testing.T) {
-	w := newOldClicks(t)
+func TestRollClicks_ConcurrentCallsCountOnce(t *testing.T) {
+	w := newRetentionFixture(t)
 	for n := range 6 {
-		w.partition(aged(n))
-		w.make(aged(n), 500)
+		w.partition(expiredDay(n))
+		w.insertClicks(expiredDay(n), 500)
 	}
 	want := w.sums(allColumns, clickSums)
 	var rolled [2]int64
@@ -340,11 +341,11 @@ func TestTwoMayRollAtOnce(t *testing.T) {
 	equalTexts(t, "sums", w.sums(allColumns, "click_days"), want)
 }
 
-// A day that cannot be dropped now is as it was, and everybody goes on.
-func TestATableInUseKeepsItsDays(t *testing.T) {
-	w := newOldClicks(t)
-	w.partition(aged(0))
-	w.make(aged(0), 100)
+// If a partition cannot be dropped now, nothing changes, and a later call succeeds.
+func TestRollClicks_FailsWhileTableIsInUse(t *testing.T) {
+	w := newRetentionFixture(t)
+	w.partition(expiredDay(0))
+	w.insertClicks(expiredDay(0), 100)
 	reader, err := w.SQL.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -369,29 +370,31 @@ func TestATableInUseKeepsItsDays(t *testing.T) {
 	}
 }
 
-// The service can have old days dropped and nothing else.
-func TestTheServiceCannotDropClicks(t *testing.T) {
-	w := newOldClicks(t)
-	w.partition(aged(0), aged(-1))
-	w.make(aged(-1), 10)
+// The service's database role can only drop old days, and only through the function
+// roll_clicks.
+func TestRollClicks_ServiceRoleCannotDropOtherDays(t *testing.T) {
+	w := newRetentionFixture(t)
+	w.partition(expiredDay(0), expiredDay(-1))
+	w.insertClicks(expiredDay(-1), 10)
 	sql := asService(t, w.URL)
 	for _, forbidden := range []string{
-		`drop table clicks_` + aged(0).Format("20060102"), `drop table clicks`,
-		`alter table clicks detach partition clicks_` + aged(-1).Format("20060102"),
+		`drop table clicks_` + expiredDay(0).Format("20060102"), `drop table clicks`,
+		`alter table clicks detach partition clicks_` + expiredDay(-1).Format("20060102"),
 		`insert into click_days select * from click_days`, `delete from click_days`, `update click_days set clicks = 0`,
 		`insert into click_rolls values ('clicks_20200101', 0)`, `delete from clicks_default`, `update clicks_default set is_bot = false`,
 	} {
 		if _, err := sql.Exec(t.Context(), forbidden); err == nil {
-			t.Errorf("the service may %s", forbidden)
+			t.Errorf("the service's role was allowed to run %s", forbidden)
 		}
 	}
-	// A clock of its own, and objects before those of the function, change nothing.
-	for _, trick := range []string{
+	// Another time zone, and temporary tables that shadow the real ones, have no
+	// effect.
+	for _, setup := range []string{
 		`create temporary table clicks (clicked_at timestamptz) partition by range (clicked_at)`,
 		`create temporary table click_days (x integer)`, `set timezone = 'Pacific/Kiritimati'`,
 		`set search_path = pg_temp, public`,
 	} {
-		if _, err := sql.Exec(t.Context(), trick); err != nil {
+		if _, err := sql.Exec(t.Context(), setup); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -405,8 +408,8 @@ func TestTheServiceCannotDropClicks(t *testing.T) {
 	}
 }
 
-func TestDeadLettersAreDroppedByAge(t *testing.T) {
-	w := newOldClicks(t)
+func TestDropDeadLetters_DropsOldOnesInBatches(t *testing.T) {
+	w := newRetentionFixture(t)
 	now := time.Now()
 	for n := range 5 {
 		w.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.Click](now), "reason": "malformed", "record": []byte{1}, "created_at": now.Add(time.Duration(n) * time.Hour)})
@@ -421,19 +424,19 @@ func TestDeadLettersAreDroppedByAge(t *testing.T) {
 	}
 }
 
-// Of many days, a batch opens its own: by the index of addresses, in its
-// order, and then by place.
-func TestPurgeReadsOneDayByIndex(t *testing.T) {
+// A batch opens only the partition of its day. It finds the rows in the order of the
+// address index and updates them by ctid.
+func TestPurgeClicks_ReadsOneDayByIndex(t *testing.T) {
 	t.Parallel()
 	const rows = 8000
-	w := newOldClicks(t)
+	w := newRetentionFixture(t)
 	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
 	if _, err := w.Store.EnsureClickPartitions(t.Context(), day.AddDate(0, 0, -10), day.AddDate(0, 0, 10)); err != nil {
 		t.Fatal(err)
 	}
-	w.make(day, rows)
-	w.make(day.AddDate(0, 0, 1), rows)
-	w.make(day.AddDate(0, 0, -60), rows)
+	w.insertClicks(day, rows)
+	w.insertClicks(day.AddDate(0, 0, 1), rows)
+	w.insertClicks(day.AddDate(0, 0, -60), rows)
 	w.Exec(`insert into click_dead_letters (id, reason, record, created_at) select gen_random_uuid(), '', '', $1::timestamptz + n * interval '1 minute' from generate_series(1, $2::integer) n`, day, rows)
 	w.VacuumAnalyze()
 	for table, args := range map[string][]any{
@@ -466,7 +469,7 @@ func TestPurgeReadsOneDayByIndex(t *testing.T) {
 	}
 }
 
-func (w oldClicks) plan(sql string, args ...any) string {
+func (w retentionFixture) plan(sql string, args ...any) string {
 	w.Helper()
 	rows, _ := w.SQL.Query(w.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])

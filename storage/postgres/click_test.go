@@ -45,14 +45,15 @@ func clicksOf(workspace affiliate.WorkspaceID, n int) []affiliate.Click {
 	return clicks
 }
 
-func TestStoreClicksKeepsTheFirstWrite(t *testing.T) {
+func TestStoreClicks_KeepsFirstWrite(t *testing.T) {
 	store, conn := clickFixture(t)
 	ctx := t.Context()
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 300)
 	if err := store.StoreClicks(ctx, clicks[:200]); err != nil {
 		t.Fatal(err)
 	}
-	// Half of it again, and one twice in the same batch, all with another code.
+	// Half of the clicks again, and one click twice in the same batch, all with another
+	// code.
 	repeated := append([]affiliate.Click{clicks[299]}, clicks[100:]...)
 	for i := range repeated {
 		repeated[i].ReferralCode = "bert"
@@ -64,11 +65,11 @@ func TestStoreClicksKeepsTheFirstWrite(t *testing.T) {
 	err := conn.QueryRow(ctx, `select count(*), count(*) filter (where referral_code = 'anna'),
 		count(*) filter (where link_id is null and sub_id is null and bot_reason is null and not is_bot and occurred_at is null and landing_url is not null) from clicks`).Scan(&rows, &anna, &nulls)
 	if err != nil || rows != 300 || anna != 200 || nulls != 300 {
-		t.Errorf("%d rows, %d of the first write, %d with nulls where nothing was, %v", rows, anna, nulls, err)
+		t.Errorf("%d rows, %d of the first write, %d with null in every empty column, %v", rows, anna, nulls, err)
 	}
 }
 
-func TestStoreClicksNamesBadData(t *testing.T) {
+func TestStoreClicks_ReportsBadDataAsDataError(t *testing.T) {
 	store, conn := clickFixture(t)
 	ctx := t.Context()
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 3)
@@ -83,16 +84,16 @@ func TestStoreClicksNamesBadData(t *testing.T) {
 	}
 	var rows int
 	if err := conn.QueryRow(ctx, `select count(*) from clicks`).Scan(&rows); err != nil || rows != 0 {
-		t.Errorf("%d rows of refused batches, %v", rows, err)
+		t.Errorf("%d rows of rejected batches, %v", rows, err)
 	}
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
 	if err := store.StoreClicks(canceled, clicks[:1]); err == nil || errors.As(err, &data) {
-		t.Errorf("an interruption names no data: %v", err)
+		t.Errorf("a canceled call must not be reported as bad data: %v", err)
 	}
 }
 
-func TestStoredClickWakesItsConversions(t *testing.T) {
+func TestStoreClicks_EnqueuesJobForAwaitedClick(t *testing.T) {
 	store, conn := clickFixture(t)
 	ctx := t.Context()
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 3)
@@ -119,8 +120,8 @@ func TestResolveClicks(t *testing.T) {
 	now := time.Now()
 	workspace, user, program, paused := affiliate.NewID[int](now).UUID, affiliate.NewID[int](now).UUID, affiliate.NewID[int](now).UUID, affiliate.NewID[int](now).UUID
 	key, revoked := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest), affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
-	// Foreign keys and checks of tables that this statement only reads do not
-	// matter here.
+	// Turn off foreign keys, so that the fixture needs only the tables that the
+	// statement reads.
 	must := func(sql string, args ...any) {
 		t.Helper()
 		if _, err := conn.Exec(ctx, sql, args...); err != nil {
@@ -178,7 +179,7 @@ func TestResolveClicks(t *testing.T) {
 	}
 }
 
-func TestDeadLettersAreKeptOnce(t *testing.T) {
+func TestDeadLetterClicks_StoresEachOnce(t *testing.T) {
 	store, conn := clickFixture(t)
 	letter := affiliate.ClickDeadLetter{ID: affiliate.NewID[affiliate.Click](time.Now()), Reason: affiliate.ClickMalformed, Record: []byte{0, 0xff}, At: time.Now()}
 	for range 2 {
@@ -192,14 +193,14 @@ func TestDeadLettersAreKeptOnce(t *testing.T) {
 	}
 }
 
-// BenchmarkStoreClicks is the database part of ingestion, of few participants
-// and where no two clicks are one participant's, against a bare COPY of the same
-// rows into the same table.
+// BenchmarkStoreClicks measures the database part of ingestion: once with few
+// participants, once with a different participant per click. It compares them with a
+// plain COPY of the same rows into the same table.
 func BenchmarkStoreClicks(b *testing.B) {
 	store, conn := clickFixture(b)
 	workspace := affiliate.NewID[affiliate.Workspace](time.Now())
 	const rows = 5000
-	for name, participants := range map[string]int{"StoreClicks": 100, "StoreClicks of as many participants": rows} {
+	for name, participants := range map[string]int{"StoreClicks": 100, "StoreClicks with one participant per click": rows} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()

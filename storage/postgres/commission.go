@@ -11,8 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// commissionColumns name the fields of affiliate.Commission, of a row or a CTE
-// called c. The scope is not among them: every statement is given it.
+// commissionColumns are the fields of affiliate.Commission, selected from a table or
+// CTE with the alias c. The scope is not among them because every statement gets it as
+// an argument.
 const commissionColumns = `
 	c.id, c.program_id as program, c.participant_id as participant, c.partner_id as partner,
 	c.conversion_id as conversion, c.decision_id as decision, c.external_transaction_id,
@@ -74,9 +75,9 @@ type newCommissionRow struct {
 	UpdatedAt             time.Time                  `db:"updated_at"`
 }
 
-// queueCommissions adds new commissions to a batch of the transaction that stores
-// their conversions. They start as pending or approved. The caller queues what
-// follows from them (queueSettlement) and their events.
+// queueCommissions adds the inserts of new commissions to a batch. The batch belongs to
+// the transaction that stores their conversions. New commissions are pending or
+// approved. The caller also queues their settlement (queueSettlement) and their events.
 func queueCommissions(batch *pgx.Batch, commissions ...affiliate.Commission) {
 	rows := make([]newCommissionRow, len(commissions))
 	for i, c := range commissions {
@@ -131,16 +132,16 @@ func queueCommissions(batch *pgx.Batch, commissions ...affiliate.Commission) {
 	insertCommissions.queue(batch, rows...)
 }
 
-// Commission reads one commission of a programme with everything that its
-// detail shows. NOT_FOUND: there is none in this scope and this programme.
+// Commission returns one commission of a programme with everything that its detail page
+// shows. Errors: NOT_FOUND if this scope and programme have no such commission.
 func (s *Store) Commission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.CommissionDetail, error) {
 	return commissionDetail(ctx, s.pool, scope, program, id)
 }
 
-// commissionDetail is one statement, so that a commission and its history are of
-// one instant.
+// commissionDetail uses a single statement, so that the commission and its history are
+// from the same instant.
 func commissionDetail(
 	ctx context.Context, q Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.CommissionDetail, error) {
@@ -177,9 +178,9 @@ func commissionDetail(
 	}, nil
 }
 
-// ProgramScope is the workspace and mode of a programme, whoever's it is: the
-// lists tell another workspace's programme from one that does not exist, so
-// this one look-up must not name a workspace.
+// ProgramScope returns the workspace and mode of any programme. Its callers must
+// distinguish a programme of another workspace from one that does not exist. This is
+// why the statement does not filter by workspace.
 func (s *Store) ProgramScope(ctx context.Context, id affiliate.ProgramID) (affiliate.Scope, error) {
 	const read = `select workspace_id as workspace, mode from programs where id = $1`
 	rows, _ := s.pool.Query(ctx, read, id)

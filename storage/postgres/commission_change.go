@@ -15,8 +15,9 @@ import (
 )
 
 // updateCommissions is the only statement that changes commissions, except that
-// payout_hold.go sets and clears payout_id. The rows are locked. The condition on
-// status and version fails if they are not as the changes were decided on.
+// payout_hold.go sets and clears payout_id. The transaction has locked the rows. The
+// condition on status and version fails if a row differs from the state on which the
+// change was based.
 var updateCommissions = rowsOf[commissionUpdateRow](`
 	update commissions c set
 		status = t.status, amount_cents = t.amount_cents, needs_review = t.needs_review, review_reasons = t.review_reasons,
@@ -52,7 +53,8 @@ type commissionUpdateRow struct {
 	UpdatedAt       time.Time                  `db:"updated_at" sql:"timestamptz"`
 }
 
-// updatedCommission is the update from one state of a commission to another.
+// updatedCommission returns the row that updates a commission from one state to
+// another.
 func updatedCommission(before, after affiliate.Commission) commissionUpdateRow {
 	return commissionUpdateRow{
 		WorkspaceID: before.Scope.Workspace, Mode: before.Scope.Mode, ID: before.ID,
@@ -83,10 +85,11 @@ type historyRow struct {
 }
 
 // settle writes changes of commissions with everything that follows from them except
-// their events: history, ledger, balances and counts. A transaction calls settle or
-// queueSettlement once, after its last lock, with all its changes. Balances and counts
-// are rows that many transactions update; they are then locked in one order. A
-// transaction with too many changes for one call uses a settlement.
+// the events: history, ledger, balances and counts. A transaction calls settle or
+// queueSettlement once, with all its changes, after it has taken its last lock. Many
+// transactions update the rows of balances and counts; one call locks them in a fixed
+// order, so that there is no deadlock. A transaction with too many changes for one call
+// uses a settlement.
 func settle(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
 	s := newSettlement()
 	if err := s.write(ctx, tx, changes...); err != nil {
@@ -95,17 +98,16 @@ func settle(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) 
 	return s.end(ctx, tx)
 }
 
-// queueSettlement is settle within a batch. New commissions are inserted by
-// queueCommissions, and their conversions add them to the participant's totals; for
-// all other changes the totals change here.
+// queueSettlement does the same as settle within a batch. It changes the participants'
+// totals too, except for new commissions: the conversions of new commissions add those.
 func queueSettlement(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
 	s := newSettlement()
 	s.queue(batch, changes...)
 	s.queueEnd(batch)
 }
 
-// settlement is settle in parts: any number of writes, which lock no row that other
-// transactions need, and one end.
+// settlement does the work of settle in parts: any number of writes, which lock no rows
+// that other transactions need, and one end.
 type settlement struct {
 	entries []affiliate.LedgerEntry
 	counts  commissionCounts
@@ -113,7 +115,8 @@ type settlement struct {
 
 func newSettlement() *settlement { return &settlement{counts: commissionCounts{}} }
 
-// queue adds the changes and their history to a batch, and keeps the rest for the end.
+// queue adds the changes and their history to a batch. It collects the ledger entries
+// and counts for the end.
 func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
 	var updates []commissionUpdateRow
 	var history []historyRow
@@ -125,8 +128,8 @@ func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChan
 		var from *affiliate.CommissionStatus
 		if before := change.Before; before != nil {
 			from = &before.Status
-			// A statement updates a row once, so several changes of one commission are one
-			// update from its first state to its last.
+			// A statement can update a row only once. Several changes of one commission
+			// therefore become one update, from its first state to its last.
 			if i, again := indexes[after.ID]; again {
 				updates[i] = updatedCommission(first[after.ID], after)
 			} else {
@@ -135,7 +138,8 @@ func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChan
 			}
 			s.counts.add(*before, -1)
 			if cents := change.EarnedCents(); cents != 0 {
-				// Hours that were reported already do not change: the delta counts in this hour.
+				// The delta counts in the current hour, because the numbers of past
+				// hours must not change.
 				deltas = append(deltas, affiliate.StatsDelta{
 					Scope: after.Scope, Program: after.Program, Participant: after.Participant, At: at,
 					Currency: after.Currency, CommissionCents: cents,
@@ -155,7 +159,7 @@ func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChan
 	for _, q := range updateCommissions.queue(batch, updates...) {
 		q.Exec(func(tag pgconn.CommandTag) error {
 			if tag.RowsAffected() != int64(q.n) {
-				return fmt.Errorf("%d of %d commissions are as they were locked", tag.RowsAffected(), q.n)
+				return fmt.Errorf("only %d of %d locked commissions have the expected status and version", tag.RowsAffected(), q.n)
 			}
 			return nil
 		})
@@ -164,8 +168,8 @@ func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChan
 	insertHistory.queue(batch, history...)
 }
 
-// queueEnd adds the writes to balances and counts, which many transactions update, in
-// one order.
+// queueEnd adds the writes to the ledger, balances and counts. Many transactions update
+// these rows, so they are written in a fixed order.
 func (s *settlement) queueEnd(batch *pgx.Batch) {
 	slot := anySlot()
 	queueLedger(batch, slot, s.entries...)
@@ -196,7 +200,7 @@ func send(ctx context.Context, tx *Tx, batch *pgx.Batch) error {
 	return nil
 }
 
-// commissionCounts collects what a transaction changes of commission_counts.
+// commissionCounts collects the changes that a transaction makes to commission_counts.
 type commissionCounts map[countKey]countSum
 
 type countKey struct {
@@ -207,7 +211,7 @@ type countKey struct {
 
 type countSum struct{ n, cents int64 }
 
-// foreverStarts is where the grain that has no end begins.
+// foreverStarts is the value of the column starts for the grain "ever".
 var foreverStarts = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (counts commissionCounts) add(c affiliate.Commission, sign int64) {
@@ -223,7 +227,8 @@ func (counts commissionCounts) add(c affiliate.Commission, sign int64) {
 	}
 }
 
-// addCommissionCounts needs the rows in the order of the primary key.
+// addCommissionCounts adds to counters. The rows must be in the order of the primary
+// key.
 var addCommissionCounts = rowsOf[commissionCountRow](`
 	insert into commission_counts as c (%[1]s)
 	values %[2]s

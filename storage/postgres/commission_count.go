@@ -13,29 +13,30 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// How many commissions a filter leaves is read from commission_counts, which the
-// transactions that change commissions keep:
+// The number of commissions that match a filter is read from commission_counts. The
+// transactions that change commissions keep these counters up to date. A period is
+// spanCount in parts:
 //
 //	  from                                                             before
 //	   ▼                                                                 ▼
 //	···├─rows─┼─day─┼─day─┼───month───┼───month───┼─day─┼─day─┼──rows──┤···
 //
-// So it costs the same whatever the number of commissions, but for the rows of
-// two days at most. A search is counted row by row, as far as
+// The cost is therefore independent of the number of commissions, except for the rows
+// of at most two incomplete days. The results of a search are counted row by row, up to
 // affiliate.MaxSearchTotal.
 
-// grain is what a row of commission_counts is about, or byRow: the rows of
-// commissions themselves.
+// grain is the unit of a row of commission_counts. byRow means that the rows of
+// commissions themselves are counted.
 type grain string
 
 const (
 	byRow   grain = ""
 	byDay   grain = "day"
 	byMonth grain = "month"
-	forEver grain = "ever"
+	allTime grain = "ever"
 )
 
-// starts is the beginning of the day or month that an instant lies in.
+// starts returns the start of the day or month that contains t.
 func (g grain) starts(t time.Time) time.Time {
 	year, month, day := t.UTC().Date()
 	if g == byMonth {
@@ -44,7 +45,7 @@ func (g grain) starts(t time.Time) time.Time {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
 
-// ends is the end of the day or month that begins at an instant.
+// ends returns the end of the day or month that begins at start.
 func (g grain) ends(start time.Time) time.Time {
 	if g == byMonth {
 		return start.AddDate(0, 1, 0)
@@ -52,9 +53,9 @@ func (g grain) ends(start time.Time) time.Time {
 	return start.AddDate(0, 0, 1)
 }
 
-// whole is the period without the days, or months, that it does not hold
-// altogether. It is backwards where there is not even the seam of two of them.
-func (g grain) whole(p affiliate.Period) affiliate.Period {
+// inner returns the largest period of full days (or months) inside p. From is after
+// Before in the result if p contains no start of a day (or month).
+func (g grain) inner(p affiliate.Period) affiliate.Period {
 	var whole affiliate.Period
 	if p.From != nil {
 		from := g.starts(*p.From)
@@ -70,7 +71,7 @@ func (g grain) whole(p affiliate.Period) affiliate.Period {
 	return whole
 }
 
-func backwards(p affiliate.Period) bool {
+func inverted(p affiliate.Period) bool {
 	return p.From != nil && p.Before != nil && p.From.After(*p.Before)
 }
 
@@ -80,19 +81,19 @@ type span struct {
 	affiliate.Period
 }
 
-// spansOf takes a period apart into spans that follow each other.
+// spansOf splits a period into consecutive spans.
 func spansOf(p affiliate.Period) []span {
 	if p.From == nil && p.Before == nil {
-		return []span{{forEver, p}}
+		return []span{{allTime, p}}
 	}
-	days := byDay.whole(p)
-	if backwards(days) {
+	days := byDay.inner(p)
+	if inverted(days) {
 		return nonEmpty(span{byRow, p})
 	}
 	head, tail := byDay, byDay
-	months := byMonth.whole(days)
-	if backwards(months) {
-		// All days are of one month: they are the head.
+	months := byMonth.inner(days)
+	if inverted(months) {
+		// All days lie in one month: the head has all of them.
 		months, tail = affiliate.Period{From: days.Before, Before: days.Before}, byRow
 	}
 	var spans []span
@@ -106,8 +107,8 @@ func spansOf(p affiliate.Period) []span {
 	return nonEmpty(spans...)
 }
 
-// spansFor are the spans by which the commissions of a filter are counted. One
-// participant's commissions are counted in their index, row by row.
+// spansFor returns the spans by which the commissions of a filter are counted. For a
+// single participant it is one span of rows, which the participant's index finds.
 func spansFor(filter affiliate.CommissionFilter) []span {
 	if filter.Participant != nil {
 		return nonEmpty(span{byRow, filter.Created})
@@ -121,14 +122,14 @@ func nonEmpty(spans ...span) []span {
 	})
 }
 
-// spansSQL is a statement that counts spans: selected says what of each, of
-// commissions or of commission_counts, both of which are called c and share the
-// columns of where, and groups by what.
+// spansSQL returns a statement that counts spans, and its arguments. The conditions in
+// where apply to both tables, commissions and commission_counts, each with the alias c.
+// selected returns the select list for a span, and groups is the group by list.
 func spansSQL(where conditions, spans []span, selected func(i int, of grain) string, groups string) (string, []any) {
 	var parts []string
 	for i, s := range spans {
 		table, column := "commission_counts c", "c.starts"
-		// The parts share the arguments, and each adds its own.
+		// The parts share the arguments of where. Each part adds its own.
 		part := conditions{terms: slices.Clone(where.terms), args: where.args}
 		if s.Grain == byRow {
 			table, column = "commissions c", "c.created_at"
@@ -142,15 +143,16 @@ func spansSQL(where conditions, spans []span, selected func(i int, of grain) str
 	return strings.Join(parts, " union all "), where.args
 }
 
-// counted is how many commissions there are of a day, of a month, or of a span
-// that is counted otherwise.
-type counted struct {
+// spanCount is the number of commissions in a day, in a month, or in a span of another
+// grain.
+type spanCount struct {
 	span
 	N int64
 }
 
-// countSpans counts day by day, month by month, in the order of time.
-func countSpans(ctx context.Context, db Queryer, where conditions, spans []span) ([]counted, error) {
+// countSpans returns the counts in the order of time. Spans of days and months are
+// returned as one count per day or month.
+func countSpans(ctx context.Context, db Queryer, where conditions, spans []span) ([]spanCount, error) {
 	if len(spans) == 0 {
 		return nil, nil
 	}
@@ -159,10 +161,10 @@ func countSpans(ctx context.Context, db Queryer, where conditions, spans []span)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (counted, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (spanCount, error) {
 		var i int
 		var starts *time.Time
-		var c counted
+		var c spanCount
 		err := row.Scan(&i, &starts, &c.N)
 		if err != nil {
 			return c, err
@@ -186,16 +188,17 @@ func countSpansSQL(where conditions, spans []span) (string, []any) {
 	return sql + " order by span, starts", args
 }
 
-func totalOf(all []counted) (n int64) {
+func totalOf(all []spanCount) (n int64) {
 	for _, c := range all {
 		n += c.N
 	}
 	return n
 }
 
-// locate finds where in a list that runs in the order of all a row stands: in
-// which part of it, behind how many rows of that part. There must be such a row.
-func locate(all []counted, offset int64) (part counted, rest int64) {
+// locate returns the part of a list that contains the row at offset, and the offset of
+// the row inside that part. The parts must be in the order of the list. The list must
+// have a row at offset.
+func locate(all []spanCount, offset int64) (part spanCount, rest int64) {
 	for _, part = range all {
 		if offset < part.N {
 			break
@@ -205,7 +208,7 @@ func locate(all []counted, offset int64) (part counted, rest int64) {
 	return part, offset
 }
 
-// groupsSQL is the statement for the sums that stats are made of.
+// groupsSQL returns the statement for the sums of the commission stats.
 func groupsSQL(where conditions, spans []span) (string, []any) {
 	return spansSQL(where, spans, func(_ int, of grain) string {
 		count := "sum(c.n)::bigint"
@@ -218,7 +221,7 @@ func groupsSQL(where conditions, spans []span) (string, []any) {
 
 const commissionGroupBy = "c.status, c.needs_review, c.currency"
 
-// searchGroupsSQL is groupsSQL for what a search finds.
+// searchGroupsSQL does the same as groupsSQL for the results of a search.
 func searchGroupsSQL(where conditions) (string, []any) {
 	return fmt.Sprintf(`
 		select %[1]s, count(*) as count, sum(c.amount_cents)::bigint as amount_cents

@@ -15,9 +15,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// somePeriod has bounds around the world's present: instants, midnights, firsts of
-// a month, or none.
-func somePeriod(r *rand.Rand, around time.Time, days int) affiliate.Period {
+// randomPeriod returns a period with random bounds in the days before around. A bound
+// is an arbitrary instant, a midnight, the first of a month, or missing.
+func randomPeriod(r *rand.Rand, around time.Time, days int) affiliate.Period {
 	bound := func() *time.Time {
 		at := around.Add(-time.Duration(r.Int64N(int64(days) * 24 * int64(time.Hour)))).Truncate(time.Millisecond)
 		switch r.IntN(5) {
@@ -39,30 +39,30 @@ func somePeriod(r *rand.Rand, around time.Time, days int) affiliate.Period {
 	return p
 }
 
-// The spans of a period follow each other from its one end to the other, begin and
-// end where their grain does, and leave less than a day at each end to rows.
-func TestSpansArePeriodsTakenApart(t *testing.T) {
+// The spans of a period are consecutive and cover the whole period. They begin and end
+// at boundaries of their grain. At each end, less than a day is counted by rows.
+func TestSpansOf_CoverPeriodWithoutGaps(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	equal := func(a, b *time.Time) bool { return a == nil && b == nil || a != nil && b != nil && a.Equal(*b) }
 	isDay := func(at *time.Time) bool { return at == nil || at.Equal(at.Truncate(24*time.Hour)) }
 	isMonth := func(at *time.Time) bool { return at == nil || isDay(at) && at.Day() == 1 }
 	for range 20_000 {
-		p := somePeriod(r, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), 1+r.IntN(800))
+		p := randomPeriod(r, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), 1+r.IntN(800))
 		spans := postgres.SpansOf(p)
 		describe := func() string { return fmt.Sprintf("%v – %v as %+v", p.From, p.Before, spans) }
 		if p.From != nil && p.Before != nil && !p.From.Before(*p.Before) {
 			if len(spans) != 0 {
-				t.Fatalf("nothing: %s", describe())
+				t.Fatalf("an empty period has spans: %s", describe())
 			}
 			continue
 		}
 		if len(spans) == 0 || !equal(spans[0].Period.From, p.From) || !equal(spans[len(spans)-1].Period.Before, p.Before) {
-			t.Fatalf("the ends: %s", describe())
+			t.Fatalf("the spans do not start and end with the period: %s", describe())
 		}
 		days := 0
 		for i, s := range spans {
 			if i > 0 && (s.Period.From == nil || !equal(s.Period.From, spans[i-1].Period.Before)) {
-				t.Fatalf("a gap: %s", describe())
+				t.Fatalf("a gap between spans: %s", describe())
 			}
 			length := time.Duration(1 << 62)
 			if s.Period.From != nil && s.Period.Before != nil {
@@ -91,9 +91,9 @@ func TestSpansArePeriodsTakenApart(t *testing.T) {
 	}
 }
 
-// variety stores n commissions of all kinds over the last 100 days, with ties,
-// and some that belong to the other mode.
-func (w *commissionWorld) variety(r *rand.Rand, n int) (mine []affiliate.Commission, second affiliate.ProgramID) {
+// insertRandom stores n random commissions of the last 100 days. Some have equal times,
+// and some belong to the other mode.
+func (w *commissionWorld) insertRandom(r *rand.Rand, n int) (mine []affiliate.Commission, second affiliate.ProgramID) {
 	w.t.Helper()
 	second = affiliate.NewID[affiliate.Program](w.now)
 	w.exec(`
@@ -103,13 +103,13 @@ func (w *commissionWorld) variety(r *rand.Rand, n int) (mine []affiliate.Commiss
 			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at
 		from programs where id = $1`, w.program, second)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
-	pick := func(words ...string) string { return words[r.IntN(len(words))] }
+	pick := func(values ...string) string { return values[r.IntN(len(values))] }
 	for range n {
 		c := w.commission(participant, partner, func(c *affiliate.Commission) {
 			at := w.now.Add(-time.Duration(r.Int64N(int64(100 * 24 * time.Hour)))).Truncate(time.Millisecond)
 			switch r.IntN(4) {
 			case 0:
-				at = at.Truncate(24 * time.Hour) // ties, and the seams of days
+				at = at.Truncate(24 * time.Hour) // equal times at the boundary between two days
 			case 1:
 				at = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(r.IntN(3)-1) * time.Millisecond)
 			}
@@ -132,19 +132,19 @@ func (w *commissionWorld) variety(r *rand.Rand, n int) (mine []affiliate.Commiss
 	return mine, second
 }
 
-func leaves(f affiliate.CommissionFilter, c affiliate.Commission) bool {
+func matches(f affiliate.CommissionFilter, c affiliate.Commission) bool {
 	return (f.Program == nil || *f.Program == c.Program) && (f.Status == "" || f.Status == c.Status) &&
 		(f.NeedsReview == nil || *f.NeedsReview == c.NeedsReview) && f.Created.Contains(c.CreatedAt)
 }
 
-// Every page, total, sum and exported row is what a look at all rows would say.
-func TestListsStatsAndExportsEqualBruteForce(t *testing.T) {
+// Every page, total, sum and exported row must be what a scan of all rows returns.
+func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 	t.Parallel()
 	w := newCommissionWorld(t)
 	r := rand.New(rand.NewPCG(3, 4))
-	all, second := w.variety(r, 250)
+	all, second := w.insertRandom(r, 250)
 	for range 80 {
-		filter := affiliate.CommissionFilter{Created: somePeriod(r, w.now, 100)}
+		filter := affiliate.CommissionFilter{Created: randomPeriod(r, w.now, 100)}
 		if r.IntN(3) == 0 {
 			filter.Program = []*affiliate.ProgramID{&w.program, &second}[r.IntN(2)]
 		}
@@ -161,7 +161,7 @@ func TestListsStatsAndExportsEqualBruteForce(t *testing.T) {
 		}
 		var want []affiliate.Commission
 		for _, c := range all {
-			if leaves(filter, c) {
+			if matches(filter, c) {
 				want = append(want, c)
 			}
 		}
@@ -239,10 +239,10 @@ func (w *commissionWorld) checkExport(what string, filter affiliate.CommissionFi
 	}
 }
 
-func TestStatsOfASearchStopCounting(t *testing.T) {
+func TestCommissionStats_OfSearch(t *testing.T) {
 	w := newCommissionWorld(t)
 	r := rand.New(rand.NewPCG(5, 6))
-	all, _ := w.variety(r, 40)
+	all, _ := w.insertRandom(r, 40)
 	for _, c := range []struct {
 		search string
 		want   []affiliate.Commission
@@ -255,8 +255,9 @@ func TestStatsOfASearchStopCounting(t *testing.T) {
 	}
 }
 
-// While commissions come into being a page holds as many rows as its total says.
-func TestAPageAndItsTotalAreOfOneInstant(t *testing.T) {
+// While new commissions are inserted, the number of rows on a page must always fit the
+// total that was returned with it.
+func TestCommissions_PageAndTotalAreOfOneInstant(t *testing.T) {
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	for range 15 {

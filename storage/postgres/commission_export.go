@@ -14,16 +14,16 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// commissionRowColumns are what commissionReader reads, in its order, over c, p
-// and u.
+// commissionRowColumns are the columns that commissionReader reads, in its order, from
+// commissions c, programs p and users u.
 const commissionRowColumns = `
 	c.id, c.created_at, c.status, c.commission_type, p.name, u.name, c.amount_cents, c.currency,
 	c.sale_amount_cents, c.sale_currency, c.external_transaction_id, c.promo_code, c.needs_review,
 	c.hold_until, c.approved_at, c.rejected_at, c.paid_at, c.refunded_at, c.payout_id`
 
-// commissionExportSQL joins to the left although every commission has its
-// programme and its partner: so Postgres knows that the joins leave no row out,
-// and does not guess that they leave few.
+// commissionExportSQL uses left joins although every commission has a programme and a
+// partner. With a left join Postgres knows that no row is lost. With an inner join it
+// would estimate that only few rows remain and choose a bad plan.
 func commissionExportSQL(where conditions, order affiliate.CommissionOrder) string {
 	return `
 		select ` + commissionRowColumns + `
@@ -33,15 +33,15 @@ func commissionExportSQL(where conditions, order affiliate.CommissionOrder) stri
 		where ` + where.sql() + ` order by ` + commissionSortOf(order)
 }
 
-// exportPlan makes Postgres read the rows in their order, where an index has it,
-// and name them one by one. By its costs it would at times read a table of other
-// workspaces' rows, or sort a million before the first goes out. What a search
-// finds is few rows, which are sorted.
+// exportPlan makes Postgres read the rows in the requested order from an index, and
+// look up the names row by row. Its own cost estimate sometimes leads to a scan of all
+// workspaces' rows, or to a sort of a million rows before the first row is sent. A
+// search does not use exportPlan: it finds few rows, which are sorted.
 const exportPlan = `set local enable_sort = off; set local enable_seqscan = off`
 
-// ExportCommissions returns every row of a list, in the list's order, as Export
-// does. All elements are the same row, which is overwritten by the next one. Errors:
-// NOT_FOUND for the filter's participant, SERVICE_UNAVAILABLE.
+// ExportCommissions returns every row of a list, in the list's order, in the same way
+// as Export. All elements of the sequence are the same row value: the next element
+// overwrites it. Errors: NOT_FOUND for the filter's participant, SERVICE_UNAVAILABLE.
 func (s *Store) ExportCommissions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder,
 ) iter.Seq2[*affiliate.CommissionRow, error] {
@@ -73,19 +73,21 @@ func (s *Store) ExportCommissions(
 	}
 }
 
-// allBinary is the format that commissionReader reads. It is cheaper for Postgres
-// than text, which it would print every instant and id in, and for us.
+// allBinary requests the binary format, which commissionReader reads. Text costs more:
+// Postgres would format each instant and id, and the reader would parse it.
 var allBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
-// commissionReader makes rows from values as they were received. It keeps what
-// its row points to, and the texts stay where they are until the next row comes:
-// scanning them one by one was half of what an export cost us.
+// commissionReader builds rows from the raw values of the driver. The texts of a row
+// point into the driver's buffer and are valid until the next row. The other referenced
+// values are fields of the reader. Scanning value by value took half of the time of an
+// export.
 type commissionReader struct {
 	row   affiliate.CommissionRow
 	times [5]time.Time
-	// payout is row's, where it has one.
+	// payout is the value that row.Payout points to.
 	payout affiliate.PayoutID
-	// values are left to read; the first that cannot be read makes err.
+	// values are the values of the row that are not read yet. err is set if a value
+	// cannot be read.
 	values [][]byte
 	err    error
 }
@@ -94,7 +96,7 @@ func (r *commissionReader) read(from pgx.CollectableRow) (*affiliate.CommissionR
 	const columns = 19
 	values := from.RawValues()
 	if len(values) != columns {
-		return nil, fmt.Errorf("%d values of %d", len(values), columns)
+		return nil, fmt.Errorf("row has %d values, want %d", len(values), columns)
 	}
 	r.values = values
 	row := &r.row
@@ -126,39 +128,40 @@ func (r *commissionReader) next() []byte {
 	return value
 }
 
-// sized tells whether a value has the size of its type, as a null has not.
-func (r *commissionReader) sized(value []byte, size int) bool {
+// hasSize reports whether a value has the given size. Null values have none. It sets
+// r.err if the result is false.
+func (r *commissionReader) hasSize(value []byte, size int) bool {
 	if len(value) == size {
 		return true
 	}
-	r.err = fmt.Errorf("a value of %d bytes and not %d", len(value), size)
+	r.err = fmt.Errorf("value has %d bytes, want %d", len(value), size)
 	return false
 }
 
 func (r *commissionReader) uuid(value []byte) (id [16]byte) {
-	if r.sized(value, len(id)) {
+	if r.hasSize(value, len(id)) {
 		copy(id[:], value)
 	}
 	return id
 }
 
 func (r *commissionReader) int(value []byte) int64 {
-	if !r.sized(value, 8) {
+	if !r.hasSize(value, 8) {
 		return 0
 	}
 	return int64(binary.BigEndian.Uint64(value)) //nolint:gosec // two's complement
 }
 
-func (r *commissionReader) bool(value []byte) bool { return r.sized(value, 1) && value[0] != 0 }
+func (r *commissionReader) bool(value []byte) bool { return r.hasSize(value, 1) && value[0] != 0 }
 
-// postgresEpoch is the instant that Postgres counts microseconds from, in Unix
-// time: 2000-01-01.
+// postgresEpoch is 2000-01-01 in Unix microseconds. Postgres counts microseconds from
+// there.
 const postgresEpoch = 946_684_800_000_000
 
 func (r *commissionReader) time(value []byte) time.Time {
 	at := r.int(value)
 	if at == math.MinInt64 || at == math.MaxInt64 {
-		r.err = errors.New("an infinite instant")
+		r.err = errors.New("value is an infinite instant")
 	}
 	return time.UnixMicro(at + postgresEpoch)
 }

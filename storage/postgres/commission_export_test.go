@@ -9,21 +9,21 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// SelectDue is the sweep's statement.
+// SelectDue is the statement that finds the commissions whose hold period ended.
 const SelectDue = selectDue
 
 // LockCommissionsSQL is the first statement of every move.
 const LockCommissionsSQL = lockCommissionsSQL
 
-// UpdateCommissionsSQL is the statement that changes as many commissions as it may,
-// with arguments.
+// UpdateCommissionsSQL returns the statement that changes the largest possible number
+// of commissions, and its arguments.
 func UpdateCommissionsSQL(before, after affiliate.Commission) (sql string, args []any) {
 	batch := &pgx.Batch{}
 	updateCommissions.queue(batch, slices.Repeat([]commissionUpdateRow{updatedCommission(before, after)}, maxRows)...)
 	return batch.QueuedQueries[0].SQL, batch.QueuedQueries[0].Arguments
 }
 
-// InsertCommission is queueCommissions in a transaction of its own.
+// InsertCommission stores a new commission in its own transaction.
 func (s *Store) InsertCommission(ctx context.Context, c affiliate.Commission, actor affiliate.Actor) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		batch := &pgx.Batch{}
@@ -33,14 +33,14 @@ func (s *Store) InsertCommission(ctx context.Context, c affiliate.Commission, ac
 	})
 }
 
-// CommissionSQL are the statements for a filter with their arguments.
+// CommissionSQL has the statements for a filter and their arguments.
 type CommissionSQL struct {
 	Page, Total, Stats, Export                 string
 	PageArgs, TotalArgs, StatsArgs, ExportArgs []any
 }
 
-// CommissionSQL is what a list, stats and an export of the filter run. The page is
-// the one that is read once its start is known.
+// CommissionSQL returns the statements that a list, the stats and an export of the
+// filter run. Page is the statement that runs after the start of the page was found.
 func (s *Store) CommissionSQL(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) (sql CommissionSQL, err error) {
@@ -68,13 +68,13 @@ func (s *Store) CommissionSQL(
 	return sql, err
 }
 
-// CountSpan is a part of a period, and how it is counted.
+// CountSpan is a part of a period and the grain by which it is counted.
 type CountSpan struct {
 	Grain  string
 	Period affiliate.Period
 }
 
-// SpansOf is spansOf.
+// SpansOf exports spansOf.
 func SpansOf(p affiliate.Period) []CountSpan {
 	var spans []CountSpan
 	for _, s := range spansOf(p) {
@@ -83,5 +83,5 @@ func SpansOf(p affiliate.Period) []CountSpan {
 	return spans
 }
 
-// ExportPlan is what an export's transaction sets.
+// ExportPlan has the settings of an export's transaction.
 const ExportPlan = exportPlan

@@ -8,9 +8,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Bear stores a commission with all that follows from its beginning. The
-// conversion that it names is the caller's.
-func (s *Store) Bear(ctx context.Context, c affiliate.Commission) error {
+// CreateCommission stores a commission with its history entry, ledger entry and events.
+// The caller has stored its conversion.
+func (s *Store) CreateCommission(ctx context.Context, c affiliate.Commission) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		batch := &pgx.Batch{}
 		queueCommissions(batch, c)
@@ -22,9 +22,9 @@ func (s *Store) Bear(ctx context.Context, c affiliate.Commission) error {
 	})
 }
 
-// MoveTogether makes moves of one scope in one transaction, as payouts and
-// refunds do: one lock of all, one settlement. One commission may move more than
-// once. All are made, or none.
+// MoveTogether makes several moves in one transaction, as payouts and refunds do: it
+// locks all commissions at once and settles once. All moves must be of one scope. A
+// commission can move more than once. Either all moves are made or none.
 func (s *Store) MoveTogether(ctx context.Context, moves ...affiliate.CommissionTransition) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		ids := make([]affiliate.CommissionID, len(moves))

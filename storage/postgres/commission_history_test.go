@@ -19,30 +19,31 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// lives are commissions in a database of their own beside what the model
-// (package commissiontest) says of them.
-type lives struct {
+// modelFixture has stored commissions and, for each, the state that the model in
+// package commissiontest predicts.
+type modelFixture struct {
 	*pgtest.Fixture
 	t       *testing.T
 	scope   affiliate.Scope
 	program affiliate.ProgramID
 	now     time.Time
-	all     map[affiliate.CommissionID]*life
+	all     map[affiliate.CommissionID]*modelCommission
 }
 
-// life is what the model says of one commission and of all that follows from it.
-type life struct {
+// modelCommission is the state that the model predicts for one commission and the
+// records that belong to it.
+type modelCommission struct {
 	affiliate.Commission
-	history []string // version: from → to, amount, actor, reason
+	history []string // "version: from → to, amount, actor, reason"
 	entries []string // type and cents
-	events  []string // version: name
-	audited []string // verbs
-	earned  int64    // since it began
+	events  []string // "version: name"
+	audited []string // actions in the audit log
+	earned  int64    // cents earned after its creation
 }
 
-func newLives(t *testing.T) *lives {
+func newModelFixture(t *testing.T) *modelFixture {
 	t.Helper()
-	l := &lives{t: t, now: time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC), all: map[affiliate.CommissionID]*life{}}
+	l := &modelFixture{t: t, now: time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC), all: map[affiliate.CommissionID]*modelCommission{}}
 	l.Fixture = pgtest.Open(t, func() time.Time { return l.now })
 	l.scope = affiliate.Scope{Workspace: l.NewWorkspace(), Mode: affiliate.ModeLive}
 	l.program = l.NewProgram(l.scope)
@@ -50,13 +51,13 @@ func newLives(t *testing.T) *lives {
 	return l
 }
 
-func (l *lives) participant() pgtest.Participant {
+func (l *modelFixture) participant() pgtest.Participant {
 	l.t.Helper()
 	return l.NewParticipant(l.scope, l.program, l.NewPartner("Jane"))
 }
 
-// bear stores a commission of a conversion of its own.
-func (l *lives) bear(c affiliate.Commission, of pgtest.Participant) *life {
+// create stores a commission together with its conversion and decision.
+func (l *modelFixture) create(c affiliate.Commission, of pgtest.Participant) *modelCommission {
 	l.t.Helper()
 	c.ID, c.Conversion = affiliate.NewID[affiliate.Commission](c.CreatedAt), affiliate.NewID[affiliate.Conversion](c.CreatedAt)
 	c.Decision, c.ExternalTransactionID = affiliate.NewID[affiliate.Decision](c.CreatedAt), c.ID.String()
@@ -72,29 +73,29 @@ func (l *lives) bear(c affiliate.Commission, of pgtest.Participant) *life {
 		"workspace_id": l.scope.Workspace, "id": c.Decision, "conversion_id": c.Conversion, "mode": l.scope.Mode, "attributed": true,
 		"method": "click", "reason_code": "CLICK_MATCHED", "explanation": "A click.", "engine_version": "1", "trace": "{}", "decided_at": c.CreatedAt,
 	})
-	if err := l.Store.Bear(l.t.Context(), c); err != nil {
+	if err := l.Store.CreateCommission(l.t.Context(), c); err != nil {
 		l.t.Fatal(err)
 	}
-	born := &life{Commission: c}
-	born.history = append(born.history, fmt.Sprintf("1: → %s, %d, system, ", c.Status, c.AmountCents))
+	stored := &modelCommission{Commission: c}
+	stored.history = append(stored.history, fmt.Sprintf("1: → %s, %d, system, ", c.Status, c.AmountCents))
 	if cents := commissiontest.Owed(c); cents != 0 {
-		born.entries = append(born.entries, fmt.Sprintf("commission_approved %d", cents))
+		stored.entries = append(stored.entries, fmt.Sprintf("commission_approved %d", cents))
 	}
 	for _, name := range commissiontest.BirthEvents(c) {
-		born.events = append(born.events, fmt.Sprintf("1: %s", name))
+		stored.events = append(stored.events, fmt.Sprintf("1: %s", name))
 	}
-	l.all[c.ID] = born
-	return born
+	l.all[c.ID] = stored
+	return stored
 }
 
-// transition is a step of the life.
-func (c *life) transition(step affiliate.CommissionTransition) affiliate.CommissionTransition {
+// transition fills in the scope and ids of this commission.
+func (c *modelCommission) transition(step affiliate.CommissionTransition) affiliate.CommissionTransition {
 	step.Scope, step.Program, step.Commission = c.Scope, c.Program, c.ID
 	return step
 }
 
-// follow does in the model what the store did, and says why it may not.
-func (c *life) follow(step affiliate.CommissionTransition) affiliate.Reason {
+// apply makes a move in the model. It returns the reason if the model refuses the move.
+func (c *modelCommission) apply(step affiliate.CommissionTransition) affiliate.Reason {
 	out := commissiontest.Do(c.Commission, step)
 	if out.Refused != "" {
 		return out.Refused
@@ -116,8 +117,8 @@ func (c *life) follow(step affiliate.CommissionTransition) affiliate.Reason {
 	return ""
 }
 
-// check holds everything that the database says against the model.
-func (l *lives) check() {
+// check compares the database with the model.
+func (l *modelFixture) check() {
 	l.t.Helper()
 	balances, deltas := map[string]int64{}, map[string]int64{}
 	counts := map[string][2]int64{}
@@ -131,13 +132,13 @@ func (l *lives) check() {
 			counts[group] = [2]int64{counts[group][0] + 1, counts[group][1] + c.AmountCents}
 		}
 	}
-	same(l, "balances", lines(balances), l.Texts(`
+	checkSameElements(l, "balances", lines(balances), l.Texts(`
 		select participant_id || ' ' || currency || ': ' || sum(balance_cents) from ledger_balances
 		where workspace_id = $1 group by participant_id, currency having sum(balance_cents) <> 0`, l.scope.Workspace))
-	same(l, "earnings", lines(deltas), l.Texts(`
+	checkSameElements(l, "earnings", lines(deltas), l.Texts(`
 		select participant_id || ' ' || currency || ': ' || sum(commission_cents) from stats_deltas
 		where workspace_id = $1 and mode = $2 group by participant_id, currency having sum(commission_cents) <> 0`, l.scope.Workspace, l.scope.Mode))
-	same(l, "counts", lines(counts), l.Texts(`
+	checkSameElements(l, "counts", lines(counts), l.Texts(`
 		select grain || ' ' || starts || ' ' || status || ' ' || needs_review || ' ' || currency || ': [' || sum(n) || ' ' || sum(amount_cents) || ']'
 		from commission_counts where workspace_id = $1 and mode = $2 and program_id = $3
 		group by grain, starts, status, needs_review, currency having sum(n) <> 0 or sum(amount_cents) <> 0`, l.scope.Workspace, l.scope.Mode, l.program))
@@ -146,7 +147,7 @@ func (l *lives) check() {
 	}
 }
 
-func (l *lives) checkOne(c *life) {
+func (l *modelFixture) checkOne(c *modelCommission) {
 	l.t.Helper()
 	stored, err := l.Store.Commission(l.t.Context(), c.Scope, c.Program, c.ID)
 	if err != nil {
@@ -158,22 +159,22 @@ func (l *lives) checkOne(c *life) {
 			l.t.Errorf("%s: %s is %+v, want %+v", c.ID, want.Type().Field(i).Name, got.Field(i).Interface(), want.Field(i).Interface())
 		}
 	}
-	same(l, "history", c.history, l.Texts(`
+	checkSameElements(l, "history", c.history, l.Texts(`
 		select seq || ': ' || coalesce(from_status || ' ', '') || '→ ' || to_status || ', ' || amount_cents || ', ' || actor || ', ' || coalesce(reason, '')
 		from commission_history where workspace_id = $1 and commission_id = $2`, c.Scope.Workspace, c.ID))
-	same(l, "ledger", c.entries, l.Texts(`
+	checkSameElements(l, "ledger", c.entries, l.Texts(`
 		select type || ' ' || amount_cents from ledger_entries
 		where workspace_id = $1 and commission_id = $2 and mode = $3 and participant_id = $4 and partner_id = $5 and currency = $6 and program_id = $7`,
 		c.Scope.Workspace, c.ID, c.Scope.Mode, c.Participant, c.Partner, c.Currency, c.Program))
-	same(l, "events", c.events, l.Texts(`
+	checkSameElements(l, "events", c.events, l.Texts(`
 		select (b.body #>> '{data,object,version}') || ': ' || type
 		from events e, lateral (select convert_from(e.body, 'utf8')::jsonb as body) b
 		where workspace_id = $1 and mode = $2 and b.body #>> '{data,object,id}' = $3`, c.Scope.Workspace, c.Scope.Mode, c.ID.String()))
-	same(l, "audit log", c.audited, l.Actions("commission", c.ID.String()))
+	checkSameElements(l, "audit log", c.audited, l.Actions("commission", c.ID.String()))
 }
 
-// same compares what has no order.
-func same(l *lives, what string, want, got []string) {
+// checkSameElements compares two lists without regard to their order.
+func checkSameElements(l *modelFixture, what string, want, got []string) {
 	l.t.Helper()
 	want, got = slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))
 	if !slices.Equal(want, got) {
@@ -192,7 +193,7 @@ func lines[V comparable](of map[string]V) []string {
 	return all
 }
 
-// inUTC is the commission with all its instants in UTC, as the model has them.
+// inUTC returns the commission with all its instants in UTC, as the model has them.
 func inUTC(c affiliate.Commission) affiliate.Commission {
 	v := reflect.ValueOf(&c).Elem()
 	for i := range v.NumField() {
@@ -212,11 +213,11 @@ func inUTC(c affiliate.Commission) affiliate.Commission {
 	return c
 }
 
-// Random lives, one move a transaction: each is answered, refused and written
-// down as the model says.
-func TestStoredLivesFollowTheModel(t *testing.T) {
+// Random sequences of moves, each move in its own transaction. The result, the error
+// and the stored state of each must be what the model predicts.
+func TestMove_FollowsModel(t *testing.T) {
 	t.Parallel()
-	l := newLives(t)
+	l := newModelFixture(t)
 	participants := []pgtest.Participant{l.participant(), l.participant()}
 	seed := rand.IntN(1 << 30)
 	t.Logf("seed %d", seed)
@@ -224,49 +225,49 @@ func TestStoredLivesFollowTheModel(t *testing.T) {
 	for n := range 40 {
 		drawn := commissiontest.Lives(25).Example(seed + n)
 		of := participants[n%2]
-		c := l.bear(drawn.Born, of)
+		c := l.create(drawn.Born, of)
 		for _, step := range drawn.Steps {
 			if step.Move == affiliate.MoveAutoApprove {
 				l.Exec(`update participants set status = $2, erased_at = case when $3 then $4::timestamptz end where id = $1`, of.ID, step.Standing, step.Erased, l.now)
 			}
 			detail, err := commissionservice.Move(t.Context(), stores.Commission(l.Store), c.transition(step))
-			want := c.follow(step)
+			want := c.apply(step)
 			refused[want]++
 			if reason := pgtest.ReasonOf(t, err); reason != want {
-				t.Fatalf("life %d: %+v\nof %+v: %q, want %q", n, step, c.Commission, reason, want)
+				t.Fatalf("sequence %d: %+v\nof %+v: %q, want %q", n, step, c.Commission, reason, want)
 			}
 			if err == nil && !reflect.DeepEqual(inUTC(detail.Commission), inUTC(c.Commission)) {
-				t.Fatalf("life %d: %+v\nanswers %+v\nwant    %+v", n, step, detail.Commission, c.Commission)
+				t.Fatalf("sequence %d: %+v\nreturned %+v\nwant     %+v", n, step, detail.Commission, c.Commission)
 			}
 		}
 	}
 	l.check()
 	if refused[""] == 0 || len(refused) < 6 {
-		t.Errorf("too little happened: %v", refused)
+		t.Errorf("the random moves cover too little: %v", refused)
 	}
 }
 
-// Several moves in one transaction, of several commissions and more than one of
-// the same: what follows from them is that of the moves one by one. One that may
-// not be made takes all back.
-func TestMovesOfOneTransactionFollowTheModel(t *testing.T) {
+// Several moves in one transaction, of several commissions and sometimes of the same
+// one. The result must be the same as when the moves are made one by one. If one move
+// is refused, all are rolled back.
+func TestMoveTogether_FollowsModel(t *testing.T) {
 	t.Parallel()
-	l := newLives(t)
+	l := newModelFixture(t)
 	participants := []pgtest.Participant{l.participant(), l.participant()}
 	seed := rand.IntN(1 << 30)
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // a test's dice
-	made, undone := 0, 0
+	random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // random test data
+	moved, rolledBack := 0, 0
 	for n := range 30 {
-		var group []*life
+		var group []*modelCommission
 		var steps [][]affiliate.CommissionTransition
 		for i := range 3 {
 			drawn := commissiontest.Lives(8).Example(seed + 3*n + i)
-			group, steps = append(group, l.bear(drawn.Born, participants[i%2])), append(steps, drawn.Steps)
+			group, steps = append(group, l.create(drawn.Born, participants[i%2])), append(steps, drawn.Steps)
 		}
 		for round := range 8 {
 			var moves []affiliate.CommissionTransition
-			after := map[affiliate.CommissionID]life{}
+			after := map[affiliate.CommissionID]modelCommission{}
 			refused := affiliate.Reason("")
 			for i, c := range group {
 				if round >= len(steps[i]) {
@@ -281,14 +282,15 @@ func TestMovesOfOneTransactionFollowTheModel(t *testing.T) {
 				}
 			}
 			random.Shuffle(len(moves), func(i, j int) { moves[i], moves[j] = moves[j], moves[i] })
-			// Of most transactions nothing is refused, so that something happens.
+			// In most transactions every move is legal, so that the test also covers
+			// successful moves.
 			legal := moves[:0:0]
 			for _, move := range moves {
 				c, ok := after[move.Commission]
 				if !ok {
-					c = clipped(*l.all[move.Commission])
+					c = clone(*l.all[move.Commission])
 				}
-				reason := c.follow(move)
+				reason := c.apply(move)
 				if reason != "" && random.IntN(8) > 0 {
 					continue
 				}
@@ -306,31 +308,31 @@ func TestMovesOfOneTransactionFollowTheModel(t *testing.T) {
 				t.Fatalf("%+v: %q, want %q", legal, reason, refused)
 			}
 			if refused != "" {
-				undone++
+				rolledBack++
 				continue
 			}
-			made += len(legal)
+			moved += len(legal)
 			for id, c := range after {
 				*l.all[id] = c
 			}
 		}
 	}
 	l.check()
-	if made < 50 || undone == 0 {
-		t.Errorf("too little happened: %d moves, %d transactions taken back", made, undone)
+	if moved < 50 || rolledBack == 0 {
+		t.Errorf("the random moves cover too little: %d moves, %d transactions rolled back", moved, rolledBack)
 	}
 }
 
-// clipped is a life that can go on without writing into what it is a copy of.
-func clipped(c life) life {
+// clone returns a copy. Appending to the copy does not change the original.
+func clone(c modelCommission) modelCommission {
 	c.history, c.entries, c.events, c.audited = slices.Clip(c.history), slices.Clip(c.entries), slices.Clip(c.events), slices.Clip(c.audited)
 	return c
 }
 
-func TestHistoryAndLedgerAreOnlyAddedTo(t *testing.T) {
-	l := newLives(t)
+func TestHistoryLedgerAndAuditLog_AreAppendOnly(t *testing.T) {
+	l := newModelFixture(t)
 	born := commissiontest.Lives(0).Example(1).Born
-	c := l.bear(born, l.participant())
+	c := l.create(born, l.participant())
 	for table, key := range map[string]string{"commission_history": "commission_id", "ledger_entries": "commission_id", "audit_log": "resource_id"} {
 		for _, sql := range []string{"update " + table + " set " + key + " = " + key, "delete from " + table} {
 			err := pgx.BeginFunc(t.Context(), l.SQL, func(tx pgx.Tx) error {
@@ -347,15 +349,16 @@ func TestHistoryAndLedgerAreOnlyAddedTo(t *testing.T) {
 	}
 }
 
-// A read that waits between the commission and its history would show one as it
-// was before a move and the other as it was after.
-func TestACommissionAndItsHistoryAreOfOneInstant(t *testing.T) {
-	l := newLives(t)
-	c := l.bear(affiliate.Commission{
+// If the commission and its history were read by two statements, a move between them
+// would show the commission before the move and the history after it.
+func TestCommission_AndItsHistoryAreOfOneInstant(t *testing.T) {
+	l := newModelFixture(t)
+	c := l.create(affiliate.Commission{
 		Status: affiliate.CommissionPending, Type: affiliate.Flat, FlatCents: new(int64), EventType: affiliate.Purchase, Currency: "EUR", SaleCurrency: "EUR",
 		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, Version: 1, CreatedAt: l.now, UpdatedAt: l.now,
 	}, l.participant())
-	// One connection, whose statements are prepared before the table is locked.
+	// The store has one connection. Its statements are prepared before the table is
+	// locked.
 	store := l.Store.Traced(t, l.URL, nil)
 	if _, err := store.Commission(t.Context(), c.Scope, c.Program, c.ID); err != nil {
 		t.Fatal(err)
@@ -364,14 +367,14 @@ func TestACommissionAndItsHistoryAreOfOneInstant(t *testing.T) {
 		detail affiliate.CommissionDetail
 		err    error
 	}
-	answer := make(chan read, 1)
+	results := make(chan read, 1)
 	err := pgx.BeginFunc(t.Context(), l.SQL, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), `lock table commission_history in access exclusive mode`); err != nil {
 			return err
 		}
 		go func() {
 			detail, err := store.Commission(t.Context(), c.Scope, c.Program, c.ID)
-			answer <- read{detail, err}
+			results <- read{detail, err}
 		}()
 		for l.Count(`select count(*) from pg_locks where database = (select oid from pg_database where datname = current_database()) and not granted`) == 0 {
 		}
@@ -386,7 +389,7 @@ func TestACommissionAndItsHistoryAreOfOneInstant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := <-answer
+	got := <-results
 	if got.err != nil {
 		t.Fatal(got.err)
 	}

@@ -106,7 +106,7 @@ func startOfPage(
 	if !far || offset >= total {
 		return filter, offset, total, nil
 	}
-	inOrder := func(all []counted) []counted {
+	inOrder := func(all []spanCount) []spanCount {
 		if !order.Ascending {
 			slices.Reverse(all)
 		}

@@ -11,7 +11,7 @@ import (
 // The statements whose plans are asserted.
 const (
 	SelectClicksSQL    = selectClicks
-	StoredAwaitedSQL   = storedAwaited
+	StoredAwaitedSQL   = selectStoredAwaited
 	LockPromoCodeSQL   = lockPromoCode
 	FindPromoCodeSQL   = findPromoCode
 	FindBindingSQL     = findBinding

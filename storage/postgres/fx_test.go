@@ -16,7 +16,7 @@ func rate(base, quote, date, rate string) affiliate.FXRate {
 
 func TestRatesAreLoadedWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newCheckFixture(t)
 	at := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	load := func(want affiliate.FXLoad, rates ...affiliate.FXRate) {
 		t.Helper()
@@ -48,7 +48,7 @@ func TestRatesAreLoadedWholeOrNotAtAll(t *testing.T) {
 }
 
 func TestForeignSalesAreConvertedByTheirDay(t *testing.T) {
-	b := newBooks(t)
+	b := newCheckFixture(t)
 	day := affiliate.FXDay(b.Now())
 	before := func(days int) string { return day.AddDate(0, 0, -days).Format(time.DateOnly) }
 	if _, err := b.Store.LoadRates(t.Context(), []affiliate.FXRate{
@@ -99,7 +99,7 @@ func TestForeignSalesAreConvertedByTheirDay(t *testing.T) {
 
 // However many rates are kept, a look-up reads ranges of the key.
 func TestRatesAreReadByKey(t *testing.T) {
-	b := newBooks(t)
+	b := newCheckFixture(t)
 	b.Exec(`insert into fx_rates select 'EUR', q, d, 1.5, d from unnest(array['USD', 'GBP', 'JPY', 'CHF', 'SEK', 'NOK', 'PLN', 'CZK']) q,
 		generate_series(timestamptz '2010-01-01', '2026-03-10', '1 day') d`)
 	b.VacuumAnalyze("fx_rates")

@@ -47,7 +47,7 @@ func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribut
 	if err := queueSupersede(batch, c, d); err != nil {
 		return err
 	}
-	batch.Queue(forgetAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
+	batch.Queue(deleteAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
 	if err := queueOutcomes(batch, outcome{signals{of: c, found: l.Inputs}, d, l.Begun}); err != nil {
 		return err
 	}

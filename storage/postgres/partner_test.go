@@ -41,7 +41,7 @@ func (w *statsWorld) checkPlan(what, plan string, has ...string) {
 }
 
 // Ten partners in 1,000 programmes, most of the rows other people's.
-func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner counted) {
+func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner spanCount) {
 	t.Helper()
 	w = newStatsWorld(t, 1000, 10)
 	partner = w.participants[0]

@@ -117,7 +117,7 @@ func (tx *Tx) ApplyReattribution(ctx context.Context, r affiliate.Reattribution)
 		return err
 	}
 	if c.Click != nil {
-		batch.Queue(forgetAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
+		batch.Queue(deleteAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
 	}
 	if r.Begun != nil {
 		queueCommissions(batch, *r.Begun)

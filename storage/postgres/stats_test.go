@@ -24,11 +24,11 @@ type statsWorld struct {
 	store        *postgres.Store
 	owner        *pgxpool.Pool
 	now          time.Time
-	participants []counted
+	participants []spanCount
 }
 
-// counted is what a delta can be about.
-type counted struct {
+// spanCount is what a delta can be about.
+type spanCount struct {
 	Workspace   affiliate.WorkspaceID   `db:"workspace_id"`
 	Program     affiliate.ProgramID     `db:"program_id"`
 	Participant affiliate.ParticipantID `db:"id"`
@@ -67,7 +67,7 @@ func newStatsWorld(t *testing.T, workspaces, participants int) *statsWorld {
 	rows, _ := w.owner.Query(t.Context(), `
 		select t.workspace_id, t.program_id, t.id, t.partner_id, l.id as link_id
 		from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id order by t.id`)
-	if w.participants, err = pgx.CollectRows(rows, pgx.RowToStructByName[counted]); err != nil {
+	if w.participants, err = pgx.CollectRows(rows, pgx.RowToStructByName[spanCount]); err != nil {
 		t.Fatal(err)
 	}
 	w.exec(`create table truth (like stats_deltas including defaults)`)
@@ -359,7 +359,7 @@ func TestFoldTakesWhatIsFree(t *testing.T) {
 func TestFoldOfWhatIsGone(t *testing.T) {
 	w := newStatsWorld(t, 1, 2)
 	kept, gone := w.participants[0], w.participants[1]
-	of := func(c counted, link *affiliate.LinkID) affiliate.StatsDelta {
+	of := func(c spanCount, link *affiliate.LinkID) affiliate.StatsDelta {
 		return affiliate.StatsDelta{
 			Scope: affiliate.Scope{Workspace: c.Workspace, Mode: affiliate.ModeLive}, Program: c.Program, Participant: c.Participant,
 			Link: link, At: w.now, Clicks: 1,
