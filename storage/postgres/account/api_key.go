@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// keyUseResolution is the precision of a key's last use. A key in constant use costs
-// one write a minute.
+// keyUseResolution is the precision of an API key's last_used_at. It limits the writes
+// for a key in constant use to one per minute.
 const keyUseResolution = time.Minute
 
 const keyColumns = `
@@ -47,8 +47,8 @@ func (r keyRow) key() affiliate.APIKey {
 	}
 }
 
-// LiveKeys returns the keys of a mode that are live at now, newest first, including
-// rolled keys in their grace period.
+// LiveKeys returns the API keys of a scope that are live at now, newest first. Keys
+// that were rolled are included during their grace period.
 func (s *Store) LiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error) {
 	const query = `
 		select ` + keyColumns + `
@@ -59,7 +59,7 @@ func (s *Store) LiveKeys(ctx context.Context, scope affiliate.Scope, now time.Ti
 	return postgres.AllRows(rows, err, keyRow.key)
 }
 
-// CountSecretKeys counts the secret keys of a mode that are live at now.
+// CountSecretKeys counts the secret keys of a scope that are live at now.
 func (tx *Tx) CountSecretKeys(ctx context.Context, scope affiliate.Scope, now time.Time) (live int, err error) {
 	const count = `
 		select count(*) from api_keys
@@ -69,7 +69,7 @@ func (tx *Tx) CountSecretKeys(ctx context.Context, scope affiliate.Scope, now ti
 	return live, err
 }
 
-// LockKey returns a key and locks it. Errors: NOT_FOUND.
+// LockKey locks an API key and returns it. Errors: NOT_FOUND.
 func (tx *Tx) LockKey(ctx context.Context, scope affiliate.Scope, id affiliate.APIKeyID) (affiliate.APIKey, error) {
 	const lock = `
 		select ` + keyColumns + `
@@ -80,7 +80,7 @@ func (tx *Tx) LockKey(ctx context.Context, scope affiliate.Scope, id affiliate.A
 	return row.key(), err
 }
 
-// InsertKey stores a key.
+// InsertKey stores an API key.
 func (tx *Tx) InsertKey(ctx context.Context, key affiliate.NewAPIKey) error {
 	const insert = `
 		insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at, expires_at)
@@ -93,7 +93,7 @@ func (tx *Tx) InsertKey(ctx context.Context, key affiliate.NewAPIKey) error {
 	return err
 }
 
-// UpdateKey stores when a key expires and when it was revoked or rolled.
+// UpdateKey stores the times at which an API key expires and was revoked or rolled.
 func (tx *Tx) UpdateKey(ctx context.Context, key affiliate.APIKey) error {
 	const update = `
 		update api_keys set expires_at = @expires_at, revoked_at = @revoked_at, rolled_at = @rolled_at
@@ -105,16 +105,16 @@ func (tx *Tx) UpdateKey(ctx context.Context, key affiliate.APIKey) error {
 	return err
 }
 
-// keyLookup is a look-up of a key by its digest.
+// keyLookup is a look-up of an API key by its digest.
 type keyLookup struct {
 	digest [sha256.Size]byte
 	key    affiliate.APIKey
 	found  bool
 }
 
-// LiveKey returns the key with that digest if it is live at now, and stores the use.
-// No workspace limits the search because the key determines the workspace.
-// Look-ups at the same time share a round trip.
+// LiveKey returns the API key with the given digest if it is live at now, and stores
+// the time of its use. The search covers all workspaces, because the key determines
+// the workspace. Look-ups that run at the same time share one round trip.
 func (s *Store) LiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, found bool, err error) {
 	const touch = `
 		update api_keys set last_used_at = $3
@@ -133,7 +133,7 @@ func (s *Store) LiveKey(ctx context.Context, digest [sha256.Size]byte, now time.
 	return key, true, nil
 }
 
-// findKeys reads the keys of a group of look-ups in one statement.
+// findKeys reads the API keys for a group of look-ups in one statement.
 func findKeys(ctx context.Context, pool *pgxpool.Pool, group []*keyLookup) error {
 	const query = `select ` + keyColumns + ` from api_keys where digest = any($1) and revoked_at is null`
 	byDigest := map[[sha256.Size]byte][]*keyLookup{}

@@ -10,9 +10,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// An id is known if the workspace has it in the mode, or if an entry of the mode names
-// it. What entries name stays known after its row was deleted. Most ids are found in
-// the first index that is read.
+// actorKnown and resourceKnown report whether an id is known: whether it belongs to a
+// row of the workspace in this mode, or occurs in an entry of the audit log. An id in
+// the audit log stays known after its row was deleted. The audit log is searched
+// first, because most ids are found there with a single index look-up.
 const (
 	actorKnown = `
 	select exists (
@@ -24,7 +25,7 @@ const (
 		union all select 1 from participants where workspace_id = @workspace and mode = @mode and partner_id = @id
 	)`
 
-	// All types of resources that entries are about.
+	// resourceKnown searches the tables of all resource types of the audit log.
 	resourceKnown = `
 	select @id::uuid = @workspace::uuid or exists (
 		select from audit_log
@@ -50,8 +51,8 @@ const (
 	)`
 )
 
-// checkAuditFilter refuses the id of an actor or a resource that is not known:
-// NOT_FOUND. An actor that is not an id is compared as it is.
+// checkAuditFilter returns NOT_FOUND if the filter contains the unknown id of an actor
+// or a resource. An actor that is not an id, for example "system", is not checked.
 func (s *Store) checkAuditFilter(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter) error {
 	if actor, err := uuid.Parse(filter.Actor); err == nil {
 		if err := s.checkKnown(ctx, actorKnown, scope, actor); err != nil {

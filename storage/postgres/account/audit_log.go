@@ -15,15 +15,17 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// Indexes have the audit log in its order, newest first: of a workspace, of an actor
-// and of a resource. Each of them can count its list by itself, also of a period. The
-// other conditions of a filter are checked row by row.
+// Three indexes store the audit log in the order of the lists, newest first: one by
+// workspace, one by actor and one by resource. Each of them contains the columns that
+// are needed to count its list, also for a period. The other conditions of a filter
+// are checked row by row.
 
-// auditColumns reads l with the current name of its actor: a member or a key of the
-// workspace, or a partner who takes part in one of its programmes of the mode. Other
-// actors have no name, because the workspace may not learn how a person that left it
-// is called now. The names are subqueries for each row, because a join could read
-// the users of all workspaces. An actor is an id or the word system.
+// auditColumns selects an entry l and the current name of its actor. The actor is an
+// id or the word "system". The name is read for a member or an API key of the
+// workspace, and for a partner who participates in one of its programmes in the
+// entry's mode. Other actors have no name: a workspace must not learn the present name
+// of a person who left it. The names are read by subqueries per row, because the
+// planner could read the users of all workspaces for a join.
 const auditColumns = `
 	l.id, l.mode, l.at, l.actor, l.action, l.resource_type, l.resource_id, l.before, l.after, l.ip_prefix, l.request_id,
 	case when l.actor ~ '^[0-9a-f-]{36}$' then coalesce(
@@ -64,19 +66,19 @@ func (r auditRow) entry() affiliate.AuditEntry {
 	}
 }
 
-// planned makes Postgres plan a statement for its arguments. The best index depends
-// on which conditions a filter has and on how common their values are.
+// planned makes Postgres plan a statement for the values of its arguments. The best
+// index depends on the filter's conditions and on how common their values are.
 const planned = pgx.QueryExecModeCacheDescribe
 
-// auditQuery has the statements for a filter: a page, the total up to
-// affiliate.MaxTotal, and all rows.
+// auditQuery holds the statements for one filter. page selects a page, count counts
+// the entries up to affiliate.MaxTotal, and all selects every entry.
 type auditQuery struct {
 	page, count, all string
 	args             pgx.NamedArgs
 }
 
-// newAuditQuery selects the entries of the mode and those of the workspace as a
-// whole, newest first.
+// newAuditQuery returns the statements for a filter. They select the entries of the
+// scope's mode and the entries without a mode, which concern the whole workspace.
 func newAuditQuery(scope affiliate.Scope, filter affiliate.AuditFilter) auditQuery {
 	where := []string{"l.workspace_id = @workspace", "(l.mode = @mode or l.mode is null)"}
 	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode}
@@ -116,8 +118,9 @@ func newAuditQuery(scope affiliate.Scope, filter affiliate.AuditFilter) auditQue
 	}
 }
 
-// AuditLog returns one page, newest first, and the number of entries up to
-// affiliate.MaxTotal. Errors: those of checkAuditFilter.
+// AuditLog returns one page of the entries that match a filter, newest first, and the
+// number of these entries up to affiliate.MaxTotal. Errors: NOT_FOUND if the filter
+// contains an unknown id.
 func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter, page affiliate.Page) ([]affiliate.AuditEntry, int64, error) {
 	if err := s.checkAuditFilter(ctx, scope, filter); err != nil {
 		return nil, 0, err
@@ -141,8 +144,9 @@ func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affi
 	return entries, total, nil
 }
 
-// ExportAuditLog returns all entries, newest first, as postgres.Export does. Errors
-// also: those of checkAuditFilter.
+// ExportAuditLog returns all entries that match a filter, newest first. It reads them
+// with postgres.Export. Errors: those of postgres.Export; NOT_FOUND if the filter
+// contains an unknown id.
 func (s *Store) ExportAuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter) iter.Seq2[affiliate.AuditEntry, error] {
 	query := newAuditQuery(scope, filter)
 	convert := func(row pgx.CollectableRow) (affiliate.AuditEntry, error) {

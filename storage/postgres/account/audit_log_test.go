@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// auditWorld has an audit log of a size at which plans matter, and those of other
-// workspaces.
+// auditWorld is a database with a workspace whose audit log is large enough for the
+// planner to choose indexes, and with the audit logs of other workspaces.
 type auditWorld struct {
 	*pgtest.Fixture
 	t     *testing.T
@@ -65,7 +65,7 @@ func newAuditWorld(t *testing.T) *auditWorld {
 	return w
 }
 
-// plan returns the plan of a statement for its arguments.
+// plan returns the query plan of a statement for the given arguments.
 func plan(f *pgtest.Fixture, sql string, args ...any) string {
 	return strings.Join(f.Texts("explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...), "\n")
 }
@@ -102,18 +102,19 @@ func checkAuditPlans(t *testing.T, w *auditWorld) {
 			"export": plan(w.Fixture, export, args),
 		} {
 			if what != "total" && (!strings.Contains(plan, "users_pkey") || !strings.Contains(plan, "api_keys_pkey")) {
-				t.Errorf("%s, %s: a name costs a walk\n%s", name, what, plan)
+				t.Errorf("%s, %s: the plan does not read names by key\n%s", name, what, plan)
 			}
 			if what == "total" && !strings.Contains(strings.Join(strings.Fields(plan), " "), tc.total) {
-				t.Errorf("%s, total: no %q\n%s", name, tc.total, plan)
+				t.Errorf("%s, total: the plan does not contain %q\n%s", name, tc.total, plan)
 			}
-			// What reads all of a workspace may take any index that starts with it.
-			whole := what != "page" && tc.index == "audit_log_by_age"
-			if !strings.Contains(plan, tc.index) && !whole || strings.Contains(plan, "Seq Scan on audit_log") {
-				t.Errorf("%s, %s: not by %s\n%s", name, what, tc.index, plan)
+			// A statement that reads all entries of the workspace may use any index whose
+			// first column is the workspace.
+			anyIndex := what != "page" && tc.index == "audit_log_by_age"
+			if !strings.Contains(plan, tc.index) && !anyIndex || strings.Contains(plan, "Seq Scan on audit_log") {
+				t.Errorf("%s, %s: the plan does not use %s\n%s", name, what, tc.index, plan)
 			}
 			if what == "page" && tc.index == "audit_log_by_age" && strings.Contains(plan, "Sort") {
-				t.Errorf("%s: a page sorts what it does not show\n%s", name, plan)
+				t.Errorf("%s: the plan of a page sorts entries of other pages\n%s", name, plan)
 			}
 		}
 	}
@@ -121,7 +122,7 @@ func checkAuditPlans(t *testing.T, w *auditWorld) {
 		args := pgx.NamedArgs{"workspace": w.scope.Workspace, "mode": w.scope.Mode, "id": w.user}
 		plan := plan(w.Fixture, sql, args)
 		if !strings.Contains(plan, "using audit_log_by_"+name) || strings.Contains(plan, "Seq Scan on audit_log") || strings.Contains(plan, "Seq Scan on api_keys") {
-			t.Errorf("whether a %s is known:\n%s", name, plan)
+			t.Errorf("check that the id of a %s is known:\n%s", name, plan)
 		}
 	}
 	args := pgx.NamedArgs{"workspace": w.scope.Workspace, "now": w.now, "limit": 20, "offset": 0}
@@ -131,13 +132,13 @@ func checkAuditPlans(t *testing.T, w *auditWorld) {
 		"number of members":          {account.CountMembersSQL, "Limit -> Index Only Scan using members_pkey"},
 	} {
 		if plan := plan(w.Fixture, tc.sql, args); !strings.Contains(strings.Join(strings.Fields(plan), " "), tc.part) {
-			t.Errorf("%s: no %q\n%s", name, tc.part, plan)
+			t.Errorf("%s: the plan does not contain %q\n%s", name, tc.part, plan)
 		}
 	}
 
 	entries, total, err := w.store.AuditLog(t.Context(), w.scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != 16_000-16_000/3 || len(entries) != 20 {
-		t.Errorf("%d entries of %d, %v", len(entries), total, err)
+		t.Errorf("got %d entries and the total %d, %v", len(entries), total, err)
 	}
 	for i, entry := range entries {
 		if entry.Mode != nil && *entry.Mode != affiliate.ModeLive || i > 0 && entry.At.After(entries[i-1].At) {
@@ -146,7 +147,8 @@ func checkAuditPlans(t *testing.T, w *auditWorld) {
 	}
 }
 
-// An export sees one snapshot and ends with its reader.
+// checkAuditExport checks that an export reads one snapshot and that it frees its
+// resources when its reader stops.
 func checkAuditExport(t *testing.T, w *auditWorld) {
 	t.Helper()
 	exported := 0
@@ -161,17 +163,17 @@ func checkAuditExport(t *testing.T, w *auditWorld) {
 				w.scope.Workspace, w.now.AddDate(-1, 0, 0))
 		}
 		if entry.Action == "late.entry" {
-			t.Error("the export shows an entry that was added after its beginning")
+			t.Error("the export contains an entry that was added after it began")
 		}
 	}
 	rows := w.Count(`
 		select count(*) from audit_log where workspace_id = $1 and coalesce(mode, 'live') = 'live' and action <> 'late.entry'`, w.scope.Workspace)
 	if exported != rows {
-		t.Errorf("%d of %d rows", exported, rows)
+		t.Errorf("exported %d of %d rows", exported, rows)
 	}
 
-	// A reader that stops frees its connection, of which the pool has twenty, and its
-	// place, of which a workspace has two.
+	// A reader that stops must free its connection and its place among the workspace's
+	// running exports. The pool has 20 connections, and a workspace may run 2 exports.
 	for range 25 {
 		exported = 0
 		for _, err := range w.store.ExportAuditLog(t.Context(), w.scope, affiliate.AuditFilter{}) {
@@ -181,7 +183,7 @@ func checkAuditExport(t *testing.T, w *auditWorld) {
 			break
 		}
 		if exported != 1 {
-			t.Errorf("%d rows after the reader has stopped", exported)
+			t.Errorf("the export continued to row %d after the reader had stopped", exported)
 		}
 	}
 }

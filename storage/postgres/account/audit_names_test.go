@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// auditTeam is a workspace with an owner.
+// auditTeam is a database with a workspace that has an owner.
 type auditTeam struct {
 	*pgtest.Fixture
 	t     *testing.T
@@ -42,8 +42,8 @@ func (w *auditTeam) join(workspace affiliate.WorkspaceID, user affiliate.UserID,
 	w.Insert("members", pgtest.Row{"workspace_id": workspace, "user_id": user, "role": role, "created_at": w.now})
 }
 
-// line adds an entry of an actor to the log.
-func (w *auditTeam) line(mode *affiliate.Mode, actor string) affiliate.AuditID {
+// insertEntry adds an entry for an action of actor to the audit log.
+func (w *auditTeam) insertEntry(mode *affiliate.Mode, actor string) affiliate.AuditID {
 	w.t.Helper()
 	id := affiliate.NewID[affiliate.AuditEntry](w.now)
 	w.Insert("audit_log", pgtest.Row{
@@ -53,7 +53,7 @@ func (w *auditTeam) line(mode *affiliate.Mode, actor string) affiliate.AuditID {
 	return id
 }
 
-func (w *auditTeam) keyOf(workspace affiliate.WorkspaceID, name string) affiliate.APIKeyID {
+func (w *auditTeam) insertKey(workspace affiliate.WorkspaceID, name string) affiliate.APIKeyID {
 	w.t.Helper()
 	id, key := affiliate.NewID[affiliate.APIKey](w.now), affiliate.NewKey(affiliate.SecretKey, w.scope.Mode)
 	digest := key.Digest()
@@ -64,17 +64,17 @@ func (w *auditTeam) keyOf(workspace affiliate.WorkspaceID, name string) affiliat
 	return id
 }
 
-func TestTheLogNamesThoseOfTheWorkspace(t *testing.T) {
+func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 	w := newAuditTeam(t)
 	other := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}
 	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
-	program, elsewhere, inLive := w.NewProgram(w.scope), w.NewProgram(other), w.NewProgram(live)
+	program, otherProgram, liveProgram := w.NewProgram(w.scope), w.NewProgram(other), w.NewProgram(live)
 	partner := func(name string, scope affiliate.Scope, program affiliate.ProgramID, changes ...pgtest.Row) string {
 		id := w.NewPartner(name)
 		w.NewParticipant(scope, program, id, changes...)
 		return id.String()
 	}
-	member, moved, gone := w.member(affiliate.RoleViewer), w.NewMerchant("Moved"), w.NewMerchant("Gone")
+	member, moved, removed := w.member(affiliate.RoleViewer), w.NewMerchant("Moved"), w.NewMerchant("Removed")
 	w.join(other.Workspace, moved, affiliate.RoleOwner)
 	erased := w.member(affiliate.RoleViewer)
 	w.Exec(`update users set erased_at = $2 where id = $1`, erased, w.now)
@@ -87,19 +87,19 @@ func TestTheLogNamesThoseOfTheWorkspace(t *testing.T) {
 		{mode, member.String(), "Member"},
 		{nil, member.String(), "Member"},
 		{mode, moved.String(), ""},
-		{mode, gone.String(), ""},
+		{mode, removed.String(), ""},
 		{mode, erased.String(), ""},
-		{mode, w.keyOf(w.scope.Workspace, "server").String(), "server"},
-		{mode, w.keyOf(other.Workspace, "theirs").String(), ""},
+		{mode, w.insertKey(w.scope.Workspace, "server").String(), "server"},
+		{mode, w.insertKey(other.Workspace, "other").String(), ""},
 		{mode, partner("Jane", w.scope, program), "Jane"},
 		{mode, partner("Joe", w.scope, program, pgtest.Row{"status": affiliate.ParticipantRejected}), "Joe"},
 		{mode, partner("Jack", w.scope, program, pgtest.Row{"erased_at": w.now}), ""},
-		{mode, partner("Jill", other, elsewhere), ""},
-		{mode, partner("Jim", live, inLive), ""},
+		{mode, partner("Jill", other, otherProgram), ""},
+		{mode, partner("Jim", live, liveProgram), ""},
 		{mode, w.NewPartner("Jo").String(), ""},
 		{mode, affiliate.System.String(), ""},
 	} {
-		want[w.line(tc.mode, tc.actor)] = tc.name
+		want[w.insertEntry(tc.mode, tc.actor)] = tc.name
 	}
 	check := func(what string, entry affiliate.AuditEntry) {
 		t.Helper()
@@ -109,12 +109,12 @@ func TestTheLogNamesThoseOfTheWorkspace(t *testing.T) {
 			got = *entry.ActorName
 		}
 		if !ok || got != name || (entry.ActorName == nil) != (name == "") {
-			t.Errorf("%s: %s is %q, want %q", what, entry.Actor, got, name)
+			t.Errorf("%s: the name of actor %s is %q, want %q", what, entry.Actor, got, name)
 		}
 	}
 	entries, _, err := w.store.AuditLog(t.Context(), w.scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 50})
 	if err != nil || len(entries) != len(want) {
-		t.Fatalf("%d of %d lines, %v", len(entries), len(want), err)
+		t.Fatalf("got %d of %d entries, %v", len(entries), len(want), err)
 	}
 	for _, entry := range entries {
 		check("listed", entry)
@@ -128,12 +128,13 @@ func TestTheLogNamesThoseOfTheWorkspace(t *testing.T) {
 		check("exported", entry)
 	}
 	if exported != len(want) {
-		t.Errorf("%d of %d exported", exported, len(want))
+		t.Errorf("exported %d of %d entries", exported, len(want))
 	}
 }
 
-// The name of an actor is read by key, whatever the number of users.
-func TestNamesInTheLogCostLookUps(t *testing.T) {
+// The audit log must read the names of actors by key, so that the cost does not grow
+// with the number of users.
+func TestAuditLog_ReadsActorNamesByKey(t *testing.T) {
 	w := newAuditTeam(t)
 	w.Exec(`
 		insert into users (id, kind, email, password_hash, name, created_at)
@@ -163,16 +164,16 @@ func TestNamesInTheLogCostLookUps(t *testing.T) {
 	page, _, export, args := account.AuditSQL(w.scope, affiliate.AuditFilter{}, 20)
 	for what, sql := range map[string]string{"page": page, "export": export} {
 		plan := plan(w.Fixture, sql, args)
-		for _, walked := range []string{"users", "members", "participants", "api_keys"} {
-			if strings.Contains(plan, "Seq Scan on "+walked) {
-				t.Errorf("%s walks %s\n%s", what, walked, plan)
+		for _, table := range []string{"users", "members", "participants", "api_keys"} {
+			if strings.Contains(plan, "Seq Scan on "+table) {
+				t.Errorf("%s: the plan reads the whole table %s\n%s", what, table, plan)
 			}
 		}
 		if strings.Contains(plan, "Hash") || strings.Contains(plan, "hashed") {
-			t.Errorf("%s reads the whole workspace for a name\n%s", what, plan)
+			t.Errorf("%s: the plan reads the whole workspace to find a name\n%s", what, plan)
 		}
 		if !strings.Contains(plan, "participants_by_partner") && !strings.Contains(plan, "participants_once") {
-			t.Errorf("%s: a partner's name costs a walk\n%s", what, plan)
+			t.Errorf("%s: the plan does not find participants by partner with an index\n%s", what, plan)
 		}
 	}
 }

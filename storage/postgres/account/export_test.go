@@ -6,7 +6,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The statements whose plans are asserted.
+// Statements whose query plans are tested.
 const (
 	ListInvitesSQL      = listInvites
 	DeleteOldOriginsSQL = deleteOldOrigins
@@ -14,13 +14,13 @@ const (
 	ResourceKnownSQL    = resourceKnown
 )
 
-// The statements for totals whose plans are asserted.
+// Statements that count rows and whose query plans are tested.
 var (
 	CountInvitesSQL = countInvites
 	CountMembersSQL = countMembers
 )
 
-// AuditSQL returns the statements of the audit log with their arguments.
+// AuditSQL returns the statements for an audit log filter and their arguments.
 func AuditSQL(scope affiliate.Scope, filter affiliate.AuditFilter, limit int) (page, count, all string, args pgx.NamedArgs) {
 	query := newAuditQuery(scope, filter)
 	query.args["limit"], query.args["offset"] = limit, 0

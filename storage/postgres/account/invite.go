@@ -46,8 +46,8 @@ const (
 
 var countInvites = postgres.CountUpTo(affiliate.MaxTotal, openInvites)
 
-// OpenInvites returns one page of the invitations of a workspace that are open at
-// now, newest first, and the number of all up to affiliate.MaxTotal.
+// OpenInvites returns one page of a workspace's invitations that are open at now,
+// newest first, and the number of open invitations up to affiliate.MaxTotal.
 func (s *Store) OpenInvites(
 	ctx context.Context, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page,
 ) ([]affiliate.MemberInvite, int64, error) {
@@ -61,7 +61,8 @@ func (s *Store) OpenInvites(
 	return invites, total, err
 }
 
-// The workspace of a token is not known before the token is found.
+// inviteByToken has no condition on the workspace: only the invitation tells to which
+// workspace its token belongs.
 const inviteByToken = `select ` + inviteColumns + ` from member_invites i where i.digest = $1`
 
 // InviteByToken returns the invitation of a token. Errors: NOT_FOUND.
@@ -70,22 +71,22 @@ func (s *Store) InviteByToken(ctx context.Context, digest [sha256.Size]byte) (af
 	return row.invite(), err
 }
 
-// LockInviteByToken returns the invitation of a token and locks it. Errors:
+// LockInviteByToken locks the invitation of a token and returns it. Errors:
 // NOT_FOUND.
 func (tx *Tx) LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error) {
 	row, err := postgres.OneRow[inviteRow](tx.Query(ctx, inviteByToken+` for no key update`, digest[:]))
 	return row.invite(), err
 }
 
-// LockInvite returns an invitation and locks it. Errors: NOT_FOUND.
+// LockInvite locks an invitation and returns it. Errors: NOT_FOUND.
 func (tx *Tx) LockInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID) (affiliate.MemberInvite, error) {
 	const lock = `select ` + inviteColumns + ` from member_invites i where i.workspace_id = $1 and i.id = $2 for no key update`
 	row, err := postgres.OneRow[inviteRow](tx.Query(ctx, lock, workspace, id))
 	return row.invite(), err
 }
 
-// LockInvitesTo returns the invitations of an address to a workspace that have not
-// ended, and locks them. They may have expired.
+// LockInvitesTo locks and returns a workspace's invitations to an email address that
+// have neither been accepted nor revoked. Expired invitations are included.
 func (tx *Tx) LockInvitesTo(ctx context.Context, workspace affiliate.WorkspaceID, email string) ([]affiliate.MemberInvite, error) {
 	const lock = `
 		select ` + inviteColumns + `
@@ -108,15 +109,15 @@ func (tx *Tx) InsertInvite(ctx context.Context, invite affiliate.MemberInvite, d
 	return err
 }
 
-// EndInvite ends an invitation, which cannot be accepted afterwards.
+// EndInvite ends an invitation. It cannot be accepted afterwards.
 func (tx *Tx) EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error {
 	const end = `update member_invites set ended_at = $3 where workspace_id = $1 and id = $2`
 	_, err := tx.Exec(ctx, end, workspace, id, at)
 	return err
 }
 
-// EndInvitesBy ends the open invitations that a member made to one of the roles, and
-// returns their ids.
+// EndInvitesBy ends the open invitations that a member has sent for any of the given
+// roles. It returns their ids.
 func (tx *Tx) EndInvitesBy(
 	ctx context.Context, workspace affiliate.WorkspaceID, by affiliate.UserID, roles []affiliate.Role, at time.Time,
 ) ([]affiliate.InviteID, error) {

@@ -31,7 +31,7 @@ func (r memberRow) member() affiliate.TeamMember {
 }
 
 // Members returns one page of the members of a workspace, oldest first, and the
-// number of all up to affiliate.MaxTotal.
+// number of members up to affiliate.MaxTotal.
 func (s *Store) Members(ctx context.Context, workspace affiliate.WorkspaceID, page affiliate.Page) ([]affiliate.TeamMember, int64, error) {
 	const list = selectMembers + `
 		order by m.created_at, m.user_id
@@ -60,7 +60,7 @@ func (tx *Tx) CountOwners(ctx context.Context, workspace affiliate.WorkspaceID) 
 	return owners, err
 }
 
-// InsertMember stores a user's place in a workspace.
+// InsertMember adds a user to a workspace.
 func (tx *Tx) InsertMember(ctx context.Context, user affiliate.UserID, member affiliate.Member, at time.Time) error {
 	const insert = `insert into members (workspace_id, user_id, role, created_at) values ($1, $2, $3, $4)`
 	_, err := tx.Exec(ctx, insert, member.Workspace, user, member.Role, at)
@@ -74,7 +74,7 @@ func (tx *Tx) UpdateRole(ctx context.Context, workspace affiliate.WorkspaceID, u
 	return err
 }
 
-// DeleteMember deletes a user's place in a workspace. The user stays.
+// DeleteMember removes a user from a workspace. The row of the user remains.
 func (tx *Tx) DeleteMember(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) error {
 	const remove = `delete from members where workspace_id = $1 and user_id = $2`
 	_, err := tx.Exec(ctx, remove, workspace, user)

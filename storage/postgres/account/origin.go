@@ -7,8 +7,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// StoreOrigin stores a network and browser from which a user used its account, and
-// when it did so last.
+// StoreOrigin stores the network and browser from which a user used the account, and
+// the time of the last use.
 func (s *Store) StoreOrigin(ctx context.Context, o affiliate.Origin) error {
 	const store = `
 		insert into user_origins as o (user_id, ip_prefix, ua_hash, seen_at)
@@ -32,8 +32,8 @@ const deleteOldOrigins = `
 		for update skip locked) as old
 	where o.user_id = old.user_id and o.ip_prefix = old.ip_prefix and o.ua_hash = old.ua_hash`
 
-// DeleteOldOrigins deletes up to limit origins that were last seen before an instant,
-// and returns their number.
+// DeleteOldOrigins deletes up to limit origins that were last seen before the given
+// time. It returns the number of deleted rows.
 func (s *Store) DeleteOldOrigins(ctx context.Context, before time.Time, limit int) (int64, error) {
 	tag, err := s.db.Pool().Exec(ctx, deleteOldOrigins, before, limit)
 	return tag.RowsAffected(), err

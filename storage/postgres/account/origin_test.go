@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestOldOriginsAreDeletedInBatches(t *testing.T) {
+func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
 	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	f := pgtest.Open(t, func() time.Time { return now })
 	s := account.NewStore(f.Store.DB)
@@ -27,20 +27,20 @@ func TestOldOriginsAreDeletedInBatches(t *testing.T) {
 	store("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -30))
 	store("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -40)) // from a process with a slow clock
 	if n := f.Count(`select count(*) from user_origins`); n != 3 {
-		t.Fatalf("%d origins", n)
+		t.Fatalf("%d origins are stored, want 3", n)
 	}
 	for _, want := range []int64{1, 1, 0} {
 		if got, err := s.DeleteOldOrigins(t.Context(), now.Add(-affiliate.OriginsKept), 1); err != nil || got != want {
-			t.Fatalf("%d deleted, %v", got, err)
+			t.Fatalf("deleted %d origins, %v, want %d", got, err, want)
 		}
 	}
-	kept := f.Count(`select count(*) from user_origins where ip_prefix = '203.0.113.0/24' and ua_hash = 'agent' and seen_at = $1`, now.AddDate(0, 0, -30))
-	if kept != 1 || f.Count(`select count(*) from user_origins`) != 1 {
+	remaining := f.Count(`select count(*) from user_origins where ip_prefix = '203.0.113.0/24' and ua_hash = 'agent' and seen_at = $1`, now.AddDate(0, 0, -30))
+	if remaining != 1 || f.Count(`select count(*) from user_origins`) != 1 {
 		t.Error("the wrong origins were deleted")
 	}
 }
 
-func TestDeletionOfOldOriginsUsesIndexes(t *testing.T) {
+func TestDeleteOldOrigins_UsesIndexes(t *testing.T) {
 	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	f := pgtest.Open(t, func() time.Time { return now })
 	partner := f.NewPartner("Jane")

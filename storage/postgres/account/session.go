@@ -44,8 +44,9 @@ func (r refreshTokenRow) token() affiliate.RefreshToken {
 	}
 }
 
-// LockRefreshToken returns a token with its session and locks both. Of two
-// transactions with one token, the second sees it as the first left it.
+// LockRefreshToken locks a refresh token and its session and returns them. If two
+// transactions use the same token, the second waits and then reads the changes of the
+// first.
 func (tx *Tx) LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.RefreshToken, found bool, err error) {
 	const lock = `
 		select t.session_id, s.user_id, s.created_at, s.idle_expires_at, s.expires_at, s.revoked_at, t.used_at
@@ -57,8 +58,8 @@ func (tx *Tx) LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (t
 	return optional(rows, err, refreshTokenRow.token)
 }
 
-// RotateRefreshToken marks one token of a session as used, stores the next and
-// extends the session's idle time.
+// RotateRefreshToken marks a refresh token of the session as used, stores the next
+// token and extends the session's idle time.
 func (tx *Tx) RotateRefreshToken(ctx context.Context, session affiliate.Session, used, next [sha256.Size]byte, at time.Time) error {
 	const rotate = `
 		with used as (update refresh_tokens set used_at = @at where digest = @used),
@@ -70,22 +71,23 @@ func (tx *Tx) RotateRefreshToken(ctx context.Context, session affiliate.Session,
 	return err
 }
 
-// RevokeSession revokes a session. Its access tokens end with it.
+// RevokeSession revokes a session. The session's access tokens become invalid too.
 func (tx *Tx) RevokeSession(ctx context.Context, id affiliate.SessionID, at time.Time) error {
 	const revoke = `update sessions set revoked_at = $2 where id = $1 and revoked_at is null`
 	_, err := tx.Exec(ctx, revoke, id, at)
 	return err
 }
 
-// RevokeSessions revokes all sessions of a user. Their access tokens end with them.
+// RevokeSessions revokes all sessions of a user. The access tokens of these sessions
+// become invalid too.
 func (tx *Tx) RevokeSessions(ctx context.Context, user affiliate.UserID, at time.Time) error {
 	const revoke = `update sessions set revoked_at = $2 where user_id = $1 and revoked_at is null`
 	_, err := tx.Exec(ctx, revoke, user, at)
 	return err
 }
 
-// RevokeSessionOfToken revokes the session of a refresh token, used or not, if there
-// is one.
+// RevokeSessionOfToken revokes the session of a refresh token, which may be used
+// already. An unknown token is not an error.
 func (s *Store) RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error {
 	const revoke = `
 		update sessions s set revoked_at = $2
@@ -95,9 +97,9 @@ func (s *Store) RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]by
 	return err
 }
 
-// LiveSession returns the user of a session that has neither ended nor been revoked,
-// with its place in a workspace. Every request with an access token runs it: three
-// reads by key.
+// LiveSession returns the user of a session and the user's membership in a workspace.
+// It finds only sessions that have neither expired nor been revoked. Every request
+// with an access token runs this query, so it reads all three tables by key.
 func (s *Store) LiveSession(
 	ctx context.Context, id affiliate.SessionID, now time.Time,
 ) (user affiliate.User, member *affiliate.Member, found bool, err error) {
@@ -109,26 +111,27 @@ func (s *Store) LiveSession(
 	return account.User, account.Member, found, err
 }
 
-// ForgetEnded deletes up to limit sessions that ended before an instant, with their
-// tokens, and older login failures. It returns the number of sessions.
+// ForgetEnded deletes up to limit sessions that expired before the given time, and
+// their refresh tokens. It also deletes all login failures before that time. It
+// returns the number of deleted sessions.
 func (s *Store) ForgetEnded(ctx context.Context, before time.Time, limit int) (int64, error) {
-	const forgetTokens = `
+	const deleteTokens = `
 		delete from refresh_tokens where session_id in (select id from sessions where expires_at < $1 order by expires_at limit $2)`
-	const forgetSessions = `
+	const deleteSessions = `
 		delete from sessions s where id in (select id from sessions where expires_at < $1 order by expires_at limit $2)
 		and not exists (select from refresh_tokens t where t.session_id = s.id)`
-	const forgetFailures = `delete from login_failures where failed_at < $1`
+	const deleteFailures = `delete from login_failures where failed_at < $1`
 	var deleted int64
 	err := s.InTx(ctx, func(tx *Tx) error {
-		if _, err := tx.Exec(ctx, forgetTokens, before, limit); err != nil {
+		if _, err := tx.Exec(ctx, deleteTokens, before, limit); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, forgetSessions, before, limit)
+		tag, err := tx.Exec(ctx, deleteSessions, before, limit)
 		if err != nil {
 			return err
 		}
 		deleted = tag.RowsAffected()
-		_, err = tx.Exec(ctx, forgetFailures, before)
+		_, err = tx.Exec(ctx, deleteFailures, before)
 		return err
 	})
 	return deleted, err

@@ -1,8 +1,8 @@
 // Package account has the SQL of users, sessions, failed logins, workspaces,
 // members, invitations, API keys and the audit log.
 //
-// It reads rows, locks them and writes what its caller decided. The methods of Tx
-// run in the caller's transaction, the methods of Store each by themselves.
+// It reads and locks rows and writes the values that its callers decided. The methods
+// of Tx run in the caller's transaction. Each method of Store runs on its own.
 package account
 
 import (
@@ -11,19 +11,19 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// Store has the reads and writes that need no transaction. Its methods are safe for
-// concurrent use.
+// Store has the statements that need no transaction of the caller. Its methods are
+// safe for concurrent use.
 type Store struct {
 	db   *postgres.DB
 	keys *postgres.Lookups[*keyLookup]
 }
 
-// NewStore returns a Store on a database.
+// NewStore returns a Store that uses db.
 func NewStore(db *postgres.DB) *Store {
 	return &Store{db: db, keys: postgres.NewLookups(db, findKeys)}
 }
 
-// Tx is a transaction with the statements of this package.
+// Tx is a database transaction with methods for the statements of this package.
 type Tx struct{ *postgres.Tx }
 
 // InTx runs fn in a transaction, as postgres.DB.InTx does.

@@ -11,8 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// accountColumns and accountFrom read a user with its place in a workspace. Partners
-// and removed merchants have none. Erased users are never read.
+// accountColumns and accountFrom select a user and the user's membership in a
+// workspace. Partners have no membership, and neither have merchants who were removed
+// from their workspace. Each query must add a condition that excludes erased users.
 const (
 	accountColumns = `u.id, u.kind, u.email, u.password_hash, u.name, u.country, u.created_at, m.workspace_id, m.role`
 	accountFrom    = ` from users u left join members m on m.user_id = u.id `
@@ -43,19 +44,22 @@ func (r accountRow) account() affiliate.Account {
 	return account
 }
 
-// accountByEmail returns the account of a kind with that address, in lower case.
+// accountByEmail returns the account with the given kind and email address. The
+// address must be in lower case.
 func accountByEmail(ctx context.Context, db postgres.Queryer, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error) {
 	const query = `select ` + accountColumns + accountFrom + `where u.kind = $1 and u.email = $2 and u.erased_at is null`
 	rows, err := db.Query(ctx, query, kind, email)
 	return optional(rows, err, accountRow.account)
 }
 
-// AccountByEmail returns the account of a kind with that address, in lower case.
+// AccountByEmail returns the account with the given kind and email address. The
+// address must be in lower case.
 func (s *Store) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error) {
 	return accountByEmail(ctx, s.db.Pool(), kind, email)
 }
 
-// AccountByEmail returns the account of a kind with that address, in lower case.
+// AccountByEmail returns the account with the given kind and email address. The
+// address must be in lower case.
 func (tx *Tx) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error) {
 	return accountByEmail(ctx, tx, kind, email)
 }
@@ -67,7 +71,8 @@ func (tx *Tx) Account(ctx context.Context, id affiliate.UserID) (affiliate.Accou
 	return row.account(), err
 }
 
-// LockUser locks the user of a kind with that address, in lower case.
+// LockUser locks the user with the given kind and email address. The address must be
+// in lower case.
 func (tx *Tx) LockUser(ctx context.Context, kind affiliate.AccountKind, email string) (id affiliate.UserID, found bool, err error) {
 	const lock = `
 		select id from users
@@ -92,8 +97,9 @@ func (tx *Tx) InsertUser(ctx context.Context, user affiliate.User, passwordHash 
 	return postgres.Refusal(err)
 }
 
-// ResetUser stores the name and password of a new owner of an account, whose address
-// is no longer verified.
+// ResetUser replaces the name and the password of a user and marks the email address
+// as not verified. It is for an invited person whose address already has an account
+// without a workspace.
 func (tx *Tx) ResetUser(ctx context.Context, user affiliate.User, passwordHash string) error {
 	const update = `
 		update users set name = $2, password_hash = $3, email_verified_at = null, version = version + 1
@@ -102,15 +108,15 @@ func (tx *Tx) ResetUser(ctx context.Context, user affiliate.User, passwordHash s
 	return err
 }
 
-// UpdatePasswordHash stores another hash of the same password.
+// UpdatePasswordHash stores a new hash of the user's unchanged password.
 func (tx *Tx) UpdatePasswordHash(ctx context.Context, id affiliate.UserID, hash string) error {
 	const update = `update users set password_hash = $2 where id = $1`
 	_, err := tx.Exec(ctx, update, id, hash)
 	return err
 }
 
-// optional reads the only row of a query, if there is one, by the names of its
-// columns and converts it.
+// optional reads the result of a query that returns at most one row. It maps the
+// columns to the fields of R by name and converts the row.
 func optional[R, T any](rows pgx.Rows, err error, convert func(R) T) (converted T, found bool, _ error) {
 	if err != nil {
 		return converted, false, err

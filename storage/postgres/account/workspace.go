@@ -57,7 +57,8 @@ func (tx *Tx) Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliat
 	return row.workspace(), err
 }
 
-// LockSettings returns a workspace and locks its row. Errors: NOT_FOUND.
+// LockSettings locks the row of a workspace and returns the workspace. Errors:
+// NOT_FOUND.
 func (tx *Tx) LockSettings(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error) {
 	row, err := postgres.OneRow[workspaceRow](tx.Query(ctx, selectWorkspace+` for no key update`, id))
 	return row.workspace(), err
