@@ -1,4 +1,4 @@
 package pgtest
 
-// VacuumAnalyzeWithin is VacuumAnalyze with a limit of the test's own.
+// VacuumAnalyzeWithin is VacuumAnalyze with a time limit as an argument.
 var VacuumAnalyzeWithin = vacuumAnalyze

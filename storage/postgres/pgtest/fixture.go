@@ -20,24 +20,25 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// Fixture is a database with a store on it, and what tests put there and read
-// there past the store. Whatever goes wrong in a method ends the test.
+// Fixture is a test database with a store. Its methods insert and read rows directly,
+// without the store. An error in a method ends the test.
 type Fixture struct {
 	t testing.TB
-	// URL is the database's, for connections of a test's own.
+	// URL is the URL of the database. A test can use it to open its own connections.
 	URL string
-	// Store is what the service under test gets.
+	// Store is the store for the service under test.
 	Store *postgres.Store
-	// SQL is the database as its owner sees it, whom no grant limits.
+	// SQL is a pool of connections as the owner of the database, who has all rights.
 	SQL *pgxpool.Pool
-	// Now dates the rows that the fixture makes.
+	// Now returns the time of the rows that the fixture inserts.
 	Now func() time.Time
 }
 
-// Row is a row's values by column.
+// Row holds the values of a row by column name.
 type Row = map[string]any
 
-// Open returns a fixture on a new database, which ends with the test.
+// Open creates a database and returns a fixture for it. The database is dropped when
+// the test ends.
 func Open(t testing.TB, now func() time.Time) *Fixture {
 	t.Helper()
 	f := &Fixture{t: t, URL: New(t), Now: now}
@@ -53,7 +54,7 @@ func Open(t testing.TB, now func() time.Time) *Fixture {
 	return f
 }
 
-// Exec runs a statement as the owner.
+// Exec runs a statement as the owner of the database.
 func (f *Fixture) Exec(sql string, args ...any) {
 	f.t.Helper()
 	if _, err := f.SQL.Exec(f.t.Context(), sql, args...); err != nil {
@@ -61,7 +62,7 @@ func (f *Fixture) Exec(sql string, args ...any) {
 	}
 }
 
-// Count is the number that a query selects.
+// Count returns the number that a query selects.
 func (f *Fixture) Count(sql string, args ...any) (n int) {
 	f.t.Helper()
 	if err := f.SQL.QueryRow(f.t.Context(), sql, args...).Scan(&n); err != nil {
@@ -70,7 +71,7 @@ func (f *Fixture) Count(sql string, args ...any) (n int) {
 	return n
 }
 
-// Texts is the one column of text that a query selects.
+// Texts returns the values of a query that selects one column of type text.
 func (f *Fixture) Texts(sql string, args ...any) []string {
 	f.t.Helper()
 	rows, _ := f.SQL.Query(f.t.Context(), sql, args...)
@@ -81,7 +82,8 @@ func (f *Fixture) Texts(sql string, args ...any) []string {
 	return texts
 }
 
-// Insert stores a row, in which later values replace earlier ones.
+// Insert inserts a row into a table. If several values contain the same column, the
+// last one is used.
 func (f *Fixture) Insert(table string, values ...Row) {
 	f.t.Helper()
 	row := merged(values...)
@@ -101,7 +103,7 @@ func merged(values ...Row) Row {
 	return row
 }
 
-// NewWorkspace makes a workspace that counts in euros.
+// NewWorkspace inserts a workspace with the currency EUR.
 func (f *Fixture) NewWorkspace(changes ...Row) affiliate.WorkspaceID {
 	f.t.Helper()
 	now := f.Now()
@@ -112,8 +114,9 @@ func (f *Fixture) NewWorkspace(changes ...Row) affiliate.WorkspaceID {
 	return id
 }
 
-// NewProgram makes a programme, active and public, of the default rules, with a
-// page on shop.example and brand.example beside it.
+// NewProgram inserts an active, public programme with the default rules. Its website
+// is https://shop.example/, and its allowed domains are shop.example and the subdomains
+// of brand.example.
 func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.ProgramID {
 	f.t.Helper()
 	now := f.Now()
@@ -131,7 +134,7 @@ func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.Pr
 	return id
 }
 
-// NewEndpoint adds a webhook endpoint that follows everything.
+// NewEndpoint inserts an active webhook endpoint that receives all events.
 func (f *Fixture) NewEndpoint(scope affiliate.Scope) affiliate.EndpointID {
 	f.t.Helper()
 	id := affiliate.NewID[affiliate.Endpoint](f.Now())
@@ -142,13 +145,13 @@ func (f *Fixture) NewEndpoint(scope affiliate.Scope) affiliate.EndpointID {
 	return id
 }
 
-// NewPartner makes a partner's account, with an address that is nobody else's.
+// NewPartner inserts the account of a partner with a unique email address.
 func (f *Fixture) NewPartner(name string, changes ...Row) affiliate.UserID {
 	f.t.Helper()
 	return f.newUser("partner", name, changes)
 }
 
-// NewMerchant makes the account of a merchant's person, a member of no workspace.
+// NewMerchant inserts the account of a merchant who is not a member of any workspace.
 func (f *Fixture) NewMerchant(name string, changes ...Row) affiliate.UserID {
 	f.t.Helper()
 	return f.newUser("merchant", name, changes)
@@ -164,8 +167,8 @@ func (f *Fixture) newUser(kind, name string, changes []Row) affiliate.UserID {
 	return id
 }
 
-// Work runs the workers of a configuration until the test ends. What has no worker
-// there is left.
+// Work starts the job workers of config and stops them when the test ends. Jobs without
+// a worker in config stay in the queue.
 func (f *Fixture) Work(config *river.Config) {
 	f.t.Helper()
 	config.SkipUnknownJobCheck, config.Logger = true, slog.New(slog.DiscardHandler)
@@ -185,16 +188,16 @@ func (f *Fixture) Work(config *river.Config) {
 	})
 }
 
-// Participant is a participation that the fixture made.
+// Participant is a participant that the fixture has inserted.
 type Participant struct {
 	ID      affiliate.ParticipantID
-	Link    affiliate.LinkID // the default one
+	Link    affiliate.LinkID // the default link
 	Partner affiliate.UserID
 }
 
-// NewParticipant makes a partner an approved participant, with all that an
-// application makes: totals, the default link and its code, and the lengths of
-// the lists that it is in.
+// NewParticipant makes a partner an approved participant in a programme. It inserts the
+// same rows as an application: the participant, its totals, its default link and
+// referral code, and the counts of the lists that contain it.
 func (f *Fixture) NewParticipant(scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID, changes ...Row) Participant {
 	f.t.Helper()
 	now := f.Now()
@@ -227,28 +230,28 @@ func (f *Fixture) NewParticipant(scope affiliate.Scope, program affiliate.Progra
 	return p
 }
 
-// Actions is what the audit log says was done to a thing, in order.
+// Actions returns the actions on a resource in the audit log, oldest first.
 func (f *Fixture) Actions(resourceType, id string) []string {
 	f.t.Helper()
 	return f.Texts(`select action from audit_log where resource_type = $1 and resource_id::text = $2 order by at, id`, resourceType, id)
 }
 
-// Jobs is how many jobs of a kind were asked for.
+// Jobs returns the number of jobs of a kind that were inserted.
 func (f *Fixture) Jobs(kind string) int {
 	f.t.Helper()
 	return f.Count(`select count(*) from river.river_job where kind = $1`, kind)
 }
 
-// Events are the types and objects of events in the order of publication: of
-// those about some things, or of all when no id is given.
-func (f *Fixture) Events(about ...string) (types []string, objects []map[string]any) {
+// Events returns the types and the objects of events in the order of publication. If
+// ids are given, it returns only the events about objects with these ids.
+func (f *Fixture) Events(ids ...string) (types []string, objects []map[string]any) {
 	f.t.Helper()
 	rows, _ := f.SQL.Query(f.t.Context(), `select type, body from events order by created_at, ctid`)
 	var name string
 	var body []byte
 	_, err := pgx.ForEachRow(rows, []any{&name, &body}, func() error {
-		object, _, err := data(body)
-		if id, _ := object["id"].(string); len(about) == 0 || slices.Contains(about, id) {
+		object, _, err := eventData(body)
+		if id, _ := object["id"].(string); len(ids) == 0 || slices.Contains(ids, id) {
 			types, objects = append(types, name), append(objects, object)
 		}
 		return err
@@ -259,14 +262,14 @@ func (f *Fixture) Events(about ...string) (types []string, objects []map[string]
 	return types, objects
 }
 
-// LastEvent is the data of the newest event of a type: its object, and what
-// changed of it as it was before.
+// LastEvent returns the data of the newest event of a type: the object, and the
+// previous values of its changed attributes.
 func (f *Fixture) LastEvent(name affiliate.EventName) (object, previous map[string]any) {
 	f.t.Helper()
 	var body []byte
 	err := f.SQL.QueryRow(f.t.Context(), `select body from events where type = $1 order by created_at desc, ctid desc limit 1`, name).Scan(&body)
 	if err == nil {
-		object, previous, err = data(body)
+		object, previous, err = eventData(body)
 	}
 	if err != nil {
 		f.t.Fatalf("%s: %v", name, err)
@@ -274,7 +277,8 @@ func (f *Fixture) LastEvent(name affiliate.EventName) (object, previous map[stri
 	return object, previous
 }
 
-func data(event []byte) (object, previous map[string]any, err error) {
+// eventData decodes the data of an event's body.
+func eventData(event []byte) (object, previous map[string]any, err error) {
 	var envelope struct {
 		Data struct {
 			Object   map[string]any `json:"object"`
@@ -285,8 +289,8 @@ func data(event []byte) (object, previous map[string]any, err error) {
 	return envelope.Data.Object, envelope.Data.Previous, err
 }
 
-// ReasonOf is what a call was refused with, empty when it succeeded. An accident
-// ends the test.
+// ReasonOf returns the error code of err, or the empty string if err is nil. It ends the
+// test if err has no error code.
 func ReasonOf(t testing.TB, err error) affiliate.Reason {
 	t.Helper()
 	var refusal *affiliate.Error
@@ -294,14 +298,14 @@ func ReasonOf(t testing.TB, err error) affiliate.Reason {
 		return refusal.Reason
 	}
 	if err != nil {
-		t.Fatalf("an accident: %v", err)
+		t.Fatalf("the error has no error code: %v", err)
 	}
 	return ""
 }
 
-// Refused ends the test unless err is a refusal for that reason, and returns the
-// refusal's metadata. Fields are those of its first violations; an empty one is
-// any, or none.
+// Refused ends the test unless err has the error code reason. fields are the expected
+// fields of the first violations in err. An empty string accepts any violation, or
+// none, at its position. Refused returns the metadata of the error.
 func Refused(t testing.TB, err error, reason affiliate.Reason, fields ...string) map[string]string {
 	t.Helper()
 	var refusal *affiliate.Error
@@ -310,7 +314,7 @@ func Refused(t testing.TB, err error, reason affiliate.Reason, fields ...string)
 	}
 	for i, field := range fields {
 		if field != "" && (i >= len(refusal.Violations) || refusal.Violations[i].Field != field) {
-			t.Fatalf("got %v, violations %v; want one of %s", err, refusal.Violations, field)
+			t.Fatalf("got %v with the violations %v, want violation %d to be of the field %s", err, refusal.Violations, i, field)
 		}
 	}
 	return refusal.Metadata

@@ -9,9 +9,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// Tests of services stand on it that a participant of the fixture is like one
-// who applied.
-func TestNewParticipantIsLikeAnApplication(t *testing.T) {
+// Tests of services need this: NewParticipant must insert the same rows as a real
+// application.
+func TestNewParticipant_InsertsSameRowsAsApplication(t *testing.T) {
 	now := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 	f := pgtest.Open(t, func() time.Time { return now })
 	scope := affiliate.Scope{Workspace: f.NewWorkspace(), Mode: affiliate.ModeLive}
@@ -32,11 +32,11 @@ func TestNewParticipantIsLikeAnApplication(t *testing.T) {
 	}
 	want := []string{"codes 1", "link totals 1", "links 1", "links 1", "participants 1", "participants.approved 1", "totals 1"}
 	if got := rows(); !slices.Equal(got, want) {
-		t.Fatalf("an application makes %q, not %q", got, want)
+		t.Fatalf("an application inserts %q, want %q", got, want)
 	}
 	f.NewParticipant(scope, program, f.NewPartner("John"))
 	want = []string{"codes 2", "link totals 2", "links 2", "links 2", "participants 2", "participants.approved 2", "totals 2"}
 	if got := rows(); !slices.Equal(got, want) {
-		t.Errorf("one who applied and one of the fixture are %q, not %q", got, want)
+		t.Errorf("an application and NewParticipant insert %q, want %q", got, want)
 	}
 }

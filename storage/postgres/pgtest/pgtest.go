@@ -1,21 +1,26 @@
-// Package pgtest gives each test a Postgres database of its own.
+// Package pgtest creates a separate Postgres database for each test.
 //
-// Model: one template database holds the migrated, empty schema; its name carries
-// the hash of the migrations, so a changed migration makes another template. A
-// test's database is a copy of it, which costs a fraction of migrating, and is
-// dropped when the test ends. A Fixture is such a database with a store on it and
-// ways to put there what a test of a service starts from.
+// A template database contains the schema after all migrations, without rows. Its name
+// contains the hash of the migrations, so changed migrations get a new template. The
+// database of a test is a copy of the template, which is much faster than running the
+// migrations. It is dropped when the test ends. A Fixture is such a database with a
+// store and with methods that insert the rows a test needs.
 //
-// Guaranteed: tests may run in parallel, in one binary and in many, and see
-// nothing of each other's rows; the template is made once, however many ask for
-// it first; a template that was interrupted half way is never copied.
+// The package guarantees:
 //
-// Not promised: what Postgres keeps per cluster (roles, the load, the number of
-// connections) is shared, and the templates of earlier migrations stay on a
-// server that outlives the run. `make test` starts a new one each time.
+//   - Tests may run in parallel, in one or several test binaries. They never read each
+//     other's rows.
+//   - The template is created once, even if many tests need it at the same time.
+//   - A template whose creation was interrupted is never copied.
 //
-// Packages that storage/postgres imports, and its own tests, use it from an
-// external test package (postgres_test).
+// It does not guarantee:
+//
+//   - The resources of the server are shared: its roles, its connections and its load.
+//   - Templates of earlier migrations are not deleted from a server that runs longer
+//     than the tests. `make test` starts a new server each time.
+//
+// Tests of storage/postgres, and of the packages that it imports, must use pgtest from
+// an external test package (for example postgres_test) to avoid an import cycle.
 package pgtest
 
 import (
@@ -36,56 +41,62 @@ import (
 )
 
 const (
-	environment = "TRIBUTARY_TEST_DATABASE_URL"
+	serverVariable = "TRIBUTARY_TEST_DATABASE_URL"
 
-	// templateLock is the advisory lock under which templates are made. There is
-	// one for all of them: migrations may touch what the cluster shares.
+	// templateLock is the advisory lock that is held while a template is created. All
+	// templates use the same lock, because migrations may change roles and other
+	// objects that the databases of a server share.
 	templateLock = 0x7472696275746172 // "tributar"
 
-	// templateTimeout bounds making the template, or waiting until another binary
-	// has; copyTimeout bounds one copy, with every core busy.
+	// templateTimeout limits the time to create the template, or to wait until another
+	// test binary has created it. copyTimeout limits the time of one copy on a machine
+	// with all cores busy.
 	templateTimeout = 2 * time.Minute
 	copyTimeout     = time.Minute
 )
 
-// New returns the URL of a new database with all migrations applied and no rows.
-// It is dropped when the test ends, whoever is still connected. The test fails
-// when there is no server.
+// New creates a database with all migrations applied and without rows, and returns its
+// URL. The database is dropped when the test ends, even if connections to it are open.
+// The test fails if the environment variable with the server's URL is not set.
 func New(t testing.TB) string {
 	t.Helper()
-	server := os.Getenv(environment)
+	server := os.Getenv(serverVariable)
 	if server == "" {
-		t.Fatal("no Postgres for tests: run `make test`, or set " + environment)
+		t.Fatal("pgtest: there is no Postgres server for tests: run `make test`, or set " + serverVariable)
 	}
-	template, err := templateOf(server)
+	template, err := ensureTemplate(server)
 	if err != nil {
-		t.Fatalf("pgtest: make the template database: %v", err)
+		t.Fatalf("pgtest: create the template database: %v", err)
 	}
 	name := "tributary_test_" + randomSuffix()
-	// By file, and not page by page through the log, a copy costs half the time. It
-	// makes checkpoints, which write what all tests have changed in the buffers.
-	if err := administer(server, copyTimeout, "CREATE DATABASE "+name+" TEMPLATE "+template+" STRATEGY FILE_COPY"); err != nil {
+	// FILE_COPY takes half the time of the default strategy, which writes each page to
+	// the write-ahead log. Its disadvantage is that it runs checkpoints, which write the
+	// changed buffers of all tests to disk.
+	if err := adminExec(server, copyTimeout, "CREATE DATABASE "+name+" TEMPLATE "+template+" STRATEGY FILE_COPY"); err != nil {
 		t.Fatalf("pgtest: copy the template database: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := administer(server, copyTimeout, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+		if err := adminExec(server, copyTimeout, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
 			t.Errorf("pgtest: drop the test's database: %v", err)
 		}
 	})
 	database, err := databaseURL(server, name)
 	if err != nil {
-		t.Fatalf("pgtest: %s: %v", environment, err)
+		t.Fatalf("pgtest: %s: %v", serverVariable, err)
 	}
 	return database
 }
 
-// templates remembers what this binary has seen complete, by server.
+// templates caches the names of the templates that this test binary has found complete
+// or has created, by server.
 var templates struct {
 	sync.Mutex
 	complete map[string]string
 }
 
-func templateOf(server string) (string, error) {
+// ensureTemplate returns the name of the template database on a server. It creates the
+// template if it does not exist.
+func ensureTemplate(server string) (string, error) {
 	templates.Lock()
 	defer templates.Unlock()
 	if name, ok := templates.complete[server]; ok {
@@ -93,8 +104,8 @@ func templateOf(server string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), templateTimeout)
 	defer cancel()
-	name := "tributary_tpl_" + short(postgres.MigrationsHash())
-	if err := makeTemplate(ctx, server, name); err != nil {
+	name := "tributary_tpl_" + shortHash(postgres.MigrationsHash())
+	if err := createTemplate(ctx, server, name); err != nil {
 		return "", err
 	}
 	if templates.complete == nil {
@@ -104,14 +115,15 @@ func templateOf(server string) (string, error) {
 	return name, nil
 }
 
-// makeTemplate migrates under another name and renames at the end: the name alone
-// says that a template is complete.
-func makeTemplate(ctx context.Context, server, name string) (err error) {
+// createTemplate creates the template database if it does not exist. It runs the
+// migrations in a database with another name and renames it at the end. A database with
+// the name of the template is therefore always complete.
+func createTemplate(ctx context.Context, server, name string) (err error) {
 	conn, err := pgx.Connect(ctx, server)
 	if err != nil {
 		return err
 	}
-	// Closing also releases the lock.
+	// Closing the connection also releases the lock.
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(templateLock)); err != nil {
 		return err
@@ -137,7 +149,7 @@ func makeTemplate(ctx context.Context, server, name string) (err error) {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	for _, sql := range []string{
-		// A database that somebody is connected to cannot be copied.
+		// Postgres cannot copy a database that has open connections.
 		"ALTER DATABASE " + unfinished + " WITH ALLOW_CONNECTIONS false",
 		"ALTER DATABASE " + unfinished + " RENAME TO " + name,
 	} {
@@ -148,61 +160,63 @@ func makeTemplate(ctx context.Context, server, name string) (err error) {
 	return nil
 }
 
-// administrators are the idle connections to the servers' own databases, by server.
-// They stay open until the binary ends: a new connection costs Postgres about as
-// much as the copy of a database.
-var administrators struct {
+// adminConns holds the idle connections to the database in the server's URL, by server.
+// They stay open until the test binary ends, because opening a connection costs
+// Postgres about as much as copying a database.
+var adminConns struct {
 	sync.Mutex
 	idle map[string][]*pgx.Conn
 }
 
-// administer runs a statement on the server's own database.
-func administer(server string, limit time.Duration, sql string) error {
+// adminExec runs a statement in the database in the server's URL.
+func adminExec(server string, limit time.Duration, sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	conn, err := takeAdministrator(ctx, server)
+	conn, err := adminConn(ctx, server)
 	if err != nil {
 		return err
 	}
 	if _, err := conn.Exec(ctx, sql); err != nil {
 		return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
 	}
-	administrators.Lock()
-	defer administrators.Unlock()
-	if administrators.idle == nil {
-		administrators.idle = make(map[string][]*pgx.Conn)
+	adminConns.Lock()
+	defer adminConns.Unlock()
+	if adminConns.idle == nil {
+		adminConns.idle = make(map[string][]*pgx.Conn)
 	}
-	administrators.idle[server] = append(administrators.idle[server], conn)
+	adminConns.idle[server] = append(adminConns.idle[server], conn)
 	return nil
 }
 
-func takeAdministrator(ctx context.Context, server string) (*pgx.Conn, error) {
-	administrators.Lock()
-	if idle := administrators.idle[server]; len(idle) > 0 {
+// adminConn removes an idle connection from adminConns, or opens a new one.
+func adminConn(ctx context.Context, server string) (*pgx.Conn, error) {
+	adminConns.Lock()
+	if idle := adminConns.idle[server]; len(idle) > 0 {
 		conn := idle[len(idle)-1]
-		administrators.idle[server] = idle[:len(idle)-1]
-		administrators.Unlock()
+		adminConns.idle[server] = idle[:len(idle)-1]
+		adminConns.Unlock()
 		return conn, nil
 	}
-	administrators.Unlock()
+	adminConns.Unlock()
 	return pgx.Connect(ctx, server)
 }
 
-// databaseURL is the server's URL with another database in it.
+// databaseURL returns the server's URL with the given database name.
 func databaseURL(server, name string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil {
 		return "", err
 	}
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		return "", errors.New("it has to be a postgres:// URL")
+		return "", errors.New("the URL must start with postgres://")
 	}
 	u.Path = "/" + name
 	return u.String(), nil
 }
 
-// short keeps a name below the 63 bytes that Postgres cuts names at.
-func short(hash string) string { return hash[:min(len(hash), 16)] }
+// shortHash returns the first 16 characters of a hash. Postgres cuts names after 63
+// bytes.
+func shortHash(hash string) string { return hash[:min(len(hash), 16)] }
 
 func randomSuffix() string {
 	var b [8]byte

@@ -22,7 +22,7 @@ func connect(t testing.TB, url string) *pgx.Conn {
 	return conn
 }
 
-func database(t testing.TB, conn *pgx.Conn) string {
+func databaseName(t testing.TB, conn *pgx.Conn) string {
 	t.Helper()
 	var name string
 	if err := conn.QueryRow(t.Context(), "SELECT current_database()").Scan(&name); err != nil {
@@ -40,19 +40,19 @@ func count(t testing.TB, conn *pgx.Conn, sql string, args ...any) int {
 	return n
 }
 
-const named = "SELECT count(*) FROM pg_database WHERE datname = $1"
+const countByName = "SELECT count(*) FROM pg_database WHERE datname = $1"
 
-func TestEachDatabaseIsItsOwn(t *testing.T) {
-	one, other := connect(t, pgtest.New(t)), connect(t, pgtest.New(t))
-	if _, err := one.Exec(t.Context(), "CREATE TABLE only_here ()"); err != nil {
+func TestNew_DatabasesAreSeparate(t *testing.T) {
+	first, second := connect(t, pgtest.New(t)), connect(t, pgtest.New(t))
+	if _, err := first.Exec(t.Context(), "CREATE TABLE only_here ()"); err != nil {
 		t.Fatal(err)
 	}
-	if n := count(t, other, "SELECT count(*) FROM pg_class WHERE relname = 'only_here'"); n != 0 {
-		t.Error("one test's table is seen in another's database")
+	if n := count(t, second, "SELECT count(*) FROM pg_class WHERE relname = 'only_here'"); n != 0 {
+		t.Error("a table of one database exists in another database")
 	}
 }
 
-func TestDatabaseIsMigrated(t *testing.T) {
+func TestNew_AppliesMigrations(t *testing.T) {
 	url := pgtest.New(t)
 	conn := connect(t, url)
 	const tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
@@ -64,25 +64,25 @@ func TestDatabaseIsMigrated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after := count(t, conn, tables); after != before {
-		t.Errorf("migrating again changed %d tables into %d", before, after)
+		t.Errorf("running the migrations again changed the number of tables from %d to %d", before, after)
 	}
 }
 
-func TestDatabaseEndsWithItsTest(t *testing.T) {
+func TestNew_DropsDatabaseWhenTestEnds(t *testing.T) {
 	var name string
-	t.Run("a test that leaves its connection open", func(t *testing.T) {
+	t.Run("test with an open connection", func(t *testing.T) {
 		conn, err := pgx.Connect(t.Context(), pgtest.New(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		name = database(t, conn)
+		name = databaseName(t, conn)
 	})
-	if n := count(t, connect(t, os.Getenv("TRIBUTARY_TEST_DATABASE_URL")), named, name); n != 0 {
-		t.Errorf("%s is still there", name)
+	if n := count(t, connect(t, os.Getenv("TRIBUTARY_TEST_DATABASE_URL")), countByName, name); n != 0 {
+		t.Errorf("database %s exists after its test", name)
 	}
 }
 
-func TestParallelTestsShareOneTemplate(t *testing.T) {
+func TestNew_InParallelSharesOneTemplate(t *testing.T) {
 	var wg sync.WaitGroup
 	names := make([]string, 8)
 	for i := range names {
@@ -102,13 +102,13 @@ func TestParallelTestsShareOneTemplate(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, name := range names {
 		if name == "" || seen[name] {
-			t.Errorf("databases: %q", names)
+			t.Errorf("the names of the databases are not unique: %q", names)
 		}
 		seen[name] = true
 	}
 	admin := connect(t, os.Getenv("TRIBUTARY_TEST_DATABASE_URL"))
 	if n := count(t, admin, "SELECT count(*) FROM pg_database WHERE datname LIKE 'tributary\\_tpl\\_%\\_new'"); n != 0 {
-		t.Error("an unfinished template was left behind")
+		t.Error("an unfinished template exists")
 	}
 }
 

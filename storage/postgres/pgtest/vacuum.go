@@ -12,32 +12,37 @@ import (
 )
 
 const (
-	// vacuumTimeout is how long VacuumAnalyze repeats the vacuum, with every core
-	// busy.
+	// vacuumTimeout is the time after which VacuumAnalyze stops repeating the vacuum. It
+	// is long enough for a machine with all cores busy.
 	vacuumTimeout = time.Minute
-	// vacuumPause is the time between two repetitions.
+	// vacuumPause is the time between two runs of the vacuum.
 	vacuumPause = 50 * time.Millisecond
 )
 
-// Database is a connection to a test's database, or a pool of them. VACUUM needs
-// the owner, outside of a transaction.
+// Database is a connection, or a pool of connections, to the database of a test. Because
+// of VACUUM, it must be connected as the owner and must not be in a transaction.
 type Database interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// VacuumAnalyze prepares tables for EXPLAIN: it vacuums and analyzes them, and
-// repeats the vacuum until all their pages are marked as visible to all
-// transactions. Without names it takes every table of the application. A
-// partitioned table stands for its partitions.
+// VacuumAnalyze prepares tables for EXPLAIN. It vacuums and analyzes them, and repeats
+// the vacuum until all their pages are marked as visible to all transactions. Without
+// table names it processes all tables of the application. The name of a partitioned
+// table includes its partitions.
 //
-// The planner chooses an index-only scan only if enough pages carry that mark. A
-// single VACUUM does not guarantee it. It leaves out each page with a row whose
-// insertion was committed asynchronously and is not in the log on disk yet, each
-// page with a row that is newer than the oldest snapshot in this database (of
-// another session, autovacuum, or a connection that is just being opened), and
-// each page that another process has pinned. All of these end by themselves. Pages
-// with dead rows are left out too, if they are few and INDEX_CLEANUP is not ON.
+// The planner chooses an index-only scan only if enough pages have this mark. A single
+// VACUUM is not enough, because it does not mark these pages:
+//
+//   - pages with a row whose insertion was committed asynchronously and is not yet in
+//     the write-ahead log on disk
+//   - pages with a row that is newer than the oldest snapshot in this database, which
+//     may belong to another session, to autovacuum or to a connection being opened
+//   - pages that another process has pinned
+//   - pages with dead rows, if these are few and INDEX_CLEANUP is not ON
+//
+// The first three conditions end after some time. VacuumAnalyze sets INDEX_CLEANUP ON
+// because of the last one.
 func VacuumAnalyze(t testing.TB, db Database, tables ...string) {
 	t.Helper()
 	if err := vacuumAnalyze(t.Context(), db, vacuumTimeout, tables); err != nil {
@@ -45,8 +50,8 @@ func VacuumAnalyze(t testing.TB, db Database, tables ...string) {
 	}
 }
 
-// VacuumAnalyze prepares the fixture's tables for EXPLAIN. Without names it takes
-// every table.
+// VacuumAnalyze prepares tables of the fixture's database for EXPLAIN. Without names it
+// processes all tables.
 func (f *Fixture) VacuumAnalyze(tables ...string) {
 	f.t.Helper()
 	VacuumAnalyze(f.t, f.SQL, tables...)
@@ -54,8 +59,8 @@ func (f *Fixture) VacuumAnalyze(tables ...string) {
 
 func vacuumAnalyze(ctx context.Context, db Database, limit time.Duration, tables []string) error {
 	deadline := time.Now().Add(limit)
-	// The statement that runs at the deadline may end. VACUUM waits for locks of
-	// other sessions.
+	// A statement that is running at the deadline gets additional time to finish,
+	// because VACUUM may have to wait for the locks of other sessions.
 	ctx, cancel := context.WithDeadline(ctx, deadline.Add(vacuumTimeout))
 	defer cancel()
 	if len(tables) == 0 {
@@ -74,7 +79,7 @@ func vacuumAnalyze(ctx context.Context, db Database, limit time.Duration, tables
 			return err
 		}
 		if time.Now().After(deadline) {
-			return notVisible(ctx, db, left)
+			return notVisibleError(ctx, db, left)
 		}
 		select {
 		case <-ctx.Done():
@@ -84,14 +89,15 @@ func vacuumAnalyze(ctx context.Context, db Database, limit time.Duration, tables
 	}
 }
 
-// notVisible is the error that names the tables and the sessions and prepared
-// transactions of this database whose snapshot or transaction is still open.
-func notVisible(ctx context.Context, db Database, tables []string) error {
+// notVisibleError returns an error that lists the tables with pages that are not
+// visible to all transactions. It also lists the sessions and prepared transactions of
+// this database that have an open snapshot or transaction.
+func notVisibleError(ctx context.Context, db Database, tables []string) error {
 	open, err := texts(ctx, db, openTransactionsSQL)
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("VACUUM leaves pages of %s that are not visible to all; open transactions: %q", strings.Join(tables, ", "), open)
+	return fmt.Errorf("after VACUUM, some pages of %s are not visible to all transactions; open transactions: %q", strings.Join(tables, ", "), open)
 }
 
 func texts(ctx context.Context, db Database, sql string, args ...any) ([]string, error) {

@@ -11,11 +11,11 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// notVisible counts the pages that an index-only scan cannot skip.
-const notVisible = `select coalesce(sum(relpages - relallvisible), 0) from pg_class where relname in ('plain', 'monday', 'tuesday')`
+// countNotVisible counts the pages that are not marked as visible to all transactions.
+const countNotVisible = `select coalesce(sum(relpages - relallvisible), 0) from pg_class where relname in ('plain', 'monday', 'tuesday')`
 
-// fill makes a plain table and a partitioned one, with many pages each.
-func fill(t *testing.T, conn *pgx.Conn) {
+// createTables creates a plain table and a partitioned one, with many pages each.
+func createTables(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	for _, sql := range []string{
 		`create table plain (n int)`,
@@ -31,9 +31,9 @@ func fill(t *testing.T, conn *pgx.Conn) {
 	}
 }
 
-// snapshot opens a transaction of another session that keeps newer rows from being
-// visible to all.
-func snapshot(t *testing.T, url string) pgx.Tx {
+// openSnapshot opens a transaction with a snapshot in another session. While it is open,
+// newer rows are not visible to all transactions.
+func openSnapshot(t *testing.T, url string) pgx.Tx {
 	t.Helper()
 	tx, err := connect(t, url).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
@@ -45,36 +45,36 @@ func snapshot(t *testing.T, url string) pgx.Tx {
 	return tx
 }
 
-func TestVacuumAnalyzeWaitsForOpenSnapshots(t *testing.T) {
+func TestVacuumAnalyze_WaitsForOpenSnapshots(t *testing.T) {
 	t.Parallel()
 	for name, tables := range map[string][]string{"named tables": {"plain", "days"}, "all tables": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := pgtest.New(t)
-			conn, watcher := connect(t, url), connect(t, url)
-			tx := snapshot(t, url)
-			fill(t, conn)
-			ended := make(chan error, 1)
+			conn, observer := connect(t, url), connect(t, url)
+			tx := openSnapshot(t, url)
+			createTables(t, conn)
+			closed := make(chan error, 1)
 			go func() {
-				// A vacuum is counted when it ends.
+				// vacuum_count increases when a vacuum ends.
 				vacuums, err := 0, error(nil)
 				for vacuums == 0 && err == nil {
-					err = watcher.QueryRow(t.Context(), `select vacuum_count from pg_stat_user_tables where relname = 'plain'`).Scan(&vacuums)
+					err = observer.QueryRow(t.Context(), `select vacuum_count from pg_stat_user_tables where relname = 'plain'`).Scan(&vacuums)
 				}
 				pages := 0
 				if err == nil {
-					err = watcher.QueryRow(t.Context(), notVisible).Scan(&pages)
+					err = observer.QueryRow(t.Context(), countNotVisible).Scan(&pages)
 				}
 				if err == nil && pages == 0 {
 					err = errors.New("a vacuum marked pages although a snapshot was open")
 				}
-				ended <- errors.Join(err, tx.Rollback(t.Context()))
+				closed <- errors.Join(err, tx.Rollback(t.Context()))
 			}()
 			pgtest.VacuumAnalyze(t, conn, tables...)
-			if err := <-ended; err != nil {
+			if err := <-closed; err != nil {
 				t.Error(err)
 			}
-			if n := count(t, conn, notVisible); n != 0 {
+			if n := count(t, conn, countNotVisible); n != 0 {
 				t.Errorf("%d pages are not visible to all", n)
 			}
 			if n := count(t, conn, `select count(*) from pg_stats where tablename in ('plain', 'days', 'monday')`); n != 5 {
@@ -84,44 +84,44 @@ func TestVacuumAnalyzeWaitsForOpenSnapshots(t *testing.T) {
 	}
 }
 
-// VACUUM alone leaves a few dead rows to the next one.
-func TestVacuumAnalyzeRemovesFewDeadRows(t *testing.T) {
+// A VACUUM without INDEX_CLEANUP ON does not remove dead rows if they are few.
+func TestVacuumAnalyze_RemovesFewDeadRows(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, pgtest.New(t))
-	fill(t, conn)
+	createTables(t, conn)
 	for _, sql := range []string{`insert into plain select generate_series(1, 50000)`, `create index on plain (n)`, `delete from plain where n = 7`} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
 	pgtest.VacuumAnalyze(t, conn, "plain", "days")
-	if n := count(t, conn, notVisible); n != 0 {
+	if n := count(t, conn, countNotVisible); n != 0 {
 		t.Errorf("%d pages are not visible to all", n)
 	}
 }
 
-// Rows that were committed asynchronously are visible to all when they are in the
-// log on disk.
-func TestVacuumAnalyzeWaitsForAsynchronousCommits(t *testing.T) {
+// Rows that were committed asynchronously are visible to all transactions only after
+// they have been written to the write-ahead log on disk.
+func TestVacuumAnalyze_WaitsForAsynchronousCommits(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, pgtest.New(t))
 	if _, err := conn.Exec(t.Context(), `set synchronous_commit = off`); err != nil {
 		t.Fatal(err)
 	}
-	fill(t, conn)
+	createTables(t, conn)
 	pgtest.VacuumAnalyze(t, conn, "plain", "days")
-	if n := count(t, conn, notVisible); n != 0 {
+	if n := count(t, conn, countNotVisible); n != 0 {
 		t.Errorf("%d pages are not visible to all", n)
 	}
 }
 
-func TestVacuumAnalyzeNamesTheTransactionThatStopsIt(t *testing.T) {
+func TestVacuumAnalyze_TimeoutErrorListsOpenTransactions(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
 	conn := connect(t, url)
-	tx := snapshot(t, url)
+	tx := openSnapshot(t, url)
 	defer func() { _ = tx.Rollback(t.Context()) }()
-	fill(t, conn)
+	createTables(t, conn)
 	err := pgtest.VacuumAnalyzeWithin(t.Context(), conn, 10*time.Millisecond, []string{"plain"})
 	if err == nil || !strings.Contains(err.Error(), "pages of plain") || !strings.Contains(err.Error(), "holds a snapshot") {
 		t.Errorf("got %v", err)

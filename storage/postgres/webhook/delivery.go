@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// Deliveries are partitioned by week, by the day in their ids. Every statement names
-// the days that it needs, so that Postgres skips the other weeks.
+// The table of deliveries has one partition per week, by the day in the id. Every
+// statement has a condition on the day, so that Postgres skips the other partitions.
 
 const deliveryColumns = `
 	d.id, d.endpoint_id, d.event_id, d.event_type, d.epoch, d.status, d.due_at, d.attempt_count, d.http_status_code,
@@ -35,9 +35,9 @@ type deliveryRow struct {
 	CompletedAt    *time.Time               `db:"completed_at"`
 }
 
-// delivery returns the delivery as it is while the endpoint has this epoch. A waiting
-// delivery of an earlier epoch is canceled, although the job that writes this may not
-// have reached it.
+// delivery returns the delivery as the API shows it. epoch is the present epoch of the
+// endpoint. A pending or failed delivery of an earlier epoch is shown as canceled, even
+// if the job that stores this status has not processed it yet.
 func (r deliveryRow) delivery(epoch int) affiliate.Delivery {
 	d := affiliate.Delivery{
 		ID: r.ID, Endpoint: r.EndpointID, Event: r.EventID, Type: r.EventType, Status: r.Status,
@@ -53,7 +53,7 @@ func (r deliveryRow) delivery(epoch int) affiliate.Delivery {
 	return d
 }
 
-// detailRow is a delivery with its attempts.
+// detailRow is the row of a delivery and its attempts.
 type detailRow struct {
 	deliveryRow
 	Attempts []affiliate.Attempt `db:"attempts"`
@@ -68,24 +68,25 @@ func (r detailRow) detail(epoch int) affiliate.Delivery {
 	return d
 }
 
-// firstDelivery returns the lowest id of a delivery whose event is of that millisecond
-// or later.
+// firstDelivery returns the lowest possible id of a delivery whose event was created in
+// the millisecond of at or later.
 func firstDelivery(at time.Time) (id affiliate.DeliveryID) {
-	// The time, version and variant of a UUIDv7; its random bits are zero.
+	// Set the time, version and variant of a UUIDv7. Its random bits are zero.
 	binary.BigEndian.PutUint64(id.UUID[:8], uint64(max(0, at.UnixMilli()))<<16|0x7000) //nolint:gosec // not negative
 	id.UUID[8] = 0x80
 	return id
 }
 
-// listQuery is the common part of the statements of a list.
+// listQuery is the common part of the two statements for a list of deliveries.
 type listQuery struct {
 	where string
 	args  pgx.NamedArgs
 }
 
-// newListQuery selects an endpoint's deliveries of events since an instant. A status is
-// compared as it is stored: a delivery that was canceled a moment ago is still found
-// under its former status, and shown as canceled.
+// newListQuery returns the query for an endpoint's deliveries of events since the given
+// time. The filter compares the stored status. Until the cancellation job has processed
+// a delivery, the filter finds it under its former status, although the API shows it as
+// canceled.
 func newListQuery(scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter) listQuery {
 	first := firstDelivery(since)
 	q := listQuery{
@@ -113,13 +114,15 @@ func (q listQuery) page() string {
 		limit @limit offset @offset`
 }
 
-// count does not name the mode, in which the endpoint was found. The primary key alone
-// can therefore count; a status or an event reads the table.
+// count returns the statement that counts the deliveries. It has no condition on the
+// mode, because the endpoint was already found in its mode. Therefore Postgres can
+// count in the primary key alone. Only a filter for a status or an event reads the
+// table.
 func (q listQuery) count() string {
 	return postgres.CountUpTo(affiliate.MaxTotal, `from webhook_deliveries d where `+q.where)
 }
 
-// eventKnown reports whether there is an event, or a delivery of it to the endpoint.
+// eventKnown reports whether an event, or its delivery to the endpoint, is stored.
 const eventKnown = `
 	select exists (
 		select from events where workspace_id = @workspace and mode = @mode and id = @event and day = @event_day
@@ -128,7 +131,8 @@ const eventKnown = `
 		where workspace_id = @workspace and mode = @mode and endpoint_id = @endpoint and id = delivery_id(@event, @endpoint) and day = @event_day
 	)`
 
-// checkEvent refuses an event that the mode does not have: NOT_FOUND.
+// checkEvent returns NOT_FOUND if the scope does not contain the event. A nil event is
+// valid.
 func (s *Store) checkEvent(ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, event *affiliate.EventID) error {
 	if event == nil {
 		return nil
@@ -145,14 +149,14 @@ func (s *Store) checkEvent(ctx context.Context, scope affiliate.Scope, endpoint 
 	return nil
 }
 
-// Deliveries reads one page of an endpoint's deliveries of events since an instant,
-// newest first, and counts all pages up to affiliate.MaxTotal deliveries. Errors:
-// WEBHOOK_NOT_FOUND; NOT_FOUND for the filter's event.
+// Deliveries returns one page of an endpoint's deliveries of events since the given
+// time, newest first, and the number of these deliveries up to affiliate.MaxTotal.
+// Errors: WEBHOOK_NOT_FOUND for the endpoint; NOT_FOUND for the filter's event.
 func (s *Store) Deliveries(
 	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time,
 	filter affiliate.DeliveryFilter, page affiliate.Page,
 ) ([]affiliate.Delivery, int64, error) {
-	of, err := s.Endpoint(ctx, scope, endpoint)
+	e, err := s.Endpoint(ctx, scope, endpoint)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -162,7 +166,7 @@ func (s *Store) Deliveries(
 	query := newListQuery(scope, endpoint, since, filter)
 	query.args["limit"], query.args["offset"] = page.Size, page.Offset()
 	rows, err := s.db.Pool().Query(ctx, query.page(), planned, query.args)
-	deliveries, err := postgres.AllRows(rows, err, func(r deliveryRow) affiliate.Delivery { return r.delivery(of.Epoch) })
+	deliveries, err := postgres.AllRows(rows, err, func(r deliveryRow) affiliate.Delivery { return r.delivery(e.Epoch) })
 	if err != nil {
 		return nil, 0, fmt.Errorf("deliveries: %w", err)
 	}
@@ -176,7 +180,8 @@ func (s *Store) Deliveries(
 	return deliveries, total, nil
 }
 
-// whereDelivery selects one delivery from the one partition that can contain it.
+// whereDelivery selects a delivery. The condition on the day limits the search to the
+// one partition that can contain it.
 const whereDelivery = `
 	d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint and d.id = @id and d.day = @day`
 
@@ -191,24 +196,24 @@ func deliveryArgs(scope affiliate.Scope, endpoint affiliate.EndpointID, id affil
 	return args
 }
 
-// Delivery reads a delivery of an endpoint, with its attempts. Errors:
+// Delivery returns a delivery of an endpoint with its attempts. Errors:
 // WEBHOOK_NOT_FOUND.
-func (s *Store) Delivery(ctx context.Context, of affiliate.Endpoint, id affiliate.DeliveryID) (affiliate.Delivery, error) {
-	return readDelivery(ctx, s.db.Pool(), of, id)
+func (s *Store) Delivery(ctx context.Context, e affiliate.Endpoint, id affiliate.DeliveryID) (affiliate.Delivery, error) {
+	return readDelivery(ctx, s.db.Pool(), e, id)
 }
 
-// Delivery reads a delivery of an endpoint as the transaction has left it. Errors:
-// WEBHOOK_NOT_FOUND.
-func (tx *Tx) Delivery(ctx context.Context, of affiliate.Endpoint, id affiliate.DeliveryID) (affiliate.Delivery, error) {
-	return readDelivery(ctx, tx, of, id)
+// Delivery returns a delivery of an endpoint with its attempts. It reads the changes
+// that the transaction has made. Errors: WEBHOOK_NOT_FOUND.
+func (tx *Tx) Delivery(ctx context.Context, e affiliate.Endpoint, id affiliate.DeliveryID) (affiliate.Delivery, error) {
+	return readDelivery(ctx, tx, e, id)
 }
 
-func readDelivery(ctx context.Context, db postgres.Queryer, of affiliate.Endpoint, id affiliate.DeliveryID) (affiliate.Delivery, error) {
-	row, err := oneRow[detailRow](db.Query(ctx, selectDelivery, deliveryArgs(of.Scope, of.ID, id)))
+func readDelivery(ctx context.Context, db postgres.Queryer, e affiliate.Endpoint, id affiliate.DeliveryID) (affiliate.Delivery, error) {
+	row, err := oneRow[detailRow](db.Query(ctx, selectDelivery, deliveryArgs(e.Scope, e.ID, id)))
 	if err != nil {
 		return affiliate.Delivery{}, err
 	}
-	return row.detail(of.Epoch), nil
+	return row.detail(e.Epoch), nil
 }
 
 const lockDelivery = `
@@ -236,7 +241,8 @@ func (r lockedRow) locked() webhook.LockedDelivery {
 	}
 }
 
-// LockDelivery locks a delivery of an endpoint. Errors: WEBHOOK_NOT_FOUND.
+// LockDelivery locks a delivery of an endpoint and returns it. Errors:
+// WEBHOOK_NOT_FOUND.
 func (tx *Tx) LockDelivery(
 	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, id affiliate.DeliveryID,
 ) (webhook.LockedDelivery, error) {
@@ -249,8 +255,8 @@ const updateDelivery = `
 	set status = @status, tier = @tier, extra = @extra, epoch = @epoch, due_at = @due_at, completed_at = @completed_at
 	where` + whereDelivery
 
-// UpdateDelivery writes the state of a locked delivery. If it is due, the sender is
-// woken after the commit.
+// UpdateDelivery stores the state of a locked delivery. If the delivery has a due time,
+// the sender is notified after the commit.
 func (tx *Tx) UpdateDelivery(ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, d webhook.LockedDelivery) error {
 	args := deliveryArgs(scope, endpoint, d.ID)
 	args["status"], args["tier"], args["extra"] = d.State.Status, d.State.Tier, d.State.Extra

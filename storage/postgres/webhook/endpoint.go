@@ -67,12 +67,13 @@ func readEndpoint(ctx context.Context, db postgres.Queryer, sql string, scope af
 	return row.endpoint(), err
 }
 
-// Endpoint reads one endpoint. Errors: WEBHOOK_NOT_FOUND.
+// Endpoint returns an endpoint. Errors: WEBHOOK_NOT_FOUND.
 func (s *Store) Endpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
 	return readEndpoint(ctx, s.db.Pool(), selectEndpoint, scope, id)
 }
 
-// Endpoints reads one page of a mode's endpoints, newest first, and counts all pages.
+// Endpoints returns one page of the endpoints of a scope, newest first, and the number
+// of all its endpoints.
 func (s *Store) Endpoints(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]affiliate.Endpoint, int64, error) {
 	const list = `
 		select ` + endpointColumns + `
@@ -100,7 +101,7 @@ func countEndpoints(ctx context.Context, db postgres.Queryer, scope affiliate.Sc
 	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 }
 
-// secretsRow is an endpoint with its sealed secrets.
+// secretsRow is an endpoint with its encrypted signing secrets.
 type secretsRow struct {
 	endpointRow
 	Secret         []byte     `db:"secret"`
@@ -108,8 +109,8 @@ type secretsRow struct {
 	PreviousUntil  *time.Time `db:"previous_until"`
 }
 
-// EndpointSecrets reads an endpoint with the sealed secrets that sign at an instant, the
-// newest first. Errors: WEBHOOK_NOT_FOUND.
+// EndpointSecrets returns an endpoint and the encrypted signing secrets that are valid
+// at the given time, newest first. Errors: WEBHOOK_NOT_FOUND.
 func (s *Store) EndpointSecrets(
 	ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID, at time.Time,
 ) (affiliate.Endpoint, [][]byte, error) {
@@ -128,12 +129,13 @@ func (s *Store) EndpointSecrets(
 	return row.endpoint(), secrets, nil
 }
 
-// CountEndpoints counts a mode's endpoints. Hold LockWorkspace to keep the count.
+// CountEndpoints returns the number of endpoints of a scope. The caller must call
+// LockWorkspace before if the number must not change until the commit.
 func (tx *Tx) CountEndpoints(ctx context.Context, scope affiliate.Scope) (int, error) {
 	return countEndpoints(ctx, tx, scope)
 }
 
-// InsertEndpoint stores a new endpoint with its sealed secret.
+// InsertEndpoint stores a new endpoint. sealed is its encrypted signing secret.
 func (tx *Tx) InsertEndpoint(ctx context.Context, e affiliate.Endpoint, sealed []byte) error {
 	const insert = `
 		insert into webhook_endpoints (workspace_id, id, mode, url, description, subscriptions, active, disabled_reason,
@@ -146,7 +148,7 @@ func (tx *Tx) InsertEndpoint(ctx context.Context, e affiliate.Endpoint, sealed [
 	return err
 }
 
-// changeArgs are the columns of an endpoint that a change of it writes.
+// changeArgs returns the values of the columns that an update of an endpoint writes.
 func changeArgs(e affiliate.Endpoint) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": e.Scope.Workspace, "mode": e.Scope.Mode, "endpoint": e.ID,
@@ -157,22 +159,23 @@ func changeArgs(e affiliate.Endpoint) pgx.NamedArgs {
 	}
 }
 
-// Endpoint reads one endpoint without a lock. Errors: WEBHOOK_NOT_FOUND.
+// Endpoint returns an endpoint. It does not lock it. Errors: WEBHOOK_NOT_FOUND.
 func (tx *Tx) Endpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
 	return readEndpoint(ctx, tx, selectEndpoint, scope, id)
 }
 
-// EndpointOrDeleted is Endpoint, and also reads deleted endpoints.
+// EndpointOrDeleted returns an endpoint, which may be deleted. Errors:
+// WEBHOOK_NOT_FOUND.
 func (tx *Tx) EndpointOrDeleted(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
 	return readEndpoint(ctx, tx, selectDeletedEndpoint, scope, id)
 }
 
-// LockEndpoint locks an endpoint. Errors: WEBHOOK_NOT_FOUND.
+// LockEndpoint locks an endpoint and returns it. Errors: WEBHOOK_NOT_FOUND.
 func (tx *Tx) LockEndpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
 	return readEndpoint(ctx, tx, selectEndpoint+` for no key update`, scope, id)
 }
 
-// UpdateEndpoint writes a locked endpoint.
+// UpdateEndpoint stores the changed fields of a locked endpoint.
 func (tx *Tx) UpdateEndpoint(ctx context.Context, e affiliate.Endpoint) error {
 	const update = `
 		update webhook_endpoints
@@ -184,8 +187,8 @@ func (tx *Tx) UpdateEndpoint(ctx context.Context, e affiliate.Endpoint) error {
 	return err
 }
 
-// DeleteEndpoint writes a locked endpoint as deleted at e.UpdatedAt, and deletes its
-// secrets. The row stays for its deliveries.
+// DeleteEndpoint marks a locked endpoint as deleted at e.UpdatedAt and deletes its
+// signing secrets. The row remains because its deliveries refer to it.
 func (tx *Tx) DeleteEndpoint(ctx context.Context, e affiliate.Endpoint) error {
 	const remove = `
 		update webhook_endpoints
@@ -197,8 +200,9 @@ func (tx *Tx) DeleteEndpoint(ctx context.Context, e affiliate.Endpoint) error {
 	return err
 }
 
-// ReplaceSecret writes a new sealed secret of a locked endpoint. The secret before also
-// signs until keptUntil; nil: it is deleted.
+// ReplaceSecret stores a new encrypted signing secret of a locked endpoint. The
+// previous secret stays valid until keptUntil. If keptUntil is nil, the previous secret
+// is deleted.
 func (tx *Tx) ReplaceSecret(ctx context.Context, e affiliate.Endpoint, sealed []byte, keptUntil *time.Time) error {
 	const replace = `
 		update webhook_endpoints

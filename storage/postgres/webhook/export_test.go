@@ -9,7 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// The statements, as they run.
+// The statements whose query plans are tested.
 const (
 	SelectDeliverySQL   = selectDelivery
 	LockDeliverySQL     = lockDelivery
@@ -18,14 +18,15 @@ const (
 	RecoverBlockSQL     = recoverBlock
 	CancelBlockSQL      = cancelBlock
 	CancelLeftSQL       = cancelLeft
-	BlockPlan           = blockPlan // the settings of the last three
+	BlockPlan           = blockPlan // the settings for the three statements before
 	TargetsSQL          = targets
 	DueDeliveriesSQL    = dueDeliveries
 	UnclaimedSQL        = unclaimed
 	ApplyOutcomesSQL    = applyOutcomes
 )
 
-// DeliveryListSQL returns the statements of a list with the arguments of both.
+// DeliveryListSQL returns the statements for a page of deliveries and for their number,
+// and the arguments of both.
 func DeliveryListSQL(
 	scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter,
 ) (page, count string, args pgx.NamedArgs) {
@@ -33,22 +34,22 @@ func DeliveryListSQL(
 	return query.page(), query.count(), query.args
 }
 
-// DeliveryArgs are the arguments of SelectDeliverySQL.
+// DeliveryArgs returns the arguments of SelectDeliverySQL.
 func DeliveryArgs(scope affiliate.Scope, endpoint affiliate.EndpointID, id affiliate.DeliveryID) pgx.NamedArgs {
 	return deliveryArgs(scope, endpoint, id)
 }
 
-// RecoverableArgs are the arguments of CountRecoverableSQL.
+// RecoverableArgs returns the arguments of CountRecoverableSQL.
 func RecoverableArgs(job affiliate.RecoverDeliveries, epoch int) pgx.NamedArgs {
 	return recoverableArgs(job, epoch)
 }
 
-// OutcomeArgs are the arguments of ApplyOutcomesSQL.
+// OutcomeArgs returns the arguments of ApplyOutcomesSQL.
 func OutcomeArgs(changes []webhook.DeliveryChange) (pgx.NamedArgs, error) {
 	return outcomeArgs(changes)
 }
 
-// DueArgs are the arguments of TargetsSQL and DueDeliveriesSQL.
+// DueArgs returns the arguments of TargetsSQL and DueDeliveriesSQL.
 func DueArgs(endpoints []affiliate.EndpointKey, sender affiliate.SenderID, now time.Time) pgx.NamedArgs {
 	reads := make([]webhook.Read, len(endpoints))
 	for i, key := range endpoints {

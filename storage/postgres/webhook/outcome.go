@@ -13,10 +13,12 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// keptAttempts bounds the attempts that are stored with a delivery.
+// keptAttempts is the maximum number of attempts that are stored with a delivery. A new
+// attempt then replaces the oldest one.
 const keptAttempts = 50
 
-// applyOutcomes changes the deliveries that are still in the state before.
+// applyOutcomes updates only deliveries whose stored state is still the one from which
+// the change was computed.
 const applyOutcomes = `
 	update webhook_deliveries w set
 		status = d.status, due_at = d.due_at, tier = d.tier, extra = d.extra, attempt_count = w.attempt_count + 1,
@@ -34,8 +36,9 @@ const applyOutcomes = `
 		and w.attempt_count = d.attempt_count and w.status = d.status_before and w.tier = d.tier_before and w.extra = d.extra_before
 	returning w.id`
 
-// ApplyOutcomes writes the effects of attempts on deliveries that are still in the state
-// before, and returns the ids of these.
+// ApplyOutcomes stores the effects of attempts on their deliveries. It skips a delivery
+// whose stored state is no longer the state before the change. It returns the ids of
+// the deliveries that it has updated.
 func (tx *Tx) ApplyOutcomes(ctx context.Context, changes []webhook.DeliveryChange) ([]affiliate.DeliveryID, error) {
 	args, err := outcomeArgs(changes)
 	if err != nil {
@@ -49,7 +52,7 @@ func (tx *Tx) ApplyOutcomes(ctx context.Context, changes []webhook.DeliveryChang
 	return applied, nil
 }
 
-// column returns one column of the rows of unnest.
+// column returns the values of one column of rows, as an array for unnest.
 func column[From, To any](rows []From, value func(From) To) []To {
 	values := make([]To, len(rows))
 	for i, row := range rows {
@@ -112,25 +115,26 @@ const (
 		where e.workspace_id = h.workspace_id and e.id = h.id`
 )
 
-// LockDeliveryOf locks the delivery of an endpoint of any workspace. Errors:
-// WEBHOOK_NOT_FOUND.
+// LockDeliveryOf locks a delivery and returns it. The endpoint may belong to any
+// workspace. Errors: WEBHOOK_NOT_FOUND.
 func (tx *Tx) LockDeliveryOf(ctx context.Context, key affiliate.EndpointKey, id affiliate.DeliveryID) (webhook.LockedDelivery, error) {
 	row, err := oneRow[lockedRow](tx.Query(ctx, lockDeliveryOfKey, key.Workspace, key.ID, id, dayOf(id)))
 	return row.locked(), err
 }
 
-// LockEndpoints locks endpoints of any workspace, deleted ones included.
+// LockEndpoints locks endpoints of any workspaces and returns them. Deleted endpoints
+// are included.
 func (tx *Tx) LockEndpoints(ctx context.Context, keys []affiliate.EndpointKey) ([]affiliate.Endpoint, error) {
 	workspaces, ids := keyColumns(keys)
 	rows, err := tx.Query(ctx, lockEndpoints, workspaces, ids)
 	endpoints, err := postgres.AllRows(rows, err, endpointRow.endpoint)
 	if err != nil {
-		return nil, fmt.Errorf("health of endpoints: %w", err)
+		return nil, fmt.Errorf("lock endpoints: %w", err)
 	}
 	return endpoints, nil
 }
 
-// UpdateHealth writes the health of locked endpoints.
+// UpdateHealth stores the health of locked endpoints.
 func (tx *Tx) UpdateHealth(ctx context.Context, endpoints []affiliate.Endpoint) error {
 	workspaces, ids := keyColumns(column(endpoints, affiliate.Endpoint.Key))
 	type endpoint = affiliate.Endpoint
@@ -142,7 +146,7 @@ func (tx *Tx) UpdateHealth(ctx context.Context, endpoints []affiliate.Endpoint) 
 		"last_delivery_at": column(endpoints, func(e endpoint) *time.Time { return e.Health.LastDeliveryAt }),
 	})
 	if err != nil {
-		return fmt.Errorf("health of endpoints: %w", err)
+		return fmt.Errorf("update health of endpoints: %w", err)
 	}
 	return nil
 }

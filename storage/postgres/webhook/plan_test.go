@@ -12,7 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
-// plan is the plan of a statement in a transaction of these settings.
+// plan returns the query plan of a statement in a transaction with the given settings.
 func (q *queue) plan(settings, sql string, args ...any) string {
 	q.t.Helper()
 	tx, err := q.SQL.Begin(q.t.Context())
@@ -31,19 +31,20 @@ func (q *queue) plan(settings, sql string, args ...any) string {
 	return strings.Join(lines, "\n")
 }
 
-// Whatever is asked of deliveries is read from an index, of the weeks that can have
-// it.
-func TestDeliveryStatementsUseTheirIndexes(t *testing.T) {
+// Every statement on deliveries must use an index, and only the indexes of partitions
+// that can contain its rows.
+func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	t.Parallel()
 	w := newQueueAt(t, time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC))
 	if _, err := w.Store.EnsureEventPartitions(t.Context(), w.now.AddDate(0, 0, -14), w.now); err != nil {
 		t.Fatal(err)
 	}
-	e := w.bare(w.scope)
-	// Twenty days, a few of them in the default partition.
+	e := w.emptyEndpoint(w.scope)
+	// The deliveries cover twenty days. Some of these days have no partition of their
+	// own, so their deliveries are in the default partition.
 	w.fillDeliveries(e, 14_400, w.now, 2*time.Minute)
-	w.fillDeliveries(w.bare(w.scope), 20_000, w.now, 86*time.Second)
-	w.fillDeliveries(w.bare(affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}), 20_000, w.now, 86*time.Second)
+	w.fillDeliveries(w.emptyEndpoint(w.scope), 20_000, w.now, 86*time.Second)
+	w.fillDeliveries(w.emptyEndpoint(affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}), 20_000, w.now, 86*time.Second)
 	w.VacuumAnalyze()
 
 	month, week := w.now.AddDate(0, 0, -30), w.now.Truncate(24*time.Hour).AddDate(0, 0, -2)
@@ -60,21 +61,21 @@ func TestDeliveryStatementsUseTheirIndexes(t *testing.T) {
 		plan := strings.Join(strings.Fields(explained), " ")
 		for _, node := range nodes {
 			if !strings.Contains(plan, node) {
-				t.Errorf("%s: no %q in\n%s", what, node, explained)
+				t.Errorf("%s: the plan does not contain %q\n%s", what, node, explained)
 			}
 		}
 		for _, week := range weeks {
-			wanted := slices.Contains(indexes, week)
-			if uses := strings.Contains(plan, "using "+week+index) || strings.Contains(plan, "on "+week+index); uses != wanted {
-				t.Errorf("%s: %s%s is used: %v in\n%s", what, week, index, uses, explained)
+			needed := slices.Contains(indexes, week)
+			if used := strings.Contains(plan, "using "+week+index) || strings.Contains(plan, "on "+week+index); used != needed {
+				t.Errorf("%s: the plan uses the index %s%s: %v, want %v\n%s", what, week, index, used, needed, explained)
 			}
-			if looks := strings.Contains(plan, week); looks && !wanted {
-				t.Errorf("%s: %s is looked at in\n%s", what, week, explained)
+			if strings.Contains(plan, week) && !needed {
+				t.Errorf("%s: the plan reads the partition %s, which it does not need\n%s", what, week, explained)
 			}
 		}
 		for _, scan := range []string{"Seq Scan on webhook", "Hash"} {
 			if strings.Contains(plan, scan) {
-				t.Errorf("%s: %q in\n%s", what, scan, explained)
+				t.Errorf("%s: the plan contains %q\n%s", what, scan, explained)
 			}
 		}
 	}
@@ -85,44 +86,44 @@ func TestDeliveryStatementsUseTheirIndexes(t *testing.T) {
 	}
 	ordered := []string{"Limit -> Merge Append", "Index Scan Backward"}
 	page, count := list(month, affiliate.DeliveryFilter{})
-	check("a page", page, ordered, weeks, pkey)
-	check("its total", count, []string{"Limit -> Append", "Index Only Scan"}, weeks, pkey)
+	check("page", page, ordered, weeks, pkey)
+	check("total", count, []string{"Limit -> Append", "Index Only Scan"}, weeks, pkey)
 	if strings.Contains(count, "Index Scan") || strings.Contains(count, "Bitmap") {
 		t.Errorf("the total reads the table:\n%s", count)
 	}
 	page, _ = list(week, affiliate.DeliveryFilter{})
-	// The default partition may have rows of any day.
-	check("a page of two days", page, ordered, []string{thisWeek, "webhook_deliveries_default"}, pkey)
+	// Every list reads the default partition, because it may have rows of any day.
+	check("page of the last two days", page, ordered, []string{thisWeek, "webhook_deliveries_default"}, pkey)
 	page, count = list(month, affiliate.DeliveryFilter{Status: &dead})
-	check("a page of a status", page, ordered, weeks, byStatus)
-	check("its total", count, []string{"Limit -> Append"}, weeks, byStatus)
+	check("page of a status", page, ordered, weeks, byStatus)
+	check("total of a status", count, []string{"Limit -> Append"}, weeks, byStatus)
 	page, _ = list(month, affiliate.DeliveryFilter{Event: &event})
-	check("an event's", page, []string{"Index Scan"}, weeks[:1], pkey)
+	check("page of an event", page, []string{"Index Scan"}, weeks[:1], pkey)
 
 	one := webhook.DeliveryArgs(w.scope, e.ID, affiliate.NewID[affiliate.Delivery](w.now))
-	check("one", w.plan("", webhook.SelectDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
-	check("one, locked", w.plan("", webhook.LockDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	check("one delivery", w.plan("", webhook.SelectDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	check("lock one delivery", w.plan("", webhook.LockDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
 	one["status"], one["tier"], one["extra"], one["epoch"], one["due_at"], one["completed_at"] = "failed", 1, 1, 1, w.now, nil
-	check("one, updated", w.plan("", webhook.UpdateDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	check("update one delivery", w.plan("", webhook.UpdateDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
 
 	job := affiliate.RecoverDeliveries{
 		Workspace: w.scope.Workspace, Mode: w.scope.Mode, Endpoint: e.ID, Since: month, Until: w.now, AskedAt: w.now,
 		Statuses: []affiliate.DeliveryStatus{affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled},
 	}
-	check("what is to be recovered", w.plan("", webhook.CountRecoverableSQL, webhook.RecoverableArgs(job, 1)), nil, weeks, byStatus)
+	check("count recoverable deliveries", w.plan("", webhook.CountRecoverableSQL, webhook.RecoverableArgs(job, 1)), nil, weeks, byStatus)
 	args := webhook.RecoverableArgs(job, 1)
 	args["at"], args["limit"] = w.now, 5000
-	check("recovering", w.plan(webhook.BlockPlan, webhook.RecoverBlockSQL, args), []string{"Nested Loop"}, weeks, byStatus)
-	check("recovering", w.plan(webhook.BlockPlan, webhook.RecoverBlockSQL, args), nil, weeks, pkey)
+	check("recover a block", w.plan(webhook.BlockPlan, webhook.RecoverBlockSQL, args), []string{"Nested Loop"}, weeks, byStatus)
+	check("recover a block", w.plan(webhook.BlockPlan, webhook.RecoverBlockSQL, args), nil, weeks, pkey)
 
 	canceled := webhook.DeliveryArgs(w.scope, e.ID, affiliate.DeliveryID{})
 	canceled["epoch"], canceled["limit"], canceled["ended"] = 2, 5000, w.now
-	check("canceling", w.plan(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), []string{"Nested Loop"}, weeks, due)
-	check("canceling", w.plan(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), nil, weeks, pkey)
+	check("cancel a block", w.plan(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), []string{"Nested Loop"}, weeks, due)
+	check("cancel a block", w.plan(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), nil, weeks, pkey)
 }
 
-// bare makes an endpoint without deliveries.
-func (q *queue) bare(scope affiliate.Scope) affiliate.Endpoint {
+// emptyEndpoint inserts an endpoint without deliveries.
+func (q *queue) emptyEndpoint(scope affiliate.Scope) affiliate.Endpoint {
 	q.t.Helper()
 	e := affiliate.Endpoint{ID: affiliate.NewID[affiliate.Endpoint](q.now), Scope: scope}
 	q.Exec(`insert into webhook_endpoints (workspace_id, id, mode, url, subscriptions, active, created_at, updated_at, version)
@@ -130,9 +131,9 @@ func (q *queue) bare(scope affiliate.Scope) affiliate.Endpoint {
 	return e
 }
 
-// fillDeliveries stores deliveries of events, one each step back from now: of a
-// hundred, one was given up, one is pending, one has failed, and the rest is
-// delivered.
+// fillDeliveries inserts n deliveries to an endpoint. The first has the time now, and
+// each following one is older by step. In each hundred, one is dead-lettered, one is
+// pending, one is failed and the others are delivered.
 func (q *queue) fillDeliveries(e affiliate.Endpoint, n int, now time.Time, step time.Duration) {
 	q.t.Helper()
 	q.Exec(`

@@ -11,7 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// claim skips rows that are locked at the moment: the sender asks for them again.
+// claim skips endpoints that another transaction has locked. The sender requests their
+// leases again later.
 const claim = `
 	with wanted as (
 		select e.workspace_id, e.id
@@ -25,8 +26,9 @@ const claim = `
 	where e.workspace_id = w.workspace_id and e.id = w.id
 	returning e.workspace_id as workspace, e.id`
 
-// Claim takes or renews the leases of endpoints until an instant and returns those that
-// were granted. The others are leased to another sender, not active, deleted, or locked.
+// Claim acquires or renews a sender's leases of endpoints. The leases end at the time
+// until. It returns the keys of the endpoints whose lease was granted. The other
+// endpoints are leased to another sender, are not active, are deleted, or are locked.
 func (s *Store) Claim(
 	ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, until time.Time,
 ) ([]affiliate.EndpointKey, error) {
@@ -41,7 +43,7 @@ func senderArgs(sender affiliate.SenderID, endpoints []affiliate.EndpointKey, no
 	return pgx.NamedArgs{"workspaces": workspaces, "endpoints": ids, "sender": sender, "now": now}
 }
 
-// Release ends leases of a sender.
+// Release ends a sender's leases of endpoints. Leases of other senders are unchanged.
 func (s *Store) Release(ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey) error {
 	const release = `
 		update webhook_endpoints e set sender = null, sender_until = null
@@ -52,7 +54,7 @@ func (s *Store) Release(ctx context.Context, sender affiliate.SenderID, endpoint
 	return err
 }
 
-// unclaimed reads one index entry per endpoint without a lease.
+// unclaimed reads one index entry for each endpoint without a lease.
 const unclaimed = `
 	select e.workspace_id as workspace, e.id
 	from webhook_endpoints e
@@ -62,15 +64,15 @@ const unclaimed = `
 			where d.workspace_id = e.workspace_id and d.endpoint_id = e.id and d.epoch = e.epoch and d.due_at <= $1)
 	limit $2`
 
-// Unclaimed returns endpoints, at most limit, that have due deliveries and no lease.
+// Unclaimed returns up to limit endpoints that have due deliveries but no lease.
 func (s *Store) Unclaimed(ctx context.Context, now time.Time, limit int) ([]affiliate.EndpointKey, error) {
 	rows, _ := s.db.SendingPool().Query(ctx, unclaimed, now, limit)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.EndpointKey])
 }
 
-// targets and dueDeliveries read from the head of the index webhook_deliveries_due, so
-// the cost does not depend on the number of waiting deliveries, and deliveries of
-// earlier epochs cost nothing.
+// targets and dueDeliveries read the index webhook_deliveries_due from its beginning.
+// Their cost does not depend on the number of waiting deliveries, because they read
+// only the rows that they return. They do not read deliveries of earlier epochs.
 const (
 	targets = `
 		select e.workspace_id, e.id, e.url, e.secret, e.previous_secret, e.previous_until, e.consecutive_failures, e.last_delivery_at,
@@ -115,8 +117,8 @@ func (r targetRow) target() webhook.Target {
 	}
 }
 
-// Due reads due deliveries, the longest due first, and their endpoints. Endpoints that
-// are not active or not leased to the sender are left out.
+// Due returns due deliveries, the longest due first, and their endpoints. It leaves out
+// endpoints that are not active or not leased to the sender.
 func (s *Store) Due(
 	ctx context.Context, sender affiliate.SenderID, reads []webhook.Read, now time.Time,
 ) (found []webhook.Target, due []webhook.DueDelivery, err error) {
@@ -150,8 +152,8 @@ func dueArgs(sender affiliate.SenderID, reads []webhook.Read, now time.Time) pgx
 	return args
 }
 
-// scanDue scans by position: reading by name costs more than the rest of the mapping,
-// once per delivery.
+// scanDue reads the columns by position. Reading them by name would take longer than
+// the rest of the mapping, and this runs once per delivery.
 func scanDue(row pgx.CollectableRow) (d webhook.DueDelivery, err error) {
 	err = row.Scan(&d.Endpoint, &d.ID, &d.Event, &d.Body, &d.State.Status, &d.State.Tier, &d.State.Extra, &d.Attempts, &d.DueAt)
 	return d, err

@@ -17,7 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
-// queue is a database in which endpoints have deliveries that wait.
+// queue is a database with endpoints that have waiting deliveries.
 type queue struct {
 	*pgtest.Fixture
 	t      *testing.T
@@ -34,7 +34,7 @@ func newQueue(t *testing.T) *queue {
 	return q
 }
 
-// newQueueAt is a queue at an instant, without partitions.
+// newQueueAt returns a queue with the given time and without partitions.
 func newQueueAt(t *testing.T, now time.Time) *queue {
 	t.Helper()
 	q := &queue{t: t, now: now, sender: affiliate.SenderID{UUID: uuid.New()}}
@@ -44,7 +44,8 @@ func newQueueAt(t *testing.T, now time.Time) *queue {
 	return q
 }
 
-// endpoint has so many deliveries due for so many minutes, the first one longest.
+// endpoint inserts an endpoint with waiting deliveries. The first one has been due for
+// as many minutes as there are deliveries, the last one for one minute.
 func (q *queue) endpoint(waiting int) affiliate.EndpointKey {
 	q.t.Helper()
 	key := affiliate.EndpointKey{Workspace: q.scope.Workspace, ID: affiliate.NewID[affiliate.Endpoint](q.now)}
@@ -68,7 +69,8 @@ func (q *queue) endpoint(waiting int) affiliate.EndpointKey {
 	return key
 }
 
-func (q *queue) serve(now time.Time, keys ...affiliate.EndpointKey) []affiliate.EndpointKey {
+// claim acquires leases for the queue's sender.
+func (q *queue) claim(now time.Time, keys ...affiliate.EndpointKey) []affiliate.EndpointKey {
 	q.t.Helper()
 	got, err := q.store.Claim(q.t.Context(), q.sender, keys, now, now.Add(30*time.Second))
 	if err != nil {
@@ -79,25 +81,25 @@ func (q *queue) serve(now time.Time, keys ...affiliate.EndpointKey) []affiliate.
 
 func (q *queue) due(now time.Time, limit int, keys ...affiliate.EndpointKey) ([]domain.Target, []domain.DueDelivery) {
 	q.t.Helper()
-	wanted := make([]domain.Read, len(keys))
+	reads := make([]domain.Read, len(keys))
 	for i, key := range keys {
-		wanted[i] = domain.Read{Key: key, Limit: limit}
+		reads[i] = domain.Read{Key: key, Limit: limit}
 	}
-	targets, due, err := q.store.Due(q.t.Context(), q.sender, wanted, now)
+	targets, due, err := q.store.Due(q.t.Context(), q.sender, reads, now)
 	if err != nil {
 		q.t.Fatal(err)
 	}
 	return targets, due
 }
 
-func TestAnEndpointHasOneSender(t *testing.T) {
+func TestClaim_GrantsALeaseToOneSender(t *testing.T) {
 	q := newQueue(t)
 	keys := []affiliate.EndpointKey{q.endpoint(1), q.endpoint(1), q.endpoint(1)}
-	if got := q.serve(q.now, keys[:2]...); len(got) != 2 {
-		t.Fatalf("serves %d of 2", len(got))
+	if got := q.claim(q.now, keys[:2]...); len(got) != 2 {
+		t.Fatalf("the first sender claims %d of 2 endpoints", len(got))
 	}
 	other := affiliate.SenderID{UUID: uuid.New()}
-	ask := func(now time.Time) []affiliate.EndpointKey {
+	claimForOther := func(now time.Time) []affiliate.EndpointKey {
 		t.Helper()
 		got, err := q.store.Claim(t.Context(), other, keys, now, now.Add(30*time.Second))
 		if err != nil {
@@ -105,76 +107,77 @@ func TestAnEndpointHasOneSender(t *testing.T) {
 		}
 		return got
 	}
-	if got := ask(q.now.Add(10 * time.Second)); !slices.Equal(got, keys[2:]) {
-		t.Errorf("another gets %v, want the third alone", got)
+	if got := claimForOther(q.now.Add(10 * time.Second)); !slices.Equal(got, keys[2:]) {
+		t.Errorf("the other sender claims %v, want only the third endpoint", got)
 	}
-	// Whoever serves may prolong it; others find nothing to do there.
-	if got := q.serve(q.now.Add(20*time.Second), keys...); len(got) != 2 {
-		t.Errorf("keeps %d of 2", len(got))
+	// A sender can renew its leases, and it reads only deliveries of its endpoints.
+	if got := q.claim(q.now.Add(20*time.Second), keys...); len(got) != 2 {
+		t.Errorf("the first sender renews %d of 2 leases", len(got))
 	}
 	if _, due := q.due(q.now.Add(20*time.Second), 10, keys...); len(due) != 2 {
-		t.Errorf("reads %d deliveries, want those of its two", len(due))
+		t.Errorf("the first sender reads %d deliveries, want the 2 of its endpoints", len(due))
 	}
 	if err := q.store.Release(t.Context(), q.sender, keys); err != nil {
 		t.Fatal(err)
 	}
-	if got := ask(q.now.Add(21 * time.Second)); len(got) != 3 {
-		t.Errorf("of what was given back another has %d of 3", len(got))
+	if got := claimForOther(q.now.Add(21 * time.Second)); len(got) != 3 {
+		t.Errorf("after the release, the other sender claims %d of 3 endpoints", len(got))
 	}
-	// A lease ends by itself.
+	// After an hour, the leases of the other sender have expired.
 	if targets, due := q.due(q.now.Add(time.Hour), 10, keys...); len(targets)+len(due) != 0 {
-		t.Errorf("reads %d endpoints and %d deliveries of another's", len(targets), len(due))
+		t.Errorf("the first sender reads %d endpoints and %d deliveries without a lease", len(targets), len(due))
 	}
-	if got := q.serve(q.now.Add(time.Hour), keys...); len(got) != 3 {
-		t.Errorf("takes over %d of 3", len(got))
+	if got := q.claim(q.now.Add(time.Hour), keys...); len(got) != 3 {
+		t.Errorf("the first sender claims %d of 3 endpoints with expired leases", len(got))
 	}
 }
 
-func TestOnlyActiveEndpointsAreServed(t *testing.T) {
+func TestQueue_ExcludesInactiveAndDeletedEndpoints(t *testing.T) {
 	for _, change := range []string{"active = false", "deleted_at = now()"} {
 		q := newQueue(t)
 		key := q.endpoint(3)
-		q.serve(q.now, key)
+		q.claim(q.now, key)
 		q.Exec("update webhook_endpoints set " + change)
 		if targets, due := q.due(q.now, 10, key); len(targets)+len(due) != 0 {
-			t.Errorf("%s: %d endpoints and %d deliveries", change, len(targets), len(due))
+			t.Errorf("%s: read %d endpoints and %d deliveries, want none", change, len(targets), len(due))
 		}
-		if got := q.serve(q.now, key); len(got) != 0 {
-			t.Errorf("%s: it is served", change)
+		if got := q.claim(q.now, key); len(got) != 0 {
+			t.Errorf("%s: the lease was renewed", change)
 		}
 		if found, err := q.store.Unclaimed(t.Context(), q.now.Add(time.Hour), 10); err != nil || len(found) != 0 {
-			t.Errorf("%s: unclaimed: %v, %v", change, found, err)
+			t.Errorf("%s: unclaimed endpoints: %v, %v, want none", change, found, err)
 		}
 	}
 }
 
-func TestDueIsWhatWaitsLongestOfThisEpoch(t *testing.T) {
+func TestDue_ReturnsLongestWaitingDeliveriesOfPresentEpoch(t *testing.T) {
 	q := newQueue(t)
 	key := q.endpoint(20)
 	q.Exec(`update webhook_deliveries set epoch = 0 where due_at < $1`, q.now.Add(-15*time.Minute))
 	later := q.now.Add(time.Minute)
 	q.Exec(`update webhook_deliveries set due_at = $1 where due_at >= $2`, later, q.now.Add(-5*time.Minute))
-	q.serve(q.now, key)
+	q.claim(q.now, key)
 	targets, due := q.due(q.now, 6, key)
 	if len(targets) != 1 || targets[0].NextDue == nil || !targets[0].NextDue.Equal(later) {
-		t.Errorf("targets %+v, want one with the next at %v", targets, later)
+		t.Errorf("targets %+v, want one whose next delivery is due at %v", targets, later)
 	}
 	if len(due) != 6 || !due[0].DueAt.Equal(q.now.Add(-15*time.Minute)) || !due[5].DueAt.Equal(q.now.Add(-10*time.Minute)) {
-		t.Errorf("due: %+v", due)
+		t.Errorf("due deliveries: %+v, want the 6 that have been due for 15 to 10 minutes", due)
 	}
 }
 
-func TestApplyOutcomes_WritesWhatIsUnchanged(t *testing.T) {
+func TestApplyOutcomes_SkipsChangedDeliveries(t *testing.T) {
 	q := newQueue(t)
 	key := q.endpoint(2)
-	q.serve(q.now, key)
+	q.claim(q.now, key)
 	_, due := q.due(q.now, 2, key)
 	var changes []domain.DeliveryChange
 	for _, d := range due {
 		result := domain.AttemptResult{Key: key, Due: d, Outcome: domain.Answered(http.StatusBadGateway, 0), Started: q.now, Ended: q.now.Add(time.Second)}
 		changes = append(changes, result.Apply(d.State))
 	}
-	q.Exec(`update webhook_deliveries set extra = 1 where id = $1`, due[1].ID) // a retry was requested meanwhile
+	// A retry of the second delivery is requested during its attempt.
+	q.Exec(`update webhook_deliveries set extra = 1 where id = $1`, due[1].ID)
 	for _, want := range [][]affiliate.DeliveryID{{due[0].ID}, nil} {
 		err := q.store.InSendingTx(t.Context(), func(tx *webhook.Tx) error {
 			applied, err := tx.ApplyOutcomes(t.Context(), changes)
@@ -189,17 +192,17 @@ func TestApplyOutcomes_WritesWhatIsUnchanged(t *testing.T) {
 	}
 	if n := q.Count(`select count(*) from webhook_deliveries where attempt_count = 1 and tier = 1 and status = 'failed'
 		and jsonb_array_length(attempts) = 1 and http_status_code = 502 and completed_at is null`); n != 1 {
-		t.Error("the delivery counts the attempt twice, or not at all")
+		t.Error("the attempt of the first delivery was not stored exactly once")
 	}
 	if _, due = q.due(q.now.Add(time.Hour), 1, key); len(due) != 0 {
-		t.Error("read without a lease")
+		t.Error("a delivery was read without a lease")
 	}
 }
 
-func TestUnclaimed_AreThoseWithoutASender(t *testing.T) {
+func TestUnclaimed_ReturnsEndpointsWithoutALease(t *testing.T) {
 	q := newQueue(t)
-	served, left, idle := q.endpoint(2), q.endpoint(2), q.endpoint(0)
-	q.serve(q.now, served, idle)
+	leased, unleased, idle := q.endpoint(2), q.endpoint(2), q.endpoint(0)
+	q.claim(q.now, leased, idle)
 	check := func(now time.Time, want ...affiliate.EndpointKey) {
 		t.Helper()
 		got, err := q.store.Unclaimed(t.Context(), now, 10)
@@ -207,37 +210,38 @@ func TestUnclaimed_AreThoseWithoutASender(t *testing.T) {
 			t.Errorf("unclaimed: %v, %v, want %v", got, err, want)
 		}
 	}
-	check(q.now, left)
-	check(q.now.Add(31*time.Second), left, served)
+	check(q.now, unleased)
+	check(q.now.Add(31*time.Second), unleased, leased)
 }
 
-func TestWhatIsLeftOfAnEpochIsCanceled(t *testing.T) {
+func TestCancelLeft_CancelsDeliveriesOfEarlierEpochs(t *testing.T) {
 	q := newQueue(t)
-	off, on := q.endpoint(5), q.endpoint(5)
-	q.Exec(`update webhook_endpoints set active = false, epoch = 2 where id = $1`, off.ID)
-	q.Exec(`update webhook_deliveries set status = 'delivered', extra = 1 where endpoint_id = $1 and due_at < $2`, off.ID, q.now.Add(-4*time.Minute))
+	disabled, active := q.endpoint(5), q.endpoint(5)
+	q.Exec(`update webhook_endpoints set active = false, epoch = 2 where id = $1`, disabled.ID)
+	q.Exec(`update webhook_deliveries set status = 'delivered', extra = 1 where endpoint_id = $1 and due_at < $2`, disabled.ID, q.now.Add(-4*time.Minute))
 	for _, want := range []int64{3, 2, 0} {
 		if n, err := q.store.CancelLeft(t.Context(), q.now, 3); err != nil || n != want {
-			t.Errorf("canceled %d of 3, %v, want %d", n, err, want)
+			t.Errorf("canceled %d deliveries, %v, want %d", n, err, want)
 		}
 	}
-	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is null and extra = 0 and completed_at = $2 and status = 'canceled'`, off.ID, q.now); n != 4 {
-		t.Errorf("%d are canceled", n)
+	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is null and extra = 0 and completed_at = $2 and status = 'canceled'`, disabled.ID, q.now); n != 4 {
+		t.Errorf("%d deliveries are canceled, want 4", n)
 	}
-	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is null and status = 'delivered'`, off.ID); n != 1 {
-		t.Error("what was delivered lost its state")
+	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is null and status = 'delivered'`, disabled.ID); n != 1 {
+		t.Error("a successful delivery did not keep its status")
 	}
-	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is not null and status = 'pending'`, on.ID); n != 5 {
-		t.Error("another endpoint's are canceled")
+	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is not null and status = 'pending'`, active.ID); n != 5 {
+		t.Error("deliveries of the active endpoint were canceled")
 	}
 }
 
-// TestQueueIsReadOffItsHead: what waits costs nothing but the rows that are read,
-// and an outcome is written by its key, in the one partition that its id names.
-func TestQueueIsReadOffItsHead(t *testing.T) {
+// The statements of the sender must read only the deliveries that they return, however
+// many are waiting. An outcome must be stored by key, in the one partition that the
+// delivery's id determines.
+func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 	q := newQueue(t)
 	keys := []affiliate.EndpointKey{q.endpoint(20_000), q.endpoint(5_000), q.endpoint(10)}
-	q.serve(q.now, keys...)
+	q.claim(q.now, keys...)
 	q.VacuumAnalyze("webhook_deliveries", "webhook_endpoints", "events")
 	conn, err := pgx.Connect(t.Context(), q.URL)
 	if err != nil {
@@ -287,7 +291,7 @@ func TestQueueIsReadOffItsHead(t *testing.T) {
 			"(workspace_id = e.workspace_id) AND (endpoint_id = e.id) AND (epoch = e.epoch) AND (due_at >= w.due_from) AND (due_at <=",
 			"Limit (actual rows=46 loops=3)",
 		}},
-		{"what is left", plan("what is left", webhook.CancelLeftSQL, 1000, q.now), []string{"(epoch < e.epoch)"}},
+		{"cancel left", plan("cancel left", webhook.CancelLeftSQL, 1000, q.now), []string{"(epoch < e.epoch)"}},
 		{"unclaimed", plan("unclaimed", webhook.UnclaimedSQL, q.now, 10), []string{"(due_at <="}},
 		{"outcomes", plan("outcomes", webhook.ApplyOutcomesSQL, outcomes), []string{
 			"(workspace_id = d.workspace_id) AND (endpoint_id = d.endpoint_id) AND (id = d.id) AND (day = d.day)", "never executed",
@@ -296,18 +300,19 @@ func TestQueueIsReadOffItsHead(t *testing.T) {
 		flat := strings.Join(strings.Fields(c.plan), " ")
 		for _, part := range c.has {
 			if !strings.Contains(flat, part) {
-				t.Errorf("%s: no %q in\n%s", c.name, part, c.plan)
+				t.Errorf("%s: the plan does not contain %q\n%s", c.name, part, c.plan)
 			}
 		}
-		flat = strings.ReplaceAll(flat, "Seq Scan on webhook_endpoints", "") // once over all endpoints, by upkeep
+		// A job of package upkeep may read the whole table of endpoints.
+		flat = strings.ReplaceAll(flat, "Seq Scan on webhook_endpoints", "")
 		if strings.Contains(flat, "Seq Scan") || strings.Contains(flat, "Sort Method") && c.name == "due" {
-			t.Errorf("%s walks or sorts:\n%s", c.name, c.plan)
+			t.Errorf("%s: the plan reads a whole table or sorts\n%s", c.name, c.plan)
 		}
 		for line := range strings.SplitSeq(c.plan, "\n") {
 			var rows int
 			if at := strings.Index(line, "actual rows="); at >= 0 {
 				if _, err := fmt.Sscanf(line[at:], "actual rows=%d", &rows); err == nil && rows > 200 {
-					t.Errorf("%s reads %d rows:\n%s", c.name, rows, c.plan)
+					t.Errorf("%s: a node of the plan reads %d rows\n%s", c.name, rows, c.plan)
 				}
 			}
 		}

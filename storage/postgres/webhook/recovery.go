@@ -12,15 +12,18 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// Recovery and cancellation go through an endpoint's deliveries in blocks. A block that
-// is done is not found again, so every block may be repeated. The endpoint is not
-// locked: what is written for an epoch that ends meanwhile is never sent.
+// Recovery and cancellation process the deliveries of an endpoint in blocks. A
+// processed delivery no longer meets the condition, so a job that is repeated does not
+// process it twice. The endpoint is not locked. If its epoch ends while a block runs,
+// the deliveries that the block wrote for the ended epoch are never sent.
 
-// recoverable selects the deliveries of a recovery: those that had one of its statuses,
-// as the API shows them (deliveryRow.delivery), when it was requested. By then a waiting
-// delivery was due or had its last attempt, and any other had ended. That is no longer
-// true of a delivery that the job has restarted, so it is not selected again. The list
-// of stored states lets the index by status be used.
+// recoverable selects the deliveries of a recovery. It selects a delivery that had one
+// of the requested statuses when the recovery was requested. The status is the one that
+// the API shows (see deliveryRow.delivery). At that time, a pending delivery was due,
+// a failed delivery had started its last attempt, and any other delivery was
+// completed. A delivery that the job has restarted no longer meets this condition, so
+// it is not selected again. The list of stored statuses allows Postgres to use the
+// index by status.
 const recoverable = `
 	d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint
 	and d.id >= @first and d.id < @until and d.day >= @first_day and d.day <= @until_day
@@ -32,13 +35,14 @@ const recoverable = `
 		else d.completed_at
 	end <= @asked`
 
-// blockPlan makes Postgres update the rows of a block by their keys. It estimates the
-// size of a block badly, and every other join reads all deliveries of the endpoint.
+// blockPlan makes Postgres update the rows of a block by their keys. Postgres estimates
+// the size of a block badly. Without these settings it would choose a join that reads
+// all deliveries of the endpoint.
 const blockPlan = `set local enable_hashjoin = off; set local enable_mergejoin = off`
 
 const (
 	countRecoverable = `select count(*) from webhook_deliveries d where ` + recoverable
-	// recoverBlock starts new schedules.
+	// recoverBlock restarts the retry schedule of the deliveries.
 	recoverBlock = `
 		with block as (
 			select d.id, d.day
@@ -67,7 +71,8 @@ func recoverableArgs(job affiliate.RecoverDeliveries, epoch int) pgx.NamedArgs {
 	return args
 }
 
-// CountRecoverable counts the deliveries of a recovery in an epoch of their endpoint.
+// CountRecoverable counts the deliveries that a recovery selects. epoch is the present
+// epoch of the endpoint.
 func (tx *Tx) CountRecoverable(ctx context.Context, job affiliate.RecoverDeliveries, epoch int) (count int64, err error) {
 	if err := tx.QueryRow(ctx, countRecoverable, planned, recoverableArgs(job, epoch)).Scan(&count); err != nil {
 		return 0, fmt.Errorf("count deliveries to recover: %w", err)
@@ -75,9 +80,10 @@ func (tx *Tx) CountRecoverable(ctx context.Context, job affiliate.RecoverDeliver
 	return count, nil
 }
 
-// RecoverBlock restarts up to limit deliveries of a recovery, due at an instant, and
-// returns their number; fewer than limit: what is left is locked by other
-// transactions. The sender is woken after the commit.
+// RecoverBlock restarts up to limit deliveries of a recovery and makes them due at the
+// time at. It returns their number. If that is less than limit, all other deliveries of
+// the recovery are locked by other transactions. After the commit, the sender is
+// notified.
 func (tx *Tx) RecoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, epoch int, at time.Time, limit int) (int, error) {
 	if _, err := tx.Exec(ctx, blockPlan); err != nil {
 		return 0, err
@@ -95,8 +101,9 @@ func (tx *Tx) RecoverBlock(ctx context.Context, job affiliate.RecoverDeliveries,
 }
 
 const (
-	// setCanceled keeps the status of deliveries that had ended before. They only lose
-	// the attempts that were requested.
+	// setCanceled cancels pending and failed deliveries. A delivery that was completed
+	// before keeps its status and loses only the additional attempts that were
+	// requested for it.
 	setCanceled = `
 		set due_at = null, extra = 0,
 			status = case when d.status in ('pending', 'failed') then 'canceled' else d.status end,
@@ -113,8 +120,8 @@ const (
 		)
 		update webhook_deliveries d` + setCanceled + `
 		where d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint and d.id = block.id and d.day = block.day`
-	// cancelLeft finds deliveries that were made or attempted while their endpoint was
-	// being disabled, after its job had run.
+	// cancelLeft cancels deliveries that the cancellation job has missed, because they
+	// were inserted or attempted while the endpoint was being disabled.
 	cancelLeft = `
 		with block as (
 			select d.workspace_id, d.endpoint_id, d.id, d.day, least(e.updated_at, $2) as ended
@@ -131,9 +138,10 @@ const (
 		where d.workspace_id = block.workspace_id and d.endpoint_id = block.endpoint_id and d.id = block.id and d.day = block.day`
 )
 
-// CancelBlock cancels up to limit deliveries that wait in an epoch before the given one,
-// as of an instant, and returns their number; fewer than limit: what is left is locked
-// by other transactions, and CancelLeft cancels it later.
+// CancelBlock cancels up to limit waiting deliveries of an endpoint whose epoch is
+// before the given one. endedAt becomes their completion time. It returns their number.
+// If that is less than limit, all other such deliveries are locked by other
+// transactions, and CancelLeft cancels them later.
 func (tx *Tx) CancelBlock(
 	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, epoch int, endedAt time.Time, limit int,
 ) (int, error) {
@@ -149,8 +157,8 @@ func (tx *Tx) CancelBlock(
 	return int(tag.RowsAffected()), nil
 }
 
-// CancelLeft cancels up to limit deliveries that wait in ended epochs of any endpoint.
-// It reads one index entry per endpoint.
+// CancelLeft cancels up to limit waiting deliveries of earlier epochs, of all
+// endpoints. For an endpoint without such deliveries it reads one index entry.
 func (s *Store) CancelLeft(ctx context.Context, now time.Time, limit int) (canceled int64, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if _, err := tx.Exec(ctx, blockPlan); err != nil {

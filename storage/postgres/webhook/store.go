@@ -1,11 +1,11 @@
 // Package webhook stores webhook endpoints and deliveries and reads the queue of due
-// deliveries. Events and their deliveries are inserted by package postgres, in the
-// transaction of their cause.
+// deliveries. Package postgres inserts events and their deliveries, in the transaction
+// that causes the event.
 //
-// It contains SQL, row mapping and locking. It does not decide: which state follows,
-// when an attempt is due and when an endpoint is disabled come from its callers. Every
-// statement names workspace and mode, except those of the sender, which serves the
-// endpoints of all workspaces and names their keys.
+// The package contains SQL, row mapping and locking. Its callers decide the next state
+// of a delivery, the time of the next attempt and whether an endpoint is disabled.
+// Every statement has conditions for workspace and mode, except the statements of the
+// sender. The sender serves the endpoints of all workspaces and selects them by key.
 package webhook
 
 import (
@@ -26,7 +26,7 @@ const planned = pgx.QueryExecModeCacheDescribe
 // safe for concurrent use.
 type Store struct{ db *postgres.DB }
 
-// NewStore makes a store.
+// NewStore returns a Store that uses db.
 func NewStore(db *postgres.DB) *Store { return &Store{db} }
 
 // InTx runs fn in a transaction, as postgres.DB.InTx does.
@@ -34,16 +34,17 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return s.db.InTx(ctx, func(tx *postgres.Tx) error { return fn(&Tx{tx}) })
 }
 
-// InSendingTx is InTx on the connections of the sender, whose commits do not wait for
-// the disk.
+// InSendingTx runs fn in a transaction on a connection of the sender. Commits on these
+// connections do not wait for the disk.
 func (s *Store) InSendingTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return s.db.InSendingTx(ctx, func(tx *postgres.Tx) error { return fn(&Tx{tx}) })
 }
 
-// Tx is a transaction with the statements of this package.
+// Tx is a database transaction with methods for the statements of this package.
 type Tx struct{ *postgres.Tx }
 
-// oneRow reads the only row of a query. Errors: WEBHOOK_NOT_FOUND without a row.
+// oneRow reads the row of a query that returns at most one. Errors: WEBHOOK_NOT_FOUND
+// if there is no row.
 func oneRow[T any](rows pgx.Rows, err error) (T, error) {
 	row, err := postgres.OneRow[T](rows, err)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
@@ -52,14 +53,16 @@ func oneRow[T any](rows pgx.Rows, err error) (T, error) {
 	return row, err
 }
 
-// dayOf returns the day of the id of an event or a delivery, which determines its
-// partition. An id without a time is of no day that has one.
+// dayOf returns the day in the id of an event or a delivery. The day determines the
+// partition of the row. For an id that contains no time, dayOf returns a day that no
+// row has.
 func dayOf[T any](id affiliate.ID[T]) time.Time {
 	at, _ := id.Time()
 	return at.Truncate(24 * time.Hour)
 }
 
-// keyColumns are endpoint keys as two arrays for unnest.
+// keyColumns returns the workspace ids and the endpoint ids of keys, as two arrays for
+// unnest.
 func keyColumns(keys []affiliate.EndpointKey) ([]affiliate.WorkspaceID, []affiliate.EndpointID) {
 	workspaces, ids := make([]affiliate.WorkspaceID, len(keys)), make([]affiliate.EndpointID, len(keys))
 	for i, key := range keys {
