@@ -11,8 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// annotationMessages turn the sentences of protoc-gen-validate into the style of
-// the API: a predicate that says what is accepted.
+// annotationMessages maps the messages of protoc-gen-validate to messages in the style
+// of the API. Such a message starts with a verb and states which values are accepted.
 var annotationMessages = []struct {
 	reason  *regexp.Regexp
 	message string
@@ -39,11 +39,12 @@ var annotationMessages = []struct {
 	{regexp.MustCompile(`^value must equal (.*)$`), "must be $1"},
 }
 
-// annotationPattern is what protoc-gen-validate says of a text that does not match.
-// The pattern is a Go literal.
-var annotationPattern = regexp.MustCompile(`^value does not match regex pattern (".*")$`)
+// patternReason matches the message of protoc-gen-validate for a text that does not
+// match a regular expression. The message contains the expression as a Go string
+// literal.
+var patternReason = regexp.MustCompile(`^value does not match regex pattern (".*")$`)
 
-// patternMessages say in words what the patterns of the contract accept.
+// patternMessages has the API's message for each regular expression in the proto files.
 var patternMessages = map[string]string{
 	`^[A-Z]{2}$`:                             "must be an ISO 3166 country code of 2 capital letters",
 	`^[A-Z]{3}$`:                             "must be an ISO 4217 currency code of 3 capital letters",
@@ -56,15 +57,17 @@ var patternMessages = map[string]string{
 	`^evt_[0-9a-f]{32}$`:                     "must be evt_ and 32 lower-case hexadecimal digits",
 }
 
-// annotationList is what protoc-gen-validate says of a list of values.
-var annotationList = regexp.MustCompile(`^value must (not )?be in list \[(.*)\]$`)
+// listReason matches the message of protoc-gen-validate for a value that must, or must
+// not, be in a list.
+var listReason = regexp.MustCompile(`^value must (not )?be in list \[(.*)\]$`)
 
-// annotationMessage says in the API's words what an annotation of a field found.
+// annotationMessage returns the API's message for a message of protoc-gen-validate about
+// a field. The field may be nil.
 func annotationMessage(reason string, field protoreflect.FieldDescriptor) string {
 	if field != nil && field.Enum() != nil {
-		return mustBeOneOf(enumWords(field.Enum(), reason))
+		return mustBeOneOf(enumNames(field.Enum(), reason))
 	}
-	if list := annotationList.FindStringSubmatch(reason); list != nil {
+	if list := listReason.FindStringSubmatch(reason); list != nil {
 		values := strings.Fields(list[2])
 		if list[1] != "" {
 			return "must not be one of " + strings.Join(values, ", ")
@@ -76,20 +79,20 @@ func annotationMessage(reason string, field protoreflect.FieldDescriptor) string
 			return plainNumbers(m.reason.ReplaceAllString(reason, m.message))
 		}
 	}
-	if literal := annotationPattern.FindStringSubmatch(reason); literal != nil {
+	if literal := patternReason.FindStringSubmatch(reason); literal != nil {
 		pattern, err := strconv.Unquote(literal[1])
-		if words, ok := patternMessages[pattern]; ok && err == nil {
-			return words
+		if message, ok := patternMessages[pattern]; ok && err == nil {
+			return message
 		}
 	}
 	return notValid
 }
 
-// notValid is the message about an annotation that has no words here. A test
-// prevents this.
+// notValid is the message for a validation error that has no entry in the tables above.
+// A test checks that every error has an entry.
 const notValid = "is not valid"
 
-func mustBeOneOf(words []string) string { return "must be one of " + strings.Join(words, ", ") }
+func mustBeOneOf(values []string) string { return "must be one of " + strings.Join(values, ", ") }
 
 var powerOfTen = regexp.MustCompile(`\d+e\+\d+\b`)
 
@@ -104,22 +107,23 @@ func plainNumbers(message string) string {
 	})
 }
 
-// enumWords are the words of an enum that a field accepts: those of the list in
-// reason, or all.
-func enumWords(enum protoreflect.EnumDescriptor, reason string) []string {
+// enumNames returns the API's names of the enum values that a field accepts: the values
+// that the list in reason allows, or all values if reason contains no list. The
+// unspecified value is never accepted.
+func enumNames(enum protoreflect.EnumDescriptor, reason string) []string {
 	var listed []string
-	list := annotationList.FindStringSubmatch(reason)
+	list := listReason.FindStringSubmatch(reason)
 	if list != nil {
 		listed = strings.Fields(list[2])
 	}
-	var words []string
+	var names []string
 	for i := range enum.Values().Len() {
 		value := enum.Values().Get(i)
-		named := slices.Contains(listed, string(value.Name()))
-		if value.Number() == 0 || list != nil && list[1] == "" && !named || list != nil && list[1] != "" && named {
+		inList := slices.Contains(listed, string(value.Name()))
+		if value.Number() == 0 || list != nil && list[1] == "" && !inList || list != nil && list[1] != "" && inList {
 			continue
 		}
-		words = append(words, strings.ToLower(strings.TrimPrefix(string(value.Name()), enumPrefix(enum))))
+		names = append(names, strings.ToLower(strings.TrimPrefix(string(value.Name()), enumPrefix(enum))))
 	}
-	return words
+	return names
 }

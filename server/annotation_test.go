@@ -13,7 +13,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-func TestValidationSpeaksTheStyleOfTheAPI(t *testing.T) {
+func TestCheck_UsesMessagesOfTheAPI(t *testing.T) {
 	for field, tc := range map[string]struct {
 		request proto.Message
 		message string
@@ -36,7 +36,7 @@ func TestValidationSpeaksTheStyleOfTheAPI(t *testing.T) {
 				got = v.Message
 			}
 			if strings.Contains(v.Message, "value") || strings.Contains(v.Message, "UNSPECIFIED") {
-				t.Errorf("%s: %q has the words of the validation library", v.Field, v.Message)
+				t.Errorf("%s: %q is a message of the validation library", v.Field, v.Message)
 			}
 		}
 		if got != tc.message {
@@ -45,8 +45,9 @@ func TestValidationSpeaksTheStyleOfTheAPI(t *testing.T) {
 	}
 }
 
-// The reasons that the generated validation can give are literals of its code.
-func TestEveryAnnotationHasWordsOfItsOwn(t *testing.T) {
+// The messages of the generated validation code are string literals in that code, so the
+// test can find them all.
+func TestAnnotationMessage_CoversGeneratedValidation(t *testing.T) {
 	files, err := filepath.Glob("../gen/affiliate/v1/*.pb.validate.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d generated files, %v", len(files), err)
@@ -62,7 +63,7 @@ func TestEveryAnnotationHasWordsOfItsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The fault is in the embedded message, which has a reason of its own.
+			// The validation of the embedded message reports its own, exact reason.
 			if reason == "embedded message failed validation" {
 				continue
 			}
@@ -73,7 +74,7 @@ func TestEveryAnnotationHasWordsOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestOptionalTextOfWhiteSpaceAloneIsAbsent(t *testing.T) {
+func TestCheck_ClearsBlankOptionalText(t *testing.T) {
 	report := &affiliatev1.ReportConversionRequest{
 		PromoCode: proto.String(" \t"), ClickId: proto.String("  "), CustomerId: proto.String("\n"), SubId: proto.String(" kept "),
 	}

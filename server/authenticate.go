@@ -13,37 +13,40 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// CredentialStore answers for credentials as the database holds them now:
-// logout, removal, a change of role and revocation act on the next request.
+// CredentialStore looks up credentials in the database on each request. A logout, a
+// removed member, a changed role or a revoked key therefore takes effect on the next
+// request.
 type CredentialStore interface {
-	// LiveSession is the user of a session that has neither ended nor been
-	// revoked, with the workspace and role of a merchant; ok is false when there
-	// is none.
+	// LiveSession returns the user of a session. member has the workspace and the role
+	// if the user is a merchant. ok is false if the session does not exist, has ended
+	// or was revoked.
 	LiveSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user affiliate.User, member *affiliate.Member, ok bool, err error)
-	// LiveKey is the key with that digest unless it is revoked or expired. It
-	// notes the use, at most once a minute.
+	// LiveKey returns the API key with that digest. ok is false if the key does not
+	// exist, was revoked or has expired. LiveKey stores the time of use, at most once a
+	// minute.
 	LiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, ok bool, err error)
 }
 
-// fault is what is wrong with a credential.
+// fault is the reason why a credential was not accepted.
 type fault int
 
 const (
 	noFault fault = iota
-	// missing: no authorization at all.
-	missing
-	// bad: malformed, forged, unknown, revoked.
-	bad
-	// expired: an access token of ours whose time is over.
-	expired
+	// faultMissing means that the call has no authorization metadata.
+	faultMissing
+	// faultInvalid means that the credential is malformed, forged, unknown or revoked.
+	faultInvalid
+	// faultExpired means that this service issued the access token and that it has
+	// expired.
+	faultExpired
 )
 
-// identity is the outcome of authentication: a principal, or what is wrong.
+// identity is the result of authentication: the principal, and the fault if there is one.
 type identity struct {
 	principal Principal
 	fault     fault
-	// badMode: X-Mode is there and is neither test nor live.
-	badMode bool
+	// invalidMode is true if the X-Mode header is neither test nor live.
+	invalidMode bool
 }
 
 type authenticator struct {
@@ -54,11 +57,11 @@ type authenticator struct {
 
 func (a *authenticator) identify(ctx context.Context) (identity, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	id := identity{principal: Principal{Kind: Nobody, Mode: affiliate.ModeLive}, fault: missing}
+	id := identity{principal: Principal{Kind: Nobody, Mode: affiliate.ModeLive}, fault: faultMissing}
 	switch mode := md.Get("x-mode"); {
 	case len(mode) == 0 || mode[0] == "":
 	case len(mode) > 1 || !affiliate.Mode(mode[0]).Valid():
-		id.badMode = true
+		id.invalidMode = true
 	default:
 		id.principal.Mode = affiliate.Mode(mode[0])
 	}
@@ -66,13 +69,13 @@ func (a *authenticator) identify(ctx context.Context) (identity, error) {
 	case len(values) == 0 || values[0] == "":
 		return id, nil
 	case len(values) > 1:
-		id.fault = bad
+		id.fault = faultInvalid
 		return id, nil
 	default:
 		scheme, text, ok := strings.Cut(values[0], " ")
 		text = strings.TrimSpace(text)
 		if !ok || !strings.EqualFold(scheme, "bearer") || text == "" {
-			id.fault = bad
+			id.fault = faultInvalid
 			return id, nil
 		}
 		if affiliate.LooksLikeKey(text) {
@@ -83,7 +86,7 @@ func (a *authenticator) identify(ctx context.Context) (identity, error) {
 }
 
 func (a *authenticator) identifyKey(ctx context.Context, id identity, text string) (identity, error) {
-	id.fault = bad
+	id.fault = faultInvalid
 	parsed, ok := affiliate.ParseKey(text)
 	if !ok {
 		return id, nil
@@ -103,16 +106,16 @@ func (a *authenticator) identifyKey(ctx context.Context, id identity, text strin
 	id.principal.Mode = key.Scope.Mode
 	id.principal.Key = key.ID
 	// Keys carry their mode and ignore the header.
-	id.fault, id.badMode = noFault, false
+	id.fault, id.invalidMode = noFault, false
 	return id, nil
 }
 
 func (a *authenticator) identifyToken(ctx context.Context, id identity, text string) (identity, error) {
-	id.fault = bad
+	id.fault = faultInvalid
 	session, err := a.tokens.verify(text)
 	if err != nil {
 		if errors.Is(err, errTokenExpired) {
-			id.fault = expired
+			id.fault = faultExpired
 		}
 		return id, nil
 	}
@@ -126,7 +129,7 @@ func (a *authenticator) identifyToken(ctx context.Context, id identity, text str
 	id.principal.Kind = PartnerToken
 	if user.Kind == affiliate.Merchant {
 		if member == nil {
-			// Removed from the workspace: nothing is left to act on.
+			// The merchant's user was removed from the workspace.
 			return id, nil
 		}
 		id.principal.Kind = MerchantToken

@@ -17,51 +17,54 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
-// httpCode is the metadata by which one answer chooses another success status
-// over REST; gRPC callers have the results themselves.
-const httpCode = "x-http-code"
+// httpStatusKey is the response metadata with the HTTP status that the gateway must send
+// instead of its default success status. gRPC callers do not need it.
+const httpStatusKey = "x-http-code"
 
-// bulkResponse carries results and their summary.
+// bulkResponse is a response that has one result per item and a summary.
 type bulkResponse interface {
 	proto.Message
 	GetSummary() *affiliatev1.BulkSummary
 }
 
-// AnswerBulk is the outcome of a request about several things, each of which
-// succeeded or failed on its own (DECISIONS.md section 2): 200 when all did, 207
-// when some failed, BULK_ALL_FAILED with the same results when all failed.
+// AnswerBulk returns the response to a bulk request, whose items succeed or fail
+// independently (DECISIONS.md section 2). The HTTP status is 200 if all items succeeded
+// and 207 if some failed. If all failed, AnswerBulk returns the error BULK_ALL_FAILED,
+// which carries the same results.
 func AnswerBulk[R bulkResponse](ctx context.Context, response R) (R, error) {
-	var none R
+	var zero R
 	switch summary := response.GetSummary(); {
 	case summary.GetFailed() == 0:
 		return response, nil
 	case summary.GetSucceeded() == 0:
-		return none, &bulkError{response}
+		return zero, &bulkError{response}
 	}
-	AnswerWith(ctx, http.StatusMultiStatus)
+	SetHTTPStatus(ctx, http.StatusMultiStatus)
 	return response, nil
 }
 
-// AnswerWith chooses the success status of one answer (202, 207).
-func AnswerWith(ctx context.Context, status int) {
-	_ = grpc.SetHeader(ctx, metadata.Pairs(httpCode, strconv.Itoa(status)))
+// SetHTTPStatus sets the HTTP status of a successful response, for example 202 or 207.
+func SetHTTPStatus(ctx context.Context, status int) {
+	_ = grpc.SetHeader(ctx, metadata.Pairs(httpStatusKey, strconv.Itoa(status)))
 }
 
-// BulkOutcome is what became of one item.
+// BulkOutcome is the result for one item of a bulk request.
 type BulkOutcome struct {
 	ID         string
 	Success    bool
 	StatusCode int32
-	// Status is the item's word after the request; empty when it is unknown.
+	// Status is the item's status after the request. It is empty if unknown.
 	Status string
-	// Code and Message are nil for a success.
+	// Code and Message are nil if Success is true.
 	Code, Message *string
 }
 
-// EachOf makes a move of every thing that texts name, one after the other, each
-// once and in the order given. The move tells the thing's status after it; of a
-// refusal its metadata may. What is no UUID has been refused before. An accident
-// ends the request with what was done until then done; that is safe to send again.
+// EachOf calls move for each id in texts, in that order. It skips repeated ids. It also
+// skips texts that are not UUIDs, because the validation has rejected them before. move
+// returns the status of the item after the call. If move returns an *affiliate.Error,
+// the status comes from the error's metadata, where it is optional. Any other error ends
+// the request. The items before it keep their changes, and the client can safely send
+// the request again.
 func EachOf[T any](texts []string, move func(id affiliate.ID[T]) (status string, err error)) ([]BulkOutcome, error) {
 	var outcomes []BulkOutcome
 	seen := map[affiliate.ID[T]]bool{}
@@ -87,7 +90,7 @@ func EachOf[T any](texts []string, move func(id affiliate.ID[T]) (status string,
 	return outcomes, nil
 }
 
-// Failure returns the fields of a bulk item that was refused.
+// Failure returns the result fields of a bulk item that failed with the error refusal.
 func Failure(refusal *affiliate.Error) (statusCode int32, code, message *string) {
 	spec, reason, sentence := errorspec.Of(refusal.Reason), string(refusal.Reason), refusal.Message
 	if sentence == "" {
@@ -96,25 +99,25 @@ func Failure(refusal *affiliate.Error) (statusCode int32, code, message *string)
 	return int32(spec.HTTPStatus), &reason, &sentence // #nosec G115 -- an HTTP status
 }
 
-// BulkSummary counts items, of which there are at most some hundreds.
+// BulkSummary returns the summary of a bulk request.
 func BulkSummary(total, succeeded int) *affiliatev1.BulkSummary {
 	return &affiliatev1.BulkSummary{
-		Total: int32(total), Succeeded: int32(succeeded), Failed: int32(total - succeeded), //nolint:gosec // see above
+		Total: int32(total), Succeeded: int32(succeeded), Failed: int32(total - succeeded), //nolint:gosec // a request has at most 500 items
 	}
 }
 
-// bulkError is BULK_ALL_FAILED with what became of each item.
+// bulkError is the error BULK_ALL_FAILED with the result of each item.
 type bulkError struct{ response proto.Message }
 
-// Error names the reason.
+// Error returns the error code.
 func (*bulkError) Error() string { return string(affiliate.ReasonBulkAllFailed) }
 
-// status carries the results as a detail beside the ErrorInfo.
-func (f *bulkError) status() *status.Status {
+// status returns the gRPC status. Its details are the ErrorInfo and the results.
+func (e *bulkError) status() *status.Status {
 	st := refusalStatus(affiliate.Refuse(affiliate.ReasonBulkAllFailed))
-	with, err := st.WithDetails(protoadapt.MessageV1Of(f.response))
+	withResults, err := st.WithDetails(protoadapt.MessageV1Of(e.response))
 	if err != nil {
 		return st
 	}
-	return with
+	return withResults
 }

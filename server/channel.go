@@ -17,14 +17,14 @@ import (
 
 // channel connects a gateway with the core in the same process.
 //
-// A unary call runs the interceptors and the handler in the goroutine of its
-// caller, so it costs neither a goroutine, a growing stack, nor a copy of the
-// messages. A handler has to observe its context, because the caller waits for it
-// in any case. Streams go through inprocgrpc, which gives each a goroutine.
+// A unary call runs the interceptors and the handler in the caller's goroutine. This
+// saves a goroutine, the growth of its stack, and a copy of the messages. The caller
+// waits until the handler returns, so a handler must return when its context ends.
+// Streams use inprocgrpc, which starts a goroutine for each stream.
 type channel struct {
 	*inprocgrpc.Channel
 	intercept grpc.UnaryServerInterceptor
-	stats     stats.Handler // nil: none
+	stats     stats.Handler // nil if calls are not measured
 	unary     map[string]unaryMethod
 }
 
@@ -33,8 +33,8 @@ type unaryMethod struct {
 	handler grpc.MethodHandler
 }
 
-// inProcessPeer is the peer of every call of a channel. What it says about the
-// client in the metadata is trusted.
+// inProcessPeer is the peer of every call through a channel. The server trusts the
+// client address and the request id in the metadata of such a call.
 var inProcessPeer = &peer.Peer{Addr: inProcessAddress{}}
 
 type inProcessAddress struct{}
@@ -42,14 +42,14 @@ type inProcessAddress struct{}
 func (inProcessAddress) Network() string { return inProcessNetwork }
 func (inProcessAddress) String() string  { return inProcessNetwork }
 
-func newChannel(f *frame, handler stats.Handler) *channel {
+func newChannel(p *pipeline, handler stats.Handler) *channel {
 	streams := (&inprocgrpc.Channel{}).
-		WithCloner(inprocgrpc.CopyFunc(handOver)).
-		WithServerStreamInterceptor(f.interceptStream)
+		WithCloner(inprocgrpc.CopyFunc(moveMessage)).
+		WithServerStreamInterceptor(p.interceptStream)
 	if handler != nil {
 		streams = streams.WithServerStatsHandler(handler)
 	}
-	return &channel{Channel: streams, intercept: f.links, stats: handler, unary: map[string]unaryMethod{}}
+	return &channel{Channel: streams, intercept: p.unary, stats: handler, unary: map[string]unaryMethod{}}
 }
 
 // RegisterService adds the methods of a service.
@@ -60,8 +60,8 @@ func (c *channel) RegisterService(desc *grpc.ServiceDesc, service any) {
 	}
 }
 
-// Invoke implements grpc.ClientConnInterface. Of the call options it supports
-// grpc.Header and grpc.Trailer, the two that generated handlers need.
+// Invoke implements grpc.ClientConnInterface. It supports the call options grpc.Header
+// and grpc.Trailer, which the generated gateway handlers need, and ignores the others.
 func (c *channel) Invoke(ctx context.Context, name string, request, response any, options ...grpc.CallOption) error {
 	method, ok := c.unary[name]
 	if !ok {
@@ -86,18 +86,18 @@ func (c *channel) Invoke(ctx context.Context, name string, request, response any
 	if c.stats != nil {
 		ctx = c.stats.TagRPC(ctx, &stats.RPCTagInfo{FullMethodName: name})
 	}
-	result, err := method.handler(method.service, ctx, func(message any) error { return handOver(message, request) }, c.intercept)
+	result, err := method.handler(method.service, ctx, func(message any) error { return moveMessage(message, request) }, c.intercept)
 	if c.stats != nil {
 		c.stats.HandleRPC(ctx, &stats.End{BeginTime: begin, EndTime: time.Now(), Error: err})
 	}
 	if err != nil {
 		return err
 	}
-	return handOver(response, result)
+	return moveMessage(response, result)
 }
 
-// transportStream collects the headers and trailers of one call. Only the
-// goroutine of the call uses it.
+// transportStream collects the headers and trailers of one call. It needs no lock
+// because only the call's goroutine uses it.
 type transportStream struct {
 	method          string
 	header, trailer metadata.MD
@@ -121,10 +121,10 @@ func (s *transportStream) SetTrailer(md metadata.MD) error {
 	return nil
 }
 
-// handOver moves the content of a message to the other side of the channel
-// without a deep copy. A gateway makes a request for one call, and a handler a
-// response for one caller, so no one else holds either of them.
-func handOver(out, in any) error {
+// moveMessage sets the fields of out to those of in, without a deep copy. Sharing the
+// field values is safe: the gateway uses a request for one call only, and a handler
+// creates a response for one caller only.
+func moveMessage(out, in any) error {
 	from, to := in.(proto.Message).ProtoReflect(), out.(proto.Message).ProtoReflect()
 	from.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		to.Set(field, value)

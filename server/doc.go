@@ -1,18 +1,19 @@
-// Package server is the gRPC core's frame: who a caller is, what it may call,
-// how often, and how refusals travel. The services themselves live in the
-// packages below and are joined by cmd.
+// Package server contains the parts of the gRPC core that all services share:
+// authentication, authorisation, rate limits, validation, and the conversion of Go
+// errors into gRPC statuses. The services themselves are in the packages below this
+// one. cmd connects them.
 //
-// It guarantees that no method runs before its declared policy has been met: a
-// server with a method that has no policy does not start. Over the network and
-// in process the same chain runs:
+// It guarantees that no method runs before the caller has passed the method's policy.
+// A server does not start if one of its methods has no policy. Calls over the network
+// and calls in the same process run the same chain of interceptors:
 //
 //	panic guard → request id → access log → error mapping → recovery → deadline
 //	  → authentication → rate limit → authorisation → validation → handler
 //
-// Authentication settles who is calling but refuses only after the limit has
-// counted, so that garbage cannot be tried freely.
+// Authentication only identifies the caller. The authorisation step rejects a bad
+// credential after the rate limit has counted the call. A client that guesses
+// credentials is therefore limited too.
 //
-// It does not know any rule of the business, and does not trust what a client
-// says about itself: the client's address and request id are believed from the
-// in-process channel and from configured proxies only.
+// The package contains no business rules. It accepts a client address and a request id
+// in the metadata only from the in-process channel and from configured proxies.
 package server

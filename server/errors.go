@@ -18,12 +18,13 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
-// ErrorDomain is the domain of every google.rpc.ErrorInfo that leaves the core.
+// ErrorDomain is the domain in every google.rpc.ErrorInfo that the core sends.
 const ErrorDomain = "tributary"
 
-// toStatus turns what a handler returned into what the caller is told. Only an
-// *affiliate.Error speaks for itself; an ended context is unavailability; the
-// rest is an accident, whose words stay in the log.
+// toStatus converts the error of a handler into the gRPC status for the caller. An
+// *affiliate.Error keeps its code and message. An ended context or a lost dependency
+// becomes SERVICE_UNAVAILABLE. Every other error becomes INTERNAL_ERROR, and its text
+// appears only in the log.
 func toStatus(err error) *status.Status {
 	var (
 		refusal *affiliate.Error
@@ -44,7 +45,7 @@ func toStatus(err error) *status.Status {
 func refusalStatus(refusal *affiliate.Error) *status.Status {
 	spec := errorspec.Of(refusal.Reason)
 	if spec == nil {
-		// The contract lacks the reason. A test prevents this.
+		// The code is not in error_reason.proto. A test checks that all codes are.
 		refusal = affiliate.Refuse(affiliate.ReasonInternal)
 		spec = errorspec.Of(refusal.Reason)
 	}
@@ -60,43 +61,44 @@ func refusalStatus(refusal *affiliate.Error) *status.Status {
 	if len(refusal.Violations) > 0 {
 		bad, spellable := &errdetails.BadRequest{}, &affiliatev1.SpellableViolations{}
 		for _, v := range refusal.Violations {
-			named := v.Spelled(protoName)
-			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: named.Field, Description: named.Sentence()})
+			spelled := v.Spelled(protoName)
+			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: spelled.Field, Description: spelled.Sentence()})
 			spellable.Violations = append(spellable.Violations, &affiliatev1.AdmitViolation{Field: v.Field, Message: v.Message})
 		}
 		details = append(details, bad, protoadapt.MessageV1Of(spellable))
 	}
 	st := status.New(codes.Code(spec.GRPCCode), message)
-	with, err := st.WithDetails(details...)
+	withDetails, err := st.WithDetails(details...)
 	if err != nil {
 		return st
 	}
-	return with
+	return withDetails
 }
 
-// protoName is how gRPC callers spell a field.
+// protoName returns the field name for gRPC callers, which is the proto path itself.
 func protoName(path string) string { return path }
 
-// unavailable says that the caller may try again soon.
+// unavailable returns SERVICE_UNAVAILABLE with a retry delay of 1 second.
 func unavailable() *affiliate.Error {
 	refusal := affiliate.Refuse(affiliate.ReasonServiceUnavailable)
 	refusal.Metadata = map[string]string{"retry_after": "1"}
 	return refusal
 }
 
-// dependencyLost tells an error of the way to the database from one about what
-// was asked. Drivers are known by what their errors can do, not by their types:
-// this package does not know which one is behind the stores.
+// dependencyLost reports whether err means that the database or the connection to it
+// failed, in contrast to an error in the query. It tests the errors for their methods,
+// not for their types, because this package does not depend on a database driver.
 func dependencyLost(err error) bool {
 	var (
 		network net.Error
 		sql     interface{ SQLState() string }
-		unsent  interface{ SafeToRetry() bool }
+		notSent interface{ SafeToRetry() bool }
 	)
 	switch {
 	case errors.As(err, &sql):
-		// Connection exceptions, shutdown and crash of the server; no connection
-		// left, a lock that was waited for in vain, conflicts that were given up
+		// 08…: connection exceptions. 57P…: the server shuts down or crashed. 53300:
+		// too many connections. 57014: the statement was cancelled. 55P03: the lock was
+		// not available. 40001 and 40P01: serialization failure and deadlock
 		// (PostgreSQL documentation, appendix A).
 		code := sql.SQLState()
 		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") ||
@@ -104,12 +106,12 @@ func dependencyLost(err error) bool {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
 		return true
 	}
-	return errors.As(err, &unsent) && unsent.SafeToRetry()
+	return errors.As(err, &notSent) && notSent.SafeToRetry()
 }
 
-// isAccident reports whether err is none of the caller's business and has to be
-// logged with its words.
-func isAccident(err error) bool {
+// isInternalError reports whether the text of err must be logged. The caller does not
+// receive it.
+func isInternalError(err error) bool {
 	var (
 		refusal *affiliate.Error
 		bulk    *bulkError

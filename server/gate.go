@@ -8,11 +8,11 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// gate implements GateService. The interceptors have admitted every caller that
-// reaches it.
+// gate implements GateService. The interceptors have already checked the caller and the
+// rate limit of the method that the request names.
 type gate struct {
 	affiliatev1.UnimplementedGateServiceServer
-	// services holds the implementation of each method.
+	// services maps a method's full name to the service that implements it.
 	services map[string]any
 }
 
@@ -29,23 +29,23 @@ func newGate(services []Service) gate {
 	return g
 }
 
-// Admit validates the part of a request that the gateway could decode, so that a
-// client gets these faults together with those of the gateway.
+// Admit validates the part of a request that the gateway could decode. The gateway then
+// reports these violations together with the fields that it could not decode.
 func (g gate) Admit(_ context.Context, req *affiliatev1.AdmitRequest) (*affiliatev1.AdmitResponse, error) {
 	response := &affiliatev1.AdmitResponse{}
 	if req.GetRequest() == nil {
 		return response, nil
 	}
-	want, err := requestOf(req.GetMethod())
+	decoded, err := requestOf(req.GetMethod())
 	if err != nil {
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	if err := req.GetRequest().UnmarshalTo(want); err != nil {
+	if err := req.GetRequest().UnmarshalTo(decoded); err != nil {
 		return nil, affiliate.Invalid("request", "must be a request of the method")
 	}
-	var refused *affiliate.Error
-	if errors.As(validate(g.services[req.GetMethod()], want), &refused) {
-		for _, v := range refused.Violations {
+	var refusal *affiliate.Error
+	if errors.As(validate(g.services[req.GetMethod()], decoded), &refusal) {
+		for _, v := range refusal.Violations {
 			response.Violations = append(response.Violations, &affiliatev1.AdmitViolation{Field: v.Field, Message: v.Message})
 		}
 	}

@@ -12,32 +12,33 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The metadata of SPEC.md section 8's header, and the one that tells a caller
-// that the answer was given before.
+// The metadata of the request header Idempotency-Key (SPEC.md section 8) and of the
+// response header Idempotent-Replayed.
 const (
 	idempotencyKey     = "idempotency-key"
 	idempotentReplayed = "idempotent-replayed"
 )
 
-var idempotencyKeyForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
+var idempotencyKeyPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
 
-// IdempotencyKeyFrom is the call's Idempotency-Key. present is whether one came
-// at all, ok whether it is well-formed: an absent one is not.
+// IdempotencyKeyFrom returns the call's Idempotency-Key. present reports whether the call
+// has one. ok reports whether the call has exactly one and it is well-formed.
 func IdempotencyKeyFrom(ctx context.Context) (key string, ok, present bool) {
 	values := metadata.ValueFromIncomingContext(ctx, idempotencyKey)
 	if len(values) == 0 {
 		return "", false, false
 	}
-	return values[0], len(values) == 1 && idempotencyKeyForm.MatchString(values[0]), true
+	return values[0], len(values) == 1 && idempotencyKeyPattern.MatchString(values[0]), true
 }
 
-// Fingerprint tells requests apart that come under one Idempotency-Key: equal
-// messages have equal fingerprints. The key keeps whoever reads one from guessing
-// what the request said of a buyer.
+// Fingerprint returns a keyed hash of a request. Equal messages have equal fingerprints,
+// so it shows whether two requests with the same Idempotency-Key are the same. Without
+// the secret key, a reader of the fingerprint could find a buyer's data by hashing
+// guesses.
 func Fingerprint(key []byte, req proto.Message) []byte {
 	bytes, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
 	if err != nil {
-		panic(fmt.Sprintf("server: a request that was decoded cannot be encoded: %v", err))
+		panic(fmt.Sprintf("server: cannot encode a decoded request: %v", err))
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("idempotency"))
@@ -45,8 +46,8 @@ func Fingerprint(key []byte, req proto.Message) []byte {
 	return mac.Sum(nil)
 }
 
-// MarkReplayed tells the caller that the answer is that of an earlier request
-// with the same key.
+// MarkReplayed marks the response as the stored response of an earlier request with the
+// same Idempotency-Key.
 func MarkReplayed(ctx context.Context) {
 	_ = grpc.SetHeader(ctx, metadata.Pairs(idempotentReplayed, "true"))
 }

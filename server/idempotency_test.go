@@ -12,7 +12,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-func TestIdempotencyKeyHasItsForm(t *testing.T) {
+func TestIdempotencyKeyFrom(t *testing.T) {
 	for value, want := range map[string]bool{
 		"a": true, "A-z_0": true, strings.Repeat("x", 80): true,
 		"": false, strings.Repeat("x", 81): false, "a b": false, "a,b": false, "ä": false, "a\n": false,
@@ -24,23 +24,23 @@ func TestIdempotencyKeyHasItsForm(t *testing.T) {
 	}
 	twice := metadata.NewIncomingContext(t.Context(), metadata.Pairs("idempotency-key", "a", "idempotency-key", "b"))
 	if _, ok, present := IdempotencyKeyFrom(twice); ok || !present {
-		t.Error("two keys are taken for one")
+		t.Error("two keys were accepted")
 	}
 	for _, ctx := range []context.Context{t.Context(), metadata.NewIncomingContext(t.Context(), metadata.MD{})} {
 		if _, ok, present := IdempotencyKeyFrom(ctx); ok || present {
-			t.Error("no key is taken for one")
+			t.Error("a call without a key has one")
 		}
 	}
 }
 
-func TestFingerprintsTellRequestsApart(t *testing.T) {
+func TestFingerprint_DependsOnTheRequest(t *testing.T) {
 	a := Fingerprint([]byte("key"), &affiliatev1.CreatePayoutBatchRequest{ProgramIds: []string{"x", "y"}})
 	if !bytes.Equal(a, Fingerprint([]byte("key"), &affiliatev1.CreatePayoutBatchRequest{ProgramIds: []string{"x", "y"}})) || len(a) != 32 {
-		t.Error("equal requests differ")
+		t.Error("equal requests have different fingerprints")
 	}
 	for _, other := range []*affiliatev1.CreatePayoutBatchRequest{{}, {ProgramIds: []string{"y", "x"}}, {ProgramIds: []string{"x", "y"}, Cutoff: proto.String("")}} {
 		if bytes.Equal(a, Fingerprint([]byte("key"), other)) {
-			t.Errorf("%v is taken for another", other)
+			t.Errorf("%v has the fingerprint of another request", other)
 		}
 	}
 }

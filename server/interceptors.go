@@ -18,88 +18,89 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// callTimeout ends a call that has no nearer deadline of its own; it lies under
-// the 30 s in which an HTTP answer has to be written.
+// callTimeout is the longest time that a unary call may take. It is less than the 30 s
+// in which the HTTP response must be written.
 const callTimeout = 20 * time.Second
 
-// link is one interceptor and the reason for its place.
-type link struct {
+// interceptor is one interceptor of the chain and the reason for its position.
+type interceptor struct {
 	name      string
-	why       string
+	reason    string
 	intercept grpc.UnaryServerInterceptor
 }
 
-// chain is the one place that names the order, outermost first. A test holds it.
-func (f *frame) chain() []link {
-	return []link{
-		{"panic guard", "a panic in any link below must not end the process", f.guard},
-		{"request id", "everything below logs and answers under it", f.identifyCaller},
-		{"access log", "sees the outcome as the caller sees it", f.logAccess},
-		{"error mapping", "the only place where Go errors become statuses", f.mapErrors},
-		{"recovery", "a panic in a handler is an error like any other, mapped and logged above", f.recover},
-		{"deadline", "nothing below may run for ever", f.setDeadline},
-		{"authentication", "settles who calls; refuses later, so that refusals are counted", f.authenticate},
-		{"rate limit", "counts under the principal, or under the address of a refused credential", f.limit},
-		{"authorisation", "401 and 403, after the count", f.authorise},
-		{"validation", "a refused caller never learns what is wrong with the body", f.validate},
+// chain returns the interceptors in their order, outermost first. A test checks the
+// order.
+func (p *pipeline) chain() []interceptor {
+	return []interceptor{
+		{"panic guard", "a panic in any interceptor below must not end the process", p.guard},
+		{"request id", "everything below logs and responds with this id", p.identifyCaller},
+		{"access log", "logs the status that the caller receives", p.logAccess},
+		{"error mapping", "converts Go errors into gRPC statuses, here and nowhere else", p.mapErrors},
+		{"recovery", "turns a panic in a handler into an error, which is mapped and logged above", p.recover},
+		{"deadline", "limits the run time of everything below", p.setDeadline},
+		{"authentication", "identifies the caller but rejects no call, so that the rate limit counts bad credentials", p.authenticate},
+		{"rate limit", "counts per principal, or per address if the credential is bad", p.limit},
+		{"authorisation", "returns 401 and 403, after the rate limit has counted the call", p.authorise},
+		{"validation", "comes last, so that a rejected caller learns nothing about the body", p.validate},
 	}
 }
 
-// frame holds what the interceptors need.
-type frame struct {
+// pipeline holds the dependencies of the interceptors, which are its methods.
+type pipeline struct {
 	authenticator authenticator
 	limiter       Limiter
 	log           *slog.Logger
 	now           func() time.Time
 	trusted       []netip.Prefix
-	// links is the chain in one piece.
-	links grpc.UnaryServerInterceptor
+	// unary is the whole chain as one interceptor.
+	unary grpc.UnaryServerInterceptor
 }
 
-func (f *frame) guard(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+func (p *pipeline) guard(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			f.logPanic(ctx, info.FullMethod, p)
+		if cause := recover(); cause != nil {
+			p.logPanic(ctx, info.FullMethod, cause)
 			err = refusalStatus(affiliate.Refuse(affiliate.ReasonInternal)).Err()
 		}
 	}()
 	return next(ctx, req)
 }
 
-func (f *frame) logPanic(ctx context.Context, method string, p any) {
-	f.log.LogAttrs(ctx, slog.LevelError, "panic", slog.String("request_id", RequestID(ctx)),
-		slog.String("method", method), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+func (p *pipeline) logPanic(ctx context.Context, method string, cause any) {
+	p.log.LogAttrs(ctx, slog.LevelError, "panic", slog.String("request_id", RequestID(ctx)),
+		slog.String("method", method), slog.String("panic", fmt.Sprint(cause)), slog.String("stack", string(debug.Stack())))
 }
 
-// identifyCaller takes the request id and the client's address from the
-// metadata when the in-process channel or a trusted proxy brought them; anybody
-// else is known by its own address, and gets a fresh id unless it sent a valid
-// one.
-func (f *frame) identifyCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	return next(f.withCaller(ctx), req)
+// identifyCaller adds the request id and the client's address to the context. A call
+// from the in-process channel or from a trusted proxy may set both in its metadata. For
+// every other call, the address is that of the connection and the request id is new. A
+// trusted caller also gets a new request id if its own is absent or not valid.
+func (p *pipeline) identifyCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	return next(p.withCaller(ctx), req)
 }
 
-func (f *frame) withCaller(ctx context.Context) context.Context {
+func (p *pipeline) withCaller(ctx context.Context) context.Context {
 	md, _ := metadata.FromIncomingContext(ctx)
 	var c caller
-	var believed bool
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		if p.Addr.Network() == inProcessNetwork {
-			believed = true
-		} else if addr, err := netip.ParseAddrPort(p.Addr.String()); err == nil {
+	var trusted bool
+	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
+		if from.Addr.Network() == inProcessNetwork {
+			trusted = true
+		} else if addr, err := netip.ParseAddrPort(from.Addr.String()); err == nil {
 			c.address = addr.Addr().WithZone("").Unmap()
-			for _, prefix := range f.trusted {
-				believed = believed || prefix.Contains(c.address)
+			for _, prefix := range p.trusted {
+				trusted = trusted || prefix.Contains(c.address)
 			}
 		}
 	}
-	if believed {
+	if trusted {
 		if addr, err := netip.ParseAddr(first(md, "x-client-ip")); err == nil {
 			c.address = addr.WithZone("").Unmap()
 		}
 	}
-	if c.requestID = first(md, "x-request-id"); !believed || !httpedge.ValidRequestID(c.requestID) {
-		c.requestID = affiliate.NewID[caller](f.now()).String()
+	if c.requestID = first(md, "x-request-id"); !trusted || !httpedge.ValidRequestID(c.requestID) {
+		c.requestID = affiliate.NewID[caller](p.now()).String()
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs("x-request-id", c.requestID))
 	return withCaller(ctx, c)
@@ -112,44 +113,44 @@ func first(md metadata.MD, key string) string {
 	return ""
 }
 
-// logAccess writes one line a call, from an allow-list: never a credential, a
-// body, an e-mail address or a whole network address.
-func (f *frame) logAccess(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	start := f.now()
+// logAccess writes one log line per call. It logs a fixed list of fields, which contains
+// no credential, no body, no e-mail address and no complete network address.
+func (p *pipeline) logAccess(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	start := p.now()
 	resp, err := next(ctx, req)
 	c := callerFrom(ctx)
-	f.log.LogAttrs(ctx, slog.LevelInfo, "call",
+	p.log.LogAttrs(ctx, slog.LevelInfo, "call",
 		slog.String("request_id", c.requestID),
 		slog.String("method", info.FullMethod),
 		slog.String("code", status.Code(err).String()),
 		slog.String("client", httpedge.AddressPrefix(c.address)),
-		slog.Duration("took", f.now().Sub(start)))
+		slog.Duration("took", p.now().Sub(start)))
 	return resp, err
 }
 
-func (f *frame) mapErrors(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (p *pipeline) mapErrors(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	resp, err := next(ctx, req)
 	if err == nil {
 		return resp, nil
 	}
-	if isAccident(err) {
-		f.log.LogAttrs(ctx, slog.LevelError, "accident", slog.String("request_id", RequestID(ctx)),
+	if isInternalError(err) {
+		p.log.LogAttrs(ctx, slog.LevelError, "internal error", slog.String("request_id", RequestID(ctx)),
 			slog.String("method", info.FullMethod), slog.String("error", err.Error()))
 	}
 	return nil, toStatus(err).Err()
 }
 
-func (f *frame) recover(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+func (p *pipeline) recover(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			f.logPanic(ctx, info.FullMethod, p)
+		if cause := recover(); cause != nil {
+			p.logPanic(ctx, info.FullMethod, cause)
 			err = affiliate.Refuse(affiliate.ReasonInternal)
 		}
 	}()
 	return next(ctx, req)
 }
 
-func (f *frame) setDeadline(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (p *pipeline) setDeadline(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	timeout := callTimeout
 	if ctx.Value(streamKey{}) != nil {
 		timeout = streamTimeout
@@ -159,7 +160,8 @@ func (f *frame) setDeadline(ctx context.Context, req any, _ *grpc.UnaryServerInf
 	return next(ctx, req)
 }
 
-// admission is what authentication, rate limit and authorisation hand on.
+// admission is the result of authentication. The rate limit, authorisation and
+// validation steps read it.
 type admission struct {
 	policy   Policy
 	identity identity
@@ -167,21 +169,21 @@ type admission struct {
 
 type admissionKey struct{}
 
-func (f *frame) authenticate(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (p *pipeline) authenticate(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	method := info.FullMethod
-	if ask, ok := req.(*affiliatev1.AdmitRequest); ok && method == affiliatev1.GateService_Admit_FullMethodName {
-		method = ask.GetMethod()
+	if admit, ok := req.(*affiliatev1.AdmitRequest); ok && method == affiliatev1.GateService_Admit_FullMethodName {
+		method = admit.GetMethod()
 	}
 	policy, ok := policies[method]
 	if !ok {
-		// Unreachable for our own methods (checkPolicies); an Admit of a method
-		// that is not served.
+		// This is an Admit call that names a method which the core does not serve. All
+		// served methods have a policy (checkPolicies).
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	id := identity{principal: Principal{Kind: Nobody}, fault: missing}
+	id := identity{principal: Principal{Kind: Nobody}, fault: faultMissing}
 	if policy.Accept&Nobody == 0 {
 		var err error
-		if id, err = f.authenticator.identify(ctx); err != nil {
+		if id, err = p.authenticator.identify(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -189,29 +191,30 @@ func (f *frame) authenticate(ctx context.Context, req any, info *grpc.UnaryServe
 	return next(WithPrincipal(ctx, id.principal), req)
 }
 
-func admissionOf(ctx context.Context) admission {
-	// Set by authenticate, which every call passes: the order is under test.
+func admissionFrom(ctx context.Context) admission {
+	// The assertion cannot fail: authenticate sets the value and runs before the callers
+	// of this function. A test checks the order.
 	return ctx.Value(admissionKey{}).(admission)
 }
 
-func (f *frame) limit(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	a := admissionOf(ctx)
-	if err := limit(ctx, f.limiter, a.policy, a.identity); err != nil {
+func (p *pipeline) limit(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	a := admissionFrom(ctx)
+	if err := limit(ctx, p.limiter, a.policy, a.identity); err != nil {
 		return nil, err
 	}
 	return next(ctx, req)
 }
 
-func (f *frame) authorise(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	a := admissionOf(ctx)
+func (p *pipeline) authorise(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	a := admissionFrom(ctx)
 	if err := a.policy.authorise(a.identity); err != nil {
 		return nil, err
 	}
 	return next(ctx, req)
 }
 
-func (f *frame) validate(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if admissionOf(ctx).identity.badMode {
+func (p *pipeline) validate(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if admissionFrom(ctx).identity.invalidMode {
 		return nil, affiliate.Invalid("X-Mode", "must be one of test, live")
 	}
 	if err := validate(info.Server, req); err != nil {

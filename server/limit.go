@@ -12,30 +12,32 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// limitWindow is the rolling window of every zone, in seconds.
+// limitWindow is the length of the rolling window of every zone, in seconds.
 const limitWindow = 60
 
-// Allowance is a limiter's answer about one request.
+// Allowance is the result of Limiter.Allow for one request.
 type Allowance struct {
 	Allowed bool
-	// Limit and Remaining are requests in any 60 seconds.
+	// Limit and Remaining are numbers of requests in any 60 seconds.
 	Limit     int
 	Remaining int
-	// RetryAfter is in whole seconds, at least 1 when not allowed: waiting that
-	// long suffices. Reset is when the window is empty again, in seconds.
+	// RetryAfter is the number of seconds after which the next request is allowed. It is
+	// at least 1 if Allowed is false. Reset is the number of seconds until the window is
+	// empty.
 	RetryAfter int
 	Reset      int
 }
 
-// Limiter counts requests in strict rolling windows. It always answers: when
-// its own dependency is lost it counts in process.
+// Limiter counts requests in strict rolling windows. It always returns a result: if it
+// cannot reach its shared store, it counts in this process.
 type Limiter interface {
 	Allow(ctx context.Context, zone Zone, subject string) Allowance
 }
 
-// limit counts one request in its zone. A good credential is counted under its
-// user or key; a refused one always under its address, so that garbage cannot
-// be tried freely.
+// limit counts one request in its zone and returns RATE_LIMIT_EXCEEDED if the limit is
+// reached. A request with a good credential counts for its user or API key. A request
+// with a bad credential counts for its address, which limits how fast a client can guess
+// credentials.
 func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) error {
 	zone := policy.Zone
 	if zone == ZoneNone {
@@ -50,23 +52,23 @@ func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) err
 			subject = "key:" + id.principal.Key.String()
 		default:
 			subject = "user:" + id.principal.User.String()
-			// The conversion API's own zone is for its own keys.
+			// The conversions zone is for API keys only.
 			zone = ZoneGeneral
 		}
 	}
-	got := limiter.Allow(ctx, zone, subject)
-	reset := got.Reset
-	if !got.Allowed {
-		reset = got.RetryAfter
+	allowance := limiter.Allow(ctx, zone, subject)
+	reset := allowance.Reset
+	if !allowance.Allowed {
+		reset = allowance.RetryAfter
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs(
-		"ratelimit-policy", fmt.Sprintf(`"%s";q=%d;w=%d`, zone, got.Limit, limitWindow),
-		"ratelimit", fmt.Sprintf(`"%s";r=%d;t=%d`, zone, got.Remaining, reset),
+		"ratelimit-policy", fmt.Sprintf(`"%s";q=%d;w=%d`, zone, allowance.Limit, limitWindow),
+		"ratelimit", fmt.Sprintf(`"%s";r=%d;t=%d`, zone, allowance.Remaining, reset),
 	))
-	if got.Allowed {
+	if allowance.Allowed {
 		return nil
 	}
 	refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
-	refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(got.RetryAfter)}
+	refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(allowance.RetryAfter)}
 	return refusal
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/tributary-hq/tributary/server/workspace"
 )
 
-// counted is what the stores below have counted: more than any bound of a total.
+// counted is the number of rows that the stores below return. It is above every bound of
+// a total.
 const counted = affiliate.MaxTotal + 1
 
 type commissionStore struct{ commission.Store }
@@ -79,8 +80,8 @@ func (workspaceStore) OpenInvites(context.Context, affiliate.WorkspaceID, time.T
 	return nil, counted, nil
 }
 
-// list makes a case of TestTotalsOfListsStopAtTheirBounds.
-func list[Request any, Response interface{ GetTotal() int64 }](
+// totalOf returns a function that calls a list method and returns the response's total.
+func totalOf[Request any, Response interface{ GetTotal() int64 }](
 	call func(context.Context, Request) (Response, error), req Request,
 ) func(context.Context) (int64, error) {
 	return func(ctx context.Context) (int64, error) {
@@ -89,9 +90,9 @@ func list[Request any, Response interface{ GetTotal() int64 }](
 	}
 }
 
-// A total is the bound of its list and carries the header Total-Capped, unless the
-// number of rows is kept.
-func TestTotalsOfListsStopAtTheirBounds(t *testing.T) {
+// The database stores the number of rows of some lists. Their totals are exact. The
+// totals of other lists stop at a bound, and the response has the header Total-Capped.
+func TestLists_CapTheirTotals(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	now := func() time.Time { return at }
 	var (
@@ -102,40 +103,40 @@ func TestTotalsOfListsStopAtTheirBounds(t *testing.T) {
 		participants = participant.New(participantStore{}, now)
 		workspaces   = workspace.New(workspaceStore{}, now)
 
-		in, of, search, active = affiliate.NewID[affiliate.Program](at).String(), ptr(affiliate.NewID[affiliate.Participant](at).String()), ptr("a"), true
-		group                  = ptr(affiliate.NewID[affiliate.Group](at).String())
+		programID, participantID, search, active = affiliate.NewID[affiliate.Program](at).String(), ptr(affiliate.NewID[affiliate.Participant](at).String()), ptr("a"), true
+		groupID                                  = ptr(affiliate.NewID[affiliate.Group](at).String())
 	)
-	const kept, most, mostFound = counted, affiliate.MaxTotal, affiliate.MaxSearchTotal
+	const exact, capped, cappedSearch = counted, affiliate.MaxTotal, affiliate.MaxSearchTotal
 	for name, tc := range map[string]struct {
 		total func(context.Context) (int64, error)
 		want  int64
 	}{
-		"commissions":                 {list(commissions.ListCommissions, &affiliatev1.ListCommissionsRequest{}), kept},
-		"found commissions":           {list(commissions.ListCommissions, &affiliatev1.ListCommissionsRequest{Search: search}), mostFound},
-		"links":                       {list(links.ListLinks, &affiliatev1.ListLinksRequest{ProgramId: in}), kept},
-		"a participant's links":       {list(links.ListLinks, &affiliatev1.ListLinksRequest{ProgramId: in, ParticipantId: of}), most},
-		"found links":                 {list(links.ListLinks, &affiliatev1.ListLinksRequest{ProgramId: in, Search: search}), mostFound},
-		"a partner's links":           {list(links.ListPartnerLinks, &affiliatev1.ListPartnerLinksRequest{}), most},
-		"promo codes":                 {list(codes.ListPromoCodes, &affiliatev1.ListPromoCodesRequest{ProgramId: in}), kept},
-		"a participant's promo codes": {list(codes.ListPromoCodes, &affiliatev1.ListPromoCodesRequest{ProgramId: in, ParticipantId: of}), most},
-		"active promo codes":          {list(codes.ListPromoCodes, &affiliatev1.ListPromoCodesRequest{ProgramId: in, Active: &active}), most},
-		"found promo codes":           {list(codes.ListPromoCodes, &affiliatev1.ListPromoCodesRequest{ProgramId: in, Search: search}), mostFound},
-		"a partner's promo codes":     {list(codes.ListPartnerPromoCodes, &affiliatev1.ListPartnerPromoCodesRequest{}), most},
-		"programmes":                  {list(programs.ListPrograms, &affiliatev1.ListProgramsRequest{}), most},
-		"found programmes":            {list(programs.ListPrograms, &affiliatev1.ListProgramsRequest{Search: search}), mostFound},
-		"groups":                      {list(programs.ListGroups, &affiliatev1.ListGroupsRequest{ProgramId: in}), most},
-		"participants":                {list(participants.ListParticipants, &affiliatev1.ListParticipantsRequest{ProgramId: in}), kept},
-		"a group's participants":      {list(participants.ListParticipants, &affiliatev1.ListParticipantsRequest{ProgramId: in, GroupId: group}), most},
-		"found participants":          {list(participants.ListParticipants, &affiliatev1.ListParticipantsRequest{ProgramId: in, Search: search}), mostFound},
-		"participants' invitations":   {list(participants.ListParticipantInvites, &affiliatev1.ListParticipantInvitesRequest{ProgramId: in}), most},
-		"members":                     {list(workspaces.ListMembers, &affiliatev1.ListMembersRequest{}), most},
-		"members' invitations":        {list(workspaces.ListInvites, &affiliatev1.ListInvitesRequest{}), most},
+		"commissions":                 {totalOf(commissions.ListCommissions, &affiliatev1.ListCommissionsRequest{}), exact},
+		"search for commissions":      {totalOf(commissions.ListCommissions, &affiliatev1.ListCommissionsRequest{Search: search}), cappedSearch},
+		"links":                       {totalOf(links.ListLinks, &affiliatev1.ListLinksRequest{ProgramId: programID}), exact},
+		"a participant's links":       {totalOf(links.ListLinks, &affiliatev1.ListLinksRequest{ProgramId: programID, ParticipantId: participantID}), capped},
+		"search for links":            {totalOf(links.ListLinks, &affiliatev1.ListLinksRequest{ProgramId: programID, Search: search}), cappedSearch},
+		"a partner's links":           {totalOf(links.ListPartnerLinks, &affiliatev1.ListPartnerLinksRequest{}), capped},
+		"promo codes":                 {totalOf(codes.ListPromoCodes, &affiliatev1.ListPromoCodesRequest{ProgramId: programID}), exact},
+		"a participant's promo codes": {totalOf(codes.ListPromoCodes, &affiliatev1.ListPromoCodesRequest{ProgramId: programID, ParticipantId: participantID}), capped},
+		"active promo codes":          {totalOf(codes.ListPromoCodes, &affiliatev1.ListPromoCodesRequest{ProgramId: programID, Active: &active}), capped},
+		"search for promo codes":      {totalOf(codes.ListPromoCodes, &affiliatev1.ListPromoCodesRequest{ProgramId: programID, Search: search}), cappedSearch},
+		"a partner's promo codes":     {totalOf(codes.ListPartnerPromoCodes, &affiliatev1.ListPartnerPromoCodesRequest{}), capped},
+		"programmes":                  {totalOf(programs.ListPrograms, &affiliatev1.ListProgramsRequest{}), capped},
+		"search for programmes":       {totalOf(programs.ListPrograms, &affiliatev1.ListProgramsRequest{Search: search}), cappedSearch},
+		"groups":                      {totalOf(programs.ListGroups, &affiliatev1.ListGroupsRequest{ProgramId: programID}), capped},
+		"participants":                {totalOf(participants.ListParticipants, &affiliatev1.ListParticipantsRequest{ProgramId: programID}), exact},
+		"a group's participants":      {totalOf(participants.ListParticipants, &affiliatev1.ListParticipantsRequest{ProgramId: programID, GroupId: groupID}), capped},
+		"search for participants":     {totalOf(participants.ListParticipants, &affiliatev1.ListParticipantsRequest{ProgramId: programID, Search: search}), cappedSearch},
+		"participants' invitations":   {totalOf(participants.ListParticipantInvites, &affiliatev1.ListParticipantInvitesRequest{ProgramId: programID}), capped},
+		"members":                     {totalOf(workspaces.ListMembers, &affiliatev1.ListMembersRequest{}), capped},
+		"members' invitations":        {totalOf(workspaces.ListInvites, &affiliatev1.ListInvitesRequest{}), capped},
 	} {
 		header := &responseHeader{}
 		ctx := server.WithPrincipal(grpc.NewContextWithServerTransportStream(t.Context(), header), server.Principal{Mode: affiliate.ModeLive})
 		total, err := tc.total(ctx)
-		if capped := len(header.md.Get("total-capped")) == 1; err != nil || total != tc.want || capped != (tc.want != kept) {
-			t.Errorf("%s: total %d, want %d, capped %v, %v", name, total, tc.want, capped, err)
+		if marked := len(header.md.Get("total-capped")) == 1; err != nil || total != tc.want || marked != (tc.want != exact) {
+			t.Errorf("%s: total %d, want %d, marked as capped %v, %v", name, total, tc.want, marked, err)
 		}
 	}
 }

@@ -12,19 +12,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Update is a request that changes what its mask names. In the message the
-// fields that say what is updated stand before the mask, those that may be
-// changed behind it.
+// Update is a request that changes the fields named in its update mask. In the message,
+// the fields that identify the record have lower numbers than the mask, and the fields
+// that can be changed have higher numbers.
 type Update interface {
 	proto.Message
 	GetUpdateMask() *fieldmaskpb.FieldMask
 }
 
-// maskField is the name of the mask in every update.
+// maskField is the field name of the mask in every update.
 const maskField = "update_mask"
 
-// CheckMask refuses paths that cannot be changed, fields without a path, which
-// would silently change nothing, and the clearing of the required ones.
+// CheckMask adds a violation for each path in the mask that cannot be changed, and for
+// each required field that the mask names and that is empty. It also adds a violation if
+// the request has values but an empty mask: such a request would change nothing.
 func CheckMask(req Update, found *affiliate.Violations, required ...string) {
 	m := req.ProtoReflect()
 	paths := req.GetUpdateMask().GetPaths()
@@ -43,7 +44,7 @@ func CheckMask(req Update, found *affiliate.Violations, required ...string) {
 	}
 	mask := m.Descriptor().Fields().ByName(maskField)
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		if field.Number() > mask.Number() && says(field, value) {
+		if field.Number() > mask.Number() && hasContent(field, value) {
 			found.Add(maskField, "must name the fields that are given")
 			return false
 		}
@@ -51,9 +52,9 @@ func CheckMask(req Update, found *affiliate.Violations, required ...string) {
 	})
 }
 
-// changeable reports whether an update may name a path: a field behind the mask,
-// or a field of an object of ours there. The fields of a list's elements and of
-// well-known types cannot be named.
+// changeable reports whether the mask of an update may contain path. It may name a field
+// after the mask, or a nested field of such a field. It cannot name fields of list
+// elements or of the well-known types of Google.
 func changeable(update protoreflect.MessageDescriptor, path string) bool {
 	in, mask := update, update.Fields().ByName(maskField)
 	for rest, nested := path, true; nested; {
@@ -70,16 +71,17 @@ func changeable(update protoreflect.MessageDescriptor, path string) bool {
 	return true
 }
 
-// says is false for an object without fields, however deep: over REST it is
-// there and has no path, and it merges nothing.
-func says(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+// hasContent reports whether a field has a value that an update could apply. It is false
+// for a message that has no set field at any depth: a JSON body can contain such an empty
+// object, and the gateway writes no path for it.
+func hasContent(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 	if field.Message() == nil || field.Cardinality() == protoreflect.Repeated || field.Message().FullName().Parent() == "google.protobuf" {
 		return true
 	}
-	something := false
+	found := false
 	value.Message().Range(func(inner protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		something = says(inner, value)
-		return !something
+		found = hasContent(inner, value)
+		return !found
 	})
-	return something
+	return found
 }

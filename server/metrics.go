@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Metrics counts and times every call, over the network and in process alike.
+// Metrics counts and times every call, both over the network and in the same process.
 type Metrics struct {
 	calls *prometheus.HistogramVec
 }
@@ -17,7 +17,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "tributary_core_call_seconds",
-		Help:    "Time from a call's arrival to its answer, by gRPC method and status code.",
+		Help:    "Time from the arrival of a call to its response, by gRPC method and status code.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
 	}, []string{"method", "code"})}
 	registry.MustRegister(m.calls)
@@ -26,8 +26,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 
 type methodKey struct{}
 
-// TagRPC remembers the method for the end of the call. Methods that are not
-// ours share one name, so that callers cannot invent series.
+// TagRPC stores the method in the context for the end of the call. All methods without a
+// policy share one name, so that callers cannot create new time series.
 func (m *Metrics) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
 	method := info.FullMethodName
 	if _, ok := policies[method]; !ok {

@@ -5,8 +5,9 @@ import (
 	"github.com/riverqueue/river/rivertype"
 )
 
-// OneAtATime is a job as a River client inserts it by itself, unless one is
-// waiting or at work. It is tried once: the next one makes up for it.
+// OneAtATime returns a periodic job. River inserts it on schedule unless a job of this
+// kind is already waiting or running. A job that fails is not retried, because the next
+// scheduled job does the same work.
 func OneAtATime(schedule river.PeriodicSchedule, job river.JobArgs, runOnStart bool) *river.PeriodicJob {
 	return river.NewPeriodicJob(schedule, func() (river.JobArgs, *river.InsertOpts) {
 		return job, &river.InsertOpts{

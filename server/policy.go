@@ -13,9 +13,9 @@ import (
 // Zone is a limit zone of SPEC.md section 8.
 type Zone string
 
-// The zones that the core counts. Tracking is the collector's.
+// The zones that the core counts. The collector counts the tracking zone.
 const (
-	// ZoneNone is not counted at all: health.
+	// ZoneNone is for health checks, which are not counted.
 	ZoneNone        Zone = ""
 	ZoneGeneral     Zone = "general"
 	ZoneAuth        Zone = "auth"
@@ -25,7 +25,7 @@ const (
 // Action is a row of the role matrix (DECISIONS.md section 11).
 type Action string
 
-// The rows that have methods.
+// The rows of the role matrix that apply to at least one method.
 const (
 	readDashboards  Action = "read dashboards"
 	runPrograms     Action = "programmes, partners, links, codes"
@@ -37,7 +37,7 @@ const (
 	ownWorkspace    Action = "account erasure, ownership"
 )
 
-// roles is the matrix: who may do what.
+// roles is the role matrix. It lists the roles that may perform each action.
 var roles = map[Action][]affiliate.Role{
 	readDashboards: {
 		affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager, affiliate.RoleFinance,
@@ -52,16 +52,17 @@ var roles = map[Action][]affiliate.Role{
 	ownWorkspace:    {affiliate.RoleOwner},
 }
 
-// Policy is what a method demands of its caller.
+// Policy states what a method requires of its caller.
 type Policy struct {
-	// Accept are the kinds of credential that may call. Nobody: no credential is
-	// needed, and one that is given is not looked at.
+	// Accept is the set of credential kinds that may call the method. Nobody means that
+	// no credential is needed; a credential that is sent is ignored.
 	Accept Credential
-	// Action is the row of the role matrix that a merchant's token has to meet.
+	// Action is the row of the role matrix that must contain the role of a merchant.
 	Action Action
 	Zone   Zone
-	// Refusal is the reason for a missing or bad credential; UNAUTHORIZED unless
-	// the contract names another. An expired access token is always UNAUTHORIZED.
+	// Refusal is the error code for a missing or bad credential. It is UNAUTHORIZED
+	// unless SPEC.md names another code for the method. For an expired access token the
+	// code is always UNAUTHORIZED.
 	Refusal affiliate.Reason
 }
 
@@ -73,38 +74,39 @@ func partner() Policy {
 	return Policy{Accept: PartnerToken, Zone: ZoneGeneral, Refusal: affiliate.ReasonUnauthorized}
 }
 
-// secret is for the merchant's server; refusal is the reason that its routes give
-// for a missing or bad key.
+// secret returns the policy of a method that the merchant's server calls. refusal is the
+// error code for a missing or bad key.
 func secret(zone Zone, refusal affiliate.Reason) Policy {
 	return Policy{Accept: SecretKey, Zone: zone, Refusal: refusal}
 }
 
-// secretOrMerchant is for what the merchant's server and its people read alike.
+// secretOrMerchant returns the policy of a method that both the merchant's server and the
+// merchant's members call to read data.
 func secretOrMerchant(refusal affiliate.Reason) Policy {
 	return Policy{Accept: SecretKey | MerchantToken, Action: readDashboards, Zone: ZoneGeneral, Refusal: refusal}
 }
 
-func open(zone Zone) Policy { return Policy{Accept: Nobody, Zone: zone} }
+func unauthenticated(zone Zone) Policy { return Policy{Accept: Nobody, Zone: zone} }
 
-// policies has a line for every method that is served. GateService/Admit has
-// none of its own: it is judged as the method that it asks about.
+// policies has an entry for every method that the core serves, except
+// GateService/Admit. The policy of an Admit call is that of the method which it names.
 var policies = map[string]Policy{
-	affiliatev1.HealthService_CheckLiveness_FullMethodName:  open(ZoneNone),
-	affiliatev1.HealthService_CheckReadiness_FullMethodName: open(ZoneNone),
+	affiliatev1.HealthService_CheckLiveness_FullMethodName:  unauthenticated(ZoneNone),
+	affiliatev1.HealthService_CheckReadiness_FullMethodName: unauthenticated(ZoneNone),
 
-	// On the private port only, for orchestrators that speak gRPC.
-	healthpb.Health_Check_FullMethodName: open(ZoneNone),
-	healthpb.Health_List_FullMethodName:  open(ZoneNone),
+	// These two are served on the private port only, for orchestrators that use gRPC.
+	healthpb.Health_Check_FullMethodName: unauthenticated(ZoneNone),
+	healthpb.Health_List_FullMethodName:  unauthenticated(ZoneNone),
 
-	affiliatev1.AccountService_RegisterMerchant_FullMethodName:       open(ZoneAuth),
-	affiliatev1.AccountService_RegisterPartner_FullMethodName:        open(ZoneAuth),
-	affiliatev1.AccountService_LoginMerchant_FullMethodName:          open(ZoneAuth),
-	affiliatev1.AccountService_LoginPartner_FullMethodName:           open(ZoneAuth),
-	affiliatev1.AccountService_RefreshMerchantSession_FullMethodName: open(ZoneAuth),
-	affiliatev1.AccountService_RefreshPartnerSession_FullMethodName:  open(ZoneAuth),
-	affiliatev1.AccountService_RefreshSession_FullMethodName:         open(ZoneAuth),
-	affiliatev1.AccountService_Logout_FullMethodName:                 open(ZoneAuth),
-	affiliatev1.AccountService_AcceptInvite_FullMethodName:           open(ZoneAuth),
+	affiliatev1.AccountService_RegisterMerchant_FullMethodName:       unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_RegisterPartner_FullMethodName:        unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_LoginMerchant_FullMethodName:          unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_LoginPartner_FullMethodName:           unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_RefreshMerchantSession_FullMethodName: unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_RefreshPartnerSession_FullMethodName:  unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_RefreshSession_FullMethodName:         unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_Logout_FullMethodName:                 unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_AcceptInvite_FullMethodName:           unauthenticated(ZoneAuth),
 
 	affiliatev1.WorkspaceService_GetWorkspace_FullMethodName:      merchant(readDashboards),
 	affiliatev1.WorkspaceService_UpdateWorkspace_FullMethodName:   merchant(manageWorkspace),
@@ -242,7 +244,7 @@ var policies = map[string]Policy{
 	affiliatev1.WebhookService_RecoverDeliveries_FullMethodName:   merchant(manageKeys),
 }
 
-// PolicyOf returns the policy of a method. ok is false for a method without one.
+// PolicyOf returns the policy of a method. ok is false if the method has none.
 func PolicyOf(fullMethod string) (policy Policy, ok bool) {
 	policy, ok = policies[fullMethod]
 	return policy, ok
@@ -270,15 +272,16 @@ func checkPolicies(services []*grpc.ServiceDesc) error {
 	return nil
 }
 
-// authorise judges an identity by a policy: 401 before 403.
+// authorise returns an error if the policy does not allow the identity to call. It
+// returns the 401 errors before the 403 errors.
 func (p Policy) authorise(id identity) error {
 	if p.Accept&Nobody != 0 {
 		return nil
 	}
 	switch id.fault {
-	case expired:
+	case faultExpired:
 		return affiliate.Refuse(affiliate.ReasonUnauthorized)
-	case missing, bad:
+	case faultMissing, faultInvalid:
 		return affiliate.Refuse(p.Refusal)
 	case noFault:
 	}

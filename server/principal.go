@@ -8,10 +8,10 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// Credential is a kind of credential, and in a policy a set of them.
+// Credential is a kind of credential. In a policy it is a set of kinds, combined with |.
 type Credential uint8
 
-// The kinds. Nobody is the absence of a credential.
+// The kinds of credentials. Nobody means that there is no credential.
 const (
 	Nobody Credential = 1 << iota
 	MerchantToken
@@ -20,28 +20,29 @@ const (
 	PublicKey
 )
 
-// Principal is who calls, as the credential and the database say.
+// Principal is the authenticated caller.
 type Principal struct {
 	Kind Credential
 	// User and Session are set for tokens.
 	User    affiliate.UserID
 	Session affiliate.SessionID
-	// Workspace is zero for partners and for nobody.
+	// Workspace is zero for partners and for callers without a credential.
 	Workspace affiliate.WorkspaceID
-	// Role is set for merchants; it comes from the database, not from the token.
+	// Role is set for merchants. It comes from the database, not from the token.
 	Role affiliate.Role
 	// Key is set for API keys.
 	Key affiliate.APIKeyID
-	// Mode is the key's, or what X-Mode says (live when it says nothing).
+	// Mode is the mode of the API key. For tokens it is the X-Mode header, or live if the
+	// header is absent.
 	Mode affiliate.Mode
 }
 
-// Scope is the part of the data that the principal's workspace and mode span.
+// Scope returns the principal's workspace and mode.
 func (p Principal) Scope() affiliate.Scope {
 	return affiliate.Scope{Workspace: p.Workspace, Mode: p.Mode}
 }
 
-// caller is what is known of a call besides its principal.
+// caller is the metadata of a call that does not belong to its principal.
 type caller struct {
 	requestID string
 	address   netip.Addr
@@ -52,19 +53,20 @@ type (
 	callerKey    struct{}
 )
 
-// WithPrincipal is for the interceptor, and for tests of services.
+// WithPrincipal returns a context with the principal. The authentication interceptor and
+// the tests of services use it.
 func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// PrincipalFrom is who calls. Behind the interceptors it is always set; the
-// zero Principal may do nothing.
+// PrincipalFrom returns the caller's principal. The interceptors set it for every call
+// of a handler. The zero Principal has no permissions.
 func PrincipalFrom(ctx context.Context) Principal {
 	p, _ := ctx.Value(principalKey{}).(Principal)
 	return p
 }
 
-// ActorFrom is the principal as history and audit log keep it.
+// ActorFrom returns the caller in the form that the history and the audit log store.
 func ActorFrom(ctx context.Context) affiliate.Actor {
 	p := PrincipalFrom(ctx)
 	c := callerFrom(ctx)
@@ -79,7 +81,7 @@ func ActorFrom(ctx context.Context) affiliate.Actor {
 	return actor
 }
 
-// RequestID is the id under which the call is logged.
+// RequestID returns the request id, which the log lines of the call contain.
 func RequestID(ctx context.Context) string { return callerFrom(ctx).requestID }
 
 func withCaller(ctx context.Context, c caller) context.Context {

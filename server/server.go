@@ -21,49 +21,50 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// maxMessage bounds a gRPC message in either direction (RELIABILITY.md 6.6).
-const maxMessage = 4 << 20
+// maxMessageBytes bounds each gRPC request and response (RELIABILITY.md 6.6).
+const maxMessageBytes = 4 << 20
 
-// maxStreams bounds the concurrent calls of one connection.
-const maxStreams = 100
+// maxConcurrentStreams bounds the concurrent calls of one connection.
+const maxConcurrentStreams = 100
 
-// inProcessNetwork is the network that the in-process channel's peer names.
+// inProcessNetwork is the network name in the peer address of in-process calls.
 const inProcessNetwork = "inproc"
 
-// stopTimeout is how long running calls may take to end.
+// stopTimeout is how long Serve waits for running calls when it stops.
 const stopTimeout = 15 * time.Second
 
-// Service is one generated service with what implements it.
+// Service is a generated service description and its implementation.
 type Service struct {
 	Desc *grpc.ServiceDesc
 	Impl any
 }
 
-// Config is what the frame needs. All fields are required unless marked.
+// Config configures a Server. A field is required unless its comment describes a zero
+// value.
 type Config struct {
 	Credentials CredentialStore
 	Tokens      *TokenKeys
 	Limiter     Limiter
 	Log         *slog.Logger
 	Now         func() time.Time
-	// TrustedProxies may say who a client is (x-client-ip, x-request-id); empty:
-	// only the in-process channel may.
+	// TrustedProxies are the addresses whose metadata x-client-ip and x-request-id the
+	// server accepts. If it is empty, only the in-process channel may send them.
 	TrustedProxies []netip.Prefix
-	// TLS of the network listener; nil: plain text, for a private network.
+	// TLS is for the network listener. nil means plain text, for a private network.
 	TLS *tls.Config
-	// Metrics observes each call; nil: none does.
+	// Metrics observes each call. nil means no metrics.
 	Metrics *Metrics
 }
 
-// Server is the gRPC core: one chain of interceptors, one set of services, two
-// ways in.
+// Server is the gRPC core. It serves the same services, with the same interceptors, over
+// the network and through a channel in the same process.
 type Server struct {
 	network   *grpc.Server
 	inProcess *channel
 	health    *health.Server
 }
 
-// New builds a server. It fails when a method has no policy.
+// New returns a server. It fails if a method has no policy.
 func New(cfg Config, services ...Service) (*Server, error) {
 	services = append(services, Service{&affiliatev1.GateService_ServiceDesc, newGate(services)})
 	descs := make([]*grpc.ServiceDesc, len(services))
@@ -73,7 +74,7 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	if err := checkPolicies(descs); err != nil {
 		return nil, err
 	}
-	f := &frame{
+	p := &pipeline{
 		authenticator: authenticator{store: cfg.Credentials, tokens: cfg.Tokens, now: cfg.Now},
 		limiter:       cfg.Limiter,
 		log:           cfg.Log,
@@ -81,17 +82,17 @@ func New(cfg Config, services ...Service) (*Server, error) {
 		trusted:       cfg.TrustedProxies,
 	}
 	var links []grpc.UnaryServerInterceptor
-	for _, l := range f.chain() {
+	for _, l := range p.chain() {
 		links = append(links, l.intercept)
 	}
-	f.links = chained(links)
+	p.unary = chainInterceptors(links)
 
 	options := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(links...),
-		grpc.ChainStreamInterceptor(f.interceptStream),
-		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxSendMsgSize(maxMessage),
-		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ChainStreamInterceptor(p.interceptStream),
+		grpc.MaxRecvMsgSize(maxMessageBytes),
+		grpc.MaxSendMsgSize(maxMessageBytes),
+		grpc.MaxConcurrentStreams(maxConcurrentStreams),
 		grpc.ConnectionTimeout(5 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 5 * time.Minute}),
 	}
@@ -103,7 +104,7 @@ func New(cfg Config, services ...Service) (*Server, error) {
 		handler = cfg.Metrics
 		options = append(options, grpc.StatsHandler(handler))
 	}
-	s := &Server{network: grpc.NewServer(options...), inProcess: newChannel(f, handler), health: health.NewServer()}
+	s := &Server{network: grpc.NewServer(options...), inProcess: newChannel(p, handler), health: health.NewServer()}
 	for _, service := range services {
 		s.network.RegisterService(service.Desc, service.Impl)
 		s.inProcess.RegisterService(service.Desc, service.Impl)
@@ -113,12 +114,13 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	return s, nil
 }
 
-// Channel is the way in for a gateway in the same process: the same chain, no
-// sockets. What it says about the client is believed.
+// Channel returns the connection for a gateway in the same process. Its calls run the
+// same interceptors but use no socket. The server trusts the client address and the
+// request id that they carry.
 func (s *Server) Channel() grpc.ClientConnInterface { return s.inProcess }
 
-// Serve answers on a private listener until ctx ends, then lets running calls
-// end, for a while.
+// Serve serves gRPC on a private listener until ctx ends. It then waits up to
+// stopTimeout for running calls and cancels those that remain.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.network.Serve(listener) }()
@@ -141,8 +143,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// chained folds interceptors into one, the first outermost.
-func chained(links []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
+// chainInterceptors combines interceptors into one. The first is the outermost.
+func chainInterceptors(links []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		for i := len(links) - 1; i >= 0; i-- {
 			next, l := handler, links[i]

@@ -36,10 +36,10 @@ func TestChainOrder(t *testing.T) {
 		"authentication", "rate limit", "authorisation", "validation",
 	}
 	var got []string
-	for _, l := range (&frame{}).chain() {
+	for _, l := range (&pipeline{}).chain() {
 		got = append(got, l.name)
-		if l.why == "" {
-			t.Errorf("%s stands there without a reason", l.name)
+		if l.reason == "" {
+			t.Errorf("%s has no reason for its position", l.name)
 		}
 	}
 	if strings.Join(got, ",") != strings.Join(want, ",") {
@@ -47,9 +47,9 @@ func TestChainOrder(t *testing.T) {
 	}
 }
 
-// Every reason of the domain has its line in the contract, and the other way
-// round for those that the core gives.
-func TestEveryReasonHasItsSpec(t *testing.T) {
+// Every value of the enum ErrorReason has a spec, and the status made for it has the
+// code and the message of the spec.
+func TestToStatus_FollowsTheErrorSpecs(t *testing.T) {
 	values := affiliatev1.ErrorReason(0).Descriptor().Values()
 	if len(errorspec.All()) != values.Len()-1 {
 		t.Errorf("%d of %d reasons have a spec", len(errorspec.All()), values.Len()-1)
@@ -61,15 +61,15 @@ func TestEveryReasonHasItsSpec(t *testing.T) {
 		}
 		st := toStatus(fmt.Errorf("wrapped: %w", affiliate.Refuse(reason)))
 		if uint32(st.Code()) != spec.GRPCCode || st.Message() != spec.Message {
-			t.Errorf("%s answers %v", reason, st)
+			t.Errorf("%s has the status %v", reason, st)
 		}
 		if info := errorInfo(st); info.GetReason() != string(reason) || info.GetDomain() != ErrorDomain {
-			t.Errorf("%s travels as %v", reason, info)
+			t.Errorf("%s has the ErrorInfo %v", reason, info)
 		}
 	}
 }
 
-func TestAccidentsKeepTheirWordsInside(t *testing.T) {
+func TestToStatus_HidesTextOfInternalErrors(t *testing.T) {
 	st := toStatus(errors.New("pq: password of user tributary is hunter2"))
 	if st.Code() != codes.Internal || strings.Contains(st.String(), "hunter2") || errorInfo(st).GetReason() != "INTERNAL_ERROR" {
 		t.Errorf("got %v", st)
@@ -81,19 +81,19 @@ type sqlError string
 func (e sqlError) Error() string    { return string(e) }
 func (e sqlError) SQLState() string { return string(e) }
 
-func TestALostDependencyIsUnavailabilityAndNothingElse(t *testing.T) {
+func TestToStatus_OfLostDependencyIsServiceUnavailable(t *testing.T) {
 	for _, lost := range []error{
 		context.DeadlineExceeded, context.Canceled, io.EOF, io.ErrUnexpectedEOF, &net.OpError{Op: "dial", Err: errors.New("refused")},
 		sqlError("08006"), sqlError("57P01"), sqlError("53300"), sqlError("57014"), sqlError("55P03"), sqlError("40001"), sqlError("40P01"),
 	} {
 		st := toStatus(fmt.Errorf("query: %w", lost))
 		if info := errorInfo(st); info.GetReason() != "SERVICE_UNAVAILABLE" || info.GetMetadata()["retry_after"] != "1" {
-			t.Errorf("%v answers %v", lost, st)
+			t.Errorf("%v becomes %v", lost, st)
 		}
 	}
-	for _, ours := range []error{sqlError("42601"), sqlError("23505"), errors.New("bug")} {
-		if st := toStatus(fmt.Errorf("query: %w", ours)); errorInfo(st).GetReason() != "INTERNAL_ERROR" {
-			t.Errorf("%v answers %v", ours, st)
+	for _, internal := range []error{sqlError("42601"), sqlError("23505"), errors.New("bug")} {
+		if st := toStatus(fmt.Errorf("query: %w", internal)); errorInfo(st).GetReason() != "INTERNAL_ERROR" {
+			t.Errorf("%v becomes %v", internal, st)
 		}
 	}
 }
@@ -107,10 +107,10 @@ func errorInfo(st *status.Status) *errdetails.ErrorInfo {
 	return nil
 }
 
-// Every method of the contract has a policy, and every policy a method.
-func TestPoliciesAndMethodsMatch(t *testing.T) {
+// Every method in the proto files has a policy, and every policy has a method.
+func TestPolicies_MatchMethods(t *testing.T) {
 	methods := map[string]bool{
-		affiliatev1.GateService_Admit_FullMethodName: true, // judged as what it asks about
+		affiliatev1.GateService_Admit_FullMethodName: true, // its policy is that of the method it names
 		healthpb.Health_Check_FullMethodName:         true,
 		healthpb.Health_List_FullMethodName:          true,
 	}
@@ -129,32 +129,32 @@ func TestPoliciesAndMethodsMatch(t *testing.T) {
 	})
 	for method := range policies {
 		if !methods[method] {
-			t.Errorf("a policy for %s, which is not served", method)
+			t.Errorf("there is a policy for %s, which is not served", method)
 		}
 	}
 	err := checkPolicies([]*grpc.ServiceDesc{{
 		ServiceName: "affiliate.v1.ProgramService",
-		Methods:     []grpc.MethodDesc{{MethodName: "NobodyDecidedAboutThis"}},
+		Methods:     []grpc.MethodDesc{{MethodName: "MethodWithoutPolicy"}},
 	}})
 	if err == nil {
 		t.Error("a method without a policy was accepted")
 	}
 	err = checkPolicies([]*grpc.ServiceDesc{{
 		ServiceName: "affiliate.v1.ProgramService",
-		Streams:     []grpc.StreamDesc{{StreamName: "NobodyDecidedAboutThis"}},
+		Streams:     []grpc.StreamDesc{{StreamName: "StreamWithoutPolicy"}},
 	}})
 	if err == nil {
 		t.Error("a stream without a policy was accepted")
 	}
 	for method, policy := range policies {
 		if policy.Accept == 0 {
-			t.Errorf("%s accepts nobody at all", method)
+			t.Errorf("%s accepts no kind of credential", method)
 		}
 		if policy.Accept&MerchantToken != 0 && len(roles[policy.Action]) == 0 {
 			t.Errorf("%s: action %q is not in the matrix", method, policy.Action)
 		}
 		if policy.Accept&Nobody == 0 && policy.Refusal == "" {
-			t.Errorf("%s has no reason for a missing credential", method)
+			t.Errorf("%s has no error code for a missing credential", method)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func testTokenKeys(t *testing.T, now func() time.Time) (*TokenKeys, ed25519.Priv
 	return keys, ed25519.NewKeyFromSeed(seed)
 }
 
-func TestTokens(t *testing.T) {
+func TestTokenKeys_Verify(t *testing.T) {
 	start := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 	now := start
 	keys, private := testTokenKeys(t, func() time.Time { return now })
@@ -200,28 +200,28 @@ func TestTokens(t *testing.T) {
 		}
 		return text
 	}
-	_, stranger, _ := ed25519.GenerateKey(rand.Reader)
+	_, otherKey, _ := ed25519.GenerateKey(rand.Reader)
 	cases := []struct {
 		name, token string
 		after       time.Duration
 		ok, expired bool
 	}{
-		{"signed by us", good, 0, true, false},
-		{"in its last second, with the leeway", good, affiliate.AccessTokenLife + tokenLeeway - time.Second, true, false},
-		{"after its end", good, affiliate.AccessTokenLife + tokenLeeway, false, true},
-		{"forged like ours", forge(jwt.SigningMethodEdDSA, private, nil), 0, true, false},
-		{"not yet", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.NotBefore = jwt.NewNumericDate(start.Add(31 * time.Second)) }), 0, false, false},
-		{"another's key", forge(jwt.SigningMethodEdDSA, stranger, nil), 0, false, false},
-		{"another's key and expired", forge(jwt.SigningMethodEdDSA, stranger, nil), time.Hour, false, false},
+		{"issued by Sign", good, 0, true, false},
+		{"one second before the end of the leeway", good, affiliate.AccessTokenLife + tokenLeeway - time.Second, true, false},
+		{"at the end of the leeway", good, affiliate.AccessTokenLife + tokenLeeway, false, true},
+		{"signed with the right key", forge(jwt.SigningMethodEdDSA, private, nil), 0, true, false},
+		{"not valid yet", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.NotBefore = jwt.NewNumericDate(start.Add(31 * time.Second)) }), 0, false, false},
+		{"another key", forge(jwt.SigningMethodEdDSA, otherKey, nil), 0, false, false},
+		{"another key and expired", forge(jwt.SigningMethodEdDSA, otherKey, nil), time.Hour, false, false},
 		{"alg none", forge(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil), 0, false, false},
 		{"HMAC with the public key", forge(jwt.SigningMethodHS256, []byte(private.Public().(ed25519.PublicKey)), nil), 0, false, false},
 		{"unknown kid", forge(jwt.SigningMethodEdDSA, private, func(t *jwt.Token, _ *claims) { t.Header["kid"] = "k2" }), 0, false, false},
-		{"jku", forge(jwt.SigningMethodEdDSA, private, func(t *jwt.Token, _ *claims) { t.Header["jku"] = "https://evil.example" }), 0, false, false},
-		{"jwk", forge(jwt.SigningMethodEdDSA, private, func(t *jwt.Token, _ *claims) { t.Header["jwk"] = map[string]string{} }), 0, false, false},
+		{"header jku", forge(jwt.SigningMethodEdDSA, private, func(t *jwt.Token, _ *claims) { t.Header["jku"] = "https://evil.example" }), 0, false, false},
+		{"header jwk", forge(jwt.SigningMethodEdDSA, private, func(t *jwt.Token, _ *claims) { t.Header["jwk"] = map[string]string{} }), 0, false, false},
 		{"another issuer", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Issuer = "other" }), 0, false, false},
 		{"another audience", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Audience = jwt.ClaimStrings{"other"} }), 0, false, false},
-		{"no end", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.ExpiresAt = nil }), 0, false, false},
-		{"another kind", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Type = "robot" }), 0, false, false},
+		{"no expiry", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.ExpiresAt = nil }), 0, false, false},
+		{"unknown account kind", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Type = "robot" }), 0, false, false},
 		{"no session", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Session = "" }), 0, false, false},
 		{"garbage", "a.b.c", 0, false, false},
 	}
@@ -239,7 +239,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-func TestTokenKeysRotate(t *testing.T) {
+func TestTokenKeys_AcceptTokensOfOlderKeys(t *testing.T) {
 	seed := func(b byte) string {
 		return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(b), ed25519.SeedSize)))
 	}
@@ -263,17 +263,17 @@ func TestTokenKeysRotate(t *testing.T) {
 	}
 	for _, list := range []string{"", "k1", "k1:xx", "k1:" + base64.StdEncoding.EncodeToString([]byte("short")), "a:" + seed('a') + ",a:" + seed('b')} {
 		if _, err := ParseTokenKeys(list, time.Now); err == nil {
-			t.Errorf("%q was taken", list)
+			t.Errorf("%q was accepted", list)
 		}
 	}
 }
 
-func TestWords(t *testing.T) {
+func TestEnumNames(t *testing.T) {
 	if w := Word(affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING_FEES); w != string(affiliate.NetOfTaxShippingAndFee) {
-		t.Errorf("word %q", w)
+		t.Errorf("name %q", w)
 	}
 	if w := Word(affiliatev1.Mode_MODE_UNSPECIFIED); w != "" {
-		t.Errorf("unspecified is %q", w)
+		t.Errorf("the unspecified value has the name %q", w)
 	}
 	if e := FromWord[affiliatev1.Role](affiliate.RoleFinance); e != affiliatev1.Role_ROLE_FINANCE {
 		t.Errorf("enum %v", e)
@@ -283,7 +283,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-func TestViolationsAreAllReportedWithProtoPaths(t *testing.T) {
+func TestValidate_ReportsAllViolationsWithProtoPaths(t *testing.T) {
 	name := strings.Repeat("é", 101)
 	err := validate(nil, &affiliatev1.CreateProgramRequest{
 		Name:                  "  " + name + " ",
@@ -326,15 +326,15 @@ func TestViolationsAreAllReportedWithProtoPaths(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// countingLimiter admits everything and remembers what it was asked.
-type countingLimiter struct{ asked []string }
+// countingLimiter allows every request and records the zone and the kind of subject.
+type countingLimiter struct{ calls []string }
 
 func (l *countingLimiter) Allow(_ context.Context, zone Zone, subject string) Allowance {
-	l.asked = append(l.asked, string(zone)+" "+strings.SplitN(subject, ":", 2)[0])
+	l.calls = append(l.calls, string(zone)+" "+strings.SplitN(subject, ":", 2)[0])
 	return Allowance{Allowed: true, Limit: 10, Remaining: 9, Reset: 60}
 }
 
-func TestWhoIsCountedWhere(t *testing.T) {
+func TestLimit_ZoneAndSubject(t *testing.T) {
 	key := Principal{Kind: SecretKey, Key: affiliate.NewID[affiliate.APIKey](time.Now())}
 	user := Principal{Kind: MerchantToken, User: affiliate.NewID[affiliate.User](time.Now())}
 	conversions := policies[affiliatev1.ConversionService_ReportConversion_FullMethodName]
@@ -345,32 +345,32 @@ func TestWhoIsCountedWhere(t *testing.T) {
 		id     identity
 		want   string
 	}{
-		{"conversion with its key", conversions, identity{principal: key}, "conversions key"},
+		{"conversion with an API key", conversions, identity{principal: key}, "conversions key"},
 		{"conversion with a token", conversions, identity{principal: user}, "general user"},
-		{"conversion without", conversions, identity{fault: missing}, "general address"},
+		{"conversion without a credential", conversions, identity{fault: faultMissing}, "general address"},
 		{"list with a token", programs, identity{principal: user}, "general user"},
-		{"list with garbage", programs, identity{fault: bad}, "general address"},
-		{"login", open(ZoneAuth), identity{fault: missing}, "auth address"},
-		{"health", open(ZoneNone), identity{fault: missing}, ""},
+		{"list with a bad credential", programs, identity{fault: faultInvalid}, "general address"},
+		{"login", unauthenticated(ZoneAuth), identity{fault: faultMissing}, "auth address"},
+		{"health", unauthenticated(ZoneNone), identity{fault: faultMissing}, ""},
 	}
 	for _, c := range cases {
 		l := &countingLimiter{}
 		if err := limit(t.Context(), l, c.policy, c.id); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if got := strings.Join(l.asked, ","); got != c.want {
-			t.Errorf("%s counted as %q, want %q", c.name, got, c.want)
+		if got := strings.Join(l.calls, ","); got != c.want {
+			t.Errorf("%s is counted as %q, want %q", c.name, got, c.want)
 		}
 	}
 }
 
-func TestRolesBoundWhatAMerchantMayDo(t *testing.T) {
-	may := map[affiliate.Role]string{
+func TestPolicy_AuthoriseFollowsTheRoleMatrix(t *testing.T) {
+	allowedActions := map[affiliate.Role]string{
 		affiliate.RoleOwner: "rpvk", affiliate.RoleAdmin: "rpvk", affiliate.RoleManager: "rpv",
 		affiliate.RoleFinance: "rv", affiliate.RoleDeveloper: "rk", affiliate.RoleViewer: "r",
 	}
 	letters := map[string]Action{"r": readDashboards, "p": runPrograms, "v": review, "k": manageKeys}
-	for role, allowed := range may {
+	for role, allowed := range allowedActions {
 		for letter, action := range letters {
 			err := merchant(action).authorise(identity{principal: Principal{Kind: MerchantToken, Role: role}})
 			if (err == nil) != strings.Contains(allowed, letter) {
@@ -380,25 +380,26 @@ func TestRolesBoundWhatAMerchantMayDo(t *testing.T) {
 	}
 }
 
-func TestPanicsBecomeInternalErrors(t *testing.T) {
-	f := &frame{log: slog.New(slog.DiscardHandler), now: time.Now}
+func TestInterceptors_TurnPanicsIntoInternalErrors(t *testing.T) {
+	p := &pipeline{log: slog.New(slog.DiscardHandler), now: time.Now}
 	boom := func(context.Context, any) (any, error) { panic("boom") }
-	_, err := f.guard(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"}, boom)
+	_, err := p.guard(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"}, boom)
 	if errorInfo(status.Convert(err)).GetReason() != "INTERNAL_ERROR" {
 		t.Errorf("guard: %v", err)
 	}
-	_, err = f.recover(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"}, boom)
+	_, err = p.recover(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"}, boom)
 	if !errors.Is(err, affiliate.Refuse(affiliate.ReasonInternal)) {
 		t.Errorf("recovery: %v", err)
 	}
 }
 
-// Nobody outside the process and the trusted proxies can say who a client is.
-func TestClaimsAboutTheClientNeedTrust(t *testing.T) {
-	f := &frame{now: time.Now}
+// The address and the request id in the metadata are ignored unless the call comes from
+// the in-process channel or from a trusted proxy.
+func TestWithCaller_IgnoresMetadataOfUntrustedPeer(t *testing.T) {
+	p := &pipeline{now: time.Now}
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-client-ip", "203.0.113.9", "x-request-id", "chosen"))
-	c := callerFrom(f.withCaller(ctx))
+	c := callerFrom(p.withCaller(ctx))
 	if c.address.IsValid() || c.requestID == "chosen" {
-		t.Errorf("believed %v, %q", c.address, c.requestID)
+		t.Errorf("accepted %v, %q", c.address, c.requestID)
 	}
 }

@@ -17,16 +17,17 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// streamTimeout ends a download; its statement has as long (RELIABILITY.md 6).
+// streamTimeout is the longest time that a streaming call (a download) may take. The
+// database statement of a download has the same timeout (RELIABILITY.md 6).
 const streamTimeout = 10 * time.Minute
 
-// interceptStream takes a server-streaming method of ours through the same links
-// as any other call: it receives the one request, runs the chain on it, and lets
-// the handler receive it again. What the private port serves besides our methods
-// (health watches, reflection) passes.
-func (f *frame) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	if _, ours := policies[info.FullMethod]; !ours {
-		return f.guardStream(srv, stream, info, next)
+// interceptStream runs the interceptors of unary calls for a server-streaming method. It
+// receives the single request, runs the interceptors with it, and returns the same
+// request when the handler calls RecvMsg. Methods without a policy, which are health
+// watches and reflection on the private port, run without the interceptors.
+func (p *pipeline) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	if _, ok := policies[info.FullMethod]; !ok {
+		return p.guardStream(srv, stream, info, next)
 	}
 	request, err := requestOf(info.FullMethod)
 	if err != nil {
@@ -38,26 +39,26 @@ func (f *frame) interceptStream(srv any, stream grpc.ServerStream, info *grpc.St
 	unary := &grpc.UnaryServerInfo{Server: srv, FullMethod: info.FullMethod}
 	ctx := context.WithValue(stream.Context(), streamKey{}, true)
 	ctx = grpc.NewContextWithServerTransportStream(ctx, headerStream{stream, info.FullMethod})
-	_, err = f.links(ctx, request, unary, func(ctx context.Context, request any) (any, error) {
-		return nil, next(srv, &replayed{ServerStream: stream, ctx: ctx, request: request.(proto.Message)})
+	_, err = p.unary(ctx, request, unary, func(ctx context.Context, request any) (any, error) {
+		return nil, next(srv, &replayedStream{ServerStream: stream, ctx: ctx, request: request.(proto.Message)})
 	})
 	return err
 }
 
-// guardStream keeps a panic of a stream that is none of ours in its stream.
-func (f *frame) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+// guardStream runs a streaming method without a policy. A panic ends only this stream.
+func (p *pipeline) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			f.logPanic(stream.Context(), info.FullMethod, p)
+		if cause := recover(); cause != nil {
+			p.logPanic(stream.Context(), info.FullMethod, cause)
 			err = status.Error(codes.Internal, "internal error")
 		}
 	}()
 	return next(srv, stream)
 }
 
-// requestOf makes an empty request of a method.
+// requestOf returns an empty request message of a method.
 func requestOf(fullMethod string) (proto.Message, error) {
-	// /package.Service/Method is package.Service.Method there.
+	// The registry uses the name package.Service.Method for /package.Service/Method.
 	name := strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", ".")
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
 	if err != nil {
@@ -65,7 +66,7 @@ func requestOf(fullMethod string) (proto.Message, error) {
 	}
 	method, ok := d.(protoreflect.MethodDescriptor)
 	if !ok {
-		return nil, fmt.Errorf("%s is no method", fullMethod)
+		return nil, fmt.Errorf("%s is not a method", fullMethod)
 	}
 	input, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
 	if err != nil {
@@ -76,7 +77,8 @@ func requestOf(fullMethod string) (proto.Message, error) {
 
 type streamKey struct{}
 
-// headerStream lets the links set headers as they do for any call.
+// headerStream makes a stream a grpc.ServerTransportStream, so that grpc.SetHeader works
+// in the interceptors.
 type headerStream struct {
 	grpc.ServerStream
 	method string
@@ -85,18 +87,19 @@ type headerStream struct {
 func (s headerStream) Method() string                  { return s.method }
 func (s headerStream) SetTrailer(md metadata.MD) error { s.ServerStream.SetTrailer(md); return nil }
 
-// replayed gives the handler the request that the links have seen, once.
-type replayed struct {
+// replayedStream returns request, which interceptStream has already received, from the
+// handler's first RecvMsg.
+type replayedStream struct {
 	grpc.ServerStream
 	ctx     context.Context
 	request proto.Message
 }
 
-// Context is the links' one.
-func (s *replayed) Context() context.Context { return s.ctx }
+// Context returns the context that the interceptors have extended.
+func (s *replayedStream) Context() context.Context { return s.ctx }
 
-// RecvMsg hands the request over.
-func (s *replayed) RecvMsg(into any) error {
+// RecvMsg copies the received request into the message. Later calls read the stream.
+func (s *replayedStream) RecvMsg(into any) error {
 	if s.request == nil {
 		return s.ServerStream.RecvMsg(into)
 	}

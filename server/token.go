@@ -13,19 +13,19 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// What every access token of ours says of itself.
+// The issuer and audience of every access token.
 const (
 	tokenIssuer   = "tributary"
 	tokenAudience = "tributary-api"
-	// tokenLeeway forgives clocks that differ, on exp and nbf.
+	// tokenLeeway is the accepted clock difference in the checks of exp and nbf.
 	tokenLeeway = 30 * time.Second
 )
 
-// errTokenExpired is a token that was good once.
+// errTokenExpired means that this service issued the token and that it has expired.
 var errTokenExpired = errors.New("access token expired")
 
-// TokenKeys signs and checks access tokens: EdDSA (Ed25519) and nothing else,
-// whatever a token's header asks for.
+// TokenKeys signs and verifies access tokens. It accepts only the algorithm EdDSA
+// (Ed25519), and rejects a token whose header names another algorithm.
 type TokenKeys struct {
 	signing string
 	keys    map[string]ed25519.PrivateKey
@@ -33,9 +33,10 @@ type TokenKeys struct {
 	parser  *jwt.Parser
 }
 
-// ParseTokenKeys reads TRIBUTARY_JWT_KEYS: `kid:base64,…`, each key the 32 bytes
-// of an Ed25519 seed. The first signs, all of them verify, so a key is rotated
-// by putting a new one in front and dropping the old one 15 minutes later.
+// ParseTokenKeys parses the setting TRIBUTARY_JWT_KEYS. Its form is `kid:base64,…`, and
+// each key is the 32 bytes of an Ed25519 seed. The first key signs; all keys verify. To
+// rotate the key, an operator adds a new key at the front of the list and removes the old
+// key 15 minutes later, when all tokens signed with it have expired.
 func ParseTokenKeys(list string, now func() time.Time) (*TokenKeys, error) {
 	k := &TokenKeys{
 		keys: map[string]ed25519.PrivateKey{},
@@ -55,8 +56,8 @@ func ParseTokenKeys(list string, now func() time.Time) (*TokenKeys, error) {
 		if !ok || kid == "" || err != nil || len(seed) != ed25519.SeedSize {
 			return nil, fmt.Errorf("each entry must be kid:base64 of %d bytes", ed25519.SeedSize)
 		}
-		if _, twice := k.keys[kid]; twice {
-			return nil, fmt.Errorf("kid %q stands twice", kid)
+		if _, ok := k.keys[kid]; ok {
+			return nil, fmt.Errorf("kid %q is in the list twice", kid)
 		}
 		if k.signing == "" {
 			k.signing = kid
@@ -66,7 +67,7 @@ func ParseTokenKeys(list string, now func() time.Time) (*TokenKeys, error) {
 	return k, nil
 }
 
-// Public are the public halves by kid, for the edge directory.
+// Public returns the public keys by kid, for the edge directory.
 func (k *TokenKeys) Public() map[string]ed25519.PublicKey {
 	public := make(map[string]ed25519.PublicKey, len(k.keys))
 	for kid, key := range k.keys {
@@ -75,8 +76,8 @@ func (k *TokenKeys) Public() map[string]ed25519.PublicKey {
 	return public
 }
 
-// claims are the token's words. The role is a hint for clients: the core reads
-// it from the database.
+// claims are the claims of an access token. Role is only information for clients: the
+// core reads the role from the database.
 type claims struct {
 	jwt.RegisteredClaims
 	Type      affiliate.AccountKind `json:"typ"`
@@ -85,7 +86,7 @@ type claims struct {
 	Session   string                `json:"sid"`
 }
 
-// Sign makes an access token for a session, good for affiliate.AccessTokenLife.
+// Sign returns an access token for a session. It expires after affiliate.AccessTokenLife.
 func (k *TokenKeys) Sign(user affiliate.User, session affiliate.SessionID, member *affiliate.Member) (string, error) {
 	now := k.now()
 	c := claims{
@@ -109,14 +110,14 @@ func (k *TokenKeys) Sign(user affiliate.User, session affiliate.SessionID, membe
 	return token.SignedString(k.keys[k.signing])
 }
 
-// verify checks a token and returns the session it names. errTokenExpired: it
-// is ours and well signed, and its time is over.
+// verify checks a token and returns the id of its session. The error is errTokenExpired
+// if the token's signature is correct but the token has expired.
 func (k *TokenKeys) verify(text string) (affiliate.SessionID, error) {
 	var c claims
 	_, err := k.parser.ParseWithClaims(text, &c, func(t *jwt.Token) (any, error) {
 		for _, forbidden := range []string{"jku", "x5u", "jwk", "x5c", "crit"} {
-			if _, there := t.Header[forbidden]; there {
-				return nil, fmt.Errorf("header %s is not taken", forbidden)
+			if _, ok := t.Header[forbidden]; ok {
+				return nil, fmt.Errorf("header %s is not allowed", forbidden)
 			}
 		}
 		kid, _ := t.Header["kid"].(string)
@@ -132,11 +133,11 @@ func (k *TokenKeys) verify(text string) (affiliate.SessionID, error) {
 	case err != nil:
 		return affiliate.SessionID{}, err
 	case c.Type != affiliate.Merchant && c.Type != affiliate.Partner:
-		return affiliate.SessionID{}, errors.New("claim typ")
+		return affiliate.SessionID{}, errors.New("claim typ is not valid")
 	}
 	session, ok := affiliate.ParseID[affiliate.Session](c.Session)
 	if !ok {
-		return affiliate.SessionID{}, errors.New("claim sid")
+		return affiliate.SessionID{}, errors.New("claim sid is not valid")
 	}
 	return session, nil
 }

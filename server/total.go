@@ -9,27 +9,28 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// totalCapped is the response metadata of a list whose total stopped counting.
+// totalCapped is the response metadata which states that counting stopped at the bound,
+// so that the real total may be higher.
 const totalCapped = "total-capped"
 
-// Total is a list's total out of a count that may have stopped above
-// affiliate.MaxTotal. A total that stopped carries the header Total-Capped.
+// Total returns the total of a list for the response: counted, but at most
+// affiliate.MaxTotal. If counted is higher, the response gets the header Total-Capped.
 func Total(ctx context.Context, counted int64) int64 {
 	return SearchTotal(ctx, counted, "")
 }
 
 // SearchTotal is Total for a list that can be searched. If search is not empty, the
-// total is counted to affiliate.MaxSearchTotal.
+// bound is affiliate.MaxSearchTotal.
 func SearchTotal(ctx context.Context, counted int64, search string) int64 {
-	most := affiliate.MaxTotalOf(search)
-	if counted <= most {
+	bound := affiliate.MaxTotalOf(search)
+	if counted <= bound {
 		return counted
 	}
 	MarkCapped(ctx)
-	return most
+	return bound
 }
 
-// MarkCapped tells the caller that a total of the response stopped counting.
+// MarkCapped sets the header Total-Capped: counting stopped at the bound of the total.
 func MarkCapped(ctx context.Context) {
 	_ = grpc.SetHeader(ctx, metadata.Pairs(totalCapped, "true"))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// responseHeader takes the header of one call.
+// responseHeader records the response header of one call.
 type responseHeader struct {
 	grpc.ServerTransportStream
 	md metadata.MD
@@ -18,7 +18,7 @@ type responseHeader struct {
 
 func (h *responseHeader) SetHeader(md metadata.MD) error { h.md = metadata.Join(h.md, md); return nil }
 
-func TestTotalTellsWhenItStoppedCounting(t *testing.T) {
+func TestTotal_IsMarkedWhenCapped(t *testing.T) {
 	for _, tc := range []struct {
 		counted int64
 		search  *string // nil: a list without a search
@@ -41,7 +41,7 @@ func TestTotalTellsWhenItStoppedCounting(t *testing.T) {
 			total = server.SearchTotal(ctx, tc.counted, *tc.search)
 		}
 		if capped := len(header.md.Get("total-capped")) == 1; total != tc.total || capped != tc.capped {
-			t.Errorf("%d of a search for %v: %d, capped %v", tc.counted, tc.search, total, capped)
+			t.Errorf("count %d, search %v: total %d, capped %v", tc.counted, tc.search, total, capped)
 		}
 	}
 }

@@ -15,15 +15,15 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// Checker is what a service has whose requests obey rules that the contract's
-// annotations cannot say. It looks at the request alone; its findings are
-// reported together with the annotations'.
+// Checker is implemented by services with validation rules that the annotations in the
+// proto files cannot express. Check reads only the request. Its violations are reported
+// together with those of the annotations.
 type Checker interface {
 	Check(req proto.Message) affiliate.Violations
 }
 
-// validate trims what the contract says is trimmed, and then reports everything
-// that is wrong with the request at once.
+// validate trims the fields that are marked for trimming in the proto files, then
+// validates the request and returns all violations in one error.
 func validate(service any, req any) error {
 	msg, ok := req.(proto.Message)
 	if !ok {
@@ -33,12 +33,12 @@ func validate(service any, req any) error {
 	return found.Err()
 }
 
-// ValidateItem is the validation of a request for one item of a list whose items
-// are validated one by one (validate.rules, repeated.items.message.skip). Fields are
-// named from the item on.
+// ValidateItem validates one item of a list that the validation of the whole request
+// skips (validate.rules, repeated.items.message.skip). The fields in the violations are
+// relative to the item.
 func ValidateItem(service any, item proto.Message) affiliate.Violations { return check(service, item) }
 
-// check trims the message and reports everything that is wrong with it.
+// check trims the message and returns all its violations.
 func check(service any, msg proto.Message) affiliate.Violations {
 	trim(msg.ProtoReflect())
 	var found affiliate.Violations
@@ -47,14 +47,14 @@ func check(service any, msg proto.Message) affiliate.Violations {
 			flatten(err, msg.ProtoReflect().Descriptor(), "", &found)
 		}
 	}
-	unreadable(msg.ProtoReflect(), "", &found)
+	checkValues(msg.ProtoReflect(), "", &found)
 	if c, ok := service.(Checker); ok {
-		named := map[string]bool{}
+		reported := map[string]bool{}
 		for _, v := range found {
-			named[v.Field] = true
+			reported[v.Field] = true
 		}
 		for _, v := range c.Check(msg) {
-			if !named[v.Field] {
+			if !reported[v.Field] {
 				found = append(found, v)
 			}
 		}
@@ -62,33 +62,33 @@ func check(service any, msg proto.Message) affiliate.Violations {
 	return found
 }
 
-// unreadable finds what the JSON of a gateway could not have said and a caller
-// over gRPC can: NUL, which Postgres refuses in text, numbers that an enum does
-// not have, and instants outside of the years 1 to 9999. Other well-known types
-// are left to who understands them.
-func unreadable(m protoreflect.Message, prefix string, out *affiliate.Violations) {
+// checkValues finds values that only a gRPC caller can send, because the gateway rejects
+// them in JSON: the NUL character, which Postgres does not store in text; numbers that
+// are not values of an enum; and timestamps outside the years 1 to 9999. It does not
+// check the other well-known types of Google.
+func checkValues(m protoreflect.Message, prefix string, out *affiliate.Violations) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		path := prefix + string(field.Name())
 		switch {
 		case validatedByItem(field):
 		case field.IsList():
 			for i := range value.List().Len() {
-				unreadableValue(field, value.List().Get(i), fmt.Sprintf("%s[%d]", path, i), out)
+				checkValue(field, value.List().Get(i), fmt.Sprintf("%s[%d]", path, i), out)
 			}
 		case field.IsMap():
 			value.Map().Range(func(key protoreflect.MapKey, element protoreflect.Value) bool {
-				unreadableValue(field.MapKey(), key.Value(), path, out)
-				unreadableValue(field.MapValue(), element, path, out)
+				checkValue(field.MapKey(), key.Value(), path, out)
+				checkValue(field.MapValue(), element, path, out)
 				return true
 			})
 		default:
-			unreadableValue(field, value, path, out)
+			checkValue(field, value, path, out)
 		}
 		return true
 	})
 }
 
-// validatedByItem reports whether the items of a list are validated one by one, by
+// validatedByItem reports whether the service validates the items of the list with
 // ValidateItem.
 func validatedByItem(field protoreflect.FieldDescriptor) bool {
 	if !field.IsList() || field.Message() == nil {
@@ -98,7 +98,7 @@ func validatedByItem(field protoreflect.FieldDescriptor) bool {
 	return rules.GetRepeated().GetItems().GetMessage().GetSkip()
 }
 
-func unreadableValue(field protoreflect.FieldDescriptor, value protoreflect.Value, path string, out *affiliate.Violations) {
+func checkValue(field protoreflect.FieldDescriptor, value protoreflect.Value, path string, out *affiliate.Violations) {
 	switch field.Kind() {
 	case protoreflect.StringKind:
 		if strings.ContainsRune(value.String(), 0) {
@@ -106,34 +106,34 @@ func unreadableValue(field protoreflect.FieldDescriptor, value protoreflect.Valu
 		}
 	case protoreflect.EnumKind:
 		if field.Enum().Values().ByNumber(value.Enum()) == nil {
-			out.Add(path, mustBeOneOf(enumWords(field.Enum(), "")))
+			out.Add(path, mustBeOneOf(enumNames(field.Enum(), "")))
 		}
 	case protoreflect.MessageKind:
 		if at, ok := value.Message().Interface().(*timestamppb.Timestamp); ok && !at.IsValid() {
 			out.Add(path, affiliate.MustBeTimestamp)
 		}
 		if field.Message().FullName().Parent() != "google.protobuf" {
-			unreadable(value.Message(), path+".", out)
+			checkValues(value.Message(), path+".", out)
 		}
 	default:
 	}
 }
 
-// texts are the text fields of a message type that arrive with white space.
-type texts struct {
-	trimmed  []protoreflect.FieldDescriptor // lose their outer white space
-	optional []protoreflect.FieldDescriptor // are absent when they are white space alone
-	messages []protoreflect.FieldDescriptor // may have such fields themselves
+// textFields are the fields of a message type that trim must process.
+type textFields struct {
+	trimmed  []protoreflect.FieldDescriptor // texts that are trimmed
+	optional []protoreflect.FieldDescriptor // texts that are cleared if they are blank
+	messages []protoreflect.FieldDescriptor // nested messages, which may have such texts
 }
 
-// textsByType caches texts by message type: protoreflect.FullName → texts.
-var textsByType sync.Map
+// textFieldsByType caches textFields by the full name of the message type.
+var textFieldsByType sync.Map
 
-func textsOf(d protoreflect.MessageDescriptor) texts {
-	if cached, ok := textsByType.Load(d.FullName()); ok {
-		return cached.(texts)
+func textFieldsOf(d protoreflect.MessageDescriptor) textFields {
+	if cached, ok := textFieldsByType.Load(d.FullName()); ok {
+		return cached.(textFields)
 	}
-	var found texts
+	var found textFields
 	for i := range d.Fields().Len() {
 		field := d.Fields().Get(i)
 		options, _ := field.Options().(*descriptorpb.FieldOptions)
@@ -150,14 +150,14 @@ func textsOf(d protoreflect.MessageDescriptor) texts {
 			found.optional = append(found.optional, field)
 		}
 	}
-	textsByType.Store(d.FullName(), found)
+	textFieldsByType.Store(d.FullName(), found)
 	return found
 }
 
-// trim removes the outer white space that the contract says is removed. An optional
-// text that is white space alone is absent.
+// trim removes leading and trailing white space from the fields that are marked for it
+// in the proto files. It clears an optional text field that contains only white space.
 func trim(m protoreflect.Message) {
-	fields := textsOf(m.Descriptor())
+	fields := textFieldsOf(m.Descriptor())
 	for _, field := range fields.optional {
 		if s := m.Get(field).String(); s != "" && strings.TrimSpace(s) == "" {
 			m.Clear(field)
@@ -177,16 +177,16 @@ func trim(m protoreflect.Message) {
 	}
 }
 
-// annotationError is what protoc-gen-validate reports for one field.
+// annotationError is the error of protoc-gen-validate for one field.
 type annotationError interface {
 	Field() string
 	Reason() string
 	Cause() error
 }
 
-// flatten turns nested reports into violations with proto paths. The reports
-// name fields by their Go names (LineItems[0]), which only the descriptor can
-// turn back.
+// flatten converts nested errors of protoc-gen-validate into violations with proto paths.
+// The errors contain Go field names such as LineItems[0]. flatten needs the descriptor to
+// find the proto names.
 func flatten(err error, d protoreflect.MessageDescriptor, prefix string, out *affiliate.Violations) {
 	if many, ok := err.(interface{ AllErrors() []error }); ok {
 		for _, one := range many.AllErrors() {
@@ -208,8 +208,8 @@ func flatten(err error, d protoreflect.MessageDescriptor, prefix string, out *af
 	out.Add(path, annotationMessage(one.Reason(), field))
 }
 
-// protoField turns a Go field name with an optional index into the proto name and
-// the field, which is nil for a name that the message does not have.
+// protoField returns the proto name, with the index if there is one, and the field for a
+// Go field name such as LineItems[0]. The field is nil if the message does not have it.
 func protoField(goName string, d protoreflect.MessageDescriptor) (string, protoreflect.FieldDescriptor) {
 	name, index, _ := strings.Cut(goName, "[")
 	if index != "" {

@@ -5,8 +5,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// WorkspaceSeenBy returns the message of a workspace as a member of the role sees
-// it.
+// WorkspaceSeenBy returns the message of a workspace with the fields that a member with
+// the role may read.
 func WorkspaceSeenBy(w affiliate.Workspace, role affiliate.Role) *affiliatev1.Workspace {
 	w = w.SeenBy(role)
 	return &affiliatev1.Workspace{

@@ -27,7 +27,7 @@ func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundC
 		return nil, err
 	}
 	if outcome.Conversion == nil {
-		server.AnswerWith(ctx, http.StatusAccepted)
+		server.SetHTTPStatus(ctx, http.StatusAccepted)
 	}
 	return refundOf(outcome), nil
 }

@@ -18,9 +18,9 @@ type Enum interface {
 	protoreflect.Enum
 }
 
-// Word is the domain's word for an enum value: its name without the type's
-// prefix, in lower case (COMMISSION_STATUS_PENDING is pending). The unspecified
-// value has no word.
+// Word returns the domain's name of an enum value: the proto name in lower case and
+// without the prefix of its type. For COMMISSION_STATUS_PENDING it returns "pending". It
+// returns "" for the unspecified value and for unknown numbers.
 func Word[E Enum](e E) string {
 	if e == 0 {
 		return ""
@@ -32,33 +32,35 @@ func Word[E Enum](e E) string {
 	return strings.ToLower(strings.TrimPrefix(string(value.Name()), enumPrefix(e.Descriptor())))
 }
 
-// CheckWord notes a number without a name, which only gRPC can carry.
+// CheckWord adds a violation if value is a number that the enum does not have. Only gRPC
+// callers can send such a number.
 func CheckWord[E Enum](field string, value E, found *affiliate.Violations) {
 	if value != 0 && Word(value) == "" {
-		found.Add(field, mustBeOneOf(enumWords(value.Descriptor(), "")))
+		found.Add(field, mustBeOneOf(enumNames(value.Descriptor(), "")))
 	}
 }
 
-// FromWord is the enum value of a domain's word; unspecified when there is none.
-func FromWord[E Enum, W ~string](word W) E {
+// FromWord returns the enum value with the domain's name, or the unspecified value if
+// there is none.
+func FromWord[E Enum, N ~string](name N) E {
 	var e E
-	name := enumPrefix(e.Descriptor()) + strings.ToUpper(string(word))
-	if value := e.Descriptor().Values().ByName(protoreflect.Name(name)); value != nil {
+	protoName := enumPrefix(e.Descriptor()) + strings.ToUpper(string(name))
+	if value := e.Descriptor().Values().ByName(protoreflect.Name(protoName)); value != nil {
 		return E(value.Number())
 	}
 	return e
 }
 
-// enumPrefix is the type's name in the form that buf's lint demands of its
-// values.
+// enumPrefix returns the prefix of the names of an enum's values. buf lint requires the
+// prefix, for example COMMISSION_STATUS_ for the enum CommissionStatus.
 func enumPrefix(d protoreflect.EnumDescriptor) string {
 	return strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
 }
 
-// Timestamp converts an instant.
+// Timestamp converts a time.
 func Timestamp(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }
 
-// OptionalTimestamp converts an instant that may be absent.
+// OptionalTimestamp converts a time that may be nil.
 func OptionalTimestamp(t *time.Time) *timestamppb.Timestamp {
 	if t == nil {
 		return nil
@@ -66,7 +68,7 @@ func OptionalTimestamp(t *time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(*t)
 }
 
-// PathID reads an id of a path; what is no UUID names nothing: NOT_FOUND.
+// PathID parses an id in a URL path. It returns NOT_FOUND if the text is not a UUID.
 func PathID[T any](text string) (affiliate.ID[T], error) {
 	id, ok := affiliate.ParseID[T](text)
 	if !ok {
@@ -75,7 +77,7 @@ func PathID[T any](text string) (affiliate.ID[T], error) {
 	return id, nil
 }
 
-// Optional converts an id that may be absent.
+// Optional converts an id that may be nil.
 func Optional[T any](id *affiliate.ID[T]) *string {
 	if id == nil {
 		return nil
@@ -84,7 +86,7 @@ func Optional[T any](id *affiliate.ID[T]) *string {
 	return &s
 }
 
-// Percentage is a rate in basis points as the contract writes it, in percent.
+// Percentage converts a rate from basis points to the percentage that the API uses.
 func Percentage(bps *int64) *float64 {
 	if bps == nil {
 		return nil
@@ -93,19 +95,19 @@ func Percentage(bps *int64) *float64 {
 	return &percentage
 }
 
-// BasisPoints turns a percentage into the integer that all arithmetic uses; ok
-// is false when that would lose something.
+// BasisPoints converts a percentage to basis points, which all calculations use. ok is
+// false if the percentage has more than 2 decimals or is above 100.
 func BasisPoints(percentage float64) (bps int64, ok bool) {
 	rounded := math.Round(percentage * 100)
-	// Written so that NaN fails.
+	// The negated comparison is also true for NaN.
 	if !(math.Abs(percentage*100-rounded) <= 1e-6) || math.Abs(rounded) > affiliate.WholeBps {
 		return 0, false
 	}
 	return int64(rounded), true
 }
 
-// OptionalBasisPoints turns a percentage that may be absent into basis points,
-// and notes under path when it has too many decimals.
+// OptionalBasisPoints converts a percentage that may be nil to basis points. It adds a
+// violation for the field path if the percentage has too many decimals.
 func OptionalBasisPoints(percentage *float64, path string, found *affiliate.Violations) *int64 {
 	if percentage == nil {
 		return nil
@@ -117,7 +119,7 @@ func OptionalBasisPoints(percentage *float64, path string, found *affiliate.Viol
 	return &bps
 }
 
-// Rate converts a rate that may be absent.
+// Rate converts a rate that may be nil.
 func Rate(r *affiliate.Rate) *affiliatev1.CommissionRate {
 	if r == nil {
 		return nil
@@ -125,8 +127,8 @@ func Rate(r *affiliate.Rate) *affiliatev1.CommissionRate {
 	return &affiliatev1.CommissionRate{Percentage: Percentage(r.Bps), FlatAmountCents: r.FlatCents}
 }
 
-// RateOf reads the rate that stands at path, and notes when it does not say
-// exactly one of the two. An absent one is nil.
+// RateOf converts the rate in the field path. It adds a violation unless the rate has
+// either a percentage or a flat amount. It returns nil if r is nil.
 func RateOf(r *affiliatev1.CommissionRate, path string, found *affiliate.Violations) *affiliate.Rate {
 	if r == nil {
 		return nil
@@ -136,15 +138,14 @@ func RateOf(r *affiliatev1.CommissionRate, path string, found *affiliate.Violati
 	return &rate
 }
 
-// RateFields reads a rate from the two fields that a message has for it; the
-// prefix is the message's path with its dot. Whether one of the two is there is
-// left to affiliate.Rate.Check.
+// RateFields converts a rate whose two fields are in a larger message. prefix is the path
+// of that message with a trailing dot, or empty. RateFields does not check that exactly
+// one of the fields is set; affiliate.Rate.Check does.
 func RateFields(percentage *float64, flatCents *int64, prefix string, found *affiliate.Violations) affiliate.Rate {
 	return affiliate.Rate{Bps: OptionalBasisPoints(percentage, prefix+"percentage", found), FlatCents: flatCents}
 }
 
-// Rules converts commission rules: those in force, and those that a commission
-// keeps.
+// Rules converts the commission rules of a programme or those stored with a commission.
 func Rules(r affiliate.Rules) *affiliatev1.CommissionRules {
 	hold, enabled := int32(r.HoldDays), !r.Recurring.Once // #nosec G115 -- at most 180
 	out := &affiliatev1.CommissionRules{
@@ -155,7 +156,7 @@ func Rules(r affiliate.Rules) *affiliatev1.CommissionRules {
 		AutoApproval:    &r.AutoApproval,
 		NetBasis:        FromWord[affiliatev1.NetBasis](r.NetBasis),
 		Recurring: &affiliatev1.Recurring{
-			Enabled: &enabled, MaxMonths: small(r.Recurring.MaxMonths), MaxPayments: small(r.Recurring.MaxPayments),
+			Enabled: &enabled, MaxMonths: int32Pointer(r.Recurring.MaxMonths), MaxPayments: int32Pointer(r.Recurring.MaxPayments),
 		},
 		LaterPercentage: Percentage(r.LaterRateBps),
 		MinOrderCents:   r.MinOrderCents,
@@ -182,8 +183,8 @@ func Rules(r affiliate.Rules) *affiliatev1.CommissionRules {
 	return out
 }
 
-// small fits a limit that people set into the contract's int32.
-func small(n *int) *int32 {
+// int32Pointer converts a limit that may be nil. Validation keeps limits in range.
+func int32Pointer(n *int) *int32 {
 	if n == nil {
 		return nil
 	}
@@ -191,10 +192,10 @@ func small(n *int) *int32 {
 	return &fits
 }
 
-// defaultPageSize is SPEC.md section 8's.
+// defaultPageSize is the page size if the request has none (SPEC.md section 8).
 const defaultPageSize = 20
 
-// PageOf is the page that a list request asks for.
+// PageOf returns the page that a list request selects.
 func PageOf(req interface {
 	GetPage() int32
 	GetPageSize() int32
@@ -210,7 +211,7 @@ func PageOf(req interface {
 	return page
 }
 
-// Present is nil for the empty string, where that means absent.
+// Present returns nil for the empty string and a pointer to s for any other.
 func Present(s string) *string {
 	if s == "" {
 		return nil
@@ -218,8 +219,8 @@ func Present(s string) *string {
 	return &s
 }
 
-// CopyShared takes over every field of a list item: the full record has the same
-// under the same numbers, which tests hold.
+// CopyShared copies every field of item, a message of a list, into full, the message of
+// the complete record. Both have these fields under the same numbers. Tests check this.
 func CopyShared(full, item protoreflect.Message) {
 	fields := full.Descriptor().Fields()
 	item.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
