@@ -74,7 +74,7 @@ func TestAnInviteMakesAMember(t *testing.T) {
 		got.TokenType != "Bearer" || got.AccessToken == "" {
 		t.Errorf("got %v", got)
 	}
-	if !f.live(t, got.User.Id) {
+	if !f.sessionActive(t, got.User.Id) {
 		t.Error("the session is not live")
 	}
 	if next, err := refresh(f, got.RefreshToken); err != nil || next.User.Role != affiliatev1.Role_ROLE_FINANCE {
@@ -159,7 +159,7 @@ func TestAnAddressThatGotAWorkspaceMeanwhile(t *testing.T) {
 	_, err := f.accept(invite.Token, "Eve", "another good password")
 	wantReason(t, err, affiliate.ReasonEmailTaken)
 	if got, err := f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "ada@example.com", Password: password}); err != nil ||
-		got.User.Name != "Mara" || got.Workspace.Id != ada.Workspace.Id || !f.live(t, ada.User.Id) {
+		got.User.Name != "Mara" || got.Workspace.Id != ada.Workspace.Id || !f.sessionActive(t, ada.User.Id) {
 		t.Errorf("the account was touched: %v, %v", got, err)
 	}
 }
@@ -173,7 +173,7 @@ func TestARemovedMemberIsInvitedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.remove(ada.User.Id)
-	if f.live(t, ada.User.Id) {
+	if f.sessionActive(t, ada.User.Id) {
 		t.Error("the session outlived the removal")
 	}
 	_, err = refresh(f, ada.RefreshToken)

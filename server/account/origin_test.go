@@ -128,14 +128,14 @@ func TestPartnersOriginsAreStored(t *testing.T) {
 	}
 }
 
-// forgetful cannot store origins.
-type forgetful struct{ account.Store }
+// originFailingStore cannot store origins.
+type originFailingStore struct{ account.Store }
 
-func (forgetful) StoreOrigin(context.Context, affiliate.Origin) error { return errors.New("disk full") }
+func (originFailingStore) StoreOrigin(context.Context, affiliate.Origin) error { return errors.New("disk full") }
 
 func TestAnOriginThatCannotBeStoredCostsNoSession(t *testing.T) {
 	f := newFixture(t)
-	client := f.inServer(t, forgetful{stores.Account(f.db)})
+	client := f.inServer(t, originFailingStore{stores.Account(f.db)})
 	session, err := client.RegisterPartner(from(t, "203.0.113.9", "Browser/1"), &affiliatev1.RegisterPartnerRequest{
 		Email: "pat@example.com", Password: password, Name: "Pat",
 	})

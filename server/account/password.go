@@ -8,8 +8,8 @@ import (
 	"github.com/alexedwards/argon2id"
 )
 
-// hashing is OWASP's floor for argon2id (RELIABILITY.md 6.2).
-var hashing = &argon2id.Params{Memory: 19456, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+// hashParams is OWASP's floor for argon2id (RELIABILITY.md 6.2).
+var hashParams = &argon2id.Params{Memory: 19456, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // concurrentHashes bounds the memory that logins can take together: 19 MiB each.
 const concurrentHashes = 4
@@ -22,14 +22,14 @@ type passwordHasher struct {
 }
 
 func newPasswordHasher() *passwordHasher {
-	decoy, err := argon2id.CreateHash("nobody's password", hashing)
+	decoy, err := argon2id.CreateHash("nobody's password", hashParams)
 	if err != nil {
 		panic("argon2id: " + err.Error())
 	}
 	return &passwordHasher{slots: make(chan struct{}, concurrentHashes), decoy: decoy}
 }
 
-func (h *passwordHasher) take(ctx context.Context) error {
+func (h *passwordHasher) acquire(ctx context.Context) error {
 	select {
 	case h.slots <- struct{}{}:
 		return nil
@@ -38,23 +38,23 @@ func (h *passwordHasher) take(ctx context.Context) error {
 	}
 }
 
-func (h *passwordHasher) give() { <-h.slots }
+func (h *passwordHasher) release() { <-h.slots }
 
 func (h *passwordHasher) hash(ctx context.Context, password string) (string, error) {
-	if err := h.take(ctx); err != nil {
+	if err := h.acquire(ctx); err != nil {
 		return "", err
 	}
-	defer h.give()
-	return argon2id.CreateHash(password, hashing)
+	defer h.release()
+	return argon2id.CreateHash(password, hashParams)
 }
 
 // matches compares, always at the full cost. stale says that the stored hash
 // was made with other parameters than today's.
 func (h *passwordHasher) matches(ctx context.Context, password, stored string, known bool) (ok, stale bool, err error) {
-	if err := h.take(ctx); err != nil {
+	if err := h.acquire(ctx); err != nil {
 		return false, false, err
 	}
-	defer h.give()
+	defer h.release()
 	if !known {
 		stored = h.decoy
 	}
@@ -65,5 +65,5 @@ func (h *passwordHasher) matches(ctx context.Context, password, stored string, k
 		}
 		return false, false, err
 	}
-	return ok && known, *params != *hashing, nil
+	return ok && known, *params != *hashParams, nil
 }

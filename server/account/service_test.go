@@ -220,7 +220,7 @@ func refresh(f *fixture, token string) (*affiliatev1.SessionResponse, error) {
 	return f.RefreshSession(context.Background(), &affiliatev1.RefreshSessionRequest{RefreshToken: token})
 }
 
-func (f *fixture) live(t *testing.T, id string) bool {
+func (f *fixture) sessionActive(t *testing.T, id string) bool {
 	t.Helper()
 	var session affiliate.SessionID
 	if err := f.conn.QueryRow(t.Context(), `select id from sessions where user_id = $1 order by created_at desc limit 1`, id).Scan(&session); err != nil {
@@ -240,14 +240,14 @@ func TestRefreshRotatesAndReuseEndsTheFamily(t *testing.T) {
 	if err != nil || second.RefreshToken == first.RefreshToken || second.Workspace.GetId() != first.Workspace.Id {
 		t.Fatalf("refresh: %v, %v", second, err)
 	}
-	if !f.live(t, first.User.Id) {
+	if !f.sessionActive(t, first.User.Id) {
 		t.Fatal("the session ended by a refresh")
 	}
 	_, err = refresh(f, first.RefreshToken)
 	wantReason(t, err, affiliate.ReasonRefreshTokenInvalid)
 	_, err = refresh(f, second.RefreshToken)
 	wantReason(t, err, affiliate.ReasonRefreshTokenInvalid)
-	if f.live(t, first.User.Id) {
+	if f.sessionActive(t, first.User.Id) {
 		t.Error("the session survived the reuse of a spent token")
 	}
 }
@@ -273,8 +273,8 @@ func TestParallelRefreshesWithOneTokenEndTheFamily(t *testing.T) {
 		}
 		wantReason(t, err, affiliate.ReasonRefreshTokenInvalid)
 	}
-	if won != 1 || f.live(t, first.User.Id) {
-		t.Errorf("%d calls won; the session is live: %v", won, f.live(t, first.User.Id))
+	if won != 1 || f.sessionActive(t, first.User.Id) {
+		t.Errorf("%d calls won; the session is live: %v", won, f.sessionActive(t, first.User.Id))
 	}
 }
 
@@ -301,7 +301,7 @@ func TestRefreshTokensEnd(t *testing.T) {
 	f.now = start.Add(affiliate.RefreshTokenAbsolute)
 	_, err = refresh(f, busy.RefreshToken)
 	wantReason(t, err, affiliate.ReasonRefreshTokenInvalid)
-	if f.live(t, busy.User.Id) {
+	if f.sessionActive(t, busy.User.Id) {
 		t.Error("the session outlived its 90 days")
 	}
 	gone, err := f.store.ForgetEnded(t.Context(), f.now.Add(time.Millisecond), 10)
@@ -332,7 +332,7 @@ func TestLogoutEndsAtOnceAndAnswersAlways(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if f.live(t, session.User.Id) {
+	if f.sessionActive(t, session.User.Id) {
 		t.Error("the session is live after logout")
 	}
 	if _, err := f.Logout(t.Context(), &affiliatev1.LogoutRequest{RefreshToken: "nonsense"}); err != nil {

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// at is when the job runs, after midnight UTC.
-	at = 3*time.Hour + 30*time.Minute
+	// runTime is when the job runs, after midnight UTC.
+	runTime = 3*time.Hour + 30*time.Minute
 	// timeout bounds a run, which holds a snapshot of the database meanwhile; it is
 	// below the time after which a job counts as lost.
 	timeout = 5 * time.Minute
@@ -53,7 +53,7 @@ type nightly struct{}
 
 // Next is the first time after now.
 func (nightly) Next(now time.Time) time.Time {
-	next := now.UTC().Truncate(24 * time.Hour).Add(at)
+	next := now.UTC().Truncate(24 * time.Hour).Add(runTime)
 	if !next.After(now) {
 		next = next.Add(24 * time.Hour)
 	}

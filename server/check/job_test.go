@@ -16,13 +16,13 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// found is what a check has found.
-type found struct {
+// checkStore is what a check has found.
+type checkStore struct {
 	results []affiliate.CheckResult
 	err     error
 }
 
-func (f found) CheckBooks(context.Context, func() time.Time) ([]affiliate.CheckResult, error) {
+func (f checkStore) CheckBooks(context.Context, func() time.Time) ([]affiliate.CheckResult, error) {
 	return f.results, f.err
 }
 
@@ -40,7 +40,7 @@ var disagreeing = []affiliate.CheckResult{
 }
 
 func TestEachViolatedCheckIsOneErrorLine(t *testing.T) {
-	log, err := run(t, found{results: disagreeing})
+	log, err := run(t, checkStore{results: disagreeing})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestCleanBooksAreOneInfoLine(t *testing.T) {
 }
 
 func TestAFailingCheckFailsTheJob(t *testing.T) {
-	if log, err := run(t, found{err: errors.New("no database")}); err == nil || log != "" {
+	if log, err := run(t, checkStore{err: errors.New("no database")}); err == nil || log != "" {
 		t.Errorf("%v: %s", err, log)
 	}
 }
