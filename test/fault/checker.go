@@ -12,23 +12,24 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-// history is everything that was asked of the system, and what it answered.
+// history contains all requests of the storm and their responses.
 type history struct {
 	attempts []attempt
 	planted  []planted
-	// targets are what clicks lead to, by attempt.Target.
+	// targets are the click targets, by attempt.Target.
 	targets []target
-	// end is after the last request and the last replay, Unix milliseconds.
+	// terminate is a time after the last request and the last replay, in Unix milliseconds.
 	end int64
-	// flushed: the storm made the service forget its visitors.
-	flushed bool
+	// cacheFlushed reports that the storm deleted the cache, in which the service stores the
+	// clickState visitors.
+	cacheFlushed bool
 }
 
-// tables are what the database holds.
+// tables contains the rows of the database and the click counts of the API.
 type tables struct {
 	clicks  []clickRow
-	letters []letterRow
-	// counts are the clicks that the API tells of each participant.
+	deadLetters []deadLetterRow
+	// counts maps a participant to its click count as the API reports it.
 	counts map[uuid.UUID]int64
 }
 
@@ -44,44 +45,49 @@ type clickRow struct {
 	UAHash        []byte
 }
 
-type letterRow struct {
+type deadLetterRow struct {
 	ID     uuid.UUID
 	Reason string
 	Record []byte
 }
 
-// skew is how far a time of receipt may lie outside its request: both clocks are
-// one, and one of them is cut to milliseconds.
+// skew is the tolerance when a time of receipt is compared with the times of its
+// request. Both use the same clock, but the time of receipt is truncated to
+// milliseconds.
 const skew = 20 * time.Millisecond
 
-// verdict is the comparison of the two.
+// verdict is the result of the comparison of history and tables.
 type verdict struct {
 	requests, attempts int
-	outcomes           [outcomes]int
-	// acknowledged counts distinct click ids, planted ones that Redis acknowledged
-	// included; blind those that an edge without the directory took.
+	outcomes           [outcomeCount]int
+	// acknowledged counts the distinct click ids that were acknowledged, including
+	// planted ones that Redis acknowledged. planted counts the latter. blind counts the
+	// clicks that were acknowledged by a collector that could not read the edge
+	// directory.
 	acknowledged, planted, blind int
-	// rows counts clicks, letters dead letters, unanswered those rows whose
-	// requests nobody was told the outcome of, unique those that are first clicks.
-	rows, letters, unanswered, unique int
-	// forgot: who was unique was not compared, because the cache was flushed.
-	forgot bool
+	// rows counts the stored clicks, letters the dead letters. unanswered counts the
+	// rows whose request never got a response with the click's id. unique counts the
+	// rows that are a visitor's first click.
+	rows, deadLetters, withoutResponse, unique int
+	// cacheFlushed reports that unique clicks were not compared because the cache was flushed.
+	cacheFlushed bool
 
-	// What must not be. Each entry is a line for people.
-	missing  []string // acknowledged, and nowhere
-	doubled  []string // more than once
-	invented []string // stored, and nobody asked for it
-	mistaken []string // stored as something else than what was asked for
-	bots     []string // a browser's click, stored as a bot's
-	again    []string // another first click of one visitor
-	buried   []string // a good click among the dead letters
-	wrong    []string // answered as a good click never is
-	renamed  []string // acknowledged under another id than the proposed one
-	cutOff   []string // a connection ended by a graceful stop
-	counts   []string // the API's counts against the rows
+	// The violations. Each entry describes one violation.
+	missing  []string // acknowledged but not stored
+	doubled  []string // stored more than once
+	invented []string // stored without a request
+	mistaken []string // the stored row differs from the request
+	bots     []string // a click of a browser was stored as a bot's click
+	uniqueAgain    []string // a second click of one visitor was stored as unique
+	deadLettered   []string // a valid click is a dead letter
+	wrong    []string // a valid click got a response that it must never get
+	renamed  []string // the response has another click id than the request
+	cutOff   []string // a graceful stop closed the connection before the response
+	counts   []string // the API's click count differs from the rows
 }
 
-// violations are all that must not be.
+// violations returns the violations, grouped by kind. Kinds without violations are left
+// out.
 func (v *verdict) violations() []finding {
 	return slices.DeleteFunc([]finding{
 		{"missing", v.missing},
@@ -89,9 +95,9 @@ func (v *verdict) violations() []finding {
 		{"invented", v.invented},
 		{"mistaken", v.mistaken},
 		{"taken for bots", v.bots},
-		{"unique again", v.again},
-		{"buried", v.buried},
-		{"wrong answers", v.wrong},
+		{"unique again", v.uniqueAgain},
+		{"dead-lettered", v.deadLettered},
+		{"wrong responses", v.wrong},
 		{"renamed", v.renamed},
 		{"cut off by a graceful stop", v.cutOff},
 		{"counts", v.counts},
@@ -103,75 +109,76 @@ type finding struct {
 	lines []string
 }
 
-// known is what the history says about one click id.
-type known struct {
-	attempts     []int // of history.attempts
+// clickState is the state of one click id: its attempts in the history and its rows.
+type clickState struct {
+	attempts     []int // indexes in history.attempts
 	planted      *planted
 	acknowledged bool
-	rows, graves int
+	rows, deadLetters int
 }
 
-// judgement is a verdict in the making.
-type judgement struct {
+// clickCheck is the state of a comparison.
+type clickCheck struct {
 	history history
 	verdict verdict
-	ids     map[uuid.UUID]*known
-	// byRequest finds the one attempt of a request that proposed no id.
+	ids     map[uuid.UUID]*clickState
+	// byRequest maps a request without a proposed id to its only attempt.
 	byRequest map[int]int
-	// traced are the requests that a row of unknown id was traced to.
+	// traced contains the requests to which a row with an unknown id was assigned.
 	traced map[int]bool
-	// garbage are planted records that have no id, by their bytes.
-	garbage map[string]*known
-	// visitors have the click that is unique.
+	// garbage contains the planted records without a click id, by their bytes.
+	garbage map[string]*clickState
+	// visitors maps a visitor to its unique click.
 	visitors map[visitor]uuid.UUID
 }
 
-// visitor is whose clicks are unique once in 24 hours, which no storm lasts.
+// visitor identifies a visitor of one referral code. Only the first click of a visitor
+// in 24 hours is unique, and no storm takes that long.
 type visitor struct {
 	participant    uuid.UUID
 	code           string
 	address, agent string
 }
 
-// judge compares. It reads nothing but its arguments.
-func judge(h history, t tables) *verdict {
-	j := &judgement{
-		history: h, ids: make(map[uuid.UUID]*known), byRequest: make(map[int]int),
-		traced: make(map[int]bool), garbage: make(map[string]*known), visitors: make(map[visitor]uuid.UUID),
+// checkClicks compares the history with the tables. It reads nothing except its arguments.
+func checkClicks(h history, t tables) *verdict {
+	j := &clickCheck{
+		history: h, ids: make(map[uuid.UUID]*clickState), byRequest: make(map[int]int),
+		traced: make(map[int]bool), garbage: make(map[string]*clickState), visitors: make(map[visitor]uuid.UUID),
 	}
 	j.readAttempts()
 	j.readPlanted()
 	nonBots := make(map[uuid.UUID]int64)
 	for i := range t.clicks {
-		j.click(&t.clicks[i])
+		j.checkClick(&t.clicks[i])
 		if !t.clicks[i].IsBot {
 			nonBots[t.clicks[i].ParticipantID]++
 		}
 	}
-	for i := range t.letters {
-		j.letter(&t.letters[i])
+	for i := range t.deadLetters {
+		j.checkDeadLetter(&t.deadLetters[i])
 	}
-	j.conclude()
+	j.checkIDs()
 	v := &j.verdict
-	v.rows, v.letters, v.forgot = len(t.clicks), len(t.letters), h.flushed
+	v.rows, v.deadLetters, v.cacheFlushed = len(t.clicks), len(t.deadLetters), h.cacheFlushed
 	for _, participant := range sortedKeys(t.counts, nonBots) {
-		if told, there := t.counts[participant], nonBots[participant]; told != there {
-			v.counts = append(v.counts, fmt.Sprintf("participant %s: the API counts %d clicks, there are %d rows", participant, told, there))
+		if counted, stored := t.counts[participant], nonBots[participant]; counted != stored {
+			v.counts = append(v.counts, fmt.Sprintf("participant %s: the API counts %d clicks, the database has %d rows", participant, counted, stored))
 		}
 	}
 	return v
 }
 
-func (j *judgement) of(id uuid.UUID) *known {
+func (j *clickCheck) state(id uuid.UUID) *clickState {
 	k := j.ids[id]
 	if k == nil {
-		k = &known{}
+		k = &clickState{}
 		j.ids[id] = k
 	}
 	return k
 }
 
-func (j *judgement) readAttempts() {
+func (j *clickCheck) readAttempts() {
 	v := &j.verdict
 	requests := make(map[int]bool)
 	for i := range j.history.attempts {
@@ -179,22 +186,22 @@ func (j *judgement) readAttempts() {
 		requests[a.Request] = true
 		v.outcomes[a.Outcome]++
 		switch a.Outcome {
-		case wrong:
+		case unexpected:
 			v.wrong = append(v.wrong, describe(a))
-		case lost:
+		case noResponse:
 			if a.CutOff {
 				v.cutOff = append(v.cutOff, describe(a))
 			}
 		default:
 		}
-		if a.Way != proposing {
+		if a.Way != postWithID {
 			j.byRequest[a.Request] = i
 		}
 		id := a.id()
 		if id == uuid.Nil {
 			continue
 		}
-		k := j.of(id)
+		k := j.state(id)
 		k.attempts = append(k.attempts, i)
 		if a.Outcome == acknowledged {
 			k.acknowledged = true
@@ -209,13 +216,13 @@ func (j *judgement) readAttempts() {
 	v.requests, v.attempts = len(requests), len(j.history.attempts)
 }
 
-func (j *judgement) readPlanted() {
+func (j *clickCheck) readPlanted() {
 	for i := range j.history.planted {
 		p := &j.history.planted[i]
 		if p.Acknowledged {
 			j.verdict.planted++
 		}
-		k := &known{planted: p, acknowledged: p.Acknowledged}
+		k := &clickState{planted: p, acknowledged: p.Acknowledged}
 		if p.ID == uuid.Nil {
 			j.garbage[string(p.Record)] = k
 		} else {
@@ -224,73 +231,74 @@ func (j *judgement) readPlanted() {
 	}
 }
 
-func (j *judgement) click(row *clickRow) {
+func (j *clickCheck) checkClick(row *clickRow) {
 	v := &j.verdict
 	if row.IsBot {
 		v.bots = append(v.bots, row.ID.String())
 	}
-	j.first(row)
+	j.checkUnique(row)
 	k := j.ids[row.ID]
 	if k == nil {
-		j.trace(row)
+		j.assignToRequest(row)
 		return
 	}
 	k.rows++
 	if !k.acknowledged {
-		v.unanswered++
+		v.withoutResponse++
 	}
-	if wrong := j.mistaken(row, k); wrong != "" {
+	if wrong := j.mismatch(row, k); wrong != "" {
 		v.mistaken = append(v.mistaken, fmt.Sprintf("%s: %s", row.ID, wrong))
 	}
 }
 
-// first looks for a unique click of a visitor who has one.
-func (j *judgement) first(row *clickRow) {
+// checkUnique checks that a unique click is the visitor's only unique click.
+func (j *clickCheck) checkUnique(row *clickRow) {
 	v := &j.verdict
 	if !row.IsUnique {
 		return
 	}
 	v.unique++
 	of := visitor{row.ParticipantID, row.ReferralCode, string(row.IPHash), string(row.UAHash)}
-	if other, there := j.visitors[of]; there && !j.history.flushed {
-		v.again = append(v.again, fmt.Sprintf("%s and %s, of one visitor to code %s", other, row.ID, row.ReferralCode))
+	if other, found := j.visitors[of]; found && !j.history.cacheFlushed {
+		v.uniqueAgain = append(v.uniqueAgain, fmt.Sprintf("%s and %s, of one visitor to code %s", other, row.ID, row.ReferralCode))
 	}
 	j.visitors[of] = row.ID
 }
 
-// trace explains a row whose id no client has: a request without an answer may
-// have made one, and only one, because no client sends such a request twice.
-func (j *judgement) trace(row *clickRow) {
+// assignToRequest checks a row whose click id is not in the history. Its sub id identifies the
+// request. A request without a response may have stored one row, and not more, because a
+// client sends such a request only once.
+func (j *clickCheck) assignToRequest(row *clickRow) {
 	v := &j.verdict
 	request, ok := requestOf(row.SubID)
-	i, there := j.byRequest[request]
-	if !ok || !there {
-		v.invented = append(v.invented, fmt.Sprintf("%s with sub id %q: no request was about it", row.ID, row.SubID))
+	i, found := j.byRequest[request]
+	if !ok || !found {
+		v.invented = append(v.invented, fmt.Sprintf("%s with sub id %q: no request has this sub id", row.ID, row.SubID))
 		return
 	}
 	a := &j.history.attempts[i]
 	switch {
-	case a.Outcome == acknowledged || a.Outcome == unsent || a.Outcome == wrong:
+	case a.Outcome == acknowledged || a.Outcome == unsent || a.Outcome == unexpected:
 		v.invented = append(v.invented, fmt.Sprintf("%s: %s", row.ID, describe(a)))
 	case j.traced[request]:
 		v.doubled = append(v.doubled, fmt.Sprintf("%s: another click of %s", row.ID, describe(a)))
 	default:
 		j.traced[request] = true
-		v.unanswered++
-		if wrong := j.mistaken(row, &known{attempts: []int{i}}); wrong != "" {
+		v.withoutResponse++
+		if wrong := j.mismatch(row, &clickState{attempts: []int{i}}); wrong != "" {
 			v.mistaken = append(v.mistaken, fmt.Sprintf("%s: %s", row.ID, wrong))
 		}
 	}
 }
 
-// mistaken says what of a row is not as it was asked for, or nothing.
-func (j *judgement) mistaken(row *clickRow, k *known) string {
+// mismatch returns how the row differs from the request, or "" if it does not.
+func (j *clickCheck) mismatch(row *clickRow, k *clickState) string {
 	if p := k.planted; p != nil {
 		switch {
 		case p.Dead != "":
-			return fmt.Sprintf("stored, and should be dead: %s", p.Dead)
+			return fmt.Sprintf("stored, but expected as a dead letter: %s", p.Dead)
 		case row.ParticipantID != j.history.targets[p.Target].participant:
-			return fmt.Sprintf("of participant %s", row.ParticipantID)
+			return fmt.Sprintf("stored for participant %s", row.ParticipantID)
 		case row.SubID != p.SubID || row.ReceivedAt.UnixMilli() != p.At:
 			return fmt.Sprintf("sub id %q, received at %s", row.SubID, row.ReceivedAt)
 		}
@@ -298,19 +306,19 @@ func (j *judgement) mistaken(row *clickRow, k *known) string {
 	}
 	for _, i := range k.attempts {
 		a := &j.history.attempts[i]
-		if j.cameFrom(row, a) {
+		if j.matchesAttempt(row, a) {
 			return ""
 		}
 	}
-	return fmt.Sprintf("participant %s, sub id %q, received at %d: none of its %d attempts, such as %s",
+	return fmt.Sprintf("participant %s, sub id %q, received at %d: matches none of its %d attempts, for example %s",
 		row.ParticipantID, row.SubID, row.ReceivedAt.UnixMilli(), len(k.attempts), describe(&j.history.attempts[k.attempts[0]]))
 }
 
-// cameFrom says that a row may be what an attempt made. A collector that stood
-// still may receive a request long after its client gave up.
-func (j *judgement) cameFrom(row *clickRow, a *attempt) bool {
+// matchesAttempt reports whether the attempt may have stored the row. A collector that was
+// paused may receive a request long after its client stopped waiting.
+func (j *clickCheck) matchesAttempt(row *clickRow, a *attempt) bool {
 	until := a.End
-	if a.Outcome == lost {
+	if a.Outcome == noResponse {
 		until = j.history.end
 	}
 	at := row.ReceivedAt.UnixMilli()
@@ -318,7 +326,7 @@ func (j *judgement) cameFrom(row *clickRow, a *attempt) bool {
 		at >= a.Start-skew.Milliseconds() && at <= until+skew.Milliseconds()
 }
 
-func (j *judgement) letter(row *letterRow) {
+func (j *clickCheck) checkDeadLetter(row *deadLetterRow) {
 	v := &j.verdict
 	k := j.ids[row.ID]
 	if k == nil {
@@ -326,7 +334,7 @@ func (j *judgement) letter(row *letterRow) {
 	}
 	switch {
 	case k == nil:
-		// A good click may be here under an id that only its edge knows.
+		// The record may be a valid click with an id that only its collector knew.
 		var click edgev1.Click
 		subID := ""
 		if proto.Unmarshal(row.Record, &click) == nil {
@@ -334,18 +342,18 @@ func (j *judgement) letter(row *letterRow) {
 		}
 		v.invented = append(v.invented, fmt.Sprintf("dead letter %s (%s) with sub id %q", row.ID, row.Reason, subID))
 	case k.planted == nil || k.planted.Dead == "":
-		k.graves++
-		v.buried = append(v.buried, fmt.Sprintf("%s: %s", row.ID, row.Reason))
+		k.deadLetters++
+		v.deadLettered = append(v.deadLettered, fmt.Sprintf("%s: %s", row.ID, row.Reason))
 	default:
-		k.graves++
+		k.deadLetters++
 		if row.Reason != k.planted.Dead {
-			v.mistaken = append(v.mistaken, fmt.Sprintf("dead letter %s: %s, and should be %s", row.ID, row.Reason, k.planted.Dead))
+			v.mistaken = append(v.mistaken, fmt.Sprintf("dead letter %s: reason %s, expected %s", row.ID, row.Reason, k.planted.Dead))
 		}
 	}
 }
 
-// conclude looks at every id from the history's side.
-func (j *judgement) conclude() {
+// checkIDs checks the number of rows of every click id in the history.
+func (j *clickCheck) checkIDs() {
 	v := &j.verdict
 	for _, id := range sortedKeys(j.ids) {
 		k := j.ids[id]
@@ -357,17 +365,17 @@ func (j *judgement) conclude() {
 			what = describe(&j.history.attempts[k.attempts[len(k.attempts)-1]])
 		}
 		switch {
-		case k.rows+k.graves > 1:
-			v.doubled = append(v.doubled, fmt.Sprintf("%s: %d clicks and %d dead letters: %s", id, k.rows, k.graves, what))
-		case k.rows+k.graves == 0 && k.acknowledged:
+		case k.rows+k.deadLetters > 1:
+			v.doubled = append(v.doubled, fmt.Sprintf("%s: %d clicks and %d dead letters: %s", id, k.rows, k.deadLetters, what))
+		case k.rows+k.deadLetters == 0 && k.acknowledged:
 			v.missing = append(v.missing, fmt.Sprintf("%s: %s", id, what))
 		}
 	}
-	// Bytes that are no click have no id that could make them one letter: they are
-	// kept at least once.
+	// A record that is not a click has no id by which duplicates could be found. So it
+	// must be stored at least once, not exactly once.
 	for _, record := range slices.Sorted(maps.Keys(j.garbage)) {
-		if k := j.garbage[record]; k.acknowledged && k.graves == 0 {
-			v.missing = append(v.missing, fmt.Sprintf("the poison %x is no dead letter", record))
+		if k := j.garbage[record]; k.acknowledged && k.deadLetters == 0 {
+			v.missing = append(v.missing, fmt.Sprintf("the poison record %x is not a dead letter", record))
 		}
 	}
 }
@@ -377,7 +385,8 @@ func describe(a *attempt) string {
 		time.UnixMilli(a.Start).UTC().Format("15:04:05.000"), outcomeNames[a.Outcome], a.End-a.Start, a.Status, a.Error)
 }
 
-// sortedKeys makes verdicts of equal histories equal.
+// sortedKeys returns the keys of all maps in order, so that equal histories give equal
+// verdicts.
 func sortedKeys[V any](of ...map[uuid.UUID]V) []uuid.UUID {
 	all := make(map[uuid.UUID]bool)
 	for _, m := range of {

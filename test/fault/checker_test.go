@@ -12,17 +12,18 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// world is a history with tables that agree with it, for tests to break.
+// world is a history with tables that match it. Tests change one of the two, so that
+// they no longer match.
 type world struct {
 	history history
 	tables  tables
 	now     time.Time
 }
 
-// The attempts of goodWorld that tests name.
+// Indexes of the attempts of goodWorld.
 const (
-	mintedOne = iota
-	proposedTwice
+	withoutIDOne = iota
+	proposedFirst
 	proposedAgain
 	refusedOne
 	lostOne
@@ -40,14 +41,14 @@ func goodWorld() *world {
 	minted, proposed, refusedID, lostID, followed := newID(now), newID(now), newID(now), newID(now), newID(now)
 	start, end := now.UnixMilli(), now.Add(10*time.Millisecond).UnixMilli()
 	w.history.attempts = []attempt{
-		mintedOne:     {Request: 1, Way: minting, Outcome: acknowledged, Status: 201, Answered: minted},
-		proposedTwice: {Request: 2, Way: proposing, Outcome: lost, Proposed: proposed},
-		proposedAgain: {Request: 2, Way: proposing, Outcome: acknowledged, Status: 201, Proposed: proposed, Answered: proposed, Collector: 1},
-		refusedOne:    {Request: 3, Way: proposing, Outcome: refused, Status: 503, Proposed: refusedID},
-		lostOne:       {Request: 4, Way: minting, Outcome: lost},
-		followedOne:   {Request: 5, Way: following, Outcome: acknowledged, Status: 302, Answered: followed, Target: 1},
-		sentOnOne:     {Request: 6, Way: following, Outcome: sentOn, Status: 302},
-		unsentOne:     {Request: 7, Way: minting, Outcome: unsent},
+		withoutIDOne:     {Request: 1, Way: postWithoutID, Outcome: acknowledged, Status: 201, Answered: minted},
+		proposedFirst: {Request: 2, Way: postWithID, Outcome: noResponse, Proposed: proposed},
+		proposedAgain: {Request: 2, Way: postWithID, Outcome: acknowledged, Status: 201, Proposed: proposed, Answered: proposed, Collector: 1},
+		refusedOne:    {Request: 3, Way: postWithID, Outcome: refused, Status: 503, Proposed: refusedID},
+		lostOne:       {Request: 4, Way: postWithoutID, Outcome: noResponse},
+		followedOne:   {Request: 5, Way: getShortLink, Outcome: acknowledged, Status: 302, Answered: followed, Target: 1},
+		sentOnOne:     {Request: 6, Way: getShortLink, Outcome: redirected, Status: 302},
+		unsentOne:     {Request: 7, Way: postWithoutID, Outcome: unsent},
 	}
 	for i := range w.history.attempts {
 		w.history.attempts[i].Start, w.history.attempts[i].End = start, end
@@ -55,7 +56,7 @@ func goodWorld() *world {
 	w.store(minted, 1, 0)
 	w.store(proposed, 2, 0)
 	w.store(followed, 5, 1)
-	w.store(lostID, 4, 0) // nobody was told of it
+	w.store(lostID, 4, 0) // stored without a response
 	w.row(2).IsUnique, w.row(5).IsUnique = true, true
 	planted := planted{ID: newID(now), SubID: "planted-1", Target: 1, At: start, Acknowledged: true}
 	key := planted
@@ -64,9 +65,9 @@ func goodWorld() *world {
 	noise.ID, noise.Dead, noise.Record = uuid.Nil, string(affiliate.ClickMalformed), []byte{7, 1, 2}
 	w.history.planted = append(w.history.planted, planted, key, noise)
 	w.tables.clicks = append(w.tables.clicks, clickRow{ID: planted.ID, SubID: planted.SubID, ParticipantID: w.participant(1), ReceivedAt: now})
-	w.tables.letters = []letterRow{
+	w.tables.deadLetters = []deadLetterRow{
 		{ID: key.ID, Reason: key.Dead},
-		// Bytes without an id may be kept twice.
+		// Records without an id may be stored twice.
 		{ID: newID(now), Reason: noise.Dead, Record: noise.Record},
 		{ID: newID(now), Reason: noise.Dead, Record: noise.Record},
 	}
@@ -78,7 +79,7 @@ func newID(at time.Time) uuid.UUID { return affiliate.NewID[affiliate.Click](at)
 
 func (w *world) participant(n int) uuid.UUID { return w.history.targets[n].participant }
 
-// store adds a row as a request makes it.
+// store adds the row of a request.
 func (w *world) store(id uuid.UUID, request, target int) {
 	w.tables.clicks = append(w.tables.clicks, clickRow{
 		ID: id, SubID: subIDOf(request), ParticipantID: w.participant(target), ReceivedAt: w.now.Add(time.Millisecond),
@@ -86,78 +87,80 @@ func (w *world) store(id uuid.UUID, request, target int) {
 	})
 }
 
-// row is the row of a request.
+// row returns the row of a request.
 func (w *world) row(request int) *clickRow {
 	i := slices.IndexFunc(w.tables.clicks, func(row clickRow) bool { return row.SubID == subIDOf(request) })
 	return &w.tables.clicks[i]
 }
 
-func (w *world) without(request int) {
+func (w *world) removeRow(request int) {
 	w.tables.clicks = slices.DeleteFunc(w.tables.clicks, func(row clickRow) bool { return row.SubID == subIDOf(request) })
 	w.tables.counts[w.participant(0)]--
 }
 
-func TestAHistoryThatAgreesHasNoViolations(t *testing.T) {
-	v := judge(goodWorld().history, goodWorld().tables)
-	// The two worlds differ in every id, so their comparison must fail.
+func TestCheckClicks_MatchingHistoryHasNoViolations(t *testing.T) {
+	v := checkClicks(goodWorld().history, goodWorld().tables)
+	// Two worlds have different ids, so a history does not match the tables of another
+	// world.
 	if len(v.violations()) == 0 {
-		t.Error("the tables of another storm are taken for this one's")
+		t.Error("no violations although the tables belong to another history")
 	}
 	w := goodWorld()
-	v = judge(w.history, w.tables)
+	v = checkClicks(w.history, w.tables)
 	if found := v.violations(); len(found) > 0 {
 		t.Fatalf("%+v", found)
 	}
-	if v.requests != 7 || v.attempts != 8 || v.acknowledged != 5 || v.planted != 3 || v.rows != 5 || v.letters != 3 || v.unanswered != 1 || v.unique != 2 {
+	if v.requests != 7 || v.attempts != 8 || v.acknowledged != 5 || v.planted != 3 || v.rows != 5 || v.deadLetters != 3 || v.withoutResponse != 1 || v.unique != 2 {
 		t.Errorf("%+v", v)
 	}
 }
 
-// TestAnUnansweredClickMayBeStored: what a client was not told may be there or not.
-func TestAnUnansweredClickMayBeStored(t *testing.T) {
+// TestCheckClicks_ClickWithoutResponseMayBeStored checks that the row of a click without a
+// response may exist or not.
+func TestCheckClicks_ClickWithoutResponseMayBeStored(t *testing.T) {
 	w := goodWorld()
 	w.store(w.history.attempts[refusedOne].Proposed, 3, 0)
 	w.store(newID(w.now), 6, 0)
-	// A collector that stood still received this one after its client had gone.
+	// This click was received after its client had stopped waiting.
 	w.row(4).ReceivedAt = w.now.Add(10 * time.Second)
 	w.tables.counts[w.participant(0)] += 2
-	if v := judge(w.history, w.tables); len(v.violations()) > 0 || v.unanswered != 3 {
-		t.Errorf("%d unanswered, %+v", v.unanswered, v.violations())
+	if v := checkClicks(w.history, w.tables); len(v.violations()) > 0 || v.withoutResponse != 3 {
+		t.Errorf("%d unanswered, %+v", v.withoutResponse, v.violations())
 	}
 	w = goodWorld()
-	w.without(4)
-	if v := judge(w.history, w.tables); len(v.violations()) > 0 || v.unanswered != 0 {
-		t.Errorf("%d unanswered, %+v", v.unanswered, v.violations())
+	w.removeRow(4)
+	if v := checkClicks(w.history, w.tables); len(v.violations()) > 0 || v.withoutResponse != 0 {
+		t.Errorf("%d unanswered, %+v", v.withoutResponse, v.violations())
 	}
 }
 
-// TestTheCheckerFails: a proof that cannot fail proves nothing.
-func TestTheCheckerFails(t *testing.T) {
+// TestCheckClicks_FindsViolations checks that each kind of difference is reported.
+func TestCheckClicks_FindsViolations(t *testing.T) {
 	for name, tc := range map[string]struct {
 		tamper func(*world)
 		want   []string
 	}{
-		"a removed row":                        {func(w *world) { w.without(1) }, []string{"missing"}},
-		"a removed row of a repeated proposal": {func(w *world) { w.without(2) }, []string{"missing"}},
+		"a removed row":                        {func(w *world) { w.removeRow(1) }, []string{"missing"}},
+		"a removed row of a repeated proposal": {func(w *world) { w.removeRow(2) }, []string{"missing"}},
 		"a removed row of a redirect": {func(w *world) {
-			w.without(5)
+			w.removeRow(5)
 			w.tables.counts[w.participant(0)]++
 			w.tables.counts[w.participant(1)]--
 		}, []string{"missing"}},
-		"a planted click that is nowhere": {func(w *world) {
+		"a planted click that is not stored": {func(w *world) {
 			w.tables.clicks = w.tables.clicks[:len(w.tables.clicks)-1]
 			w.tables.counts[w.participant(1)]--
 		}, []string{"missing"}},
-		"poison that is nowhere":     {func(w *world) { w.tables.letters = w.tables.letters[:1] }, []string{"missing"}},
-		"a dead letter that is gone": {func(w *world) { w.tables.letters = w.tables.letters[1:] }, []string{"missing"}},
+		"poison that is not stored":     {func(w *world) { w.tables.deadLetters = w.tables.deadLetters[:1] }, []string{"missing"}},
+		"a missing dead letter": {func(w *world) { w.tables.deadLetters = w.tables.deadLetters[1:] }, []string{"missing"}},
 		"a doubled row": {func(w *world) {
-			w.store(w.history.attempts[mintedOne].Answered, 1, 0)
+			w.store(w.history.attempts[withoutIDOne].Answered, 1, 0)
 			w.tables.counts[w.participant(0)]++
 		}, []string{"doubled"}},
-		"a row that is a dead letter too": {func(w *world) {
-			w.tables.letters = append(w.tables.letters, letterRow{ID: w.history.attempts[mintedOne].Answered, Reason: "rejected"})
-		}, []string{"doubled", "buried"}},
-		"two rows of one unanswered request": {func(w *world) {
+		"a click stored as a row and as a dead letter": {func(w *world) {
+			w.tables.deadLetters = append(w.tables.deadLetters, deadLetterRow{ID: w.history.attempts[withoutIDOne].Answered, Reason: "rejected"})
+		}, []string{"doubled", "dead-lettered"}},
+		"two rows of one request without a response": {func(w *world) {
 			w.store(newID(w.now), 4, 0)
 			w.tables.counts[w.participant(0)]++
 		}, []string{"doubled"}},
@@ -178,16 +181,16 @@ func TestTheCheckerFails(t *testing.T) {
 			w.tables.counts[w.participant(0)]++
 		}, []string{"invented"}},
 		"an invented dead letter": {func(w *world) {
-			w.tables.letters = append(w.tables.letters, letterRow{ID: newID(w.now), Reason: "malformed", Record: []byte("?")})
+			w.tables.deadLetters = append(w.tables.deadLetters, deadLetterRow{ID: newID(w.now), Reason: "malformed", Record: []byte("?")})
 		}, []string{"invented"}},
-		"a good click among the dead": {func(w *world) {
-			w.without(1)
-			w.tables.letters = append(w.tables.letters, letterRow{ID: w.history.attempts[mintedOne].Answered, Reason: "malformed"})
-		}, []string{"buried"}},
-		"a dead letter of another reason": {func(w *world) { w.tables.letters[0].Reason = "malformed" }, []string{"mistaken"}},
-		"a stored click that should be dead": {func(w *world) {
+		"a valid click among the dead letters": {func(w *world) {
+			w.removeRow(1)
+			w.tables.deadLetters = append(w.tables.deadLetters, deadLetterRow{ID: w.history.attempts[withoutIDOne].Answered, Reason: "malformed"})
+		}, []string{"dead-lettered"}},
+		"a dead letter with another reason": {func(w *world) { w.tables.deadLetters[0].Reason = "malformed" }, []string{"mistaken"}},
+		"a stored click that must be a dead letter": {func(w *world) {
 			p := w.history.planted[1]
-			w.tables.letters = w.tables.letters[1:]
+			w.tables.deadLetters = w.tables.deadLetters[1:]
 			w.tables.clicks = append(w.tables.clicks, clickRow{ID: p.ID, SubID: p.SubID, ParticipantID: w.participant(1), ReceivedAt: w.now})
 			w.tables.counts[w.participant(1)]++
 		}, []string{"mistaken"}},
@@ -197,24 +200,24 @@ func TestTheCheckerFails(t *testing.T) {
 		}, []string{"mistaken"}},
 		"another request's sub id":    {func(w *world) { w.row(1).SubID = subIDOf(2) }, []string{"mistaken"}},
 		"received before the request": {func(w *world) { w.row(1).ReceivedAt = w.now.Add(-time.Second) }, []string{"mistaken"}},
-		"received after the answer":   {func(w *world) { w.row(2).ReceivedAt = w.now.Add(time.Hour) }, []string{"mistaken"}},
-		"an answer of 404":            {func(w *world) { w.history.attempts[unsentOne].Outcome = wrong }, []string{"wrong answers"}},
-		"a request cut off":           {func(w *world) { w.history.attempts[lostOne].CutOff = true }, []string{"cut off by a graceful stop"}},
+		"received after the response":   {func(w *world) { w.row(2).ReceivedAt = w.now.Add(time.Hour) }, []string{"mistaken"}},
+		"a response with status 404":            {func(w *world) { w.history.attempts[unsentOne].Outcome = unexpected }, []string{"wrong responses"}},
+		"a connection closed by a graceful stop":           {func(w *world) { w.history.attempts[lostOne].CutOff = true }, []string{"cut off by a graceful stop"}},
 		"a count too low":             {func(w *world) { w.tables.counts[w.participant(0)]-- }, []string{"counts"}},
 		"a participant without count": {func(w *world) { delete(w.tables.counts, w.participant(0)) }, []string{"counts"}},
-		"a bot that is counted":       {func(w *world) { w.row(1).IsBot = true }, []string{"taken for bots", "counts"}},
-		"a browser taken for a bot": {func(w *world) {
+		"a bot's click that is counted":       {func(w *world) { w.row(1).IsBot = true }, []string{"taken for bots", "counts"}},
+		"a browser's click stored as a bot's": {func(w *world) {
 			w.row(1).IsBot = true
 			w.tables.counts[w.participant(0)]--
 		}, []string{"taken for bots"}},
-		"a planted click taken for a bot": {func(w *world) {
+		"a planted click stored as a bot's": {func(w *world) {
 			w.tables.clicks[len(w.tables.clicks)-1].IsBot = true
 			w.tables.counts[w.participant(1)]--
 		}, []string{"taken for bots"}},
 		"a visitor's second unique click": {func(w *world) { w.row(4).IsUnique = true }, []string{"unique again"}},
-		"an answer under another id": {func(w *world) {
-			// The proposal is still acknowledged, by the attempt before.
-			w.history.attempts[proposedTwice].Outcome, w.history.attempts[proposedTwice].Answered = acknowledged, w.history.attempts[proposedTwice].Proposed
+		"a response with another id": {func(w *world) {
+			// The first attempt still acknowledges the proposed id.
+			w.history.attempts[proposedFirst].Outcome, w.history.attempts[proposedFirst].Answered = acknowledged, w.history.attempts[proposedFirst].Proposed
 			w.history.attempts[proposedAgain].Answered = newID(w.now)
 			w.store(w.history.attempts[proposedAgain].Answered, 2, 0)
 			w.tables.counts[w.participant(0)]++
@@ -224,7 +227,7 @@ func TestTheCheckerFails(t *testing.T) {
 			w := goodWorld()
 			tc.tamper(w)
 			var got []string
-			for _, f := range judge(w.history, w.tables).violations() {
+			for _, f := range checkClicks(w.history, w.tables).violations() {
 				got = append(got, f.name)
 				if len(f.lines) != 1 {
 					t.Errorf("%s: %q", f.name, f.lines)
@@ -237,25 +240,25 @@ func TestTheCheckerFails(t *testing.T) {
 	}
 }
 
-// Who is unique depends on the visitor and the code, and on a cache that lasts.
-func TestVisitorsMayBeUniqueOnceEach(t *testing.T) {
+// A click is unique per visitor and referral code, as long as the cache is not flushed.
+func TestCheckClicks_AllowsOneUniqueClickPerVisitorAndCode(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"another address":   func(w *world) { w.row(4).IPHash = []byte("another") },
 		"another agent":     func(w *world) { w.row(4).UAHash = []byte("another") },
 		"another code":      func(w *world) { w.row(4).ReferralCode = "another" },
-		"the cache flushed": func(w *world) { w.history.flushed = true },
+		"the cache flushed": func(w *world) { w.history.cacheFlushed = true },
 	} {
 		w := goodWorld()
 		w.row(4).IsUnique = true
 		change(w)
-		if v := judge(w.history, w.tables); len(v.violations()) > 0 || v.forgot != w.history.flushed {
+		if v := checkClicks(w.history, w.tables); len(v.violations()) > 0 || v.cacheFlushed != w.history.cacheFlushed {
 			t.Errorf("%s: %+v", name, v.violations())
 		}
 	}
 }
 
-func TestAPlanFollowsFromItsSeed(t *testing.T) {
-	s := scale{length: 2 * time.Minute, whole: true, outage: time.Minute, pause: 5 * time.Second, restart: 3 * time.Second, hold: 4 * time.Second, collectors: 3, smallDisk: true}
+func TestPlan_DependsOnlyOnSeed(t *testing.T) {
+	s := scale{length: 2 * time.Minute, everyKind: true, outage: time.Minute, maxPause: 5 * time.Second, maxRestart: 3 * time.Second, maxOther: 4 * time.Second, collectors: 3, hasSmallDisk: true}
 	text := func(steps []step) string {
 		var b strings.Builder
 		for _, one := range steps {
@@ -264,7 +267,7 @@ func TestAPlanFollowsFromItsSeed(t *testing.T) {
 		return b.String()
 	}
 	if first, again := text(plan(1, s)), text(plan(1, s)); first != again || first == text(plan(2, s)) {
-		t.Error("the plan does not follow from the seed")
+		t.Error("equal seeds gave different plans, or different seeds gave equal plans")
 	}
 	overlaps := 0
 	for seed := range uint64(200) {
@@ -273,11 +276,11 @@ func TestAPlanFollowsFromItsSeed(t *testing.T) {
 		for n, one := range steps {
 			seen = append(seen, one.kind)
 			for _, other := range steps[:n] {
-				if other.at+other.lasts <= one.at || one.at+one.lasts <= other.at {
+				if other.at+other.duration <= one.at || one.at+one.duration <= other.at {
 					continue
 				}
 				overlaps++
-				if other.lane == one.lane || overlap(other.victims(3), one.victims(3)) {
+				if other.lane == one.lane || overlap(other.components(3), one.components(3)) {
 					t.Fatalf("seed %d: %s at %s and %s at %s", seed, other, other.at, one, one.at)
 				}
 			}
@@ -293,31 +296,32 @@ func TestAPlanFollowsFromItsSeed(t *testing.T) {
 	}
 }
 
-// TestPoisonIsWhatItSays: every way to spoil a batch is drawn, and only planted
-// records without an id are named by their bytes.
-func TestPoisonIsWhatItSays(t *testing.T) {
+// TestPoisonBatch_UsesEveryDefect checks that every defect occurs, that a batch has at most one
+// invalid record, and that exactly the records without an id are identified by their
+// bytes.
+func TestPoisonBatch_UsesEveryDefect(t *testing.T) {
 	now := time.Now()
 	targets := []target{{key: affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive).Reveal(), code: "jane", workspace: newID(now)}}
 	dead := map[string]int{}
 	for seed := range uint64(500) {
-		batch, records := brew(rand.New(rand.NewPCG(seed, 0)), targets, now)
-		spoilt := 0
+		batch, records := poisonBatch(rand.New(rand.NewPCG(seed, 0)), targets, now)
+		invalid := 0
 		for _, p := range records {
 			if p.Dead != "" {
-				spoilt++
+				invalid++
 				dead[p.Dead]++
 			}
 			if (p.ID == uuid.Nil) != (len(p.Record) > 0) {
 				t.Fatalf("seed %d: %+v", seed, p)
 			}
 		}
-		if len(batch) == 0 || spoilt > 1 {
-			t.Fatalf("seed %d: %d of %d records spoilt", seed, spoilt, len(records))
+		if len(batch) == 0 || invalid > 1 {
+			t.Fatalf("seed %d: %d of %d records are invalid", seed, invalid, len(records))
 		}
 	}
 	for _, reason := range []affiliate.ClickDeadReason{affiliate.ClickMalformed, affiliate.ClickRejected, affiliate.ClickKeyUnknown, affiliate.ClickCodeUnknown} {
 		if dead[string(reason)] == 0 {
-			t.Errorf("nothing ends as %s", reason)
+			t.Errorf("no record becomes a dead letter with reason %s", reason)
 		}
 	}
 }

@@ -24,44 +24,44 @@ import (
 )
 
 const (
-	// thinks bounds the pause of a client between two clicks.
-	thinks = 16 * time.Millisecond
-	// patience is how long a client waits for an answer.
-	patience = 4 * time.Second
-	// tries bounds the attempts of one proposal. More than what memory of an
-	// outage allows would only make the history longer.
-	tries = 8
+	// maxPauseBetweenClicks is the maximum pause of a client between two clicks.
+	maxPauseBetweenClicks = 16 * time.Millisecond
+	// clientTimeout is how long a client waits for a response.
+	clientTimeout = 4 * time.Second
+	// maxAttempts is the maximum number of attempts for one click with an id of the client. A
+	// higher number would only make the history longer.
+	maxAttempts = 8
 
 	browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
 )
 
-// load is the clients and what they share.
+// load contains the state that all clients share.
 type load struct {
 	collectors []*edge
 	targets    []target
 	history    *recorder
-	// stays is how long a client keeps away from a collector that said it closes
-	// the connection: as a balancer would that sees it leave.
-	stays time.Duration
-	// calm holds clients back before their next attempt while it is locked.
-	calm sync.RWMutex
+	// avoidFor is how long a client avoids a collector after a response with "Connection:
+	// close". A load balancer also stops using a collector that shuts down.
+	avoidFor time.Duration
+	// pauseLock blocks the clients before their next attempt while it is locked.
+	pauseLock sync.RWMutex
 	stop chan struct{}
 	done sync.WaitGroup
 }
 
-// edge is a collector as clients see it.
+// edge is a collector from the clients' point of view.
 type edge struct {
 	address string
-	// leaving: it was told to stop gracefully and has not ended yet.
-	leaving atomic.Bool
+	// stopping reports that the collector received SIGTERM and has not ended yet.
+	stopping atomic.Bool
 }
 
 func (l *load) start(seed uint64, clients int) {
 	l.stop = make(chan struct{})
 	for n := range clients {
 		c := &client{
-			load: l, rand: rand.New(rand.NewPCG(seed, uint64(n+1))), // #nosec G404 -- which way, which collector
-			conns: make([]*conn, len(l.collectors)), avoid: make([]time.Time, len(l.collectors)),
+			load: l, rand: rand.New(rand.NewPCG(seed, uint64(n+1))), // #nosec G404 -- not for security
+			conns: make([]*conn, len(l.collectors)), avoidUntil: make([]time.Time, len(l.collectors)),
 		}
 		l.done.Go(c.run)
 	}
@@ -81,14 +81,14 @@ func (l *load) ended() bool {
 	}
 }
 
-// client sends one request at a time, over a kept connection to each collector.
-// It never sends a request twice by itself, so that what it knows of each is
-// exact.
+// client sends one request at a time, over a persistent connection to each collector. It
+// never repeats a request on its own (as net/http does), so the history has every
+// nextRequest that was sent.
 type client struct {
 	load  *load
 	rand  *rand.Rand
 	conns []*conn
-	avoid []time.Time
+	avoidUntil []time.Time
 }
 
 type conn struct {
@@ -99,10 +99,10 @@ type conn struct {
 func (c *client) run() {
 	for !c.load.ended() {
 		c.click()
-		c.sleep(time.Duration(c.rand.Int64N(int64(thinks))))
+		c.sleep(time.Duration(c.rand.Int64N(int64(maxPauseBetweenClicks))))
 	}
 	for n := range c.conns {
-		c.hangUp(n)
+		c.closeConn(n)
 	}
 }
 
@@ -113,34 +113,35 @@ func (c *client) sleep(d time.Duration) {
 	}
 }
 
-// click registers one click: half of them under ids of the client's own.
+// checkClick registers one click. Half of the clicks have an id that the client chose.
 func (c *client) click() {
-	a := attempt{Request: c.load.history.request(), Target: c.rand.IntN(len(c.load.targets)), Collector: c.choose(-1)}
+	a := attempt{Request: c.load.history.nextRequest(), Target: c.rand.IntN(len(c.load.targets)), Collector: c.choose(-1)}
 	switch draw := c.rand.IntN(100); {
 	case draw < 50:
-		a.Way = proposing
+		a.Way = postWithID
 		c.propose(a)
 		return
 	case draw < 85:
-		a.Way = minting
+		a.Way = postWithoutID
 	default:
-		a.Way = following
+		a.Way = getShortLink
 	}
-	if a = c.try(a); a.Outcome != acknowledged {
+	if a = c.attempt(a); a.Outcome != acknowledged {
 		c.waitAfter(a)
 	}
 }
 
-// propose repeats an id until it is acknowledged, on whichever collector, as the
-// script does; and now and then once more after that.
+// propose sends a click with an id of the client until it is acknowledged. Each attempt
+// may go to another collector, as in the browser script. Some acknowledged clicks are
+// sent once more.
 func (c *client) propose(a attempt) {
 	a.Proposed = affiliate.NewID[affiliate.Click](time.Now()).UUID
-	for range tries {
-		done := c.try(a)
+	for range maxAttempts {
+		done := c.attempt(a)
 		if done.Outcome == acknowledged {
 			if c.rand.IntN(20) == 0 {
 				a.Collector = c.choose(-1)
-				c.try(a)
+				c.attempt(a)
 			}
 			return
 		}
@@ -152,19 +153,20 @@ func (c *client) propose(a attempt) {
 	}
 }
 
-// waitAfter is shorter than what a 503 asks for: the storm wants pressure.
+// waitAfter waits before the next attempt. The wait is shorter than the Retry-After of a
+// 503 response, to keep the load high.
 func (c *client) waitAfter(a attempt) {
-	if a.Outcome != sentOn {
+	if a.Outcome != redirected {
 		c.sleep(time.Duration(50+c.rand.IntN(300)) * time.Millisecond)
 	}
 }
 
-// choose takes a collector that did not say it leaves; after a failed attempt
-// mostly another one.
+// choose returns a random collector that did not announce its shutdown. After a failed
+// attempt it usually avoids the failed collector.
 func (c *client) choose(failed int) int {
 	var open []int
 	for n := range c.conns {
-		if time.Now().After(c.avoid[n]) && (n != failed || c.rand.IntN(3) == 0) {
+		if time.Now().After(c.avoidUntil[n]) && (n != failed || c.rand.IntN(3) == 0) {
 			open = append(open, n)
 		}
 	}
@@ -174,67 +176,67 @@ func (c *client) choose(failed int) int {
 	return open[c.rand.IntN(len(open))]
 }
 
-// try makes one attempt and writes it into the history.
-func (c *client) try(a attempt) attempt {
-	c.load.calm.RLock()
-	defer c.load.calm.RUnlock()
+// attempt makes one attempt and adds it to the history.
+func (c *client) attempt(a attempt) attempt {
+	c.load.pauseLock.RLock()
+	defer c.load.pauseLock.RUnlock()
 	at := c.load.collectors[a.Collector]
 	a.Start = time.Now().UnixMilli()
-	leaving := at.leaving.Load()
+	leaving := at.stopping.Load()
 	answer, err := c.send(&a)
 	a.End = time.Now().UnixMilli()
 	if err != nil {
-		c.hangUp(a.Collector)
+		c.closeConn(a.Collector)
 		a.Error = err.Error()
-		a.CutOff = a.Outcome == lost && (leaving || at.leaving.Load()) && cutConnection(err)
+		a.CutOff = a.Outcome == noResponse && (leaving || at.stopping.Load()) && closedByServer(err)
 	} else {
-		c.read(&a, answer)
+		c.interpret(&a, answer)
 	}
 	c.load.history.add(a)
 	return a
 }
 
-// answer is a response that was read to its end.
-type answer struct {
+// clickResponse is a complete HTTP response.
+type clickResponse struct {
 	status   int
 	body     []byte
 	location string
 }
 
-// send writes the request and reads the answer. With an error, the outcome says
-// whether the request was sent.
-func (c *client) send(a *attempt) (answer, error) {
+// send sends the request and reads the response. If send returns an error, a.Outcome
+// tells whether the request was sent.
+func (c *client) send(a *attempt) (clickResponse, error) {
 	request, err := c.request(a)
 	if err != nil {
 		a.Outcome = unsent
-		return answer{}, err
+		return clickResponse{}, err
 	}
 	to, err := c.dial(a.Collector)
 	if err != nil {
 		a.Outcome = unsent
-		return answer{}, err
+		return clickResponse{}, err
 	}
-	a.Outcome = lost
-	if err := to.SetDeadline(time.Now().Add(patience)); err != nil {
-		return answer{}, err
+	a.Outcome = noResponse
+	if err := to.SetDeadline(time.Now().Add(clientTimeout)); err != nil {
+		return clickResponse{}, err
 	}
 	if err := request.Write(to); err != nil {
-		return answer{}, err
+		return clickResponse{}, err
 	}
 	response, err := http.ReadResponse(to.reader, request)
 	if err != nil {
-		return answer{}, err
+		return clickResponse{}, err
 	}
 	body, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if err != nil {
-		return answer{}, err
+		return clickResponse{}, err
 	}
 	if response.Close {
-		c.hangUp(a.Collector)
-		c.avoid[a.Collector] = time.Now().Add(c.load.stays)
+		c.closeConn(a.Collector)
+		c.avoidUntil[a.Collector] = time.Now().Add(c.load.avoidFor)
 	}
-	return answer{response.StatusCode, body, response.Header.Get("Location")}, nil
+	return clickResponse{response.StatusCode, body, response.Header.Get("Location")}, nil
 }
 
 func (c *client) dial(collector int) (*conn, error) {
@@ -242,9 +244,9 @@ func (c *client) dial(collector int) (*conn, error) {
 		if !closedByPeer(kept.Conn.(*net.TCPConn)) {
 			return kept, nil
 		}
-		c.hangUp(collector)
+		c.closeConn(collector)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), clientTimeout)
 	defer cancel()
 	made, err := (&net.Dialer{}).DialContext(ctx, "tcp", c.load.collectors[collector].address)
 	if err != nil {
@@ -254,7 +256,7 @@ func (c *client) dial(collector int) (*conn, error) {
 	return c.conns[collector], nil
 }
 
-func (c *client) hangUp(collector int) {
+func (c *client) closeConn(collector int) {
 	if kept := c.conns[collector]; kept != nil {
 		_ = kept.Close()
 		c.conns[collector] = nil
@@ -263,10 +265,10 @@ func (c *client) hangUp(collector int) {
 
 func (c *client) request(a *attempt) (*http.Request, error) {
 	to := c.load.targets[a.Target]
-	at := "http://" + c.load.collectors[a.Collector].address
-	if a.Way == following {
+	at := "http://" + c.load.collectors[a.Collector].emailOf
+	if a.Way == getShortLink {
 		query := url.Values{affiliate.SubIDParam: {subIDOf(a.Request)}}
-		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, at+to.short+"?"+query.Encode(), nil)
+		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, at+to.shortPath+"?"+query.Encode(), nil)
 		if err != nil {
 			return nil, err
 		}
@@ -295,15 +297,15 @@ func (c *client) request(a *attempt) (*http.Request, error) {
 	return request, nil
 }
 
-// read says what an answer means.
-func (c *client) read(a *attempt, got answer) {
-	a.Status, a.Outcome = got.status, wrong
+// interpret sets a.Outcome according to the response.
+func (c *client) interpret(a *attempt, got clickResponse) {
+	a.Status, a.Outcome = got.status, unexpected
 	switch {
 	case got.status == http.StatusServiceUnavailable:
 		a.Outcome = refused
-	case a.Way == following && got.status == http.StatusFound:
+	case a.Way == getShortLink && got.status == http.StatusFound:
 		a.Outcome = c.readRedirect(a, got.location)
-	case a.Way != following && (got.status == http.StatusCreated || got.status == http.StatusOK):
+	case a.Way != getShortLink && (got.status == http.StatusCreated || got.status == http.StatusOK):
 		var said struct {
 			ClickID   uuid.UUID  `json:"click_id"`
 			ProgramID *uuid.UUID `json:"program_id"`
@@ -322,21 +324,22 @@ func (c *client) read(a *attempt, got answer) {
 func (c *client) readRedirect(a *attempt, location string) outcome {
 	to, err := url.Parse(location)
 	if err != nil || to.Host != "shop.example.com" {
-		a.Error = "sent to " + strconv.Quote(location)
-		return wrong
+		a.Error = "redirected to " + strconv.Quote(location)
+		return unexpected
 	}
 	id := to.Query().Get(affiliate.ClickIDParam)
 	if id == "" {
-		return sentOn
+		return redirected
 	}
 	if a.Answered, err = uuid.Parse(id); err != nil {
-		a.Error = "sent to " + strconv.Quote(location)
-		return wrong
+		a.Error = "redirected to " + strconv.Quote(location)
+		return unexpected
 	}
 	return acknowledged
 }
 
-// cutConnection says that an error is the other side's end and not our patience.
-func cutConnection(err error) bool {
+// closedByServer reports whether the server closed the connection. It returns false for a
+// timeout of the client.
+func closedByServer(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// errNotReached says that a fault waited in vain for what it needs. It changed
-// nothing, and is no failure.
-var errNotReached = errors.New("not reached")
+// errNotTriggered means that the moment for which a fault waits did not come. The fault
+// changedEvents nothing. This is not a failure of the storm.
+var errNotTriggered = errors.New("not reached")
 
-// storm carries out a plan.
+// storm runs the steps of a plan.
 type storm struct {
 	system  *system
 	load    *load
@@ -35,17 +35,18 @@ type storm struct {
 
 	mu   sync.Mutex
 	done map[kind]int
-	// missed counts the faults that were not reached.
-	missed map[kind]int
-	// overlaps counts faults that began while another lasted.
-	overlaps, under int
+	// notTriggered counts the faults that returned errNotTriggered.
+	notTriggered map[kind]int
+	// overlaps counts the faults that began while another one was active. under is the
+	// number of active faults.
+	overlaps, active int
 	locks           map[string]*sync.Mutex
 }
 
-// run carries out the steps, each lane its own in their order, until the last is
-// over or ctx ends; a fault that has begun is always lifted again.
+// run runs the steps of each lane in their order, the lanes in parallel. It returns
+// nextStart the last step or when ctx ends. A fault that has begun is always removed again.
 func (s *storm) run(ctx context.Context, steps []step) error {
-	s.done, s.missed, s.locks = make(map[kind]int), make(map[kind]int), make(map[string]*sync.Mutex)
+	s.done, s.notTriggered, s.locks = make(map[kind]int), make(map[kind]int), make(map[string]*sync.Mutex)
 	s.began = time.Now()
 	var group sync.WaitGroup
 	var faults [lanes]error
@@ -60,7 +61,7 @@ func (s *storm) run(ctx context.Context, steps []step) error {
 					return
 				case <-time.After(time.Until(s.began.Add(one.at))):
 				}
-				if err := s.do(one); err != nil {
+				if err := s.runStep(one); err != nil {
 					faults[lane] = fmt.Errorf("%s: %w", one, err)
 					return
 				}
@@ -71,27 +72,27 @@ func (s *storm) run(ctx context.Context, steps []step) error {
 	return errors.Join(faults[:]...)
 }
 
-func (s *storm) do(one step) error {
-	victims := one.victims(s.scale.collectors)
-	slices.Sort(victims) // two lanes that lock in one order do not wait for each other
+func (s *storm) runStep(one step) error {
+	victims := one.components(s.scale.collectors)
+	slices.Sort(victims) // both lanes lock in the same order, so there is no deadlock
 	for _, name := range victims {
 		lock := s.lock(name)
 		lock.Lock()
 		defer lock.Unlock()
 	}
 	s.mu.Lock()
-	if s.under++; s.under > 1 {
+	if s.active++; s.active > 1 {
 		s.overlaps++
 	}
 	s.mu.Unlock()
-	s.say("begins: %s", one)
-	err := s.strike(one)
-	s.say("is over: %s: %v", one, err)
+	s.logf("begin: %s", one)
+	err := s.inject(one)
+	s.logf("end: %s: %v", one, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.under--
-	if errors.Is(err, errNotReached) {
-		s.missed[one.kind]++
+	s.active--
+	if errors.Is(err, errNotTriggered) {
+		s.notTriggered[one.kind]++
 		return nil
 	}
 	s.done[one.kind]++
@@ -107,19 +108,19 @@ func (s *storm) lock(name string) *sync.Mutex {
 	return s.locks[name]
 }
 
-func (s *storm) say(format string, args ...any) {
+func (s *storm) logf(format string, args ...any) {
 	fmt.Fprintf(s.log, time.Now().UTC().Format("15:04:05.000 ")+format+"\n", args...)
 }
 
-// strike does one fault and lifts it.
-func (s *storm) strike(one step) error {
+// inject causes one fault and removes it again.
+func (s *storm) inject(one step) error {
 	sys := s.system
 	switch one.kind {
 	case killCollector:
-		sys.collectors[one.which].end(syscall.SIGKILL, one.lasts)
-		time.Sleep(one.lasts) // the victim is ours as long as it is away
+		sys.collectors[one.index].terminate(syscall.SIGKILL, one.duration)
+		time.Sleep(one.duration) // no other fault may touch the collector while it is down
 	case pauseCollector:
-		sys.collectors[one.which].pause(one.lasts)
+		sys.collectors[one.index].pause(one.duration)
 	case stopCollector:
 		return s.stopCollector(one)
 	case fillDisk:
@@ -127,91 +128,91 @@ func (s *storm) strike(one step) error {
 		if err != nil {
 			return err
 		}
-		time.Sleep(one.lasts)
+		time.Sleep(one.duration)
 		return release()
 	case killCore:
 		s.killCore(one)
-	case killSending:
+	case killWhileSending:
 		return s.killSending(one)
-	case killCommitted:
+	case killAfterCommit:
 		return s.killCommitted(one)
 	case pauseCore:
-		sys.core.pause(one.lasts)
+		sys.core.pause(one.duration)
 	case stopCore:
-		if !sys.core.end(syscall.SIGTERM, one.lasts) {
-			return fmt.Errorf("it did not stop within %s", stopTimeout)
+		if !sys.core.terminate(syscall.SIGTERM, one.duration) {
+			return fmt.Errorf("the process did not stop within %s", stopTimeout)
 		}
-		time.Sleep(one.lasts)
+		time.Sleep(one.duration)
 	case killRedis:
-		return sys.redis.away(true, one.lasts)
+		return sys.redis.restart(true, one.duration)
 	case pauseRedis:
-		return sys.redis.pause(one.lasts)
+		return sys.redis.pause(one.duration)
 	case stopRedis:
-		return sys.redis.away(false, one.lasts)
+		return sys.redis.restart(false, one.duration)
 	case stopPostgres:
-		return sys.postgres.away(false, one.lasts)
+		return sys.postgres.restart(false, one.duration)
 	case dropBackends:
 		return s.dropBackends()
 	default:
 		if one.kind.ofWire() {
-			return s.strain(sys.wires[one.which], one)
+			return s.disturbConnection(sys.wires[one.index], one)
 		}
-		return s.upsetRedis(one)
+		return s.disturbRedis(one)
 	}
 	return nil
 }
 
-// killCore kills the core, which stays away for a while.
+// killCore kills the core. The core starts again after one.duration.
 func (s *storm) killCore(one step) {
-	s.system.core.end(syscall.SIGKILL, one.lasts)
+	s.system.core.terminate(syscall.SIGKILL, one.duration)
 	if s.scale.endLeases {
 		s.endLeases()
 	}
-	time.Sleep(one.lasts)
+	time.Sleep(one.duration)
 }
 
-// reach bounds how long a kill waits for its moment. The core may still have to wait
-// for the lease of the one before it, 40 s.
-const reach = 75 * time.Second
+// triggerTimeout is how long a fault waits for its moment. It is longer than the lease of a
+// killed core (40 s), because the next core sends nothing before that lease expires.
+const triggerTimeout = 75 * time.Second
 
-// gathers is for how long the receiver lets answers wait after the first: more sends
-// get lost at once.
-const gathers = 50 * time.Millisecond
+// collectTime is how long the receiver collects waiting requests after the first one, so
+// that several sends are lost at once.
+const collectTime = 50 * time.Millisecond
 
-// killSending kills the core while requests of it wait for their answers: what comes
-// of these sends is told to nobody.
+// killWhileSending kills the core while it waits for responses from the receiver. The core
+// cannot store the outcome of these sends.
 func (s *storm) killSending(one step) error {
 	caught := s.system.receiver.hold()
 	select {
 	case <-caught:
-	case <-time.After(reach):
+	case <-time.After(triggerTimeout):
 		s.system.receiver.release(false)
-		return errNotReached
+		return errNotTriggered
 	}
-	time.Sleep(gathers)
-	s.system.core.end(syscall.SIGKILL, one.lasts)
+	time.Sleep(collectTime)
+	s.system.core.terminate(syscall.SIGKILL, one.duration)
 	s.system.receiver.release(true)
 	if s.scale.endLeases {
 		s.endLeases()
 	}
-	time.Sleep(one.lasts)
+	time.Sleep(one.duration)
 	return nil
 }
 
-// killCommitted kills the core at once when a sale was acknowledged: its event is
-// committed, and about to be sent.
+// killAfterCommit kills the core immediately after a sale was acknowledged. At that moment
+// the event is committed but usually not sent.
 func (s *storm) killCommitted(one step) error {
 	select {
-	case <-s.sales.sold:
-	case <-time.After(reach):
-		return errNotReached
+	case <-s.sales.acknowledgedSale:
+	case <-time.After(triggerTimeout):
+		return errNotTriggered
 	}
 	s.killCore(one)
 	return nil
 }
 
-// endLeases ends those of a core that is dead. When the database is away they run
-// out by themselves.
+// endLeases deletes the leases of a killed core. If the database is not available, the
+// leases expire instead.
 func (s *storm) endLeases() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -222,18 +223,18 @@ func (s *storm) endLeases() {
 	defer func() { _ = conn.Close(ctx) }()
 	const end = `update webhook_endpoints set sender = null, sender_until = null where sender is not null`
 	_, err = conn.Exec(ctx, end)
-	s.say("leases ended: %v", err)
+	s.logf("leases deleted: %v", err)
 }
 
-// stopCollector stops one gracefully under load.
+// stopCollector stops a collector gracefully under load.
 func (s *storm) stopCollector(one step) error {
-	at := s.load.collectors[one.which]
-	at.leaving.Store(true)
-	inTime := s.system.collectors[one.which].end(syscall.SIGTERM, one.lasts)
-	time.Sleep(one.lasts) // what was sent before the end has failed by now
-	at.leaving.Store(false)
+	at := s.load.collectors[one.index]
+	at.stopping.Store(true)
+	inTime := s.system.collectors[one.index].terminate(syscall.SIGTERM, one.duration)
+	time.Sleep(one.duration) // requests that were sent before the end have failed by now
+	at.stopping.Store(false)
 	if !inTime {
-		return fmt.Errorf("it did not stop within %s", stopTimeout)
+		return fmt.Errorf("the process did not stop within %s", stopTimeout)
 	}
 	return nil
 }
@@ -251,29 +252,29 @@ func (s *storm) dropBackends() error {
 	return err
 }
 
-// strain cuts a connection or makes it suffer.
-func (s *storm) strain(wire *toxiproxy.Proxy, one step) error {
+// disturbConnection cuts a connection or adds a toxic to it.
+func (s *storm) disturbConnection(wire *toxiproxy.Proxy, one step) error {
 	if one.kind == wireDown {
 		wire.Stop()
-		time.Sleep(one.lasts)
+		time.Sleep(one.duration)
 		return wire.Start()
 	}
 	toxic, err := wire.Toxics.AddToxicJson(strings.NewReader(one.toxic))
 	if err != nil {
 		return err
 	}
-	time.Sleep(one.lasts)
+	time.Sleep(one.duration)
 	return wire.Toxics.RemoveToxic(context.Background(), toxic.Name)
 }
 
-// upsetRedis is what Redis does to its clients, or somebody to its data.
-func (s *storm) upsetRedis(one step) error {
+// disturbRedis causes the faults of Redis and of its data.
+func (s *storm) disturbRedis(one step) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*serverTimeout)
 	defer cancel()
 	stream := s.system.stream
 	switch one.kind {
 	case stallRedis:
-		return stream.Do(ctx, "client", "pause", one.lasts.Milliseconds(), "all").Err()
+		return stream.Do(ctx, "client", "pause", one.duration.Milliseconds(), "all").Err()
 	case dropClients:
 		for _, of := range []string{"normal", "pubsub"} {
 			if err := stream.Do(ctx, "client", "kill", "type", of, "skipme", "yes").Err(); err != nil {
@@ -285,32 +286,32 @@ func (s *storm) upsetRedis(one step) error {
 		if err := stream.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
 			return err
 		}
-		time.Sleep(one.lasts)
+		time.Sleep(one.duration)
 		return stream.ConfigSet(ctx, "maxmemory", "0").Err()
 	case flushCache:
 		return s.system.cache.FlushDB(ctx).Err()
 	case poison:
 		return s.poison(ctx, one)
 	case deleteStream:
-		return s.whenStored(ctx, "DEL")
+		return s.removeStreamWhenStored(ctx, "DEL")
 	case trimStream:
-		return s.whenStored(ctx, "XTRIM")
+		return s.removeStreamWhenStored(ctx, "XTRIM")
 	default:
-		return fmt.Errorf("nobody knows how to do %q", one.kind)
+		return fmt.Errorf("unknown kind of fault %q", one.kind)
 	}
 }
 
-// poison puts entries into the stream that hold what cannot be stored between
-// what can.
+// poison appends batches to the stream. Each batch contains one record that cannot be
+// stored, among valid records.
 func (s *storm) poison(ctx context.Context, one step) error {
 	r := rand.New(rand.NewPCG(one.seed, 0)) // #nosec G404 -- a storm has to be repeatable
 	for range 1 + r.IntN(4) {
-		batch, records := brew(r, s.targets, time.Now())
+		batch, records := poisonBatch(r, s.targets, time.Now())
 		err := s.system.stream.Do(ctx, "xadd", clickstream.Key(0), "*", "b", batch, "n", len(records)).Err()
 		for n := range records {
 			records[n].Acknowledged = err == nil
 		}
-		s.load.history.plant(records)
+		s.load.history.addPlanted(records)
 		if err != nil {
 			return fmt.Errorf("append poison: %w", err)
 		}
@@ -318,9 +319,10 @@ func (s *storm) poison(ctx context.Context, one step) error {
 	return nil
 }
 
-// emptied does ARGV[1] to the stream KEYS[1] if every entry of it was delivered
-// to every group and acknowledged, which ingestion does after it has stored it.
-var emptied = redis.NewScript(`
+// removeIfStored deletes or trims the stream KEYS[1], depending on ARGV[1]. It does so only if
+// every entry was delivered to every group and acknowledged. Ingestion acknowledges an
+// entry after it has stored it.
+var removeIfStored = redis.NewScript(`
 local function field(list, name)
   for i = 1, #list, 2 do
     if list[i] == name then return list[i + 1] end
@@ -341,32 +343,31 @@ end
 return 1
 `)
 
-// emptiesWithin bounds how long clients are held back at a time for the stream to be
-// stored to its end.
-const emptiesWithin = 3 * time.Second
+// storedTimeout limits how long clients are blocked in one try.
+const storedTimeout = 3 * time.Second
 
-// whenStored takes the stream away at an instant at which nothing in it is
-// missing from the table. Clients hold their next attempt back until then; what
-// they have sent, and what collectors replay, comes on. A replay after an outage
-// may take about as long as the outage, so there are several tries.
-func (s *storm) whenStored(ctx context.Context, command string) error {
+// removeStreamWhenStored deletes or trims the stream at a moment when all its entries are stored in
+// the database. It blocks new attempts of the clients, and waits until their previous
+// clicks and the replayed clicks of the collectors are stored. A replay after an outage
+// may take about as long as the outage, so removeStreamWhenStored tries several times.
+func (s *storm) removeStreamWhenStored(ctx context.Context, command string) error {
 	for giveUp := time.Now().Add(s.scale.outage); ; {
-		done, err := s.takeAway(ctx, command)
+		done, err := s.tryRemoveStream(ctx, command)
 		if done || err != nil {
 			return err
 		}
 		if time.Now().After(giveUp) {
-			return errNotReached
+			return errNotTriggered
 		}
-		time.Sleep(s.scale.hold)
+		time.Sleep(s.scale.maxOther)
 	}
 }
 
-func (s *storm) takeAway(ctx context.Context, command string) (done bool, err error) {
-	s.load.calm.Lock()
-	defer s.load.calm.Unlock()
-	for giveUp := time.Now().Add(emptiesWithin); !done && err == nil && time.Now().Before(giveUp); time.Sleep(2 * time.Millisecond) {
-		done, err = emptied.Run(ctx, s.system.stream, []string{clickstream.Key(0)}, command).Bool()
+func (s *storm) tryRemoveStream(ctx context.Context, command string) (done bool, err error) {
+	s.load.pauseLock.Lock()
+	defer s.load.pauseLock.Unlock()
+	for giveUp := time.Now().Add(storedTimeout); !done && err == nil && time.Now().Before(giveUp); time.Sleep(2 * time.Millisecond) {
+		done, err = removeIfStored.Run(ctx, s.system.stream, []string{clickstream.Key(0)}, command).Bool()
 	}
 	return done, err
 }

@@ -18,37 +18,40 @@ import (
 type way uint8
 
 const (
-	// proposing: POST /v1/clicks with an id of the client's own.
-	proposing way = iota
-	// minting: POST /v1/clicks without one.
-	minting
-	// following: GET /r/{key}, a short link.
-	following
+	// postWithID is POST /v1/clicks with an id that the client chose.
+	postWithID way = iota
+	// postWithoutID is POST /v1/clicks without an id.
+	postWithoutID
+	// getShortLink is GET /r/{key}, a short link.
+	getShortLink
 )
 
-// outcome is what a client learned of an attempt.
+// outcome is the result of an attempt from the client's point of view.
 type outcome uint8
 
 const (
-	// acknowledged: 200, 201 or 302 with a click id. The click must be stored.
+	// acknowledged means status 200 or 201, or 302 with a click id. The click must be
+	// stored.
 	acknowledged outcome = iota
-	// sentOn: 302 without a click id. The click may be stored, nobody was told.
-	sentOn
-	// refused: 503. The click may be stored all the same.
+	// redirected means status 302 without a click id. The click may be stored, but its id is
+	// inventedEvents to the client.
+	redirected
+	// refused means status 503. The click may be stored nevertheless.
 	refused
-	// lost: the connection ended, or the client's patience, before an answer.
-	lost
-	// unsent: no connection could be made, so there is nothing to store.
+	// noResponse means that the connection was closed, or the client's timeout expired, before
+	// the response.
+	noResponse
+	// unsent means that no connection could be opened, so there is nothing to store.
 	unsent
-	// wrong: an answer that a good click never gets.
-	wrong
-	outcomes
+	// unexpected means a response that a valid click must never get.
+	unexpected
+	outcomeCount
 )
 
-var outcomeNames = [outcomes]string{"acknowledged", "sent on without a click", "refused (503)", "no answer", "no connection", "wrong answer"}
+var outcomeNames = [outcomeCount]string{"acknowledged", "redirected without a click", "refused (503)", "no response", "no connection", "wrong response"}
 
-// attempt is one request of a client. Several attempts of one proposal have the
-// same request number and the same proposed id.
+// attempt is one HTTP request of a client. All attempts to register one proposed click
+// have the same request number and the same proposed id.
 type attempt struct {
 	Request   int     `json:"request"`
 	Way       way     `json:"way"`
@@ -59,18 +62,21 @@ type attempt struct {
 	// Start and End are Unix milliseconds.
 	Start int64 `json:"start"`
 	End   int64 `json:"end"`
-	// Proposed is zero unless Way is proposing, Answered unless acknowledged.
+	// Proposed is set only if Way is proposing. Answered is the click id of the
+	// response; it is set only if the outcome is acknowledged.
 	Proposed uuid.UUID `json:"proposed,omitzero"`
 	Answered uuid.UUID `json:"answered,omitzero"`
-	// Blind: acknowledged by a collector that could not read the directory.
+	// Blind means that the click was acknowledged by a collector that could not read the
+	// edge directory.
 	Blind bool `json:"blind,omitempty"`
-	// CutOff: the connection was ended by a collector that was stopping gracefully.
+	// CutOff means that a collector closed the connection while it was stopping
+	// gracefully.
 	CutOff bool `json:"cut_off,omitempty"`
-	// Error is what went wrong, for people.
+	// Error is the error message.
 	Error string `json:"error,omitempty"`
 }
 
-// id is the click that an attempt is about, as far as the client knows.
+// id returns the click id of the attempt, or zero if the client does not know it.
 func (a *attempt) id() uuid.UUID {
 	if a.Answered != uuid.Nil {
 		return a.Answered
@@ -78,24 +84,24 @@ func (a *attempt) id() uuid.UUID {
 	return a.Proposed
 }
 
-// planted is one record that the storm itself put into the stream.
+// planted is one record that the storm itself wrote to the stream.
 type planted struct {
-	// ID is zero when the bytes are no click.
+	// ID is zero if the bytes are not a click.
 	ID     uuid.UUID `json:"id,omitzero"`
 	SubID  string    `json:"sub_id,omitempty"`
 	Target int       `json:"target"`
-	// Dead is the reason with which it has to end as a dead letter; empty: it has to
-	// be stored as a click.
+	// Dead is the reason with which the record must become a dead letter. If it is
+	// empty, the record must be stored as a click.
 	Dead   string `json:"dead,omitempty"`
 	Record []byte `json:"record,omitempty"`
-	// At is when it was made, Unix milliseconds.
+	// At is the time of the record in Unix milliseconds.
 	At int64 `json:"at"`
-	// Acknowledged: Redis said that the stream has it.
+	// Acknowledged means that Redis acknowledged the record.
 	Acknowledged bool `json:"acknowledged"`
 }
 
-// subIDOf marks the clicks of a request, so that a row whose id no client was
-// told can be traced to it.
+// subIDOf returns the sub id of a request's clicks. It identifies the request of a row
+// whose click id no client knows.
 func subIDOf(request int) string { return "f" + strconv.Itoa(request) }
 
 func requestOf(subID string) (int, bool) {
@@ -104,13 +110,13 @@ func requestOf(subID string) (int, bool) {
 	return n, ok && err == nil && subIDOf(n) == subID
 }
 
-// recorder keeps the history in memory, for the checker, and writes it to a file
-// as it goes, for people.
+// recorder stores the history in memory for the checker. It also writes each entry to a
+// file for people.
 type recorder struct {
 	mu       sync.Mutex
 	file     *os.File
 	buffer   *bufio.Writer
-	fault    error
+	err    error
 	attempts []attempt
 	planted  []planted
 	sales    []saleAttempt
@@ -125,8 +131,8 @@ func newRecorder(path string) (*recorder, error) {
 	return &recorder{file: file, buffer: bufio.NewWriterSize(file, 1<<20)}, nil
 }
 
-// request gives out a number.
-func (r *recorder) request() int {
+// nextRequest returns a new request number.
+func (r *recorder) nextRequest() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.requests++
@@ -140,7 +146,7 @@ func (r *recorder) add(a attempt) {
 	r.write(a)
 }
 
-func (r *recorder) plant(records []planted) {
+func (r *recorder) addPlanted(records []planted) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.planted = append(r.planted, records...)
@@ -149,15 +155,15 @@ func (r *recorder) plant(records []planted) {
 	}
 }
 
-func (r *recorder) sell(a saleAttempt) {
+func (r *recorder) addSale(a saleAttempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sales = append(r.sales, a)
 	r.write(a)
 }
 
-// arrived writes for people what the receiver keeps.
-func (r *recorder) arrived(a arrival) {
+// addArrival writes an arrival to the file. The receiver stores the arrivals in memory.
+func (r *recorder) addArrival(a arrival) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.write(a)
@@ -168,10 +174,10 @@ func (r *recorder) write(line any) {
 	if err == nil {
 		_, err = r.buffer.Write(append(text, '\n'))
 	}
-	r.fault = errors.Join(r.fault, err)
+	r.err = errors.Join(r.err, err)
 }
 
-// progress counts what was recorded so far.
+// progress returns the number of attempts and of acknowledged attempts.
 func (r *recorder) progress() (attempts, acked int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +189,7 @@ func (r *recorder) progress() (attempts, acked int) {
 	return len(r.attempts), acked
 }
 
-// since finds the attempts that ended at or after an instant.
+// since returns the attempts that ended at or after a time.
 func (r *recorder) since(at time.Time) []attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,7 +203,7 @@ func (r *recorder) since(at time.Time) []attempt {
 func (r *recorder) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := errors.Join(r.fault, r.buffer.Flush(), r.file.Close()); err != nil {
+	if err := errors.Join(r.err, r.buffer.Flush(), r.file.Close()); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	return nil

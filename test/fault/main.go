@@ -1,80 +1,91 @@
-// Command fault proves that no acknowledged click or conversion is lost, and none
-// doubled, and that every event reaches the webhook endpoints that follow it, while
-// everything that can break breaks.
+// Command fault tests that no acknowledged click or conversion is lost or doubled, and
+// that every event reaches the webhook endpoints that subscribe to it, while components
+// state the system fail. Such a test run is called a storm.
 //
-//	make fault                      two minutes of storm, another one each time
-//	make fault SEED=7 FOR=10m       ten minutes of the storm with this number
+//	make fault                      a storm of two minutes with a new seed
+//	make fault SEED=7 FOR=10m       a storm of ten minutes with the seed 7
 //
-// It runs real processes on the loopback: a durable Postgres, a durable Redis,
-// the core, and three collectors with a journal each, the first of them on a disk
-// of 4 MiB when root runs this. Proxies stand between the collectors and Redis,
-// and between the core and Redis and Postgres.
+// The command starts real processes on the loopback interface: a durable Postgres, a
+// durable Redis, the core, and three collectors with a journal each. If the command runs
+// as root, the first collector's journal is on a disk of 4 MiB. Proxies (toxiproxy)
+// stand between the collectors and Redis, between the core and Redis, and between the
+// core and Postgres.
 //
 //	clients ──▶ collectors ──▶ toxiproxy ──▶ Redis ◀── toxiproxy ◀── core ──▶ toxiproxy ──▶ Postgres
 //	   │                                                                                       │
-//	   └── history: every request and its answer ──▶ checker ◀── rows, dead letters, counts ───┘
+//	   └── history of requests and responses ──▶ checker ◀── rows, dead letters, click counts ─┘
 //
-//	sellers ──▶ core ──▶ receiver: every sale and its answer, every webhook ──▶ checker ◀── rows
+//	sellers ──▶ core ──▶ receiver
+//	   │                    │
+//	   └── sale reports ────┴── webhooks ──▶ checker ◀── conversions, events, deliveries
 //
-// Clients register clicks all the time, half of them under ids of their own that
-// they repeat until they are acknowledged. Meanwhile a plan that follows from the
-// seed kills, stops, cuts, fills, floods and empties; two faults may overlap. Then
-// the faults are lifted, the load ends, and when nothing is on its way any more
-// the history is held against the database.
+// Clients register clicks during the whole storm. Half of the clicks have an id that the
+// client chose, and the client repeats these until one attempt is acknowledged. At the
+// same time the command runs a plan of faults that follows from the seed: it kills,
+// stops and pauses processes, cuts connections, fills disks and memory, and deletes the
+// stream. Up to two faults are active at the same time. At the end all faults are
+// removed, then the clients stop. When all clicks and events are processed, the checker
+// compares the history with the database.
 //
-// Sellers report conversions to the core, by promo codes and by clicks of a moment
-// ago, each until it is answered 201, or 409 when a report before was. The receiver
-// is alive all the time: three endpoints of two workspaces, over HTTPS with a
-// certificate of an authority made for the run. Two of the faults wait for their
-// moment: the core is killed while the receiver lets it wait for answers, and right
-// after the 201 of a sale. A core that follows a killed one waits for its lease,
-// for which a short storm has no time: it ends the leases of the dead.
+// Sellers report conversions to the core, some with a promo code and some with the id of
+// a recent click. A seller repeats each report until the response is 201, or 409 because
+// an earlier report was stored. The receiver is never stopped. It serves three webhook
+// endpoints of two workspaces over HTTPS, with a certificate from an authority that is
+// created for the storm. Two kinds of fault wait for a certain moment before they kill
+// the core: one waits until the receiver holds back a response, the other waits for the
+// 201 of a conversion. A new core has to wait until the leases of the killed core
+// expire. A short storm has no time for this and deletes the leases itself.
 //
-// Of clicks nothing may be:
+// The checker reports these violations for clicks:
 //
-//   - missing: an id that was acknowledged (200, 201, or 302 with a click id) and
-//     is neither in clicks nor in click_dead_letters;
-//   - doubled: an id with more than one row in both together, or a request that
-//     nobody repeated with two rows;
-//   - invented: a row that no request asked for. A request without an answer may
-//     have made one row; its sub id tells which request that was;
-//   - mistaken: a row of another participant or sub id than was asked for, or
-//     received before the request began or after it ended;
-//   - taken for bots: a click of the load, which are all browsers', stored as a bot's;
-//   - unique again: two unique clicks of one code, address and agent. After the fault
-//     that flushes the cache, where the service remembers visitors, this is not looked at;
-//   - buried: a good click among the dead letters;
-//   - wrong: an answer that a good click never gets, such as 404 or 500;
-//   - renamed: an answer under another id than the request proposed;
-//   - cut off: a connection ended unanswered by a collector that stops gracefully;
-//   - counts: clicks of a participant, as the API tells them, that are not its rows.
+//  - missing: the click id was acknowledged (status 200 or 201, or 302 with a click id)
+//      but is neither in clicks nor in click_dead_letters.
+//  - doubled: a click id has more than one row in both tables together, or a request
+//      that was sent once has two rows.
+//  - invented: a row that no request explains. A request without a response may have
+//      stored one row. The sub id of the row identifies the request.
+//  - mistaken: the participant or the sub id of a row differs from the request, or the
+//      time of receipt is before the request began or after it ended.
+//  - taken for bots: a click was stored as a bot's click, although all clients send the
+//      headers of a browser.
+//  - unique again: two clicks with the same code, address and user agent were stored as
+//      unique. This is not checked after the fault that flushes the cache, because the
+//      cache stores the known visitors.
+//  - dead-lettered: a valid click is among the dead letters.
+//  - wrong responses: a response that a valid click must never get, such as 404 or 500.
+//  - renamed: the response has a different click id than the request.
+//  - cut off by a graceful stop: a collector that was stopping gracefully closed the
+//      connection before it sent the response.
+//  - counts: the API's click count of a participant differs from the number of its rows.
 //
-// Of conversions nothing may be missing, doubled, invented or mistaken, as of clicks,
-// nor
+// Conversions are also checked for missing, doubled, invented and mistaken rows, and for
+// these violations:
 //
-//   - left open: a report that is not answered 201 or 409 even after the storm;
-//   - wrong: another answer than 201, 409 and 503, or a 409 to a first report.
+//  - left open: a report did not get a 201 or 409 even after the storm.
+//  - wrong responses: a status other than 201, 409 and 503, or a 409 to a first report.
 //
-// And of events, all that the database has of a workspace:
+// Every event that the database has for a workspace is checked too:
 //
-//   - missing: an event that did not arrive at an endpoint that follows its type, or
-//     an acknowledged conversion of which it was not told;
-//   - doubled: a conversion that was told under two webhook-ids. Repetitions under one
-//     are allowed, and counted;
-//   - invented: an arrival under a webhook-id that is no event for the endpoint;
-//   - changed: a body that is not byte for byte the stored one;
-//   - forged: a signature that the reference library of Standard Webhooks refuses;
-//   - deliveries: not exactly one row for each event and endpoint, or not delivered;
-//   - lost sends not repeated: the sender was killed before the answer, and the event
-//     did not come again.
+//  - missing: the event did not arrive at an endpoint that subscribes to its type, or an
+//      endpoint received no event for an acknowledged conversion.
+//  - doubled: two events with different webhook-ids arrived for one conversion. Repeated
+//      sends with the same webhook-id are allowed and counted.
+//  - invented: the webhook-id of an arrival is not an event for this endpoint.
+//  - changed: the body is not identical to the stored body.
+//  - forged: the reference library of Standard Webhooks rejects the signature.
+//  - deliveries: an event and endpoint do not have exactly one row, or the row's status
+//      is not delivered.
+//  - lost sends not repeated: the core was killed before it got the response, and the
+//      event was not sent again.
 //
-// `core check` has the last word. Any of these, or a system that does not come to
-// rest within two minutes, is exit code 1; the folder with the history, the logs
-// and the journals stays then.
+// At the end `core check` verifies the ledger. The command exits with code 1 if there is
+// any violation, or if the clicks and events are not processed within the time limits.
+// It then keeps the folder with the history, the logs and the journals.
 //
-// What it does not show: the loss of a machine's memory (a killed process leaves
-// its writes with the kernel), and Redis that loses what it acknowledged. The
-// seed repeats the plan, not the moments at which processes are hit.
+// The command does not test two cases: the loss of a machine's memory (the kernel still
+// writes the data of a killed process to disk), and a Redis that loses acknowledged
+// writes. A seed repeats the plan of faults, but not the exact moments at which they hit
+// the processes.
 package main
 
 import (
@@ -105,7 +116,7 @@ func main() {
 }
 
 func runFromEnvironment(ctx context.Context) error {
-	seed, err := seedOf(os.Getenv("SEED"))
+	seed, err := parseSeed(os.Getenv("SEED"))
 	if err != nil {
 		return err
 	}
@@ -123,39 +134,39 @@ func runFromEnvironment(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return storms{
+	return config{
 		seed: seed, binaries: filepath.Dir(self), dir: dir, out: os.Stdout, shutdownDelay: 3 * time.Second,
 		scale: scale{
-			length: length, whole: true, outage: time.Minute, pause: 5 * time.Second, restart: 3 * time.Second, hold: 4 * time.Second,
+			length: length, everyKind: true, outage: time.Minute, maxPause: 5 * time.Second, maxRestart: 3 * time.Second, maxOther: 4 * time.Second,
 			collectors: 3, clients: 16, sellers: 4,
 		},
 	}.run(ctx)
 }
 
-// seedOf reads a seed, or makes one.
-func seedOf(text string) (uint64, error) {
+// parseSeed parses text. It returns a random seed if text is empty.
+func parseSeed(text string) (uint64, error) {
 	if text == "" {
-		return uint64(rand.Uint32()), nil // #nosec G404 -- any will do
+		return uint64(rand.Uint32()), nil // #nosec G404 -- not for security
 	}
 	seed, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("the seed %q is no number: %w", text, err)
+		return 0, fmt.Errorf("the seed %q is not a number: %w", text, err)
 	}
 	return seed, nil
 }
 
-// storms is what a run is told.
-type storms struct {
+// config is the configuration of one storm.
+type config struct {
 	seed          uint64
 	binaries      string // the folder of collector and core
-	dir           string // removed at the end unless something was found
+	dir           string // removed at the end if there are no violations
 	out           io.Writer
 	shutdownDelay time.Duration
 	scale         scale
 }
 
-// run makes the storm and judges it.
-func (c storms) run(ctx context.Context) (err error) {
+// run runs the storm and the checker, and prints the report.
+func (c config) run(ctx context.Context) (err error) {
 	fmt.Fprintf(os.Stderr, "fault: seed %d, in %s\n", c.seed, c.dir)
 	sys := &system{dir: c.dir, binaries: c.binaries, shutdownDelay: c.shutdownDelay}
 	defer func() {
@@ -175,28 +186,28 @@ func (c storms) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.log.Close(), s.load.history.close()) }()
 	r := &report{seed: c.seed, storm: s}
-	if err := c.blow(ctx, s, r); err != nil {
+	if err := c.runStorm(ctx, s, r); err != nil {
 		return err
 	}
-	t, err := s.read(ctx)
+	t, err := s.readTables(ctx)
 	if err != nil {
 		return err
 	}
 	h := s.load.history
-	r.verdict = judge(history{
-		attempts: h.attempts, planted: h.planted, targets: s.targets, end: time.Now().UnixMilli(), flushed: s.done[flushCache] > 0,
+	r.verdict = checkClicks(history{
+		attempts: h.attempts, planted: h.planted, targets: s.targets, end: time.Now().UnixMilli(), cacheFlushed: s.done[flushCache] > 0,
 	}, t)
-	if r.told, err = s.judgeTold(ctx); err != nil {
+	if r.sales, err = s.checkSales(ctx); err != nil {
 		return err
 	}
-	if missed := s.notReached(); c.scale.whole && len(missed) > 0 {
-		r.more = append(r.more, finding{"kills that did not happen", missed})
+	if missed := s.missingKills(); c.scale.everyKind && len(missed) > 0 {
+		r.others = append(r.others, finding{"kills that did not happen", missed})
 	}
 	if err := run(ctx, c.out, service.Environ("TRIBUTARY_DATABASE_URL="+sys.postgres.url), sys.binary("core"), "check"); err != nil {
-		r.more = append(r.more, finding{"the books", []string{err.Error()}})
+		r.others = append(r.others, finding{"ledger check", []string{err.Error()}})
 	}
 	if panics := s.panics(); len(panics) > 0 {
-		r.more = append(r.more, finding{"panics", panics})
+		r.others = append(r.others, finding{"panics", panics})
 	}
 	r.print(c.out)
 	if found := r.findings(); len(found) > 0 {
@@ -205,9 +216,10 @@ func (c storms) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// judgeTold ends the core, so that nothing moves any more, and compares what shops
-// reported and what their endpoints got with the database.
-func (s *storm) judgeTold(ctx context.Context) (*toldVerdict, error) {
+// checkSales stops the core, so that the database no longer changes. Then it compares
+// the conversions that sellers reported, and the webhooks that endpoints received, with
+// the database.
+func (s *storm) checkSales(ctx context.Context) (*salesVerdict, error) {
 	if err := s.system.core.stop(); err != nil {
 		return nil, err
 	}
@@ -216,14 +228,15 @@ func (s *storm) judgeTold(ctx context.Context) (*toldVerdict, error) {
 		return nil, err
 	}
 	endpoints, arrivals := s.system.receiver.received()
-	return judgeTold(told{sales: s.load.history.sales, targets: s.targets, endpoints: endpoints, arrivals: arrivals}, t), nil
+	return checkSales(salesHistory{sales: s.load.history.sales, targets: s.targets, endpoints: endpoints, arrivals: arrivals}, t), nil
 }
 
-// notReached are the kills without which a whole storm has not shown that events
-// survive them.
-func (s *storm) notReached() []string {
+// missingKills returns the kinds of fault that a complete storm must contain at least once
+// and that never found their moment. Without them the storm does not show that events
+// survive a killed core.
+func (s *storm) missingKills() []string {
 	var missed []string
-	for _, k := range []kind{killSending, killCommitted} {
+	for _, k := range []kind{killWhileSending, killAfterCommit} {
 		if s.done[k] == 0 {
 			missed = append(missed, string(k))
 		}
@@ -231,13 +244,13 @@ func (s *storm) notReached() []string {
 	return missed
 }
 
-// prepare fills the system with merchants and partners, and readies the load.
-func (c storms) prepare(ctx context.Context, sys *system) (*storm, error) {
+// prepare creates merchants and partners in the system, and prepares the load.
+func (c config) prepare(ctx context.Context, sys *system) (*storm, error) {
 	targets, err := openShops(ctx, sys.api, sys.receiver)
 	if err != nil {
 		return nil, err
 	}
-	if err := nameWorkspaces(ctx, sys.postgres.url, targets); err != nil {
+	if err := loadWorkspaces(ctx, sys.postgres.url, targets); err != nil {
 		return nil, err
 	}
 	history, err := newRecorder(sys.file("history.jsonl"))
@@ -249,18 +262,19 @@ func (c storms) prepare(ctx context.Context, sys *system) (*storm, error) {
 		return nil, errors.Join(err, history.close())
 	}
 	s := &storm{system: sys, targets: targets, scale: c.scale, log: log}
-	s.scale.smallDisk = sys.noDisk == nil
-	s.load = &load{targets: targets, history: history, stays: c.shutdownDelay + 2*time.Second}
+	s.scale.hasSmallDisk = sys.smallDiskErr == nil
+	s.load = &load{targets: targets, history: history, avoidFor: c.shutdownDelay + 2*time.Second}
 	s.sales = &sales{api: sys.api.Address, load: s.load, history: history}
-	sys.receiver.enroll(targets, history)
+	sys.receiver.setWorkspaces(targets, history)
 	for _, one := range sys.collectors {
 		s.load.collectors = append(s.load.collectors, &edge{address: one.address})
 	}
-	// The edge directory may still be incomplete: a call waits at most 100 ms for it.
-	err = await(ctx, "the edge knows every target", func(ctx context.Context) error {
+	// The edge directory may still be incomplete, because an API call waits at most 100
+	// ms for it.
+	err = await(ctx, "the edge directory has every target", func(ctx context.Context) error {
 		for _, one := range sys.collectors {
 			for _, to := range targets {
-				if err := to.known(ctx, one.address); err != nil {
+				if err := to.checkResolved(ctx, one.address); err != nil {
 					return err
 				}
 			}
@@ -270,14 +284,15 @@ func (c storms) prepare(ctx context.Context, sys *system) (*storm, error) {
 	return s, err
 }
 
-// blow makes the load and the faults, and returns when all is quiet again.
-func (c storms) blow(ctx context.Context, s *storm, r *report) error {
+// runStorm runs the load and the plan of faults. It returns when all clicks and events
+// are processed.
+func (c config) runStorm(ctx context.Context, s *storm, r *report) error {
 	s.load.start(c.seed, s.scale.clients)
 	s.sales.start(c.seed, s.scale.sellers)
 	telling, told := context.WithCancel(ctx)
-	go s.tell(telling)
+	go s.printProgress(telling)
 	err := s.run(ctx, plan(c.seed, s.scale))
-	r.lasted = time.Since(s.began)
+	r.duration = time.Since(s.began)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -297,8 +312,8 @@ func (c storms) blow(ctx context.Context, s *storm, r *report) error {
 	return nil
 }
 
-// tell says now and then how far it is, for who waits.
-func (s *storm) tell(ctx context.Context) {
+// printProgress prints the number of attempts every ten seconds.
+func (s *storm) printProgress(ctx context.Context) {
 	ticker := time.NewTicker(10 * time.Second)
 	defer ticker.Stop()
 	for {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// kind is what can be done to the system.
+// kind is a kind of fault.
 type kind string
 
 const (
@@ -19,8 +19,8 @@ const (
 	killCore       kind = "kill -9 of the core"
 	pauseCore      kind = "SIGSTOP of the core"
 	stopCore       kind = "graceful stop of the core"
-	killSending    kind = "kill -9 of the core while it sends"
-	killCommitted  kind = "kill -9 of the core after a commit"
+	killWhileSending    kind = "kill -9 of the core while it sends"
+	killAfterCommit  kind = "kill -9 of the core after a commit"
 	killRedis      kind = "kill -9 of Redis"
 	pauseRedis     kind = "SIGSTOP of Redis"
 	stopRedis      kind = "Redis stopped"
@@ -43,57 +43,60 @@ const (
 )
 
 var kinds = []kind{
-	killCollector, pauseCollector, stopCollector, fillDisk, killCore, pauseCore, stopCore, killSending, killCommitted,
+	killCollector, pauseCollector, stopCollector, fillDisk, killCore, pauseCore, stopCore, killWhileSending, killAfterCommit,
 	killRedis, pauseRedis, stopRedis, stallRedis, dropClients, fillRedis, flushCache, poison, deleteStream, trimStream,
 	stopPostgres, dropBackends,
 	wireDown, wireLatency, wireTimeout, wireReset, wireLimit, wireSlicer, wireBandwidth,
 }
 
-// The wires are connections that go through a proxy: one from each collector to
-// Redis, and then these.
+// A wire is a connection through a proxy. The first wires connect the collectors to
+// Redis, one for each collector. The wires below follow them.
 const (
 	wireCoreRedis = iota
 	wireCorePostgres
 	coreWires
 )
 
-// scale is how long things last.
+// scale sets the size of the storm and the duration of its faults.
 type scale struct {
-	// length is when the last fault begins.
+	// length is the time after which no new fault begins.
 	length time.Duration
-	// whole: every kind happens at least once, however long that takes.
-	whole bool
-	// outage is how long Redis or Postgres stays away.
+	// everyKind requires that every kind of fault happens at least once, even if this takes
+	// longer than length.
+	everyKind bool
+	// outage is how long Redis or Postgres is stopped.
 	outage time.Duration
-	// pause bounds a SIGSTOP, restart a killed process' time away, hold everything
-	// else that lasts.
-	pause, restart, hold time.Duration
+	// maxPause is the maximum length of a SIGSTOP. restart is the maximum time until a
+	// killed process is started again. hold is the maximum length of all other faults.
+	maxPause, maxRestart, maxOther time.Duration
 	collectors           int
-	// clients is how many send clicks, sellers how many report sales, each one at a
-	// time.
+	// clients is the number of clients that send clicks. sellers is the number of
+	// sellers that report sales.
 	clients, sellers int
-	// endLeases lets the next core serve webhook endpoints at once when one was
-	// killed; otherwise the lease of the killed one has to run out.
+	// endLeases ends the leases of a killed core, so that the next core can serve its
+	// webhook endpoints at once. Otherwise the next core waits until the leases expire.
 	endLeases bool
-	// smallDisk: the first collector's journal is on a disk that can be filled.
-	smallDisk bool
+	// hasSmallDisk reports that the first collector's journal is on a disk that can be
+	// filled.
+	hasSmallDisk bool
 }
 
-// lanes is how many faults may last at the same time.
+// lanes is the number of faults that may be active at the same time.
 const lanes = 2
 
-// step is one fault of a storm.
+// step is one fault of the plan.
 type step struct {
-	at   time.Duration // from the storm's beginning
+	at   time.Duration // since the start of the storm
 	lane int
 	kind kind
-	// which collector, or which wire.
-	which int
-	// lasts is how long the fault lasts, or the killed process stays away.
-	lasts time.Duration
-	// toxic is toxiproxy's description of what a connection suffers.
+	// index is the index of the collector or wire.
+	index int
+	// duration is the duration of the fault, or the time until a killed process starts
+	// again.
+	duration time.Duration
+	// toxic is the JSON definition of a toxiproxy toxic, for faults of connections.
 	toxic string
-	// seed is for what the fault draws itself.
+	// seed is the seed for random choices of the fault itself.
 	seed uint64
 }
 
@@ -101,11 +104,11 @@ func (s step) String() string {
 	text := string(s.kind)
 	switch {
 	case s.kind.ofCollector():
-		text += fmt.Sprintf(" %d", s.which)
+		text += fmt.Sprintf(" %d", s.index)
 	case s.kind.ofWire():
-		text += strings.TrimRight(fmt.Sprintf(" of wire %d %s", s.which, s.toxic), " ")
+		text += strings.TrimRight(fmt.Sprintf(" of wire %d %s", s.index, s.toxic), " ")
 	}
-	return fmt.Sprintf("%s, %s", text, s.lasts)
+	return fmt.Sprintf("%s, %s", text, s.duration)
 }
 
 func (k kind) ofCollector() bool {
@@ -116,44 +119,45 @@ func (k kind) ofWire() bool {
 	return slices.Contains([]kind{wireDown, wireLatency, wireTimeout, wireReset, wireLimit, wireSlicer, wireBandwidth}, k)
 }
 
-// victims are what no other fault touches while this one lasts.
-func (s step) victims(collectors int) []string {
+// components returns the components that no other fault may touch while this one is active.
+func (s step) components(collectors int) []string {
 	wire := func(n int) string { return fmt.Sprintf("wire %d", n) }
 	switch {
 	case s.kind.ofCollector():
-		return []string{fmt.Sprintf("collector %d", s.which)}
+		return []string{fmt.Sprintf("collector %d", s.index)}
 	case s.kind.ofWire():
-		return []string{wire(s.which)}
+		return []string{wire(s.index)}
 	}
 	switch s.kind {
 	case killCore, pauseCore, stopCore:
 		return []string{"core"}
-	case killSending, killCommitted:
-		// Nothing is sent or committed without the database.
+	case killWhileSending, killAfterCommit:
+		// The core sends and commits only while the database is available.
 		return []string{"core", "postgres", wire(collectors + wireCorePostgres)}
 	case stopPostgres, dropBackends:
 		return []string{"postgres"}
 	case deleteStream, trimStream:
-		// Only a stream that is stored to its end may go.
+		// A stream may be deleted only after ingestion has stored all its entries.
 		return []string{"core", "postgres", "redis", wire(collectors + wireCoreRedis), wire(collectors + wireCorePostgres)}
 	default:
 		return []string{"redis"}
 	}
 }
 
-// plan draws a storm: the kinds in a new order each time round, each as soon as a
-// lane is free. The same seed and scale give the same plan.
+// plan returns the steps of a random storm. Each round contains every kind in a new
+// random order. Each step starts when a lane is free. The same seed and scale give the
+// same plan.
 func plan(seed uint64, s scale) []step {
-	r := rand.New(rand.NewPCG(seed, 0)) // #nosec G404 -- a storm has to be repeatable
+	r := rand.New(rand.NewPCG(seed, 0)) // #nosec G404 -- a storm must be repeatable
 	var steps []step
 	var free [lanes]time.Duration
 	var busy [lanes][]string
 	for round := 0; ; round++ {
 		deck := slices.Clone(kinds)
 		r.Shuffle(len(deck), func(a, b int) { deck[a], deck[b] = deck[b], deck[a] })
-		if !s.whole && round == 0 {
-			// The few faults of a short storm are to have it among them.
-			n := slices.Index(deck, killSending)
+		if !s.everyKind && round == 0 {
+			// A short storm has only a few faults. killWhileSending must be one of them.
+			n := slices.Index(deck, killWhileSending)
 			deck[0], deck[n] = deck[n], deck[0]
 		}
 		for len(deck) > 0 {
@@ -161,18 +165,18 @@ func plan(seed uint64, s scale) []step {
 			if free[1] < free[0] {
 				lane = 1
 			}
-			at := free[lane] + between(r, s.hold/20, s.hold/3)
-			if at >= s.length && (round > 0 || !s.whole) {
+			at := free[lane] + between(r, s.maxOther/20, s.maxOther/3)
+			if at >= s.length && (round > 0 || !s.everyKind) {
 				return steps
 			}
 			next := step{at: at, lane: lane}
-			// The first of the deck that the other lane leaves room for; when there is
-			// none, the lane waits for the other.
+			// Take the first kind of the deck that does not touch a component of the
+			// other lane's fault. If there is none, wait until the other lane is free.
 			taken := -1
 			for n, k := range deck {
 				drawn := draw(r, k, s)
 				drawn.at, drawn.lane = at, lane
-				if free[1-lane] <= at || !overlap(drawn.victims(s.collectors), busy[1-lane]) {
+				if free[1-lane] <= at || !overlap(drawn.components(s.collectors), busy[1-lane]) {
 					next, taken = drawn, n
 					break
 				}
@@ -182,11 +186,11 @@ func plan(seed uint64, s scale) []step {
 				continue
 			}
 			deck = slices.Delete(deck, taken, taken+1)
-			if next.kind == fillDisk && !s.smallDisk {
+			if next.kind == fillDisk && !s.hasSmallDisk {
 				continue
 			}
 			steps = append(steps, next)
-			free[lane], busy[lane] = at+next.lasts, next.victims(s.collectors)
+			free[lane], busy[lane] = at+next.duration, next.components(s.collectors)
 		}
 	}
 }
@@ -195,27 +199,28 @@ func draw(r *rand.Rand, k kind, s scale) step {
 	drawn := step{kind: k, seed: r.Uint64()}
 	switch k {
 	case killCollector, pauseCollector, stopCollector:
-		drawn.which = r.IntN(s.collectors)
+		drawn.index = r.IntN(s.collectors)
 	default:
 		if k.ofWire() {
-			drawn.which = r.IntN(s.collectors + coreWires)
+			drawn.index = r.IntN(s.collectors + coreWires)
 		}
 	}
-	drawn.lasts = between(r, s.hold/4, s.hold)
+	drawn.duration = between(r, s.maxOther/4, s.maxOther)
 	switch k {
 	case stopRedis, stopPostgres:
-		drawn.lasts = s.outage
+		drawn.duration = s.outage
 	case pauseCollector, pauseCore, pauseRedis:
-		drawn.lasts = between(r, s.pause/4, s.pause)
-	case killCollector, killCore, killSending, killCommitted, killRedis, stopCollector, stopCore:
-		drawn.lasts = between(r, min(200*time.Millisecond, s.restart), s.restart)
+		drawn.duration = between(r, s.maxPause/4, s.maxPause)
+	case killCollector, killCore, killWhileSending, killAfterCommit, killRedis, stopCollector, stopCore:
+		drawn.duration = between(r, min(200*time.Millisecond, s.maxRestart), s.maxRestart)
 	default:
 	}
 	drawn.toxic = drawToxic(r, k)
 	return drawn
 }
 
-// drawToxic describes what a connection suffers, for toxiproxy.
+// drawToxic returns the JSON definition of a random toxic for the kind k, or "" if k is
+// not a toxic.
 func drawToxic(r *rand.Rand, k kind) string {
 	type number = struct {
 		name      string

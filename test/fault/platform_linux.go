@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// mountSmallDisk mounts a file system of so many bytes at dir. Only root can, and
-// not in every container.
+// mountSmallDisk mounts a file system of size bytes at dir. It needs root, and it fails
+// in some containers.
 func mountSmallDisk(dir string, size int) error {
 	return syscall.Mount("tributary-fault", dir, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, fmt.Sprintf("size=%d,mode=700", size))
 }
@@ -22,7 +22,8 @@ func unmount(dir string) error {
 	return err
 }
 
-// fill writes until the disk below dir is full, and returns what makes room again.
+// fill writes a file until the disk of dir is full. The function release deletes the
+// file again.
 func fill(dir string) (release func() error, err error) {
 	path := filepath.Join(dir, "filler")
 	file, err := os.Create(path)
@@ -33,7 +34,7 @@ func fill(dir string) (release func() error, err error) {
 	for err == nil {
 		_, err = file.Write(block)
 	}
-	for err = nil; err == nil; { // and the rest of the last block
+	for err = nil; err == nil; { // fill the rest of the last block
 		_, err = file.Write(block[:1])
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
@@ -42,7 +43,7 @@ func fill(dir string) (release func() error, err error) {
 	return func() error { return os.Remove(path) }, file.Close()
 }
 
-// closedByPeer says that a kept connection has ended, without waiting.
+// closedByPeer reports, without blocking, whether the server closed an idle connection.
 func closedByPeer(conn syscall.Conn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -13,47 +13,48 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-// spoilt is a way in which a record cannot be stored.
-type spoilt int
+// defect is a reason why a record cannot be stored.
+type defect int
 
 const (
-	// garbage: bytes that are no click.
-	garbage spoilt = iota
-	// notText: a click with a character that Postgres refuses.
+	// garbage means bytes that are not a click.
+	garbage defect = iota
+	// notText means a click with a character that Postgres does not accept.
 	notText
-	// nobodysKey and nobodysCode: taken by a blind edge, and leading nowhere.
-	nobodysKey
-	nobodysCode
-	// torn: the batch breaks off in the middle of its last record.
-	torn
-	// noBatch: the entry is bytes and nothing else.
-	noBatch
-	spoiltWays
+	// unknownKey and unknownCode mean a click with an unknown public key or referral
+	// code. A collector that cannot read the edge directory accepts such clicks.
+	unknownKey
+	unknownCode
+	// truncated means that the batch ends in the middle of its last record.
+	truncated
+	// notABatch means that the entry of the stream is not a batch.
+	notABatch
+	defectCount
 )
 
-// batchClicks is ClickBatch.clicks.
+// batchClicks is the field number of ClickBatch.clicks.
 const batchClicks = 1
 
-// brew makes a marshalled edge.v1.ClickBatch with one spoilt record among good
-// ones, and says what has to become of each.
-func brew(r *rand.Rand, targets []target, now time.Time) (batch []byte, records []planted) {
-	way := spoilt(r.IntN(int(spoiltWays)))
-	if way == noBatch {
-		raw := noise(r)
+// poisonBatch returns a marshalled edge.v1.ClickBatch with one invalid record among valid ones.
+// It also returns what must become of each record.
+func poisonBatch(r *rand.Rand, targets []target, now time.Time) (batch []byte, records []planted) {
+	way := defect(r.IntN(int(defectCount)))
+	if way == notABatch {
+		raw := randomBytes(r)
 		return raw, []planted{{Record: raw, Dead: string(affiliate.ClickMalformed), At: now.UnixMilli()}}
 	}
 	good := 2 + r.IntN(6)
 	bad := r.IntN(good + 1)
-	if way == torn {
+	if way == truncated {
 		bad = good
 	}
 	for n := range good + 1 {
-		record, raw := brewRecord(r, targets, now)
+		record, raw := validRecord(r, targets, now)
 		if n == bad {
-			record, raw = spoil(r, way, record, raw)
+			record, raw = corrupt(r, way, record, raw)
 		}
 		framed := protowire.AppendBytes(protowire.AppendTag(nil, batchClicks, protowire.BytesType), raw)
-		if n == bad && way == torn {
+		if n == bad && way == truncated {
 			framed = framed[:len(framed)-1-r.IntN(len(raw)-1)]
 			record = planted{Record: framed, Dead: string(affiliate.ClickMalformed), At: record.At}
 		}
@@ -63,9 +64,9 @@ func brew(r *rand.Rand, targets []target, now time.Time) (batch []byte, records 
 	return batch, records
 }
 
-// brewRecord makes a good click, as a collector writes it that knows the
-// directory, or as one that does not.
-func brewRecord(r *rand.Rand, targets []target, now time.Time) (planted, []byte) {
+// validRecord returns a valid click. A random half of the clicks look as if the collector
+// could not read the edge directory.
+func validRecord(r *rand.Rand, targets []target, now time.Time) (planted, []byte) {
 	which := r.IntN(len(targets))
 	to := targets[which]
 	id := affiliate.NewID[affiliate.Click](now)
@@ -82,26 +83,26 @@ func brewRecord(r *rand.Rand, targets []target, now time.Time) (planted, []byte)
 	return planted{ID: id.UUID, SubID: click.SubId, Target: which, At: now.UnixMilli()}, marshal(click)
 }
 
-// spoil makes of a good record one that cannot be stored.
-func spoil(r *rand.Rand, way spoilt, record planted, raw []byte) (planted, []byte) {
+// corrupt changes a valid record so that it cannot be stored.
+func corrupt(r *rand.Rand, way defect, record planted, raw []byte) (planted, []byte) {
 	var click edgev1.Click
 	if err := proto.Unmarshal(raw, &click); err != nil {
-		panic(err) // it was marshalled a line ago
+		panic(err) // cannot happen: the caller has just marshalled the record
 	}
 	switch way {
 	case garbage:
-		raw := noise(r)
+		raw := randomBytes(r)
 		return planted{Record: raw, Dead: string(affiliate.ClickMalformed), At: record.At}, raw
 	case notText:
 		click.SubId += "\x00"
 		record.Dead = string(affiliate.ClickRejected)
-	case nobodysKey:
+	case unknownKey:
 		click.WorkspaceId, click.ProgramId, click.ParticipantId, click.LinkId, click.AttributionWindowDays = nil, nil, nil, nil, 0
 		click.PublicKey = affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive).Reveal()
 		record.Dead = string(affiliate.ClickKeyUnknown)
-	case nobodysCode:
+	case unknownCode:
 		if click.PublicKey == "" {
-			return record, raw // a resolved click needs no code: it is good
+			return record, raw // a click with a resolved target needs no code, so it is valid
 		}
 		click.ReferralCode = fmt.Sprintf("nobodys-%d", r.Uint32())
 		record.Dead = string(affiliate.ClickCodeUnknown)
@@ -112,8 +113,8 @@ func spoil(r *rand.Rand, way spoilt, record planted, raw []byte) (planted, []byt
 	return record, marshal(&click)
 }
 
-// noise is bytes that begin with a tag that no message has.
-func noise(r *rand.Rand) []byte {
+// randomBytes returns random bytes. The first byte is a tag that no message has.
+func randomBytes(r *rand.Rand) []byte {
 	raw := []byte{0x07}
 	for range 4 + r.IntN(40) {
 		raw = append(raw, byte(r.Uint32()))
@@ -124,7 +125,7 @@ func noise(r *rand.Rand) []byte {
 func marshal(click *edgev1.Click) []byte {
 	raw, err := proto.Marshal(click)
 	if err != nil {
-		panic(err) // its text is ours
+		panic(err) // cannot happen: the text is valid UTF-8
 	}
 	return raw
 }

@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// restartAfter is the pause before a process that ended by itself is started
-	// again, as whoever runs the service would have it.
+	// restartAfter is the pause before a process that ended unexpectedly is started
+	// again, as a service manager would do.
 	restartAfter = 300 * time.Millisecond
-	// stopTimeout bounds a graceful end; the collector and the core promise 20 s.
+	// stopTimeout limits a graceful shutdown. The collector and the core promise to stop
+	// within 20 s.
 	stopTimeout = 25 * time.Second
 )
 
-// process is one of ours that is kept running: when it ends it is started again
-// with the same settings. Its log goes on in one file.
+// process is a supervised process: when it ends, it is started again with the same
+// settings. All its runs write to the same log file.
 type process struct {
 	name string
 	argv []string
@@ -35,23 +36,24 @@ type process struct {
 	mu      sync.Mutex
 	running *os.Process
 	ended   chan struct{} // closed when running has ended
-	asked   bool          // this end was asked for
-	away    time.Duration // how long it stays away then
-	over    bool          // it is not started again
-	gone    chan struct{} // closed when it runs no more
-	// starts counts all, byItself the ends that nobody asked for.
-	starts, byItself int
+	endRequested   bool          // the storm requested this end
+	downtime    time.Duration // the pause before the next start after a requested end
+	stopped    bool          // the process must not be started again
+	supervisorDone    chan struct{} // closed when supervision has ended
+	// starts counts all starts. unexpectedEnds counts the ends that the storm did not request.
+	starts, unexpectedEnds int
 }
 
-// keep starts the process and keeps it running until stop.
-func (p *process) keep() error {
-	p.gone = make(chan struct{})
-	started := make(chan error, 1) // of the first start
+// supervise starts the process and restarts it whenever it ends, until stop.
+func (p *process) supervise() error {
+	p.supervisorDone = make(chan struct{})
+	started := make(chan error, 1) // result of the first start
 	go func() {
-		// The kernel kills a child when the thread that forked it ends, so this
-		// goroutine keeps its thread, and takes it along when it is over.
+		// The kernel kills the child when the thread that started it ends. So this
+		// goroutine locks its thread until the child has ended. The thread ends with the
+		// goroutine.
 		runtime.LockOSThread()
-		defer close(p.gone)
+		defer close(p.supervisorDone)
 		for {
 			cmd, err := p.start()
 			select {
@@ -59,11 +61,11 @@ func (p *process) keep() error {
 			default:
 			}
 			if err != nil {
-				fmt.Fprintf(os.Stderr, "fault: %s does not start: %v\n", p.name, err)
+				fmt.Fprintf(os.Stderr, "fault: cannot start %s: %v\n", p.name, err)
 				return
 			}
-			_ = cmd.Wait() // how it ended is in its log
-			away, again := p.after()
+			_ = cmd.Wait() // the log file shows how the process ended
+			away, again := p.nextStart()
 			if !again {
 				return
 			}
@@ -79,47 +81,48 @@ func (p *process) start() (*exec.Cmd, error) {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(p.argv[0], p.argv[1:]...) //nolint:noctx // it lives until it is stopped or killed
+	cmd := exec.Command(p.argv[0], p.argv[1:]...) //nolint:noctx // the process runs until it is stopped or killed
 	cmd.Env = p.env
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = service.ChildAttributes()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over {
-		return nil, errors.New("it is over")
+	if p.stopped {
+		return nil, errors.New("the process was stopped")
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p.running, p.ended, p.asked = cmd.Process, make(chan struct{}), false
+	p.running, p.ended, p.endRequested = cmd.Process, make(chan struct{}), false
 	p.starts++
 	return cmd, nil
 }
 
-// after is what follows an end: how long it stays away, and whether it comes back.
-func (p *process) after() (time.Duration, bool) {
+// nextStart handles the end of the process. It returns the pause before the next start, and
+// whether there is a next start.
+func (p *process) nextStart() (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	close(p.ended)
-	if p.over {
+	if p.stopped {
 		return 0, false
 	}
-	if !p.asked {
-		p.byItself++
+	if !p.endRequested {
+		p.unexpectedEnds++
 		return restartAfter, true
 	}
-	return p.away, true
+	return p.downtime, true
 }
 
-// end sends a signal that ends the process, which then stays away for a while,
-// and waits for its end. It says whether that came in time; a process that takes
-// longer is killed.
-func (p *process) end(sig syscall.Signal, away time.Duration) bool {
+// terminate sends sig, which must end the process, and waits until the process has ended. The
+// process is started again after away. If it does not end within stopTimeout, end kills
+// it and returns false.
+func (p *process) terminate(sig syscall.Signal, away time.Duration) bool {
 	p.mu.Lock()
 	running, ended := p.running, p.ended
-	p.asked, p.away = true, away
+	p.endRequested, p.downtime = true, away
 	p.mu.Unlock()
-	_ = running.Signal(sig) // fails only when it has ended
+	_ = running.Signal(sig) // fails only if the process has already ended
 	select {
 	case <-ended:
 		return true
@@ -130,7 +133,7 @@ func (p *process) end(sig syscall.Signal, away time.Duration) bool {
 	}
 }
 
-// pause lets the process stand still.
+// maxPause stops the process with SIGSTOP and continues it after lasts.
 func (p *process) pause(lasts time.Duration) {
 	p.mu.Lock()
 	running := p.running
@@ -140,31 +143,31 @@ func (p *process) pause(lasts time.Duration) {
 	_ = running.Signal(syscall.SIGCONT)
 }
 
-// ends says how often the process began, and ended without being asked to.
-func (p *process) ends() string {
+// summary returns a text with the number of starts and of unexpected ends.
+func (p *process) summary() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Sprintf("%d starts, %d ends by itself", p.starts, p.byItself)
+	return fmt.Sprintf("%d starts, %d unexpected ends", p.starts, p.unexpectedEnds)
 }
 
-// stop ends the process for good.
+// stop ends the process and does not start it again.
 func (p *process) stop() error {
 	p.mu.Lock()
-	p.over = true
+	p.stopped = true
 	began := p.running != nil
 	p.mu.Unlock()
 	if !began {
 		return nil
 	}
-	inTime := p.end(syscall.SIGTERM, 0)
-	<-p.gone
+	inTime := p.terminate(syscall.SIGTERM, 0)
+	<-p.supervisorDone
 	if !inTime {
 		return fmt.Errorf("%s did not stop within %s", p.name, stopTimeout)
 	}
 	return nil
 }
 
-// run runs a command of ours to its end.
+// run runs a command and waits until it ends.
 func run(ctx context.Context, out io.Writer, env []string, argv ...string) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, out, out

@@ -19,35 +19,36 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// quiescence bounds the time from the end of the load until everything is
-// stored: journals are replayed at a quarter of what the stream can carry.
-const quiescence = 120 * time.Second
+// settleTimeout limits the time from the end of the load until all clicks are stored.
+// Collectors replay their journals with a quarter of the stream's maximum rate.
+const settleTimeout = 120 * time.Second
 
-// recover waits until every collector takes clicks of its own accord again and
-// knows where they lead: without faults nothing may stay broken.
+// recover waits until every collector accepts clicks again and can resolve their
+// targets. This shows that no collector stays broken after the faults.
 func (s *storm) recover(ctx context.Context) error {
 	lifted := time.Now()
-	return awaitWithin(ctx, quiescence, "every collector takes clicks and knows where they lead", func(context.Context) error {
+	return awaitWithin(ctx, settleTimeout, "every collector accepts clicks and resolves their targets", func(context.Context) error {
 		well := make(map[int]bool)
 		for _, a := range s.load.history.since(lifted) {
-			well[a.Collector] = a.Outcome == acknowledged && !a.Blind && a.Way != following || well[a.Collector]
+			well[a.Collector] = a.Outcome == acknowledged && !a.Blind && a.Way != getShortLink || well[a.Collector]
 		}
 		for n := range s.system.collectors {
 			if !well[n] {
-				return fmt.Errorf("collector %d has not answered 201 with a programme", n)
+				return fmt.Errorf("collector %d has not yet returned 201 with a program id", n)
 			}
 		}
 		return nil
 	})
 }
 
-// settle waits until nothing is on its way any more: no click in a queue or a
-// journal, every entry of the stream stored and acknowledged.
+// settle waits until all clicks and events are processed: the queues and journals of the
+// collectors are empty, every entry of the stream is stored and acknowledged, and every
+// delivery has ended.
 func (s *storm) settle(ctx context.Context) error {
-	err := awaitWithin(ctx, quiescence, "everything is stored", func(ctx context.Context) error {
+	err := awaitWithin(ctx, settleTimeout, "all clicks are stored", func(ctx context.Context) error {
 		var left []error
 		for n, c := range s.system.collectors {
-			if err := c.emptied(ctx); err != nil {
+			if err := c.checkEmpty(ctx); err != nil {
 				left = append(left, fmt.Errorf("collector %d: %w", n, err))
 			}
 		}
@@ -56,60 +57,62 @@ func (s *storm) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Once more: what a collector held at the look before may be in the stream now.
+	// Check the stream again. Clicks that a collector still had when the stream was
+	// checked may be in the stream now.
 	if err := await(ctx, "the stream is stored", s.streamStored); err != nil {
 		return err
 	}
 	return s.settleWebhooks(ctx)
 }
 
-// delivered bounds the time until every delivery has ended: a lease that a killed
-// core has left, 40 s, and an attempt that is made again 72 s after it timed out.
-const delivered = 3 * time.Minute
+// deliveryTimeout limits the time until every delivery has ended. It covers the lease of a
+// killed core (40 s) and a retry, which comes 72 s after an attempt that timed out.
+const deliveryTimeout = 3 * time.Minute
 
-// settleWebhooks waits until no delivery waits any more, and no job that makes one.
+// settleWebhooks waits until no delivery is pending and no job is left that creates one.
 func (s *storm) settleWebhooks(ctx context.Context) error {
 	pool, err := pgxpool.New(ctx, s.system.postgres.url)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	// Jobs that a killed core has left running come back after minutes, when the storm
-	// is over; their events are not there yet.
+	// A job that was running in a killed core becomes available again only after
+	// minutes, when the storm is over. Its events do not exist yet, so it is not
+	// counted.
 	const waits = `
 		select (select count(*) from river.river_job
 			where kind = 'attribute_awaited' and (state = 'available' or state = 'running' and attempted_at > now() - interval '5 seconds'
 				or state in ('scheduled', 'retryable') and scheduled_at < now() + interval '30 seconds')) as jobs,
 			count(*) as deliveries, count(*) filter (where attempt_count > 0) as tried, coalesce(min(due_at)::text, 'never') as next
 		from webhook_deliveries where due_at is not null or status in ('pending', 'failed')`
-	return awaitWithin(ctx, delivered, "every event is delivered", func(ctx context.Context) error {
+	return awaitWithin(ctx, deliveryTimeout, "every event is delivered", func(ctx context.Context) error {
 		var jobs, deliveries, tried int
 		var next string
 		if err := pool.QueryRow(ctx, waits).Scan(&jobs, &deliveries, &tried, &next); err != nil {
 			return err
 		}
 		if jobs+deliveries > 0 {
-			return fmt.Errorf("%d jobs and %d deliveries wait, %d of them tried before, the next one due at %s", jobs, deliveries, tried, next)
+			return fmt.Errorf("%d jobs and %d deliveries are pending, %d of the deliveries after a failed attempt, the next one is due at %s", jobs, deliveries, tried, next)
 		}
 		return nil
 	})
 }
 
-// emptied says what a collector still holds.
-func (c *collector) emptied(ctx context.Context) error {
-	text, err := get(ctx, "http://"+c.private+"/metrics")
+// removeIfStored returns an error if the collector's queue or journal still has clicks.
+func (c *collector) checkEmpty(ctx context.Context) error {
+	text, err := get(ctx, "http://"+c.metricsAddress+"/metrics")
 	if err != nil {
 		return err
 	}
 	for _, name := range []string{"tributary_collector_queue_clicks", "tributary_collector_journal_clicks"} {
 		if n := metric(text, name); n > 0 {
-			return fmt.Errorf("%s %.0f (%s)", name, n, c.onDisk())
+			return fmt.Errorf("%s %.0f (%s)", name, n, c.journalSummary())
 		}
 	}
 	return nil
 }
 
-// metric is the value of a gauge without labels; 0 when there is none.
+// metric returns the value of a gauge without labels, or 0 if the gauge does not exist.
 func metric(text []byte, name string) float64 {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
@@ -121,8 +124,8 @@ func metric(text []byte, name string) float64 {
 	return 0
 }
 
-// onDisk sums a journal's folder up, for people.
-func (c *collector) onDisk() string {
+// journalSummary returns a summary of the journal's folder for error messages.
+func (c *collector) journalSummary() string {
 	files, size := 0, int64(0)
 	entries, _ := os.ReadDir(c.journal)
 	for _, entry := range entries {
@@ -133,7 +136,7 @@ func (c *collector) onDisk() string {
 	return fmt.Sprintf("%d bytes in %d files of %s", size, files, c.journal)
 }
 
-// streamStored says what of the stream is not stored yet.
+// streamStored returns an error if an entry of the stream is not yet stored.
 func (s *storm) streamStored(ctx context.Context) error {
 	key := clickstream.Key(0)
 	there, err := s.system.stream.Exists(ctx, key).Result()
@@ -149,18 +152,19 @@ func (s *storm) streamStored(ctx context.Context) error {
 		return err
 	}
 	if len(groups) == 0 && stream.Length > 0 {
-		return fmt.Errorf("%s has %d entries and no group", key, stream.Length)
+		return fmt.Errorf("%s has %d entries but no consumer group", key, stream.Length)
 	}
 	for _, group := range groups {
 		if group.Pending > 0 || stream.Length > 0 && group.LastDeliveredID != stream.LastGeneratedID {
-			return fmt.Errorf("%s: %d entries pending, delivered to %s of %s", key, group.Pending, group.LastDeliveredID, stream.LastGeneratedID)
+			return fmt.Errorf("%s: %d entries pending, last delivered entry %s, last entry %s", key, group.Pending, group.LastDeliveredID, stream.LastGeneratedID)
 		}
 	}
 	return nil
 }
 
-// read takes down what the database holds, and what the API tells of it.
-func (s *storm) read(ctx context.Context) (tables, error) {
+// interpret reads the clicks and dead letters from the database, and the click counts from
+// the API.
+func (s *storm) readTables(ctx context.Context) (tables, error) {
 	conn, err := pgx.Connect(ctx, s.system.postgres.url)
 	if err != nil {
 		return tables{}, err
@@ -172,7 +176,7 @@ func (s *storm) read(ctx context.Context) (tables, error) {
 		return t, err
 	}
 	const letters = `select id, reason, record from click_dead_letters`
-	if t.letters, err = collect[letterRow](ctx, conn, letters); err != nil {
+	if t.deadLetters, err = collect[deadLetterRow](ctx, conn, letters); err != nil {
 		return t, err
 	}
 	nonBots := make(map[uuid.UUID]int64)
@@ -181,9 +185,9 @@ func (s *storm) read(ctx context.Context) (tables, error) {
 			nonBots[row.ParticipantID]++
 		}
 	}
-	// The counts follow the rows within seconds; what they are in the end is for
-	// the checker.
-	_ = await(ctx, "the counts are folded", func(ctx context.Context) error {
+	// The counts are updated within seconds after the rows. If they never match, the
+	// checker reports it, so the error is ignored here.
+	_ = await(ctx, "the click counts match the rows", func(ctx context.Context) error {
 		if t.counts, err = clickCounts(ctx, s.system.api, s.targets); err != nil {
 			return err
 		}
@@ -197,8 +201,8 @@ func (s *storm) read(ctx context.Context) (tables, error) {
 	return t, err
 }
 
-// readOutbox takes down what the database holds of sales and webhooks. The core has
-// stopped: nothing is made or sent beside it.
+// readOutbox reads conversions, events and deliveries from the database. The core has
+// stopped, so they do not change.
 func (s *storm) readOutbox(ctx context.Context) (outbox, error) {
 	conn, err := pgx.Connect(ctx, s.system.postgres.url)
 	if err != nil {
@@ -227,7 +231,7 @@ func collect[T any](ctx context.Context, conn *pgx.Conn, query string) ([]T, err
 	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
 }
 
-// panics finds what no process may ever log.
+// panics returns the log lines that show a panic, a fatal error or a data race.
 func (s *storm) panics() []string {
 	var found []string
 	logs, _ := filepath.Glob(s.system.file("logs/*.log"))

@@ -2,6 +2,6 @@
 
 package main
 
-// raceFlag builds the programs under test as this one is built: what the race
-// detector finds in them is a violation, and their packages are compiled already.
+// raceFlag makes build use the race detector if this program uses it too. A data race in
+// the tested programs is then a violation.
 var raceFlag = []string{"-race"}

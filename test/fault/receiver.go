@@ -30,71 +30,73 @@ import (
 )
 
 const (
-	// Of this many answers one is late, by at most lateBy.
-	oneLateOf = 20
-	lateBy    = 300 * time.Millisecond
-	// largestBody is more than any event has (DECISIONS.md section 9: 20 kB).
+	// One response of this many is delayed, by at most maxDelay.
+	delayedOneIn = 20
+	maxDelay    = 300 * time.Millisecond
+	// largestBody is more than the size limit of an event (20 kB, DECISIONS.md section
+	// 9).
 	largestBody = 1 << 20
 )
 
-// endpoint is one that a merchant has registered at the receiver.
+// endpoint is a webhook endpoint that a merchant registered.
 type endpoint struct {
 	id       uuid.UUID
 	merchant int
-	// workspace is the merchant's.
+	// workspace is the merchant's workspace.
 	workspace uuid.UUID
-	// follows are its subscriptions.
-	follows []string
+	// endpointSubscriptions contains the endpoint's subscriptions.
+	subscriptions []string
 	verify  *standardwebhooks.Webhook
 }
 
-// follow says that events of a type are for the endpoint.
-func (e *endpoint) follow(eventType string) bool {
+// subscribesTo reports whether the endpoint subscribes to the event type.
+func (e *endpoint) subscribesTo(eventType string) bool {
 	noun, _, _ := strings.Cut(eventType, ".")
-	return slices.ContainsFunc(e.follows, func(to string) bool { return to == "*" || to == eventType || to == noun+".*" })
+	return slices.ContainsFunc(e.subscriptions, func(to string) bool { return to == "*" || to == eventType || to == noun+".*" })
 }
 
 // arrival is one request that the receiver got.
 type arrival struct {
-	// Endpoint is an index; -1: there is none at that path.
+	// Endpoint is an index in receiver.endpoints, or -1 for an unknown path.
 	Endpoint int               `json:"endpoint"`
 	ID       string            `json:"webhook_id"`
 	Attempt  string            `json:"webhook_attempt"`
 	Type     string            `json:"type"`
 	Body     [sha256.Size]byte `json:"-"`
-	// External is the transaction of a conversion.created.
+	// External is the external transaction id of a conversion.created event.
 	External string `json:"external,omitempty"`
-	// Forged says what is wrong with the signature.
+	// Forged is the error of the signature check, or of the body.
 	Forged string `json:"forged,omitempty"`
-	// Unheard: the sender was killed before the answer.
-	Unheard bool `json:"-"`
-	// At is Unix milliseconds.
+	// SenderKilled means that the sender was killed before it got the response.
+	SenderKilled bool `json:"-"`
+	// At is the time of arrival in Unix milliseconds.
 	At int64 `json:"at"`
 }
 
-// receiver is the webhook receiver of all merchants: HTTPS on the loopback, alive
-// all the time. It keeps what it gets and answers 204, now and then late.
+// receiver is the webhook receiver of all merchants, an HTTPS server on the loopback
+// interface. It stores all requests and returns 204, some of the time after a delay. It
+// is never stopped during the storm.
 type receiver struct {
 	server *http.Server
 	url    string
-	// history is told of every arrival, once there is one.
+	// history receives every arrival after enroll was called.
 	history *recorder
 
 	mu        sync.Mutex
 	endpoints []endpoint
 	arrivals  []arrival
-	// held are arrivals that wait for their answer until gate is closed; gate is nil
-	// unless the receiver holds.
+	// held contains the arrivals whose response waits until gate is closed. gate is nil
+	// if the receiver does not hold responses.
 	held []int
 	gate chan struct{}
-	// caught is told when something is held.
-	caught chan struct{}
+	// heldSignal receives a value when a response is held.
+	heldSignal chan struct{}
 }
 
-// startReceiver starts one whose certificate an authority has signed that is made
-// for it and written to a file.
+// startReceiver starts a receiver. It creates a certificate authority, writes it to the
+// file authority, and uses a certificate that the authority signed.
 func startReceiver(ctx context.Context, authority string) (*receiver, error) {
-	root, certificate, err := certify()
+	root, certificate, err := newCertificate()
 	if err != nil {
 		return nil, err
 	}
@@ -105,17 +107,18 @@ func startReceiver(ctx context.Context, authority string) (*receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &receiver{url: "https://" + listener.Addr().String() + "/", caught: make(chan struct{}, 1)}
+	r := &receiver{url: "https://" + listener.Addr().String() + "/", heldSignal: make(chan struct{}, 1)}
 	r.server = &http.Server{
-		Handler: r, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0), // killed senders break off
+		Handler: r, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0), // killed senders close connections early
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 	}
-	go func() { _ = r.server.ServeTLS(listener, "", "") }() // until it is closed
+	go func() { _ = r.server.ServeTLS(listener, "", "") }() // summary when the server is closed
 	return r, nil
 }
 
-// certify makes an authority and a certificate for 127.0.0.1 that it has signed.
-func certify() (authority []byte, certificate tls.Certificate, err error) {
+// newCertificate creates an authority and a certificate for 127.0.0.1 that the authority
+// signed.
+func newCertificate() (authority []byte, certificate tls.Certificate, err error) {
 	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, certificate, err
@@ -145,15 +148,15 @@ func certify() (authority []byte, certificate tls.Certificate, err error) {
 	return authority, tls.Certificate{Certificate: [][]byte{signedLeaf}, PrivateKey: key}, nil
 }
 
-// next is the URL of the endpoint that open opens next.
-func (r *receiver) next() string {
+// nextURL returns the URL of the next endpoint that open adds.
+func (r *receiver) nextURL() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.url + strconv.Itoa(len(r.endpoints))
 }
 
-// open makes an endpoint known, with the secret that signs for it.
-func (r *receiver) open(e endpoint, secret string) error {
+// leftOpen adds an endpoint with its signing secret.
+func (r *receiver) addEndpoint(e endpoint, secret string) error {
 	verify, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
 		return err
@@ -165,9 +168,9 @@ func (r *receiver) open(e endpoint, secret string) error {
 	return nil
 }
 
-// enroll tells whose endpoints are of which workspace, and where arrivals are
+// setWorkspaces sets the workspace of each endpoint, and the history to which arrivals are
 // written.
-func (r *receiver) enroll(targets []target, history *recorder) {
+func (r *receiver) setWorkspaces(targets []target, history *recorder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.history = history
@@ -180,23 +183,23 @@ func (r *receiver) enroll(targets []target, history *recorder) {
 	}
 }
 
-// ServeHTTP takes one request, whatever it is: what is wrong with it is for the
-// checker.
+// ServeHTTP stores one request. It accepts every request; the checker finds the errors.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(request.Body, largestBody))
 	if err != nil {
-		return // the sender was killed while it sent; it has not told us anything
+		return // the sender was killed before it sent the whole request
 	}
-	if gate := r.note(request, body); gate != nil {
+	if gate := r.record(request, body); gate != nil {
 		<-gate
-	} else if mathrand.IntN(oneLateOf) == 0 { // #nosec G404 -- who is late
-		time.Sleep(mathrand.N(lateBy)) // #nosec G404 -- how late
+	} else if mathrand.IntN(delayedOneIn) == 0 { // #nosec G404 -- not for security
+		time.Sleep(mathrand.N(maxDelay)) // #nosec G404 -- not for security
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// note writes an arrival down, and returns what its answer has to wait for.
-func (r *receiver) note(request *http.Request, body []byte) <-chan struct{} {
+// record stores an arrival. If the response must be held, note returns the channel that is
+// closed when it may be sent.
+func (r *receiver) record(request *http.Request, body []byte) <-chan struct{} {
 	a := arrival{
 		Endpoint: -1, ID: request.Header.Get("Webhook-Id"), Attempt: request.Header.Get("Webhook-Attempt"),
 		Body: sha256.Sum256(body), At: time.Now().UnixMilli(),
@@ -210,7 +213,7 @@ func (r *receiver) note(request *http.Request, body []byte) <-chan struct{} {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &event); err != nil {
-		a.Forged = "the body: " + err.Error()
+		a.Forged = "body: " + err.Error()
 	}
 	if a.Type = event.Type; a.Type == conversionCreated {
 		a.External = event.Data.Object.External
@@ -225,43 +228,44 @@ func (r *receiver) note(request *http.Request, body []byte) <-chan struct{} {
 	}
 	r.arrivals = append(r.arrivals, a)
 	if r.history != nil {
-		r.history.arrived(a)
+		r.history.addArrival(a)
 	}
 	if r.gate == nil {
 		return nil
 	}
 	r.held = append(r.held, len(r.arrivals)-1)
 	select {
-	case r.caught <- struct{}{}:
+	case r.heldSignal <- struct{}{}:
 	default:
 	}
 	return r.gate
 }
 
-// hold lets answers wait until release. The channel tells that some do.
+// maxOther delays all responses until release. The returned channel receives a value when a
+// response is held.
 func (r *receiver) hold() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gate = make(chan struct{})
 	select {
-	case <-r.caught: // of the time before
+	case <-r.heldSignal: // left over from an earlier hold
 	default:
 	}
-	return r.caught
+	return r.heldSignal
 }
 
-// release gives the answers that wait. Unheard: their sender has been killed.
+// release sends the held responses. unheard reports that their sender was killed.
 func (r *receiver) release(unheard bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, n := range r.held {
-		r.arrivals[n].Unheard = unheard
+		r.arrivals[n].SenderKilled = unheard
 	}
 	close(r.gate)
 	r.gate, r.held = nil, nil
 }
 
-// received is what arrived so far, and where.
+// received returns the endpoints and all arrivals.
 func (r *receiver) received() ([]endpoint, []arrival) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

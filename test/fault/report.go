@@ -9,66 +9,68 @@ import (
 	"time"
 )
 
-// shownLines bounds what is printed of one finding; the history has the rest.
+// shownLines is the number of lines that are printed for each kind of violation. The
+// history file has the details of all of them.
 const shownLines = 10
 
-// report is what a storm came to.
+// report is the result of a storm.
 type report struct {
 	seed    uint64
-	lasted  time.Duration // of faults
-	settled time.Duration // from the end of the load until everything was stored
+	duration  time.Duration // how long the faults lasted
+	settled time.Duration // from the end of the load until all clicks and events were processed
 	verdict *verdict
-	told    *toldVerdict
+	sales    *salesVerdict
 	storm   *storm
-	// more are findings beside the comparison: books that disagree, panics.
-	more []finding
+	// others contains violations that the comparison does not find: a failed ledger check,
+	// and panics.
+	others []finding
 }
 
 func (r *report) findings() []finding {
-	return slices.Concat(r.verdict.violations(), r.told.violations(), r.more)
+	return slices.Concat(r.verdict.violations(), r.sales.violations(), r.others)
 }
 
 func (r *report) print(w io.Writer) {
 	v := r.verdict
 	line := func(name string, value any) { _, _ = fmt.Fprintf(w, "  %-34s %10v\n", name, value) }
-	_, _ = fmt.Fprintf(w, "storm of %s, seed %d: %d faults, %d of them while another lasted; settled within %s\n",
-		r.lasted.Round(time.Second), r.seed, r.total(), r.storm.overlaps, r.settled.Round(100*time.Millisecond))
+	_, _ = fmt.Fprintf(w, "storm of %s, seed %d: %d faults, %d of them while another one was active; settled within %s\n",
+		r.duration.Round(time.Second), r.seed, r.faultCount(), r.storm.overlaps, r.settled.Round(100*time.Millisecond))
 	_, _ = fmt.Fprintln(w, "requests")
-	line("clicks asked for", v.requests)
+	line("requested clicks", v.requests)
 	line("attempts", v.attempts)
 	for n, name := range outcomeNames {
 		line("  "+name, v.outcomes[n])
 	}
 	line("acknowledged without the directory", v.blind)
-	line("records the storm put in itself", v.planted)
+	line("records planted by the storm", v.planted)
 	_, _ = fmt.Fprintln(w, "clicks")
 	line("acknowledged, planted included", v.acknowledged)
 	line("stored", v.rows)
-	line("  of requests without an answer", v.unanswered)
+	line("  of requests without a response", v.withoutResponse)
 	line("  unique", v.unique)
-	line("dead letters", v.letters)
+	line("dead letters", v.deadLetters)
 	line("missing", len(v.missing))
 	line("doubled", len(v.doubled))
 	line("invented", len(v.invented))
-	if v.forgot {
-		_, _ = fmt.Fprintln(w, "  the cache was flushed: visitors may be unique again, which was not looked at")
+	if v.cacheFlushed {
+		_, _ = fmt.Fprintln(w, "  unique clicks were not checked, because the cache was flushed")
 	}
-	r.told.print(w, line)
+	r.sales.print(w, line)
 	_, _ = fmt.Fprintln(w, "faults")
 	for _, k := range kinds {
 		text := strconv.Itoa(r.storm.done[k])
-		if missed := r.storm.missed[k]; missed > 0 {
-			text += fmt.Sprintf(" (%d not reached)", missed)
+		if missed := r.storm.notTriggered[k]; missed > 0 {
+			text += fmt.Sprintf(" (%d skipped)", missed)
 		}
 		line(string(k), text)
 	}
 	_, _ = fmt.Fprintln(w, "processes")
 	for _, c := range r.storm.system.collectors {
-		line(c.name, c.ends())
+		line(c.name, c.summary())
 	}
-	line("core", r.storm.system.core.ends())
-	if err := r.storm.system.noDisk; err != nil {
-		_, _ = fmt.Fprintf(w, "no small full disk here: %v\n", err)
+	line("core", r.storm.system.core.summary())
+	if err := r.storm.system.smallDiskErr; err != nil {
+		_, _ = fmt.Fprintf(w, "no disk of limited size: %v\n", err)
 	}
 	for _, f := range r.findings() {
 		_, _ = fmt.Fprintf(w, "%s: %d\n", strings.ToUpper(f.name), len(f.lines))
@@ -82,14 +84,14 @@ func (r *report) print(w io.Writer) {
 	}
 }
 
-func (v *toldVerdict) print(w io.Writer, line func(string, any)) {
+func (v *salesVerdict) print(w io.Writer, line func(string, any)) {
 	_, _ = fmt.Fprintln(w, "conversions")
 	line("sales", v.reported)
 	line("reports", v.attempts)
-	for _, n := range []outcome{acknowledged, refused, lost, unsent, wrong} {
+	for _, n := range []outcome{acknowledged, refused, noResponse, unsent, unexpected} {
 		line("  "+outcomeNames[n], v.outcomes[n])
 	}
-	line("acknowledged by a 409 only", v.repeated)
+	line("acknowledged by a 409", v.repeated)
 	line("stored", v.conversions)
 	line("missing", len(v.missing))
 	line("doubled", len(v.doubled))
@@ -98,16 +100,16 @@ func (v *toldVerdict) print(w io.Writer, line func(string, any)) {
 	line("events", v.events)
 	line("deliveries", v.deliveries)
 	line("arrivals", v.arrivals)
-	line("  repetitions", v.repetitions)
-	line("  whose sender was killed", v.unheard)
-	line("missing", len(v.unarrived))
-	line("doubled", len(v.twice))
-	line("invented", len(v.unknown))
-	line("changed", len(v.changed))
-	line("forged", len(v.forged))
+	line("  repeated", v.repetitions)
+	line("  without a response (core killed)", v.senderKilled)
+	line("missing", len(v.missingEvents))
+	line("doubled", len(v.doubledEvents))
+	line("invented", len(v.inventedEvents))
+	line("changed", len(v.changedEvents))
+	line("forged", len(v.forgedEvents))
 }
 
-func (r *report) total() int {
+func (r *report) faultCount() int {
 	n := 0
 	for _, done := range r.storm.done {
 		n += done

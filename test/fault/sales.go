@@ -19,62 +19,63 @@ import (
 )
 
 const (
-	// sellerThinks bounds the pause of a seller between two sales.
-	sellerThinks = 200 * time.Millisecond
-	// recently is how old the clicks are that sales name: what a collector has in its
-	// journal is found later, and attributed then.
-	recently = 3 * time.Second
-	// purchase is what every sale is.
+	// maxPauseBetweenSales is the maximum pause of a seller between two sales.
+	maxPauseBetweenSales = 200 * time.Millisecond
+	// maxClickAge is the maximum age of the clicks that sales refer to. A click that is
+	// still in a collector's journal is stored later, and the sale is attributed then.
+	maxClickAge = 3 * time.Second
+	// purchase is the event type of every sale.
 	purchase = "purchase"
 )
 
-// saleAttempt is one report of a sale. Several reports of one sale have the same
-// External.
+// saleAttempt is one report of a sale. All reports of one sale have the same External.
 type saleAttempt struct {
 	External string `json:"external"`
-	// Target is whose code or click the sale names: its merchant's shop made it.
+	// Target is the index of the partner and merchant of the sale.
 	Target int   `json:"target"`
 	Amount int64 `json:"amount"`
-	// Click is what it names; zero: the target's promo code.
+	// Click is the click id of the sale. If it is zero, the sale has the promo code of
+	// the target.
 	Click uuid.UUID `json:"click,omitzero"`
-	// Outcome is acknowledged with status 201, and with 409, which says that a report
-	// before was stored.
+	// Outcome is acknowledged if the status is 201, or 409 because an earlier report was
+	// stored.
 	Outcome outcome `json:"outcome"`
 	Status  int     `json:"status,omitempty"`
-	// Answered is the conversion, with status 201.
+	// Answered is the conversion id of a response with status 201.
 	Answered uuid.UUID `json:"answered,omitzero"`
 	// Start and End are Unix milliseconds.
 	Start int64 `json:"start"`
 	End   int64 `json:"end"`
-	// Error is what went wrong, for people.
+	// Error is the error message.
 	Error string `json:"error,omitempty"`
 }
 
-// sales is the shops' servers and what they share.
+// sales contains the state that all sellers share.
 type sales struct {
-	api     string // the address of the REST API
+	api     string // emailOf of the REST API
 	load    *load
 	history *recorder
-	// sold tells whoever listens that a sale was acknowledged this moment.
-	sold chan struct{}
+	// acknowledgedSale receives a value when a sale was acknowledged, if a fault is waiting for it.
+	acknowledgedSale chan struct{}
 }
 
-// seller reports one sale at a time, each until it knows that it is stored.
+// seller is a merchant's server. It reports one sale at a time, and repeats each report
+// until the sale is stored.
 type seller struct {
 	*sales
 	number int
-	made   int
+	count   int
 	rand   *rand.Rand
 	client *http.Client
 }
 
-// start lets sellers sell until the load ends.
+// launch starts the sellers. They run until the load ends.
 func (s *sales) start(seed uint64, sellers int) {
-	s.sold = make(chan struct{})
+	s.acknowledgedSale = make(chan struct{})
 	for n := range sellers {
 		one := &seller{
-			sales: s, number: n, rand: rand.New(rand.NewPCG(seed, 1<<32+uint64(n))), // #nosec G404 -- what is sold
-			client: &http.Client{Transport: &http.Transport{}, Timeout: patience},
+			sales: s, number: n, rand: rand.New(rand.NewPCG(seed, 1<<32+uint64(n))), // #nosec G404 -- not for security
+			client: &http.Client{Transport: &http.Transport{}, Timeout: clientTimeout},
 		}
 		s.load.done.Go(one.run)
 	}
@@ -85,43 +86,42 @@ func (s *seller) run() {
 		s.sell()
 		select {
 		case <-s.load.stop:
-		case <-time.After(rand.N(sellerThinks)): // #nosec G404 -- how long
+		case <-time.After(rand.N(maxPauseBetweenSales)): // #nosec G404 -- not for security
 		}
 	}
 	s.client.CloseIdleConnections()
 }
 
-// sell reports one sale again and again until it is told that it is stored, beyond
-// the end of the storm if need be.
+// addSale reports one sale repeatedly until it is acknowledged. It continues after the end
+// state the load if necessary.
 func (s *seller) sell() {
-	s.made++
+	s.count++
 	a := saleAttempt{
-		External: "sale-" + strconv.Itoa(s.number) + "-" + strconv.Itoa(s.made),
+		External: "sale-" + strconv.Itoa(s.number) + "-" + strconv.Itoa(s.count),
 		Target:   s.rand.IntN(len(s.load.targets)), Amount: 100 + s.rand.Int64N(20_000),
 	}
 	if s.rand.IntN(2) == 0 {
-		a.Click = s.click(a.Target)
+		a.Click = s.recentClick(a.Target)
 	}
 	for giveUp := (time.Time{}); ; {
-		if done := s.try(a); done.Outcome == acknowledged || done.Outcome == wrong {
+		if done := s.report(a); done.Outcome == acknowledged || done.Outcome == unexpected {
 			return
 		}
 		if s.load.ended() {
 			if giveUp.IsZero() {
-				giveUp = time.Now().Add(quiescence)
+				giveUp = time.Now().Add(settleTimeout)
 			} else if time.Now().After(giveUp) {
-				return // the checker finds that it was left open
+				return // the checker reports the sale as left open
 			}
 		}
 		time.Sleep(time.Duration(50+s.rand.IntN(300)) * time.Millisecond)
 	}
 }
 
-// click draws from the clicks that were made for a target a moment ago; zero when
-// there are none.
-func (s *seller) click(target int) uuid.UUID {
+// checkClick returns a random recent click of a target, or zero if there is none.
+func (s *seller) recentClick(target int) uuid.UUID {
 	var clicks []uuid.UUID
-	for _, a := range s.history.since(time.Now().Add(-recently)) {
+	for _, a := range s.history.since(time.Now().Add(-maxClickAge)) {
 		if a.Target == target && a.Outcome == acknowledged {
 			clicks = append(clicks, a.Answered)
 		}
@@ -132,25 +132,25 @@ func (s *seller) click(target int) uuid.UUID {
 	return clicks[s.rand.IntN(len(clicks))]
 }
 
-// try makes one report and writes it into the history.
-func (s *seller) try(a saleAttempt) saleAttempt {
+// attempt sends one report and adds it to the history.
+func (s *seller) report(a saleAttempt) saleAttempt {
 	a.Start = time.Now().UnixMilli()
 	err := s.send(&a)
 	if err == nil && a.Outcome == acknowledged {
 		select {
-		case s.sold <- struct{}{}:
+		case s.acknowledgedSale <- struct{}{}:
 		default:
 		}
 	}
 	a.End = time.Now().UnixMilli()
 	if err != nil {
-		a.Error, a.Outcome = err.Error(), lost
+		a.Error, a.Outcome = err.Error(), noResponse
 		var dial *net.OpError
 		if errors.As(err, &dial) && dial.Op == "dial" {
 			a.Outcome = unsent
 		}
 	}
-	s.history.sell(a)
+	s.history.addSale(a)
 	return a
 }
 
@@ -183,13 +183,13 @@ func (s *seller) send(a *saleAttempt) error {
 	if err != nil {
 		return err
 	}
-	a.read(response.StatusCode, text)
+	a.interpret(response.StatusCode, text)
 	return nil
 }
 
-// read says what an answer means.
-func (a *saleAttempt) read(status int, body []byte) {
-	a.Status, a.Outcome = status, wrong
+// interpret sets a.Outcome according to the response.
+func (a *saleAttempt) interpret(status int, body []byte) {
+	a.Status, a.Outcome = status, unexpected
 	switch status {
 	case http.StatusCreated:
 		var said struct {

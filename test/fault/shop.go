@@ -21,22 +21,22 @@ const (
 	password  = "a long enough password"
 )
 
-// target is what a click leads to: a partner's place in a merchant's programme.
+// target is a participant: a partner in a merchant's programme.
 type target struct {
 	workspace, program, participant, link uuid.UUID
-	// key is the merchant's public key, code the partner's code, short the path of a
-	// short link of his.
-	key, code, short string
-	// secret is the merchant's secret key, promo a promo code of the partner's.
+	// key is the merchant's public key, code the partner's referral code, and short the
+	// path of a short link of the partner.
+	key, code, shortPath string
+	// testKey is the merchant's secret key, promo a promo code of the partner.
 	secret, promo string
-	// merchant is whose programme it is.
+	// merchant is the index of the merchant.
 	merchant int
 }
 
 type object = map[string]any
 
-// openShops makes merchants with a programme each and partners who take part in
-// all of them, through the public interface like anybody's.
+// openShops creates merchants with one programme each, and partners who take part in all
+// programmes. It uses the public API.
 func openShops(ctx context.Context, api service.API, hooks *receiver) ([]target, error) {
 	tokens := make([]string, partners)
 	for n := range tokens {
@@ -99,7 +99,7 @@ func openShop(ctx context.Context, api service.API, hooks *receiver, n int, part
 		if !ok || key == "" || secret == "" || code == "" {
 			return nil, fmt.Errorf("no short link, key or code: %+v", made)
 		}
-		t := target{key: key, code: code, short: short, secret: secret, promo: "SAVE-" + strconv.Itoa(n) + "-" + strconv.Itoa(i), merchant: n}
+		t := target{key: key, code: code, shortPath: short, secret: secret, promo: "SAVE-" + strconv.Itoa(n) + "-" + strconv.Itoa(i), merchant: n}
 		var faults [3]error
 		t.program, faults[0] = uuid.Parse(program)
 		t.participant, faults[1] = uuid.Parse(participant)
@@ -115,15 +115,15 @@ func openShop(ctx context.Context, api service.API, hooks *receiver, n int, part
 	return targets, err
 }
 
-// subscriptions are those of the endpoints that each merchant has.
-var subscriptions = [merchants][][]string{{{"*"}, {conversionCreated, "commission.*"}}, {{"*"}}}
+// endpointSubscriptions contains the subscriptions of each endpoint of each merchant.
+var endpointSubscriptions = [merchants][][]string{{{"*"}, {conversionCreated, "commission.*"}}, {{"*"}}}
 
-// openEndpoints registers a merchant's endpoints, before anything happens that they
-// are to be told.
+// openEndpoints registers the webhook endpoints of a merchant. It is called before the
+// checkUnique event.
 func openEndpoints(ctx context.Context, api service.API, hooks *receiver, merchant int, token string) error {
-	for _, follows := range subscriptions[merchant] {
+	for _, follows := range endpointSubscriptions[merchant] {
 		var made struct{ ID, SigningSecret string }
-		asked := object{"url": hooks.next(), "subscriptions": follows}
+		asked := object{"url": hooks.nextURL(), "subscriptions": follows}
 		if err := api.Call(ctx, http.MethodPost, "/webhooks", token, asked, &made); err != nil {
 			return err
 		}
@@ -131,15 +131,16 @@ func openEndpoints(ctx context.Context, api service.API, hooks *receiver, mercha
 		if err != nil {
 			return err
 		}
-		if err := hooks.open(endpoint{id: id, merchant: merchant, follows: follows}, made.SigningSecret); err != nil {
+		if err := hooks.addEndpoint(endpoint{id: id, merchant: merchant, subscriptions: follows}, made.SigningSecret); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// nameWorkspaces adds what the API does not tell of and a record of the stream has.
-func nameWorkspaces(ctx context.Context, database string, targets []target) error {
+// loadWorkspaces sets the workspace id of each target. The API does not return it, but
+// the records of the stream contain it.
+func loadWorkspaces(ctx context.Context, database string, targets []target) error {
 	conn, err := pgx.Connect(ctx, database)
 	if err != nil {
 		return err
@@ -154,13 +155,13 @@ func nameWorkspaces(ctx context.Context, database string, targets []target) erro
 	return nil
 }
 
-// clickCounts asks the API how many clicks each participant has.
+// clickCounts returns the click count of each participant from the API.
 func clickCounts(ctx context.Context, api service.API, targets []target) (map[uuid.UUID]int64, error) {
 	counts := make(map[uuid.UUID]int64, len(targets))
 	var tokens [merchants]string
 	for _, t := range targets {
 		if tokens[t.merchant] == "" {
-			login := object{"email": address("merchant", t.merchant), "password": password}
+			login := object{"email": emailOf("merchant", t.merchant), "password": password}
 			var answer struct{ AccessToken string }
 			if err := api.Call(ctx, http.MethodPost, "/auth/merchant/login", "", login, &answer); err != nil {
 				return nil, err
@@ -180,23 +181,23 @@ func clickCounts(ctx context.Context, api service.API, targets []target) (map[uu
 	return counts, nil
 }
 
-func address(kind string, n int) string { return kind + strconv.Itoa(n) + "@example.com" }
+func emailOf(kind string, n int) string { return kind + strconv.Itoa(n) + "@example.com" }
 
-// register makes an account and returns its access token.
+// register creates an account and returns its access token.
 func register(ctx context.Context, api service.API, kind string, n int, about object) (string, error) {
-	about["email"], about["password"] = address(kind, n), password
+	about["email"], about["password"] = emailOf(kind, n), password
 	var answer struct{ AccessToken string }
 	err := api.Call(ctx, http.MethodPost, "/auth/"+kind+"/register", "", about, &answer)
 	return answer.AccessToken, err
 }
 
-// healthy asks a probe.
-func healthy(ctx context.Context, at string) error {
+// checkHealth returns an error unless the health check at the URL returns 200.
+func checkHealth(ctx context.Context, at string) error {
 	_, err := get(ctx, at)
 	return err
 }
 
-// get reads what answers 200.
+// get returns the body at the URL. A status other than 200 is an error.
 func get(ctx context.Context, at string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
@@ -214,14 +215,14 @@ func get(ctx context.Context, at string) ([]byte, error) {
 	return text, err
 }
 
-// known says whether a collector leads clicks to the target yet. Nothing that it
-// asks makes a click: a HEAD is nobody's visit, and a click without a code is
-// refused, with 400 once its key is known.
-func (t target) known(ctx context.Context, collector string) error {
+// clickState returns an error if the collector does not yet resolve the target. The probes
+// register no click: a HEAD request is not counted, and a click without a code is
+// rejected with status 400 if the collector finds its key.
+func (t target) checkResolved(ctx context.Context, collector string) error {
 	for _, probe := range []struct {
 		method, path string
 		status       int
-	}{{http.MethodHead, t.short, http.StatusFound}, {http.MethodPost, "/v1/clicks", http.StatusBadRequest}} {
+	}{{http.MethodHead, t.shortPath, http.StatusFound}, {http.MethodPost, "/v1/clicks", http.StatusBadRequest}} {
 		request, err := http.NewRequestWithContext(ctx, probe.method, "http://"+collector+probe.path, nil)
 		if err != nil {
 			return err
@@ -233,7 +234,7 @@ func (t target) known(ctx context.Context, collector string) error {
 		}
 		_ = answer.Body.Close()
 		if answer.StatusCode != probe.status {
-			return fmt.Errorf("%s %s answers %d", probe.method, probe.path, answer.StatusCode)
+			return fmt.Errorf("%s %s returns %d", probe.method, probe.path, answer.StatusCode)
 		}
 	}
 	return nil

@@ -9,10 +9,10 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// TestAShortStorm loses no click and doubles none. It draws a new seed each time;
-// FAULT_SEED repeats one. `make fault` is the long form.
-func TestAShortStorm(t *testing.T) {
-	seed, err := seedOf(os.Getenv("FAULT_SEED"))
+// TestStorm_Short runs a storm of a few seconds. Each run uses a new seed; FAULT_SEED
+// sets the seed. `make fault` runs a long storm.
+func TestStorm_Short(t *testing.T) {
+	seed, err := parseSeed(os.Getenv("FAULT_SEED"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,10 +26,10 @@ func TestAShortStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	var report strings.Builder
-	err = storms{
+	err = config{
 		seed: seed, binaries: binaries, dir: dir, out: &report, shutdownDelay: 500 * time.Millisecond,
 		scale: scale{
-			length: 4 * time.Second, outage: 2 * time.Second, pause: 1500 * time.Millisecond, restart: 800 * time.Millisecond, hold: time.Second,
+			length: 4 * time.Second, outage: 2 * time.Second, maxPause: 1500 * time.Millisecond, maxRestart: 800 * time.Millisecond, maxOther: time.Second,
 			collectors: 2, clients: 4, sellers: 2, endLeases: true,
 		},
 	}.run(t.Context())

@@ -23,53 +23,55 @@ import (
 )
 
 const (
-	// cacheDatabase of the one Redis holds limits and directory; the stream is in 0.
+	// cacheDatabase is the Redis database of the rate limits and the edge directory. The
+	// checkClick stream is in database 0 of the same Redis.
 	cacheDatabase = 1
-	// noLimit is more than a storm can ask for.
+	// noLimit is a rate limit that a storm cannot reach.
 	noLimit = "1000000000"
-	// smallDisk is the size of the first collector's disk, in bytes: less than what
-	// a storm journals while Redis is away for a minute.
-	smallDisk = 4 << 20
-	// serverTimeout bounds the stop or the start of a server.
+	// hasSmallDisk is the size of the first collector's disk in bytes. It is less than the
+	// journal of a storm in which Redis is away for a minute.
+	smallDiskSize = 4 << 20
+	// serverTimeout limits the time to start or stop Postgres or Redis.
 	serverTimeout = time.Minute
-	// authorityName is the file of the authority that the core trusts for webhooks.
+	// authorityName is the file with the certificate authority that the core trusts for
+	// webhooks.
 	authorityName = "webhook-ca.pem"
 )
 
-// system is everything that runs: the servers, the proxies before them, the core
-// and the collectors.
+// system contains all processes of the storm: the servers, the proxies in front of them,
+// the core and the collectors.
 type system struct {
-	dir        string // data, journals, logs, history; a person may want to look at it
+	dir        string // contains data, journals, logs and the history
 	binaries   string
 	postgres   *server
 	redis      *server
-	wires      []*toxiproxy.Proxy // of each collector to Redis, then wireCoreRedis, wireCorePostgres
+	wires      []*toxiproxy.Proxy // one from each collector to Redis, then wireCoreRedis and wireCorePostgres
 	core       *process
 	collectors []*collector
 	// receiver gets the webhooks of all merchants.
 	receiver *receiver
 	api      service.API
-	private  string // address of the core's probes
-	// stream and cache go to Redis directly, without a proxy.
+	metricsAddress  string // emailOf of the core's health checks
+	// stream and cache are direct connections to Redis, without a proxy.
 	stream, cache *redis.Client
-	// noDisk says why the first collector's disk is not small.
-	noDisk        error
+	// smallDiskErr is the error why the first collector's journal is not on a small disk.
+	smallDiskErr        error
 	shutdownDelay time.Duration
 }
 
-// collector is one edge.
+// collector is one collector process.
 type collector struct {
 	*process
-	address, private string
+	address, metricsAddress string
 	journal          string
-	small            bool
+	onSmallDisk            bool
 }
 
-// server is Postgres or Redis on one port and in one folder for the whole storm.
+// server is Postgres or Redis. It keeps its port and its folder during the whole storm.
 type server struct {
-	start   func(context.Context) (*servers.Server, error)
+	launch   func(context.Context) (*servers.Server, error)
 	address string
-	// url stays the same for the whole storm, so it is read without the server's lock.
+	// url does not change during the storm, so it is read without a lock.
 	url     string
 	running *servers.Server
 }
@@ -78,14 +80,14 @@ func (s *server) open() error {
 	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
 	defer cancel()
 	var err error
-	if s.running, err = s.start(ctx); err == nil && s.url == "" {
+	if s.running, err = s.launch(ctx); err == nil && s.url == "" {
 		s.url = s.running.URL
 	}
 	return err
 }
 
-// away stops the server, gracefully or not, and starts it again after a while.
-func (s *server) away(kill bool, lasts time.Duration) error {
+// downtime stops the server, or kills it if kill is set, and starts it again after lasts.
+func (s *server) restart(kill bool, lasts time.Duration) error {
 	if kill {
 		s.running.Kill()
 	} else if err := s.stop(); err != nil {
@@ -112,7 +114,7 @@ func (s *server) pause(lasts time.Duration) error {
 	return syscall.Kill(s.running.Pid, syscall.SIGCONT)
 }
 
-// start brings the whole system up. What is running when it fails is for stop.
+// launch starts all processes. If it fails, the caller still has to call stop.
 func (s *system) start(ctx context.Context, collectors int) error {
 	for _, dir := range []string{"logs", "postgres", "redis"} {
 		if err := os.Mkdir(s.file(dir), 0o711); err != nil {
@@ -150,10 +152,10 @@ func (s *system) startServers(ctx context.Context) error {
 		return err
 	}
 	portOf := func(address string) int { return int(netip.MustParseAddrPort(address).Port()) }
-	s.postgres = &server{address: addresses[0], start: func(ctx context.Context) (*servers.Server, error) {
+	s.postgres = &server{address: addresses[0], launch: func(ctx context.Context) (*servers.Server, error) {
 		return servers.StartPostgres(ctx, servers.PostgresConfig{Dir: s.file("postgres"), Port: portOf(addresses[0]), Durable: true})
 	}}
-	s.redis = &server{address: addresses[1], start: func(ctx context.Context) (*servers.Server, error) {
+	s.redis = &server{address: addresses[1], launch: func(ctx context.Context) (*servers.Server, error) {
 		return servers.StartRedis(ctx, servers.RedisConfig{Dir: s.file("redis"), Port: portOf(addresses[1]), Durable: true})
 	}}
 	if err := errors.Join(s.postgres.open(), s.redis.open()); err != nil {
@@ -167,9 +169,10 @@ func (s *system) startServers(ctx context.Context) error {
 }
 
 func (s *system) startWires(collectors int) error {
-	zerolog.SetGlobalLevel(zerolog.Disabled) // some toxics do not use the logger that they are given
+	zerolog.SetGlobalLevel(zerolog.Disabled) // some toxics use the global logger
 	proxies := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	// Ports of ours, which nobody takes while a proxy is down.
+	// These ports are reserved, so that no other process uses them while a proxy is
+	// down.
 	addresses, err := servers.FreeAddresses(collectors + coreWires)
 	if err != nil {
 		return err
@@ -188,14 +191,14 @@ func (s *system) startWires(collectors int) error {
 	return nil
 }
 
-// redisSettings lead over a wire.
+// redisSettings returns the settings of a process that connects to Redis through a wire.
 func (s *system) redisSettings(wire int) []string {
 	at := "redis://" + s.wires[wire].Listen
 	return []string{"TRIBUTARY_REDIS_URL=" + at + "/0", "TRIBUTARY_CACHE_REDIS_URL=" + at + "/" + strconv.Itoa(cacheDatabase)}
 }
 
-// secret is what every process of the storm shares.
-func secret(letter string) string {
+// testKey returns a fixed key of 32 bytes that all processes of the storm share.
+func testKey(letter string) string {
 	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32)))
 }
 
@@ -210,19 +213,19 @@ func (s *system) startCore(ctx context.Context) error {
 		return err
 	}
 	database.Host = s.wires[collectors+wireCorePostgres].Listen
-	s.api, s.private = service.API{Address: addresses[0]}, addresses[2]
+	s.api, s.metricsAddress = service.API{Address: addresses[0]}, addresses[2]
 	s.core = &process{
 		name: "core", log: s.file("logs/core.log"), argv: []string{s.binary("core"), "serve", "--gateway"},
 		env: service.Environ(append(s.redisSettings(collectors+wireCoreRedis),
 			"TRIBUTARY_DATABASE_URL="+database.String(),
 			"TRIBUTARY_API_LISTEN="+s.api.Address,
 			"TRIBUTARY_GRPC_LISTEN="+addresses[1],
-			"TRIBUTARY_METRICS_LISTEN="+s.private,
+			"TRIBUTARY_METRICS_LISTEN="+s.metricsAddress,
 			"TRIBUTARY_ALLOW_HTTP=true",
 			"TRIBUTARY_LINK_URL=https://go.example",
-			"TRIBUTARY_JWT_KEYS=storm:"+secret("j"),
-			"TRIBUTARY_ENCRYPTION_KEYS=storm:"+secret("e"),
-			"TRIBUTARY_HASH_KEY="+secret("h"),
+			"TRIBUTARY_JWT_KEYS=storm:"+testKey("j"),
+			"TRIBUTARY_ENCRYPTION_KEYS=storm:"+testKey("e"),
+			"TRIBUTARY_HASH_KEY="+testKey("h"),
 			"TRIBUTARY_WEBHOOK_ALLOW_CIDRS=127.0.0.0/8",
 			"TRIBUTARY_WEBHOOK_CA_FILE="+s.file(authorityName),
 			"TRIBUTARY_LIMIT_AUTH="+noLimit,
@@ -230,10 +233,10 @@ func (s *system) startCore(ctx context.Context) error {
 			"TRIBUTARY_LIMIT_CONVERSIONS="+noLimit,
 		)...),
 	}
-	if err := s.core.keep(); err != nil {
+	if err := s.core.supervise(); err != nil {
 		return err
 	}
-	return await(ctx, "the core is ready", func(ctx context.Context) error { return healthy(ctx, "http://"+s.private+"/readyz") })
+	return await(ctx, "the core is ready", func(ctx context.Context) error { return checkHealth(ctx, "http://"+s.metricsAddress+"/readyz") })
 }
 
 func (s *system) startCollector(ctx context.Context, n int) error {
@@ -241,36 +244,37 @@ func (s *system) startCollector(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	c := &collector{address: addresses[0], private: addresses[1], journal: s.file("journal-" + strconv.Itoa(n))}
+	c := &collector{address: addresses[0], metricsAddress: addresses[1], journal: s.file("journal-" + strconv.Itoa(n))}
 	if err := os.Mkdir(c.journal, 0o700); err != nil {
 		return err
 	}
 	if n == 0 {
-		s.noDisk = mountSmallDisk(c.journal, smallDisk)
-		c.small = s.noDisk == nil
+		s.smallDiskErr = mountSmallDisk(c.journal, smallDiskSize)
+		c.onSmallDisk = s.smallDiskErr == nil
 	}
 	name := "collector-" + strconv.Itoa(n)
 	c.process = &process{
 		name: name, log: s.file("logs/" + name + ".log"), argv: []string{s.binary("collector")},
 		env: service.Environ(append(s.redisSettings(n),
 			"TRIBUTARY_COLLECTOR_LISTEN="+c.address,
-			"TRIBUTARY_METRICS_LISTEN="+c.private,
+			"TRIBUTARY_METRICS_LISTEN="+c.metricsAddress,
 			"TRIBUTARY_JOURNAL_DIR="+c.journal,
 			"TRIBUTARY_SHUTDOWN_DELAY="+s.shutdownDelay.String(),
 			"TRIBUTARY_ALLOW_HTTP=true",
-			"TRIBUTARY_HASH_KEY="+secret("h"),
+			"TRIBUTARY_HASH_KEY="+testKey("h"),
 			"TRIBUTARY_LIMIT_TRACKING="+noLimit,
 		)...),
 	}
 	s.collectors = append(s.collectors, c)
-	if err := c.keep(); err != nil {
+	if err := c.supervise(); err != nil {
 		return err
 	}
-	return await(ctx, name+" is ready", func(ctx context.Context) error { return healthy(ctx, "http://"+c.address+"/v1/health/ready") })
+	return await(ctx, name+" is ready", func(ctx context.Context) error { return checkHealth(ctx, "http://"+c.emailOf+"/v1/health/ready") })
 }
 
-// stop ends everything that start began, each process by its own id. The data
-// stays in its folder, what lay on the small disk too when keep says so.
+// stop stops everything that start started. The data stays in its folder. If keep is
+// set, stop also copies the journal from the small disk to the folder before it unmounts
+// it.
 func (s *system) stop(keep bool) error {
 	var faults []error
 	for _, c := range s.collectors {
@@ -288,7 +292,7 @@ func (s *system) stop(keep bool) error {
 	}
 	faults = append(faults, s.redis.stop(), s.postgres.stop())
 	for _, c := range s.collectors {
-		if c.small {
+		if c.onSmallDisk {
 			if keep {
 				faults = append(faults, os.CopyFS(c.journal+"-as-it-was", os.DirFS(c.journal)))
 			}
@@ -301,17 +305,17 @@ func (s *system) stop(keep bool) error {
 func (s *system) file(name string) string   { return filepath.Join(s.dir, name) }
 func (s *system) binary(name string) string { return filepath.Join(s.binaries, name) }
 
-// build makes the programs that are tested.
+// build compiles the collector and the core into dir.
 func build(ctx context.Context, dir string) error {
 	const module = "github.com/tributary-hq/tributary/cmd/"
 	argv := append(append([]string{"go", "build"}, raceFlag...), "-o", dir+"/", module+"collector", module+"core")
 	return run(ctx, os.Stderr, os.Environ(), argv...)
 }
 
-// startPatience bounds the wait for a process that was started.
+// startPatience limits the wait for a process to start.
 const startPatience = 30 * time.Second
 
-// await looks again and again until nothing is wrong any more.
+// await calls wrong repeatedly until it returns no error.
 func await(ctx context.Context, what string, wrong func(context.Context) error) error {
 	return awaitWithin(ctx, startPatience, what, wrong)
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// conversionCreated tells of every conversion, once.
+// conversionCreated is the type of the event that is published once for each conversion.
 const conversionCreated = string(affiliate.EventConversionCreated)
 
-// told is what shops reported and what their endpoints got.
-type told struct {
+// salesHistory contains the reports of the sellers and the webhooks that the endpoints received.
+type salesHistory struct {
 	sales     []saleAttempt
 	targets   []target
 	endpoints []endpoint
 	arrivals  []arrival
 }
 
-// outbox is what the database holds of it.
+// outbox contains the conversions, events and deliveries of the database.
 type outbox struct {
 	conversions []conversionRow
 	events      []eventRow
@@ -52,85 +52,88 @@ type deliveryRow struct {
 	Status      string
 }
 
-// toldVerdict is the comparison of the two.
-type toldVerdict struct {
+// salesVerdict is the result of the comparison of told and outbox.
+type salesVerdict struct {
 	reported, attempts int
-	outcomes           [outcomes]int
-	// repeated counts the sales that a 409 has acknowledged.
+	outcomes           [outcomeCount]int
+	// repeated counts the acknowledgements with status 409.
 	repeated, conversions int
-	// repetitions are arrivals beyond the first of an event at an endpoint.
-	events, deliveries, arrivals, repetitions, unheard int
+	// repetitions counts the arrivals of an event at an endpoint after the first one.
+	// senderKilled counts the arrivals whose sender was killed before it got the response.
+	events, deliveries, arrivals, repetitions, senderKilled int
 
-	// What must not be. Each entry is a line for people.
-	missing     []string // sales acknowledged, and nowhere
-	doubled     []string // sales stored more than once
-	invented    []string // conversions that nobody reported
-	mistaken    []string // conversions that are not what was reported
-	open        []string // sales that nobody was told the end of
-	wrong       []string // answers that a good report never gets
-	unarrived   []string // events and sales of which an endpoint was not told
-	twice       []string // sales that were told under two ids
-	unknown     []string // arrivals that are no event for the endpoint
-	changed     []string // bodies that are not as stored
-	forged      []string // arrivals that are not signed as they should be
-	undelivered []string // deliveries that are not one for each event and endpoint, all delivered
-	unrepeated  []string // sends whose answer nobody heard, and that did not come again
+	// The violations. Each entry describes one violation.
+	missing     []string // a sale was acknowledged but not stored
+	doubled     []string // a sale was stored more than once
+	invented    []string // a conversion was stored without a report
+	mistaken    []string // a conversion differs from the report
+	leftOpen        []string // a sale was never acknowledged
+	wrong       []string // a valid report got a response that it must never get
+	missingEvents   []string // an endpoint did not receive an event, or the event of a sale
+	doubledEvents       []string // a sale arrived in two events
+	inventedEvents     []string // an arrival is not an event for the endpoint
+	changedEvents     []string // the body differs from the stored body
+	forgedEvents      []string // the signature is not valid
+	wrongDeliveries []string // an event and endpoint do not have exactly one delivery with status delivered
+	notRepeated  []string // a send without a response was not repeated
 }
 
-// violations are all that must not be.
-func (v *toldVerdict) violations() []finding {
+// violations returns the violations, grouped by kind. Kinds without violations are left
+// out.
+func (v *salesVerdict) violations() []finding {
 	return slices.DeleteFunc([]finding{
 		{"conversions missing", v.missing},
 		{"conversions doubled", v.doubled},
 		{"conversions invented", v.invented},
 		{"conversions mistaken", v.mistaken},
-		{"conversions left open", v.open},
-		{"wrong answers to conversions", v.wrong},
-		{"events missing", v.unarrived},
-		{"events doubled", v.twice},
-		{"events invented", v.unknown},
-		{"events changed", v.changed},
-		{"events forged", v.forged},
-		{"deliveries", v.undelivered},
-		{"lost sends not repeated", v.unrepeated},
+		{"conversions left open", v.leftOpen},
+		{"wrong responses to conversions", v.wrong},
+		{"events missing", v.missingEvents},
+		{"events doubled", v.doubledEvents},
+		{"events invented", v.inventedEvents},
+		{"events changed", v.changedEvents},
+		{"events forged", v.forgedEvents},
+		{"deliveries", v.wrongDeliveries},
+		{"lost sends not repeated", v.notRepeated},
 	}, func(f finding) bool { return len(f.lines) == 0 })
 }
 
-// sale is what the history says about one.
+// sale is the state of one sale: its reports in the history and its rows.
 type sale struct {
 	last saleAttempt
-	// acknowledged: it is stored. maybe: it may be.
-	acknowledged, maybe bool
-	conversion          uuid.UUID // as answered
+	// acknowledged means that the sale must be stored, maybe that it may be stored.
+	acknowledged, maybeStored bool
+	conversion          uuid.UUID // the id in the response
 	rows                int
 }
 
-// saleKey is unique: a merchant's own numbers.
+// saleKey identifies a sale. Each merchant numbers its own sales.
 type saleKey struct {
 	workspace uuid.UUID
 	external  string
 }
 
-// place is an event at an endpoint.
-type place struct {
+// eventAtEndpoint is the combination of an event and an endpoint.
+type eventAtEndpoint struct {
 	endpoint int
 	event    uuid.UUID
 }
 
-// judgeTold compares. It reads nothing but its arguments.
-func judgeTold(h told, t outbox) *toldVerdict {
-	v := &toldVerdict{
+// checkSales compares the history with the database. It reads nothing except its
+// arguments.
+func checkSales(h salesHistory, t outbox) *salesVerdict {
+	v := &salesVerdict{
 		attempts: len(h.sales), conversions: len(t.conversions), events: len(t.events), deliveries: len(t.deliveries), arrivals: len(h.arrivals),
 	}
 	sold := v.readSales(h)
-	v.judgeConversions(h, t, sold)
-	there := v.judgeArrivals(h, t)
-	v.judgeEvents(h, t, there)
-	v.judgeSalesTold(h, sold)
+	v.checkConversions(h, t, sold)
+	there := v.checkArrivals(h, t)
+	v.checkEvents(h, t, there)
+	v.checkSaleEvents(h, sold)
 	return v
 }
 
-func (v *toldVerdict) readSales(h told) map[saleKey]*sale {
+func (v *salesVerdict) readSales(h salesHistory) map[saleKey]*sale {
 	sold := make(map[saleKey]*sale)
 	for _, a := range h.sales {
 		v.outcomes[a.Outcome]++
@@ -142,39 +145,39 @@ func (v *toldVerdict) readSales(h told) map[saleKey]*sale {
 		}
 		s.last = a
 		switch {
-		case a.Outcome == wrong:
+		case a.Outcome == unexpected:
 			v.wrong = append(v.wrong, describeSale(a))
-		case a.Outcome == acknowledged && a.Answered == uuid.Nil && !s.maybe:
-			v.wrong = append(v.wrong, "a duplicate of nothing: "+describeSale(a))
+		case a.Outcome == acknowledged && a.Answered == uuid.Nil && !s.maybeStored:
+			v.wrong = append(v.wrong, "409 for a first report: "+describeSale(a))
 		case a.Outcome == acknowledged && a.Answered != uuid.Nil && s.acknowledged:
-			v.wrong = append(v.wrong, "made twice: "+describeSale(a))
+			v.wrong = append(v.wrong, "201 for the second time: "+describeSale(a))
 		}
 		switch a.Outcome {
 		case acknowledged:
-			if s.acknowledged, s.maybe = true, true; a.Answered == uuid.Nil {
+			if s.acknowledged, s.maybeStored = true, true; a.Answered == uuid.Nil {
 				v.repeated++
 			} else {
 				s.conversion = a.Answered
 			}
-		case refused, lost, wrong:
-			s.maybe = true
+		case refused, noResponse, unexpected:
+			s.maybeStored = true
 		default:
 		}
 	}
 	v.reported = len(sold)
 	for _, key := range sortedSales(sold) {
-		if s := sold[key]; !s.acknowledged && s.last.Outcome != wrong {
-			v.open = append(v.open, describeSale(s.last))
+		if s := sold[key]; !s.acknowledged && s.last.Outcome != unexpected {
+			v.leftOpen = append(v.leftOpen, describeSale(s.last))
 		}
 	}
 	return sold
 }
 
-func (v *toldVerdict) judgeConversions(h told, t outbox, sold map[saleKey]*sale) {
+func (v *salesVerdict) checkConversions(h salesHistory, t outbox, sold map[saleKey]*sale) {
 	for _, row := range t.conversions {
 		s := sold[saleKey{row.WorkspaceID, row.ExternalTransactionID}]
-		if s == nil || !s.maybe {
-			v.invented = append(v.invented, fmt.Sprintf("%s, %s: nobody reported it", row.ID, row.ExternalTransactionID))
+		if s == nil || !s.maybeStored {
+			v.invented = append(v.invented, fmt.Sprintf("%s, %s: no report", row.ID, row.ExternalTransactionID))
 			continue
 		}
 		s.rows++
@@ -182,12 +185,12 @@ func (v *toldVerdict) judgeConversions(h told, t outbox, sold map[saleKey]*sale)
 		participant := h.targets[a.Target].participant
 		switch {
 		case s.conversion != uuid.Nil && s.conversion != row.ID:
-			v.mistaken = append(v.mistaken, fmt.Sprintf("%s, and %s was answered: %s", row.ID, s.conversion, describeSale(a)))
+			v.mistaken = append(v.mistaken, fmt.Sprintf("stored as %s, but the response was %s: %s", row.ID, s.conversion, describeSale(a)))
 		case row.AmountCents != a.Amount:
 			v.mistaken = append(v.mistaken, fmt.Sprintf("%s: %d cents: %s", row.ID, row.AmountCents, describeSale(a)))
-		// A click that came too late is nobody's for the time being.
+		// If the click is not stored yet, the conversion has no participant yet.
 		case row.ParticipantID == nil && a.Click == uuid.Nil, row.ParticipantID != nil && *row.ParticipantID != participant:
-			v.mistaken = append(v.mistaken, fmt.Sprintf("%s is of participant %v, not of %s: %s", row.ID, row.ParticipantID, participant, describeSale(a)))
+			v.mistaken = append(v.mistaken, fmt.Sprintf("%s has participant %v instead of %s: %s", row.ID, row.ParticipantID, participant, describeSale(a)))
 		}
 	}
 	for _, key := range sortedSales(sold) {
@@ -200,8 +203,9 @@ func (v *toldVerdict) judgeConversions(h told, t outbox, sold map[saleKey]*sale)
 	}
 }
 
-// judgeArrivals looks at each request of a receiver, and says what came where.
-func (v *toldVerdict) judgeArrivals(h told, t outbox) map[place]bool {
+// checkArrivals checks each request that the receiver got. It returns which events
+// addArrival at which endpoints.
+func (v *salesVerdict) checkArrivals(h salesHistory, t outbox) map[eventAtEndpoint]bool {
 	type event struct {
 		*eventRow
 		body [sha256.Size]byte
@@ -210,43 +214,44 @@ func (v *toldVerdict) judgeArrivals(h told, t outbox) map[place]bool {
 	for i := range t.events {
 		events[t.events[i].ID] = event{&t.events[i], sha256.Sum256(t.events[i].Body)}
 	}
-	there := make(map[place]bool)
-	// unheard are the sends that still have to come again.
-	unheard := make(map[place]arrival)
+	there := make(map[eventAtEndpoint]bool)
+	// senderKilled contains the sends that must be repeated, because the sender was killed
+	// before it got the response.
+	unheard := make(map[eventAtEndpoint]arrival)
 	for _, a := range h.arrivals {
 		if a.Forged != "" {
-			v.forged = append(v.forged, describeArrival(a)+": "+a.Forged)
+			v.forgedEvents = append(v.forgedEvents, describeArrival(a)+": "+a.Forged)
 		}
 		id, ok := affiliate.ParseWireID(a.ID)
 		stored, known := events[id.UUID]
-		if !ok || !known || a.Endpoint < 0 || stored.WorkspaceID != h.endpoints[a.Endpoint].workspace || !h.endpoints[a.Endpoint].follow(stored.Type) {
-			v.unknown = append(v.unknown, describeArrival(a))
+		if !ok || !known || a.Endpoint < 0 || stored.WorkspaceID != h.endpoints[a.Endpoint].workspace || !h.endpoints[a.Endpoint].subscribesTo(stored.Type) {
+			v.inventedEvents = append(v.inventedEvents, describeArrival(a))
 			continue
 		}
 		if a.Body != stored.body {
-			v.changed = append(v.changed, describeArrival(a))
+			v.changedEvents = append(v.changedEvents, describeArrival(a))
 		}
-		at := place{a.Endpoint, id.UUID}
+		at := eventAtEndpoint{a.Endpoint, id.UUID}
 		if there[at] {
 			v.repetitions++
 		}
 		there[at] = true
 		delete(unheard, at)
-		if a.Unheard {
-			v.unheard++
+		if a.SenderKilled {
+			v.senderKilled++
 			unheard[at] = a
 		}
 	}
 	for _, a := range unheard {
-		v.unrepeated = append(v.unrepeated, describeArrival(a))
+		v.notRepeated = append(v.notRepeated, describeArrival(a))
 	}
-	slices.Sort(v.unrepeated)
+	slices.Sort(v.notRepeated)
 	return there
 }
 
-// judgeEvents looks at each event from the database's side: it has one delivery to
-// each endpoint that follows it, which has arrived.
-func (v *toldVerdict) judgeEvents(h told, t outbox, there map[place]bool) {
+// checkEvents checks each event of the database: it must have exactly one delivery to
+// each endpoint that subscribes to it, and it must have arrived there.
+func (v *salesVerdict) checkEvents(h salesHistory, t outbox, there map[eventAtEndpoint]bool) {
 	type key struct{ endpoint, event uuid.UUID }
 	statuses := make(map[key][]string, len(t.deliveries))
 	for _, d := range t.deliveries {
@@ -257,28 +262,29 @@ func (v *toldVerdict) judgeEvents(h told, t outbox, there map[place]bool) {
 		event := &t.events[i]
 		for n := range h.endpoints {
 			to := &h.endpoints[n]
-			if to.workspace != event.WorkspaceID || !to.follow(event.Type) {
+			if to.workspace != event.WorkspaceID || !to.subscribesTo(event.Type) {
 				continue
 			}
 			what := fmt.Sprintf("%s %s at endpoint %d", event.Type, event.ID, n)
-			if !there[place{n, event.ID}] {
-				v.unarrived = append(v.unarrived, what)
+			if !there[eventAtEndpoint{n, event.ID}] {
+				v.missingEvents = append(v.missingEvents, what)
 			}
 			k := key{to.id, event.ID}
 			if found := statuses[k]; !slices.Equal(found, []string{string(affiliate.DeliveryDelivered)}) {
-				v.undelivered = append(v.undelivered, fmt.Sprintf("%s: %q", what, found))
+				v.wrongDeliveries = append(v.wrongDeliveries, fmt.Sprintf("%s: %q", what, found))
 			}
 			delete(statuses, k)
 		}
 	}
 	for k, found := range statuses {
-		v.undelivered = append(v.undelivered, fmt.Sprintf("event %s at endpoint %s, which is not for it: %q", k.event, k.endpoint, found))
+		v.wrongDeliveries = append(v.wrongDeliveries, fmt.Sprintf("event %s at endpoint %s, which does not subscribe to it: %q", k.event, k.endpoint, found))
 	}
-	slices.Sort(v.undelivered)
+	slices.Sort(v.wrongDeliveries)
 }
 
-// judgeSalesTold follows sales to the endpoints without a look at the database.
-func (v *toldVerdict) judgeSalesTold(h told, sold map[saleKey]*sale) {
+// checkSaleEvents compares the sales of the history directly with the arrivals, without
+// the database.
+func (v *salesVerdict) checkSaleEvents(h salesHistory, sold map[saleKey]*sale) {
 	type saleAt struct {
 		endpoint int
 		external string
@@ -297,14 +303,14 @@ func (v *toldVerdict) judgeSalesTold(h told, sold map[saleKey]*sale) {
 	for _, key := range sortedSales(sold) {
 		s := sold[key]
 		for n := range h.endpoints {
-			if h.endpoints[n].workspace != key.workspace || !h.endpoints[n].follow(conversionCreated) {
+			if h.endpoints[n].workspace != key.workspace || !h.endpoints[n].subscribesTo(conversionCreated) {
 				continue
 			}
 			switch got := ids[saleAt{n, key.external}]; {
 			case len(got) == 0 && s.acknowledged:
-				v.unarrived = append(v.unarrived, fmt.Sprintf("endpoint %d was not told: %s", n, describeSale(s.last)))
+				v.missingEvents = append(v.missingEvents, fmt.Sprintf("endpoint %d did not receive the event: %s", n, describeSale(s.last)))
 			case len(got) > 1:
-				v.twice = append(v.twice, fmt.Sprintf("endpoint %d was told under %d ids: %s", n, len(got), describeSale(s.last)))
+				v.doubledEvents = append(v.doubledEvents, fmt.Sprintf("endpoint %d received %d events with different ids: %s", n, len(got), describeSale(s.last)))
 			}
 		}
 	}

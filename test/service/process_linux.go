@@ -2,9 +2,9 @@ package service
 
 import "syscall"
 
-// ChildAttributes put a process out of reach of the terminal's Ctrl-C and have the
-// kernel kill it when the thread that starts it ends, with us at the latest: it is to
-// be started by a goroutine that keeps its thread.
+// ChildAttributes returns attributes that protect a child process from the terminal's
+// Ctrl-C. The kernel kills the child when the thread that started it ends, at the latest
+// when this process ends. So the goroutine that starts the child must lock its thread.
 func ChildAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

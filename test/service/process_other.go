@@ -4,6 +4,6 @@ package service
 
 import "syscall"
 
-// ChildAttributes put a process out of reach of the terminal's Ctrl-C. Without Linux
-// it outlives us when we are killed.
+// ChildAttributes returns attributes that protect a child process from the terminal's
+// Ctrl-C. On this platform the child keeps running if this process is killed.
 func ChildAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

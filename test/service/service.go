@@ -1,7 +1,8 @@
-// Package service is for programs that run the service in processes of its own
-// and speak to it from outside: what such a process gets to start with, how it ends
-// with its program, and the calls of the public API. Starting, watching and ending
-// processes is left to each program, for they want different things of it.
+// Package service helps test programs that run the service in separate processes and use
+// it through its public API. It provides the environment of such a process, the
+// attributes that end the process together with the test program, and calls of the
+// public API. It does not start, watch or end processes, because each program needs this
+// in a different way.
 package service
 
 import (
@@ -15,8 +16,8 @@ import (
 	"strings"
 )
 
-// Environ is our environment without the settings of the service in it, and with
-// those given.
+// Environ returns the environment of this process without settings of the service, plus
+// the given settings.
 func Environ(settings ...string) []string {
 	var env []string
 	for _, line := range os.Environ() {
@@ -30,10 +31,9 @@ func Environ(settings ...string) []string {
 // API is the REST API of the gateway that listens on Address.
 type API struct{ Address string }
 
-// Call sends one request with a JSON body and a credential, where there are any,
-// and reads the JSON that comes back into answer. The path is what follows
-// /api/v1. A status of 400 or more is an error that tells status and text; so is an
-// answer without a body.
+// Call sends a request to /api/v1 + path and decodes the JSON response into answer. body
+// and credential are optional. A status of 400 or more is an error that contains the
+// status and the response. A response without a body is an error too.
 func (a API) Call(ctx context.Context, method, path, credential string, body map[string]any, answer any) error {
 	var sent bytes.Buffer
 	if body != nil {
