@@ -131,12 +131,12 @@ type Earner struct {
 	FraudSettings FraudSettings
 	// The totals of the participant before this conversion. They are only loaded for
 	// rules with tiers.
-	Brought Brought
+	PriorTotals PriorTotals
 }
 
-// Brought counts what a participant has brought to a programme: the conversions that
+// PriorTotals counts what a participant has brought to a programme: the conversions that
 // were not refunded in full, and their revenue in the programme's currency.
-type Brought struct {
+type PriorTotals struct {
 	Conversions  int64 `json:"conversions"`
 	RevenueCents int64 `json:"revenue_cents"`
 }
@@ -150,10 +150,10 @@ type FoundClick struct {
 	Link       LinkID
 	Earner     Earner
 	Traits     ClickTraits
-	// FromAddress is the number of clicks from the same address in the hour before this
+	// ClicksFromAddress is the number of clicks from the same address in the hour before this
 	// click, including this click. Counting stops at the largest number that the fraud
 	// rules need. 0 means that the clicks were not counted.
-	FromAddress int
+	ClicksFromAddress int
 }
 
 // FoundPromoCode is a promo code of the workspace, in either mode, with the participant
@@ -221,7 +221,7 @@ type AttributionInputs struct {
 	// candidates' programmes, by target currency. It has no rate if the currencies are
 	// equal or no rate is known.
 	Rates map[string]FXRate
-	// FraudFacts holds facts about the participants that MayEarn returns. Facts that
+	// FraudFacts holds facts about the participants that FraudCandidates returns. Facts that
 	// the signals themselves contain are not in it.
 	FraudFacts map[ParticipantID]fraud.Facts
 }
@@ -233,10 +233,10 @@ func (in AttributionInputs) hasPrice() bool {
 	return in.Sale.Paid.Currency != "" && (in.EventType.Priced() || in.Sale.Paid.Cents > 0)
 }
 
-// OtherMode reports whether a signal belongs to the other mode than the conversion.
+// HasSignalOfOtherMode reports whether a signal belongs to the other mode than the conversion.
 // Such a report is rejected. If it is too late to reject it, the signal counts as
 // unknown.
-func (in AttributionInputs) OtherMode() bool {
+func (in AttributionInputs) HasSignalOfOtherMode() bool {
 	return in.FoundClick != nil && in.FoundClick.Mode != in.Mode ||
 		in.FoundPromoCode != nil && in.FoundPromoCode.Mode != in.Mode
 }

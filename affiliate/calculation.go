@@ -31,7 +31,7 @@ type Calculation struct {
 	// Parts holds the lines of the order, if product rates decided.
 	Parts []CalculationPart `json:"parts,omitempty"`
 	// The totals of the partner before this conversion; set if the rules have tiers.
-	Brought *Brought `json:"brought,omitempty"`
+	PriorTotals *PriorTotals `json:"brought,omitempty"`
 	// FXRate is the factor that converts the base to the programme's currency, in major
 	// units. FXDate is the day of that rate, YYYY-MM-DD. Both are nil if the currencies
 	// are the same or no rate is known.
@@ -93,7 +93,7 @@ func (e Earner) calculate(in AttributionInputs, index *int) Calculation {
 		ReviewReasons:   []string{},
 	}
 	if len(rules.Tiers) > 0 {
-		calc.Brought = &e.Brought
+		calc.PriorTotals = &e.PriorTotals
 	}
 	base := calc.convertBase(in, e.Currency)
 	if whole, lines := e.rateFor(in, index); lines != nil {

@@ -44,10 +44,10 @@ func (c Change[T]) orNil(current *T) *T {
 	return c.Value
 }
 
-// Changed compares two objects of one type by their JSON fields. It returns the fields
+// ChangedFields compares two objects of one type by their JSON fields. It returns the fields
 // that differ, with their values in before and in after. A difference in the field
 // version alone does not count. Both maps are nil if nothing differs.
-func Changed(before, after any) (was, is map[string]json.RawMessage, err error) {
+func ChangedFields(before, after any) (was, is map[string]json.RawMessage, err error) {
 	old, err := jsonFields(before)
 	if err != nil {
 		return nil, nil, err

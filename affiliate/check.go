@@ -1,11 +1,11 @@
 package affiliate
 
-// CheckBooks is the job that compares data that is stored in two places, such as the
+// CheckAccounts is the job that compares data that is stored in two places, such as the
 // ledger and the balances.
-type CheckBooks struct{}
+type CheckAccounts struct{}
 
 // Kind returns the name of the job.
-func (CheckBooks) Kind() string { return "check_books" }
+func (CheckAccounts) Kind() string { return "check_books" }
 
 // CheckResult is the result of one comparison.
 type CheckResult struct {

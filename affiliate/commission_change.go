@@ -17,15 +17,15 @@ type LockedCommission struct {
 	Commission
 	ParticipantStatus ParticipantStatus
 	ParticipantErased bool
-	// HeldBy is the status of the payout that contains the commission. It is empty if
+	// PayoutStatus is the status of the payout that contains the commission. It is empty if
 	// no payout does, or if the commission was locked for a move that does not change
 	// payouts.
-	HeldBy PayoutStatus
+	PayoutStatus PayoutStatus
 }
 
 // Move applies the move t. Errors: those of CommissionTransition.Apply.
 func (c LockedCommission) Move(t CommissionTransition) (CommissionChange, error) {
-	t.Standing, t.Erased, t.HeldBy = c.ParticipantStatus, c.ParticipantErased, c.HeldBy
+	t.ParticipantStatus, t.ParticipantErased, t.PayoutStatus = c.ParticipantStatus, c.ParticipantErased, c.PayoutStatus
 	after, refused := t.Apply(c.Commission)
 	if refused != nil {
 		return CommissionChange{}, refused
@@ -34,9 +34,9 @@ func (c LockedCommission) Move(t CommissionTransition) (CommissionChange, error)
 	return CommissionChange{Before: &before, After: after, Transition: t}, nil
 }
 
-// Created returns the change that creates a commission. note is the reason that a
+// NewCommissionChange returns the change that creates a commission. note is the reason that a
 // person gave for the action that caused it.
-func Created(c Commission, actor Actor, note *string) CommissionChange {
+func NewCommissionChange(c Commission, actor Actor, note *string) CommissionChange {
 	return CommissionChange{After: c, Transition: CommissionTransition{
 		Scope: c.Scope, Program: c.Program, Commission: c.ID, Move: MoveCreate, Actor: actor, At: c.CreatedAt, Note: note,
 	}}
@@ -48,7 +48,7 @@ func BeginCommission(commission *Commission, sale Conversion, by Actor, note *st
 	if commission == nil {
 		return nil, nil
 	}
-	created := Created(*commission, by, note)
+	created := NewCommissionChange(*commission, by, note)
 	if !sale.Refunded() {
 		return []CommissionChange{created}, nil
 	}
@@ -134,7 +134,7 @@ func (c CommissionChange) LeavesPayout() bool {
 // LowersPayout reports whether the commission stays in a payout that was not sent yet,
 // but with a lower amount.
 func (c CommissionChange) LowersPayout() bool {
-	return c.Transition.HeldBy.followsCommissions() && c.After.Payout != nil && c.After.AmountCents != c.Before.AmountCents
+	return c.Transition.PayoutStatus.followsCommissions() && c.After.Payout != nil && c.After.AmountCents != c.Before.AmountCents
 }
 
 // CommissionCount is a group of commissions that are counted together.
@@ -147,8 +147,8 @@ type CommissionCount struct {
 	Day         time.Time // 00:00 UTC of the day on which they were created
 }
 
-// Counted returns the group in which the commission is counted.
-func (c Commission) Counted() CommissionCount {
+// CountGroup returns the group in which the commission is counted.
+func (c Commission) CountGroup() CommissionCount {
 	return CommissionCount{
 		Scope: c.Scope, Program: c.Program, Status: c.Status, NeedsReview: c.NeedsReview, Currency: c.Currency,
 		Day: c.CreatedAt.UTC().Truncate(24 * time.Hour),
@@ -183,7 +183,7 @@ func (c CommissionChange) refundedPayload() any {
 		Reason        RefundReason `json:"reason"`
 		ClawbackCents int64        `json:"clawback_cents"` // the part of amount_cents that had been paid out
 	}
-	refunded := refund{Type: "partial", AmountCents: c.Before.AmountCents - c.After.AmountCents, Reason: c.Transition.Why}
+	refunded := refund{Type: "partial", AmountCents: c.Before.AmountCents - c.After.AmountCents, Reason: c.Transition.RefundReason}
 	if c.After.Status == CommissionRefunded {
 		refunded.Type = "full"
 	}

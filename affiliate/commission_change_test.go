@@ -29,11 +29,11 @@ var openPayoutStatuses = []affiliate.PayoutStatus{affiliate.PayoutDraft, affilia
 // earnings and the counts must agree with the state of the commission.
 func TestCommissionChange_MatchesModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		life := commissiontest.Lives(40).Draw(t, "life")
-		c := life.Born
+		life := commissiontest.Scenarios(40).Draw(t, "life")
+		c := life.Initial
 		c.ID.UUID[15], c.Participant.UUID[15], c.Partner.UUID[15], c.Program.UUID[15] = 1, 2, 3, 4
 		c.Scope = affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: [16]byte{15: 5}}, Mode: affiliate.ModeTest}
-		creation := affiliate.Created(c, affiliate.System, nil)
+		creation := affiliate.NewCommissionChange(c, affiliate.System, nil)
 
 		var owed, earned int64
 		counted := map[affiliate.CommissionCount]int64{}
@@ -57,9 +57,9 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 			}
 			earned += change.EarnedCents()
 			if change.Before != nil {
-				counted[change.Before.Counted()]--
+				counted[change.Before.CountGroup()]--
 			}
-			counted[change.After.Counted()]++
+			counted[change.After.CountGroup()]++
 			if owed != commissiontest.Owed(change.After) || earned != commissiontest.Earned(change.After) {
 				t.Fatalf("%+v\nsums: owed %d, earned %d", change.After, owed, earned)
 			}
@@ -77,14 +77,14 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 		}
 
 		owedAtCreation := commissiontest.Owed(c)
-		check(creation, commissiontest.BirthEvents(c), affiliate.EntryCommissionApproved, owedAtCreation)
+		check(creation, commissiontest.CreationEvents(c), affiliate.EntryCommissionApproved, owedAtCreation)
 		for _, step := range life.Steps {
-			step.HeldBy = ""
+			step.PayoutStatus = ""
 			if c.Status == affiliate.CommissionApproved && rapid.Bool().Draw(t, "in payout") {
 				c.Payout = &affiliate.PayoutID{UUID: [16]byte{15: 4}}
-				step.HeldBy = rapid.SampledFrom(openPayoutStatuses).Draw(t, "payout status")
+				step.PayoutStatus = rapid.SampledFrom(openPayoutStatuses).Draw(t, "payout status")
 			}
-			want := commissiontest.Do(c, step)
+			want := commissiontest.Expected(c, step)
 			after, refusal := step.Apply(c)
 			if (refusal == nil) != (want.Refused == "") || refusal != nil && refusal.Reason != want.Refused || !reflect.DeepEqual(after, want.After) {
 				t.Fatalf("%+v\nof %+v: %v\nleaves %+v\nwant %q\nand    %+v", step, c, refusal, after, want.Refused, want.After)
@@ -97,7 +97,7 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 			if leaves := before.Payout != nil && after.Payout == nil; change.LeavesPayout() != leaves {
 				t.Fatalf("%+v: leaves its payout: %v", change, change.LeavesPayout())
 			}
-			if unsent := step.HeldBy == affiliate.PayoutDraft || step.HeldBy == affiliate.PayoutPending; change.LowersPayout() !=
+			if unsent := step.PayoutStatus == affiliate.PayoutDraft || step.PayoutStatus == affiliate.PayoutPending; change.LowersPayout() !=
 				(unsent && after.Payout != nil && after.AmountCents < before.AmountCents) {
 				t.Fatalf("%+v: lowers its payout: %v", change, change.LowersPayout())
 			}
@@ -115,8 +115,8 @@ func TestCommissionChange_Note(t *testing.T) {
 		"neither reason nor note": {affiliate.CommissionChange{}, nil},
 		"reason only":             {affiliate.CommissionChange{Transition: affiliate.CommissionTransition{Reason: ptr("why")}}, ptr("why")},
 		"note and reason":         {affiliate.CommissionChange{Transition: affiliate.CommissionTransition{Reason: ptr("why"), Note: ptr("words")}}, ptr("words")},
-		"created with a note":     {affiliate.Created(affiliate.Commission{}, affiliate.System, ptr("given")), ptr("given")},
-		"created without a note":  {affiliate.Created(affiliate.Commission{}, affiliate.System, nil), nil},
+		"created with a note":     {affiliate.NewCommissionChange(affiliate.Commission{}, affiliate.System, ptr("given")), ptr("given")},
+		"created without a note":  {affiliate.NewCommissionChange(affiliate.Commission{}, affiliate.System, nil), nil},
 		"empty note":              {affiliate.CommissionChange{Transition: affiliate.CommissionTransition{Reason: ptr("why"), Note: ptr("")}}, ptr("")},
 	} {
 		if got := tc.change.Note(); !reflect.DeepEqual(got, tc.want) {
@@ -178,27 +178,27 @@ func TestCommissionRefundedEvent_DescribesTheRefund(t *testing.T) {
 	}{
 		"in part, before it is paid": {
 			affiliate.CommissionApproved,
-			affiliate.CommissionTransition{Move: affiliate.MoveRefund, AmountCents: 300, Why: affiliate.RefundedSale},
+			affiliate.CommissionTransition{Move: affiliate.MoveRefund, AmountCents: 300, RefundReason: affiliate.RefundedSale},
 			`"version":3,"refund":{"type":"partial","amount_cents":150,"reason":"refund","clawback_cents":0}}`, `{"amount_cents":450}`,
 		},
 		"in part, after it is paid": {
 			affiliate.CommissionPaid,
-			affiliate.CommissionTransition{Move: affiliate.MoveRefund, AmountCents: 300, Why: affiliate.RefundedSale},
+			affiliate.CommissionTransition{Move: affiliate.MoveRefund, AmountCents: 300, RefundReason: affiliate.RefundedSale},
 			`"version":3,"refund":{"type":"partial","amount_cents":150,"reason":"refund","clawback_cents":150}}`, `{"amount_cents":450}`,
 		},
 		"in full, while pending": {
 			affiliate.CommissionPending,
-			affiliate.CommissionTransition{Move: affiliate.MoveRefund, Full: true, Why: affiliate.DisputedSale},
+			affiliate.CommissionTransition{Move: affiliate.MoveRefund, Full: true, RefundReason: affiliate.DisputedSale},
 			`"version":3,"refund":{"type":"full","amount_cents":450,"reason":"dispute_lost","clawback_cents":0}}`, `{"status":"pending","amount_cents":450}`,
 		},
 		"in full, after it is paid": {
 			affiliate.CommissionPaid,
-			affiliate.CommissionTransition{Move: affiliate.MoveRefund, Full: true, Why: affiliate.RefundedSale},
+			affiliate.CommissionTransition{Move: affiliate.MoveRefund, Full: true, RefundReason: affiliate.RefundedSale},
 			`"version":3,"refund":{"type":"full","amount_cents":450,"reason":"refund","clawback_cents":450}}`, `{"status":"paid","amount_cents":450}`,
 		},
 		"assigned to another participant": {
 			affiliate.CommissionPaid,
-			affiliate.CommissionTransition{Move: affiliate.MoveClawBack, Why: affiliate.ReassignedSale},
+			affiliate.CommissionTransition{Move: affiliate.MoveClawBack, RefundReason: affiliate.ReassignedSale},
 			`"version":3,"refund":{"type":"full","amount_cents":450,"reason":"reattributed","clawback_cents":450}}`, `{"status":"paid","amount_cents":450}`,
 		},
 	} {

@@ -103,17 +103,17 @@ type CommissionTransition struct {
 	// sale was refunded.
 	AmountCents int64
 	Full        bool
-	// Why is the cause of MoveRefund or MoveClawBack.
-	Why RefundReason
+	// RefundReason is the cause of MoveRefund or MoveClawBack.
+	RefundReason RefundReason
 	// PaidAt and Payout are set for MovePay.
 	PaidAt time.Time
 	Payout *PayoutID
 	// The status of the participant, and whether the participant is erased.
 	// MoveAutoApprove checks both.
-	Standing ParticipantStatus
-	Erased   bool
-	// HeldBy is LockedCommission.HeldBy.
-	HeldBy PayoutStatus
+	ParticipantStatus ParticipantStatus
+	ParticipantErased bool
+	// PayoutStatus is LockedCommission.PayoutStatus.
+	PayoutStatus PayoutStatus
 	// Note is the text for the history, if it is not Reason.
 	Note *string
 }
@@ -172,7 +172,7 @@ func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 	case MoveCreate:
 		panic("affiliate: MoveCreate cannot be applied to a commission")
 	}
-	if t.HeldBy.followsCommissions() && !c.payable() {
+	if t.PayoutStatus.followsCommissions() && !c.payable() {
 		c.Payout = nil
 	}
 	return c, nil
@@ -209,7 +209,7 @@ func (t CommissionTransition) refusal(c Commission) *Error {
 		switch {
 		case !legal:
 			return c.refuse(ReasonCommissionNotPending)
-		case !c.DueForApproval(t.At, t.Standing, t.Erased):
+		case !c.DueForApproval(t.At, t.ParticipantStatus, t.ParticipantErased):
 			return c.refuse(ReasonCommissionHoldActive)
 		}
 	case MoveClearReview:

@@ -42,7 +42,7 @@ func commissions() (all []affiliate.Commission) {
 func transitions() (all []affiliate.CommissionTransition) {
 	person := affiliate.Actor{User: &affiliate.UserID{UUID: [16]byte{15: 9}}}
 	for _, move := range commissiontest.Moves {
-		t := affiliate.CommissionTransition{Move: move, Actor: person, At: noon, Reason: ptr("because"), Code: ptr("other"), Why: affiliate.RefundedSale}
+		t := affiliate.CommissionTransition{Move: move, Actor: person, At: noon, Reason: ptr("because"), Code: ptr("other"), RefundReason: affiliate.RefundedSale}
 		switch move {
 		case affiliate.MoveAutoApprove:
 			t.Actor, t.Reason = affiliate.System, nil
@@ -50,7 +50,7 @@ func transitions() (all []affiliate.CommissionTransition) {
 				affiliate.ParticipantApproved, affiliate.ParticipantPending, affiliate.ParticipantRejected, affiliate.ParticipantSuspended,
 			} {
 				for _, erased := range []bool{false, true} {
-					t.Standing, t.Erased = standing, erased
+					t.ParticipantStatus, t.ParticipantErased = standing, erased
 					all = append(all, t)
 				}
 			}
@@ -81,7 +81,7 @@ func TestApply_MatchesModel(t *testing.T) {
 	for _, c := range commissions() {
 		for _, move := range transitions() {
 			before, reasons := clone(c), slices.Clone(c.ReviewReasons[:cap(c.ReviewReasons)])
-			want := commissiontest.Do(c, move)
+			want := commissiontest.Expected(c, move)
 			got, refusal := move.Apply(c)
 			if !reflect.DeepEqual(c, before) || !slices.Equal(reasons, c.ReviewReasons[:cap(c.ReviewReasons)]) {
 				t.Fatalf("%s changed its argument: %+v", move.Move, c)

@@ -21,8 +21,8 @@ type DecisionRecord struct {
 	SupersededBy *DecisionID
 }
 
-// Simulated returns the record of a decision that is not stored.
-func Simulated(d Decision) (DecisionRecord, error) {
+// SimulatedRecord returns the record of a decision that is not stored.
+func SimulatedRecord(d Decision) (DecisionRecord, error) {
 	record := DecisionRecord{Decision: d}
 	if d.Rule == nil {
 		return record, nil
@@ -51,8 +51,8 @@ var decisionReasons = []AttributionReason{
 	WhyProgramInactive, WhyParticipantErased,
 }
 
-// OfDecision reports whether a decision can have the reason.
-func (r AttributionReason) OfDecision() bool { return slices.Contains(decisionReasons, r) }
+// IsDecisionReason reports whether a decision can have the reason.
+func (r AttributionReason) IsDecisionReason() bool { return slices.Contains(decisionReasons, r) }
 
 // AttributedClick is a click with the conversions that name it. It has no data that
 // identifies the visitor.

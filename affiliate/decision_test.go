@@ -29,7 +29,7 @@ func TestDecisionReasons_ContainAllConstants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if of := AttributionReason(word).OfDecision(); of != spec.Names[0].IsExported() {
+		if of := AttributionReason(word).IsDecisionReason(); of != spec.Names[0].IsExported() {
 			t.Errorf("OfDecision for %s returns %v", spec.Names[0], of)
 		}
 		found++
@@ -39,7 +39,7 @@ func TestDecisionReasons_ContainAllConstants(t *testing.T) {
 		t.Errorf("%d constants in the source, %d in decisionReasons", found, len(decisionReasons))
 	}
 	for _, unknown := range []AttributionReason{"", "click_matched", "OTHER"} {
-		if unknown.OfDecision() {
+		if unknown.IsDecisionReason() {
 			t.Errorf("OfDecision for %q returns true", unknown)
 		}
 	}
@@ -47,7 +47,7 @@ func TestDecisionReasons_ContainAllConstants(t *testing.T) {
 
 func TestSimulatedRecord_RuleJSONIsStoredForm(t *testing.T) {
 	in := inputsWonBy(ByClick)
-	record, err := Simulated(Attribute(in))
+	record, err := SimulatedRecord(Attribute(in))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestSimulatedRecord_RuleJSONIsStoredForm(t *testing.T) {
 		t.Errorf("%s, stored %s, %v", record.RuleJSON, trace.Rule, err)
 	}
 	in.FoundClick = nil
-	if record, err = Simulated(Attribute(in)); err != nil || record.RuleJSON != nil {
+	if record, err = SimulatedRecord(Attribute(in)); err != nil || record.RuleJSON != nil {
 		t.Errorf("nothing earned: %s, %v", record.RuleJSON, err)
 	}
 }

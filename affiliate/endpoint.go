@@ -6,9 +6,9 @@ import "time"
 // (SPEC.md section 8).
 const MaxEndpoints = 10
 
-// RotatedSecretKept is how long the previous secret also signs after a rotation
+// RotatedSecretGrace is how long the previous secret also signs after a rotation
 // (DECISIONS.md section 9).
-const RotatedSecretKept = 24 * time.Hour
+const RotatedSecretGrace = 24 * time.Hour
 
 // EndpointKey identifies an endpoint of any workspace.
 type EndpointKey struct {

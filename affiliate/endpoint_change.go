@@ -41,7 +41,7 @@ func (e Endpoint) Update(change EndpointChange, at time.Time) (after Endpoint, c
 			after = after.disable(DisabledByMerchant)
 		}
 	}
-	differs, _, err := Changed(e.auditFields(), after.auditFields())
+	differs, _, err := ChangedFields(e.auditFields(), after.auditFields())
 	if err != nil || differs == nil {
 		return e, false, err
 	}
@@ -123,7 +123,7 @@ func (e Endpoint) AuditCreated(by Actor) AuditLine {
 // AuditUpdated returns the audit log entry of an update. It has the fields that differ
 // from before.
 func (e Endpoint) AuditUpdated(before Endpoint, by Actor) (AuditLine, error) {
-	was, is, err := Changed(before.auditFields(), e.auditFields())
+	was, is, err := ChangedFields(before.auditFields(), e.auditFields())
 	return e.Audit("webhook.update", by, e.UpdatedAt, was, is), err
 }
 

@@ -94,10 +94,10 @@ type Violation struct {
 // expression.
 var reference = regexp.MustCompile(`\{[a-z][a-z0-9_.\[\]]*\}`)
 
-// Spelled returns v with the field names in the caller's notation: its own field, and
+// WithFieldNames returns v with the field names in the caller's notation: its own field, and
 // the fields that its message names in braces. spell converts a proto path. The message
 // of the result has no braces.
-func (v Violation) Spelled(spell func(path string) string) Violation {
+func (v Violation) WithFieldNames(spell func(path string) string) Violation {
 	return Violation{
 		Field: spell(v.Field),
 		Message: reference.ReplaceAllStringFunc(v.Message, func(name string) string {
@@ -148,9 +148,9 @@ func TooManyExports(retryAfter time.Duration) *Error {
 // Violations collects all violations of a request, so that they are reported together.
 type Violations []Violation
 
-// MaxItemFaults is the greatest number of violations that are reported for one item of
+// MaxItemViolations is the greatest number of violations that are reported for one item of
 // a list. It leaves space for the results of the other items.
-const MaxItemFaults = 10
+const MaxItemViolations = 10
 
 // Add adds one violation.
 func (v *Violations) Add(field, message string) { *v = append(*v, Violation{field, message}) }

@@ -20,7 +20,7 @@ func TestViolation_FieldNamesAndSentence(t *testing.T) {
 		{Violation{"a", "must match the pattern ^[a-z]{1,40}$"}, "conversions[3].a", "conversions[3].a must match the pattern ^[a-z]{1,40}$."},
 		{Violation{"a", "must be absent with {b[0].c_d}"}, "conversions[3].a", "conversions[3].a must be absent with conversions[3].b[0].c_d."},
 	} {
-		if got := c.violation.Spelled(inItem); got.Field != c.field || got.Sentence() != c.sentence {
+		if got := c.violation.WithFieldNames(inItem); got.Field != c.field || got.Sentence() != c.sentence {
 			t.Errorf("%+v: %s: %q, want %s: %q", c.violation, got.Field, got.Sentence(), c.field, c.sentence)
 		}
 	}

@@ -98,7 +98,7 @@ func examplePayout() affiliate.Payout {
 // attributes.
 func changedEvent(t testing.TB, name affiliate.EventName, before, after any) affiliate.Event {
 	t.Helper()
-	was, _, err := affiliate.Changed(before, after)
+	was, _, err := affiliate.ChangedFields(before, after)
 	if err != nil || was == nil {
 		t.Fatalf("%s: no difference, error %v", name, err)
 	}
@@ -173,7 +173,7 @@ func conversionExamples(add func(...affiliate.Event)) {
 func commissionExamples(t testing.TB, add func(...affiliate.Event)) {
 	t.Helper()
 	pending := exampleCommission()
-	add(affiliate.Created(pending, affiliate.System, nil).Events()...)
+	add(affiliate.NewCommissionChange(pending, affiliate.System, nil).Events()...)
 
 	approved, flagged := pending, pending
 	approved.Status, approved.HoldUntil = affiliate.CommissionApproved, ptr(noon.AddDate(0, 0, -1))
@@ -185,7 +185,7 @@ func commissionExamples(t testing.TB, add func(...affiliate.Event)) {
 	}{
 		{approved, affiliate.CommissionTransition{Move: affiliate.MoveReject, Reason: ptr("The order was a test."), Code: ptr("test_order")}},
 		{approved, affiliate.CommissionTransition{Move: affiliate.MovePay, PaidAt: noon, Payout: ptr(exampleID[affiliate.Payout](11))}},
-		{approved, affiliate.CommissionTransition{Move: affiliate.MoveRefund, AmountCents: 600, Why: affiliate.RefundedSale}},
+		{approved, affiliate.CommissionTransition{Move: affiliate.MoveRefund, AmountCents: 600, RefundReason: affiliate.RefundedSale}},
 		{pending, affiliate.CommissionTransition{Move: affiliate.MoveFlag, ReviewReasons: []string{affiliate.ReviewFraud}}},
 		{flagged, affiliate.CommissionTransition{Move: affiliate.MoveClearReview}},
 		{flagged, affiliate.CommissionTransition{Move: affiliate.MoveApprove}},

@@ -197,7 +197,7 @@ func TestEventBody_RandomObjectsSatisfySchemas(t *testing.T) {
 	number := rapid.Int64Range(0, affiliate.MaxAmountCents)
 	rapid.Check(t, func(t *rapid.T) {
 		check := func(name affiliate.EventName, before, after any) {
-			was, _, err := affiliate.Changed(before, after)
+			was, _, err := affiliate.ChangedFields(before, after)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -95,8 +95,8 @@ type Origin struct {
 	SeenAt    time.Time
 }
 
-// OriginsKept is how long origins are stored.
-const OriginsKept = fraud.DeviceWindow
+// OriginRetention is how long origins are stored.
+const OriginRetention = fraud.DeviceWindow
 
 // agentHashSize is in bytes.
 const agentHashSize = 16
@@ -112,9 +112,9 @@ func AgentHash(key []byte, agent string, at time.Time) []byte {
 	return mac.Sum(nil)[:agentHashSize]
 }
 
-// MayEarn returns the participants that the signals lead to and whose fraud facts are
+// FraudCandidates returns the participants that the signals lead to and whose fraud facts are
 // needed, each participant once.
-func (in AttributionInputs) MayEarn() []Earner {
+func (in AttributionInputs) FraudCandidates() []Earner {
 	var candidates []Earner
 	seen := map[ParticipantID]bool{}
 	for _, earner := range []*Earner{in.clickEarner(), in.promoCodeEarner(), in.bindingEarner()} {
@@ -162,7 +162,7 @@ func (in AttributionInputs) fraudFacts(winner *signal) fraud.Facts {
 	if winner.Type == ByClick {
 		traits := in.FoundClick.Traits
 		facts.Click = &fraud.Click{
-			TimeToEvent: in.OccurredAt.Sub(in.FoundClick.ReceivedAt), ClicksInHour: in.FoundClick.FromAddress,
+			TimeToEvent: in.OccurredAt.Sub(in.FoundClick.ReceivedAt), ClicksInHour: in.FoundClick.ClicksFromAddress,
 			Bot: traits.Bot, Country: traits.Country, PaidPlatform: traits.PaidPlatform, Referrer: traits.Referrer,
 			Source: traits.UTM.Source, Medium: traits.UTM.Medium, Term: traits.UTM.Term,
 		}

@@ -95,7 +95,7 @@ func TestAttribute_FraudFactsOfTheSignal(t *testing.T) {
 		"a purchase right after the click": {
 			func(in *AttributionInputs) { in.OccurredAt = clickedAt.Add(time.Second) }, []string{"click_to_convert"},
 		},
-		"many clicks from one address": {func(in *AttributionInputs) { in.FoundClick.FromAddress = 101 }, []string{"click_velocity"}},
+		"many clicks from one address": {func(in *AttributionInputs) { in.FoundClick.ClicksFromAddress = 101 }, []string{"click_velocity"}},
 		"a blocked country": {
 			func(in *AttributionInputs) {
 				in.FoundClick.Traits.Country, in.FoundClick.Earner.FraudSettings.BlockedCountries = "AQ", []string{"AQ"}
@@ -206,18 +206,18 @@ func TestFraudCandidates(t *testing.T) {
 		"erased":         with(func(e *Earner) { e.ParticipantErased = true }),
 		"no such signal": {},
 	} {
-		if got := in.MayEarn(); len(got) != 0 {
+		if got := in.FraudCandidates(); len(got) != 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	in := with(func(*Earner) {})
 	in.PromoCode, in.FoundPromoCode = strPtr("spring10"), &FoundPromoCode{Mode: in.Mode, Earner: in.FoundClick.Earner}
 	in.Customer = &FoundCustomer{Binding: &Binding{Earner: in.FoundClick.Earner}}
-	if got := in.MayEarn(); len(got) != 1 {
+	if got := in.FraudCandidates(); len(got) != 1 {
 		t.Errorf("one participant with three signals: %d", len(got))
 	}
 	in.Customer.Binding.Earner.Participant = NewID[Participant](clickedAt)
-	if got := in.MayEarn(); len(got) != 2 {
+	if got := in.FraudCandidates(); len(got) != 2 {
 		t.Errorf("two participants: %d", len(got))
 	}
 }

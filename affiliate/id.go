@@ -32,8 +32,8 @@ type (
 	CommissionID = ID[Commission]
 	// DecisionID identifies an attribution decision.
 	DecisionID = ID[Decision]
-	// LoginTryID identifies an attempt to log in.
-	LoginTryID = ID[LoginTry]
+	// LoginAttemptID identifies an attempt to log in.
+	LoginAttemptID = ID[LoginAttempt]
 	// GroupID identifies a group of partners.
 	GroupID = ID[Group]
 	// LinkID identifies a link.

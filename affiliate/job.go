@@ -25,15 +25,15 @@ const DirectoryQueue = "directory"
 // Kind returns the name of the job.
 func (SyncDirectory) Kind() string { return "sync_directory" }
 
-// AttributeAwaited is the job that attributes conversions again after a click that they
+// AttributeLateClick is the job that attributes conversions again after a click that they
 // name has arrived late.
-type AttributeAwaited struct {
+type AttributeLateClick struct {
 	Workspace WorkspaceID `json:"workspace"`
 	Click     ClickID     `json:"click"`
 }
 
 // Kind returns the name of the job.
-func (AttributeAwaited) Kind() string { return "attribute_awaited" }
+func (AttributeLateClick) Kind() string { return "attribute_awaited" }
 
 // Upkeep is the job that creates the partitions of the next days and deletes expired
 // data.
@@ -58,13 +58,13 @@ func (CancelDeliveries) Kind() string { return "cancel_deliveries" }
 // new schedule of attempts. It takes the deliveries that had one of the statuses when
 // the recovery was requested.
 type RecoverDeliveries struct {
-	Workspace WorkspaceID      `json:"workspace"`
-	Mode      Mode             `json:"mode"`
-	Endpoint  EndpointID       `json:"endpoint"`
-	Since     time.Time        `json:"since"` // earliest time of the event, inclusive
-	Until     time.Time        `json:"until"` // latest time of the event, exclusive
-	Statuses  []DeliveryStatus `json:"statuses"`
-	AskedAt   time.Time        `json:"asked_at"` // deliveries that ended later are not recovered
+	Workspace   WorkspaceID      `json:"workspace"`
+	Mode        Mode             `json:"mode"`
+	Endpoint    EndpointID       `json:"endpoint"`
+	Since       time.Time        `json:"since"` // earliest time of the event, inclusive
+	Until       time.Time        `json:"until"` // latest time of the event, exclusive
+	Statuses    []DeliveryStatus `json:"statuses"`
+	RequestedAt time.Time        `json:"asked_at"` // deliveries that ended later are not recovered
 }
 
 // Kind returns the name of the job.

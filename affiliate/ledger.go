@@ -66,8 +66,8 @@ type LedgerFilter struct {
 	Currency string
 }
 
-// HandEntry is a ledger entry that a person makes: a bonus or an adjustment.
-type HandEntry struct {
+// ManualEntry is a ledger entry that a person makes: a bonus or an adjustment.
+type ManualEntry struct {
 	Scope       Scope
 	Program     ProgramID
 	Participant ParticipantID
@@ -80,7 +80,7 @@ type HandEntry struct {
 }
 
 // Check returns the violations of the entry that do not depend on the participant.
-func (e HandEntry) Check() Violations {
+func (e ManualEntry) Check() Violations {
 	var wrong Violations
 	switch {
 	case e.AmountCents == 0:

@@ -210,7 +210,7 @@ const redactedNote = "(changed)"
 // as Changed. It replaces the text of the note, because merchants write about people
 // there.
 func (p Participant) ChangeTo(after Participant) (was, is map[string]json.RawMessage, err error) {
-	if was, is, err = Changed(p.Details(), after.Details()); err != nil {
+	if was, is, err = ChangedFields(p.Details(), after.Details()); err != nil {
 		return nil, nil, err
 	}
 	return was, is, RedactChange(was, is, "note", func(string) string { return redactedNote })

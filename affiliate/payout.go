@@ -300,21 +300,21 @@ func (p Payout) object(commissions []CommissionID) payoutObject {
 // PayoutDue is the amount that could be paid to one participant in one currency, with
 // everything that decides whether it is paid.
 type PayoutDue struct {
-	Program         ProgramID
-	ProgramName     string
-	Participant     ParticipantID
-	Partner         UserID
-	PartnerName     string
-	Currency        string
-	CommissionCount int64
-	CommissionCents int64 // of payable commissions
-	AdjustmentCents int64 // other ledger entries that are in no open payout
-	PeriodStart     *time.Time
-	PeriodEnd       *time.Time
-	MinPayoutCents  int64         // in minor units of Currency; 0 means no minimum
-	Method          *PayoutMethod // nil if the partner has set none
-	Standing        ParticipantStatus
-	Erased          bool
+	Program           ProgramID
+	ProgramName       string
+	Participant       ParticipantID
+	Partner           UserID
+	PartnerName       string
+	Currency          string
+	CommissionCount   int64
+	CommissionCents   int64 // of payable commissions
+	AdjustmentCents   int64 // other ledger entries that are in no open payout
+	PeriodStart       *time.Time
+	PeriodEnd         *time.Time
+	MinPayoutCents    int64         // in minor units of Currency; 0 means no minimum
+	Method            *PayoutMethod // nil if the partner has set none
+	ParticipantStatus ParticipantStatus
+	ParticipantErased bool
 }
 
 // AmountCents returns the amount of the payout if the participant is not excluded.
@@ -331,11 +331,11 @@ const (
 	NegativeBalance        PayoutExclusion = "negative_balance"
 )
 
-// Excluded returns the first reason not to pay; empty if there is none. An amount of 0
+// Exclusion returns the first reason not to pay; empty if there is none. An amount of 0
 // counts as below the minimum even if no minimum is set.
-func (d PayoutDue) Excluded() PayoutExclusion {
+func (d PayoutDue) Exclusion() PayoutExclusion {
 	switch cents := d.AmountCents(); {
-	case d.Standing != ParticipantApproved || d.Erased:
+	case d.ParticipantStatus != ParticipantApproved || d.ParticipantErased:
 		return ParticipantNotApproved
 	case d.Method == nil:
 		return NoPayoutMethod
@@ -390,7 +390,7 @@ func FitBatch(payable []PayoutDue) []PayoutDue {
 // BatchParticipants returns the participants whose accounts are not excluded and fit
 // into one batch.
 func BatchParticipants(due []PayoutDue) []ParticipantID {
-	payable := slices.DeleteFunc(slices.Clone(due), func(d PayoutDue) bool { return d.Excluded() != "" })
+	payable := slices.DeleteFunc(slices.Clone(due), func(d PayoutDue) bool { return d.Exclusion() != "" })
 	var participants []ParticipantID
 	for _, d := range FitBatch(payable) {
 		participants = append(participants, d.Participant)
@@ -410,8 +410,8 @@ type HeldCommission struct {
 	Payable bool
 }
 
-// Settles returns the payout with the amounts of d. d must not be excluded.
-func (p Payout) Settles(d PayoutDue) Payout {
+// WithAmounts returns the payout with the amounts of d. d must not be excluded.
+func (p Payout) WithAmounts(d PayoutDue) Payout {
 	p.AmountCents, p.AdjustmentCents, p.CommissionCount = d.AmountCents(), d.AdjustmentCents, d.CommissionCount
 	p.PeriodStart, p.PeriodEnd, p.Method = d.PeriodStart, d.PeriodEnd, *d.Method
 	return p

@@ -140,13 +140,13 @@ func (n NewPayoutBatch) Draft(due []PayoutDue, free []HeldCommission) (PayoutBat
 	payouts := map[account]*PayoutID{}
 	for _, d := range due {
 		of := account{d.Participant, d.Currency}
-		if d = d.WithCommissions(commissions[of]); d.Excluded() != "" {
+		if d = d.WithCommissions(commissions[of]); d.Exclusion() != "" {
 			continue
 		}
 		p := Payout{
 			ID: NewID[Payout](n.At), Scope: n.Scope, Batch: draft.Batch.ID, Program: d.Program, Participant: d.Participant,
 			Partner: d.Partner, Currency: d.Currency, Status: PayoutDraft, Version: 1, CreatedAt: n.At, UpdatedAt: n.At,
-		}.Settles(d)
+		}.WithAmounts(d)
 		draft.Payouts, payouts[of] = append(draft.Payouts, p), &p.ID
 	}
 	if len(draft.Payouts) == 0 {

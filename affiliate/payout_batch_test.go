@@ -8,7 +8,7 @@ import (
 
 func TestBatchParticipants_OmitsExcludedAccounts(t *testing.T) {
 	method := PayoutManual
-	payable := PayoutDue{Participant: NewID[Participant](payoutTime), CommissionCents: 5, Method: &method, Standing: ParticipantApproved}
+	payable := PayoutDue{Participant: NewID[Participant](payoutTime), CommissionCents: 5, Method: &method, ParticipantStatus: ParticipantApproved}
 	excluded := payable
 	excluded.Participant, excluded.Method = NewID[Participant](payoutTime), nil
 	due := []PayoutDue{excluded, payable}
@@ -34,7 +34,7 @@ func TestDraft_AddsCommissionsToPayoutsOfTheirAccounts(t *testing.T) {
 		return PayoutDue{
 			// Draft must not use these counts, which were computed without locks.
 			Participant: participant, Currency: currency, CommissionCount: 9, CommissionCents: 900, AdjustmentCents: adjustment,
-			MinPayoutCents: 100, Method: &method, Standing: ParticipantApproved,
+			MinPayoutCents: 100, Method: &method, ParticipantStatus: ParticipantApproved,
 		}
 	}
 	commission := func(participant ParticipantID, currency string, cents int64) HeldCommission {

@@ -115,7 +115,7 @@ func TestPayout_Follow(t *testing.T) {
 
 func TestExclusion_ReturnsFirstReason(t *testing.T) {
 	method := PayoutManual
-	due := PayoutDue{CommissionCents: 150, AdjustmentCents: -50, MinPayoutCents: 100, Method: &method, Standing: ParticipantApproved}
+	due := PayoutDue{CommissionCents: 150, AdjustmentCents: -50, MinPayoutCents: 100, Method: &method, ParticipantStatus: ParticipantApproved}
 	for want, changes := range map[PayoutExclusion][]func(*PayoutDue){
 		"": {
 			func(*PayoutDue) {},
@@ -128,12 +128,12 @@ func TestExclusion_ReturnsFirstReason(t *testing.T) {
 		},
 		NegativeBalance:        {func(d *PayoutDue) { d.CommissionCents = 49 }},
 		NoPayoutMethod:         {func(d *PayoutDue) { d.Method, d.CommissionCents = nil, 0 }},
-		ParticipantNotApproved: {func(d *PayoutDue) { d.Standing, d.Method = ParticipantSuspended, nil }, func(d *PayoutDue) { d.Erased = true }},
+		ParticipantNotApproved: {func(d *PayoutDue) { d.ParticipantStatus, d.Method = ParticipantSuspended, nil }, func(d *PayoutDue) { d.ParticipantErased = true }},
 	} {
 		for i, change := range changes {
 			d := due
 			change(&d)
-			if got := d.Excluded(); got != want {
+			if got := d.Exclusion(); got != want {
 				t.Errorf("case %d of %q: %q", i, want, got)
 			}
 		}
@@ -146,11 +146,11 @@ func TestPayout_WithAmounts(t *testing.T) {
 	d := PayoutDue{CommissionCount: 9, CommissionCents: 9, AdjustmentCents: 5, Method: &method}.WithCommissions([]HeldCommission{
 		{AmountCents: 10, ApprovedAt: last}, {AmountCents: 20, ApprovedAt: first}, {AmountCents: 30, ApprovedAt: first},
 	})
-	p := Payout{ID: NewID[Payout](payoutTime)}.Settles(d)
+	p := Payout{ID: NewID[Payout](payoutTime)}.WithAmounts(d)
 	if p.AmountCents != 65 || p.AdjustmentCents != 5 || p.CommissionCount != 3 || !p.PeriodStart.Equal(first) || !p.PeriodEnd.Equal(last) || p.Method != PayoutWise {
 		t.Errorf("%+v", p)
 	}
-	if p = p.Settles(d.WithCommissions(nil)); p.AmountCents != 5 || p.CommissionCount != 0 || p.PeriodStart != nil || p.PeriodEnd != nil {
+	if p = p.WithAmounts(d.WithCommissions(nil)); p.AmountCents != 5 || p.CommissionCount != 0 || p.PeriodStart != nil || p.PeriodEnd != nil {
 		t.Errorf("%+v", p)
 	}
 }
@@ -205,7 +205,7 @@ func TestPayoutEvent_KeysAndTheirOrder(t *testing.T) {
 }
 
 func TestManualEntry_Check(t *testing.T) {
-	for field, e := range map[string]HandEntry{
+	for field, e := range map[string]ManualEntry{
 		"":               {Type: EntryBonus, AmountCents: 1},
 		" ":              {Type: EntryAdjustment, AmountCents: -1, Currency: "JPY"},
 		"amount_cents":   {Type: EntryAdjustment},

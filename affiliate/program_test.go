@@ -127,12 +127,12 @@ func TestChangedFields(t *testing.T) {
 	before := Program{Name: "A", Slug: "a", Rules: DefaultRules(), Version: 1}
 	after := before
 	after.Version = 2
-	if was, is, err := Changed(before.Object(), after.Object()); was != nil || is != nil || err != nil {
+	if was, is, err := ChangedFields(before.Object(), after.Object()); was != nil || is != nil || err != nil {
 		t.Errorf("only the version differs: %v, %v, %v", was, is, err)
 	}
 	after.Name = "B"
 	after.Rules.HoldDays = 1
-	was, is, err := Changed(before.Object(), after.Object())
+	was, is, err := ChangedFields(before.Object(), after.Object())
 	if err != nil || len(was) != 2 || string(was["name"]) != `"A"` || string(is["name"]) != `"B"` ||
 		!strings.Contains(string(was["commission_rules"]), `"hold_period_days":30`) {
 		t.Errorf("was %s, is %s, %v", was, is, err)

@@ -66,7 +66,7 @@ func (e Earner) orderRates(in AttributionInputs, index *int) []sourcedRate {
 	if group := e.Rule.Group; group != nil {
 		rates = append(rates, sourcedRate{group.Rate, FromGroup})
 	}
-	if tier := rules.reachedTier(e.Brought); tier != nil {
+	if tier := rules.reachedTier(e.PriorTotals); tier != nil {
 		rates = append(rates, sourcedRate{Rate{Bps: &tier.RateBps}, FromTier})
 	}
 	for _, event := range rules.Events {
@@ -85,7 +85,7 @@ func (e Earner) orderRates(in AttributionInputs, index *int) []sourcedRate {
 }
 
 // reachedTier returns the highest tier that a partner has reached; nil if none.
-func (r Rules) reachedTier(brought Brought) *Tier {
+func (r Rules) reachedTier(brought PriorTotals) *Tier {
 	var reached *Tier
 	for i := range r.Tiers {
 		tier := &r.Tiers[i]

@@ -239,13 +239,13 @@ func TestCalculate_TierStartsAtItsThreshold(t *testing.T) {
 			{high + 1, 300, FromTier},
 		} {
 			// The other total must not matter.
-			brought := Brought{Conversions: tc.brought, RevenueCents: 10 * high}
+			brought := PriorTotals{Conversions: tc.brought, RevenueCents: 10 * high}
 			if byRevenue {
-				brought = Brought{Conversions: 10 * high, RevenueCents: tc.brought}
+				brought = PriorTotals{Conversions: 10 * high, RevenueCents: tc.brought}
 			}
-			e := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}, Brought: brought}
+			e := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}, PriorTotals: brought}
 			calc := e.calculate(AttributionInputs{EventType: Purchase, Sale: Sale{Paid: Money{10_000, "EUR"}}}, nil)
-			if *calc.RateBps != tc.rate || calc.Source != tc.source || *calc.Brought != brought {
+			if *calc.RateBps != tc.rate || calc.Source != tc.source || *calc.PriorTotals != brought {
 				t.Fatalf("%d brought, thresholds %d and %d: %+v", tc.brought, low, high, calc)
 			}
 		}

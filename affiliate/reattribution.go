@@ -51,9 +51,9 @@ func (a LockedAttribution) Refusal(to ParticipantID) error {
 // Reattribution is a person's decision that supersedes the decision in force, with all
 // its effects.
 type Reattribution struct {
-	Conversion Conversion // with its new version
-	Decision   Decision
-	Begun      *Commission // commission of the decision before refunds; nil if nothing is earned
+	Conversion    Conversion // with its new version
+	Decision      Decision
+	NewCommission *Commission // commission of the decision before refunds; nil if nothing is earned
 	// Changes holds the change of the commission of the previous decision, followed by
 	// the changes of Begun.
 	Changes []CommissionChange
@@ -84,8 +84,8 @@ func (a LockedAttribution) Reattribute(d Decision, commission *Commission, by Ac
 		changes = append([]CommissionChange{withdrawn}, changes...)
 	}
 	r := Reattribution{
-		Conversion: after, Decision: d, Begun: commission, Changes: changes,
-		Binding: a.newBinding(), Deltas: append(a.reversedDeltas(d.DecidedAt), d.Brought(after, commission)...),
+		Conversion: after, Decision: d, NewCommission: commission, Changes: changes,
+		Binding: a.newBinding(), Deltas: append(a.reversedDeltas(d.DecidedAt), d.StatsDeltas(after, commission)...),
 		Audit: AuditLine{
 			Workspace: a.Scope.Workspace, Mode: &a.Scope.Mode, Actor: by, At: at,
 			Action: "conversion.reattribute", ResourceType: "conversion", ResourceID: a.ID,
@@ -113,7 +113,7 @@ type attributionAuditFields struct {
 // Commission returns the commission of the decision after the refunds of its sale; nil
 // if nothing is earned.
 func (r Reattribution) Commission() *Commission {
-	if r.Begun == nil {
+	if r.NewCommission == nil {
 		return nil
 	}
 	return &r.Changes[len(r.Changes)-1].After
@@ -136,7 +136,7 @@ const reattributedReason = "reattributed"
 func (c LockedCommission) withdraw(by Actor, at time.Time, reason string) (CommissionChange, error) {
 	t := CommissionTransition{
 		Scope: c.Scope, Program: c.Program, Commission: c.ID, Actor: by, At: at, Note: &reason,
-		Move: MoveClawBack, Why: ReassignedSale,
+		Move: MoveClawBack, RefundReason: ReassignedSale,
 	}
 	if c.Status != CommissionPaid {
 		because := reattributedReason
@@ -177,7 +177,7 @@ func (a LockedAttribution) reversedDeltas(at time.Time) []StatsDelta {
 		return nil
 	}
 	had := Decision{Program: a.Program, Participant: a.Participant, Link: a.Link, DecidedAt: at}
-	deltas := had.Brought(a.Conversion, nil)
+	deltas := had.StatsDeltas(a.Conversion, nil)
 	for i := range deltas {
 		d := &deltas[i]
 		d.Conversions, d.Signups, d.RevenueCents = -d.Conversions, -d.Signups, -d.RevenueCents
@@ -188,11 +188,11 @@ func (a LockedAttribution) reversedDeltas(at time.Time) []StatsDelta {
 // LateAttribution is a new decision about a conversion whose click arrived after it.
 // The decision supersedes the decision in force.
 type LateAttribution struct {
-	Conversion Conversion // with its new version
-	Inputs     AttributionInputs
-	Decision   Decision
-	Begun      *Commission // commission of the decision before refunds; nil if nothing is earned
-	Changes    []CommissionChange
+	Conversion    Conversion // with its new version
+	Inputs        AttributionInputs
+	Decision      Decision
+	NewCommission *Commission // commission of the decision before refunds; nil if nothing is earned
+	Changes       []CommissionChange
 }
 
 // AttributeLate returns the effects of superseding the decision in force by d, which
@@ -202,5 +202,5 @@ func (c StoredConversion) AttributeLate(in AttributionInputs, d Decision, commis
 	after := c.Conversion
 	after.Version++
 	changes, err := BeginCommission(commission, after, System, nil, d.DecidedAt)
-	return LateAttribution{Conversion: after, Inputs: in, Decision: d, Begun: commission, Changes: changes}, err
+	return LateAttribution{Conversion: after, Inputs: in, Decision: d, NewCommission: commission, Changes: changes}, err
 }

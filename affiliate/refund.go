@@ -10,8 +10,8 @@ import (
 // RefundID identifies a refund.
 type RefundID = ID[Refund]
 
-// RefundParkedFor is how long a refund waits for its conversion.
-const RefundParkedFor = 90 * 24 * time.Hour
+// ParkedRefundLifetime is how long a refund waits for its conversion.
+const ParkedRefundLifetime = 90 * 24 * time.Hour
 
 // Refund is money that a merchant gave back to a buyer. If its conversion is not known,
 // the refund is parked and applied when the conversion is recorded. Its amount is fixed
@@ -22,7 +22,7 @@ type Refund struct {
 	ExternalRefundID      string        // unique per workspace and mode
 	ExternalTransactionID string        // of the conversion
 	Conversion            *ConversionID // nil while parked
-	AskedCents            *int64        // requested amount in minor units of the sale's currency; nil means all that is left
+	RequestedCents        *int64        // requested amount in minor units of the sale's currency; nil means all that is left
 	AmountCents           *int64        // refunded amount; nil while parked
 	Reason                *string
 	CreatedAt             time.Time
@@ -144,6 +144,6 @@ func (c Commission) RefundMove(sale Conversion, why RefundReason, at time.Time) 
 	}
 	return CommissionTransition{
 		Scope: c.Scope, Program: c.Program, Commission: c.ID, Move: MoveRefund, Actor: System, At: at,
-		AmountCents: cents, Full: full, Why: why,
+		AmountCents: cents, Full: full, RefundReason: why,
 	}, true
 }

@@ -248,7 +248,7 @@ func TestCommission_RefundMove(t *testing.T) {
 	} {
 		at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 		move, moves := tc.commission.RefundMove(tc.sale, RefundedSale, at)
-		if moves != tc.moves || moves && (move.Move != MoveRefund || move.Why != RefundedSale || !move.At.Equal(at) || move.Actor != System) {
+		if moves != tc.moves || moves && (move.Move != MoveRefund || move.RefundReason != RefundedSale || !move.At.Equal(at) || move.Actor != System) {
 			t.Errorf("%s: %v, %+v", name, moves, move)
 		}
 	}

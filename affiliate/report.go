@@ -21,8 +21,8 @@ type Report struct {
 	Key        *IdempotencyKey // nil if the caller sent none
 }
 
-// Recorded is the result of a report.
-type Recorded struct {
+// ReportResult is the result of a report.
+type ReportResult struct {
 	Conversion Conversion
 	Decision   Decision
 	Commission *Commission // nil if nothing is earned
@@ -33,7 +33,9 @@ type Recorded struct {
 }
 
 // Outcome returns the result as the reporter receives it.
-func (r Recorded) Outcome() ReportOutcome { return OutcomeOf(r.Conversion, r.Decision, r.Commission) }
+func (r ReportResult) Outcome() ReportOutcome {
+	return OutcomeOf(r.Conversion, r.Decision, r.Commission)
+}
 
 // ReportOutcome is the response to a report. It is stored under the Idempotency-Key of
 // the report, so that a repeated report gets the same response, even if the conversion

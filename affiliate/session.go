@@ -51,9 +51,9 @@ type RefreshToken struct {
 	UsedAt  *time.Time // nil if not used; a token can be used once
 }
 
-// LoginTry is an attempt to log in. It counts as failed until a session is created.
-type LoginTry struct {
-	ID LoginTryID
+// LoginAttempt is an attempt to log in. It counts as failed until a session is created.
+type LoginAttempt struct {
+	ID LoginAttemptID
 	// Subject is a digest of the account's kind and address.
 	Subject []byte
 	At      time.Time

@@ -268,7 +268,7 @@ func TestHasSignalOfOtherMode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := everySignal()
 			tc.change(&in)
-			if got := in.OtherMode(); got != tc.want {
+			if got := in.HasSignalOfOtherMode(); got != tc.want {
 				t.Errorf("%v", got)
 			}
 		})

@@ -25,7 +25,7 @@ type StatsDelta struct {
 // StatsDeltas returns the deltas that add a conversion, attributed by d, to the counts
 // of its participant and link. Refunded revenue is not included. A commission in
 // another currency than the sale has a delta of its own.
-func (d Decision) Brought(c Conversion, commission *Commission) []StatsDelta {
+func (d Decision) StatsDeltas(c Conversion, commission *Commission) []StatsDelta {
 	brought := StatsDelta{
 		Scope: c.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: d.DecidedAt, Conversions: 1,
 	}

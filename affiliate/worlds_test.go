@@ -93,7 +93,7 @@ func earners() *rapid.Generator[Earner] {
 				ParticipantApproved, ParticipantApproved, ParticipantApproved, ParticipantSuspended,
 			}).Draw(t, "participant status"),
 			ParticipantErased: rapid.IntRange(0, 5).Draw(t, "erased") == 0,
-			Brought:           Brought{rapid.Int64Range(0, 16).Draw(t, "brought"), rapid.Int64Range(0, 16).Draw(t, "brought revenue")},
+			PriorTotals:       PriorTotals{rapid.Int64Range(0, 16).Draw(t, "brought"), rapid.Int64Range(0, 16).Draw(t, "brought revenue")},
 		}
 		if rate := maybe(t, rates(), "group rate"); rate != nil {
 			e.Rule.Group = &GroupRate{Name: "Friends", Rate: *rate}

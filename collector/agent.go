@@ -38,7 +38,7 @@ type agent struct {
 // agentHash is a month's hash of an agent.
 type agentHash struct {
 	monthNumber int
-	sum   [hashSize]byte
+	sum         [hashSize]byte
 }
 
 // hash returns the agent's hash of a month. It is cached because it costs more than

@@ -228,7 +228,7 @@ func TestWithoutAUsableJournalACollectorLivesOnRedis(t *testing.T) {
 			if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "the journal cannot be used") {
 				t.Errorf("logged %q", log)
 			}
-			broken := "# HELP tributary_collector_journal_broken 1 while the journal takes nothing: its disk failed or is full, or its folder could not be used at the start.\n" +
+			broken := "# HELP tributary_collector_journal_broken 1 while the journal cannot store clicks because its disk failed or is full, or because its folder could not be used at the start.\n" +
 				"# TYPE tributary_collector_journal_broken gauge\ntributary_collector_journal_broken 1\n"
 			if err := testutil.GatherAndCompare(registry, strings.NewReader(broken), "tributary_collector_journal_broken"); err != nil {
 				t.Error(err)

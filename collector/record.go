@@ -192,7 +192,7 @@ type hasher struct {
 // monthHasher computes the hashes of one month.
 type monthHasher struct {
 	number int // since year 0
-	macs  sync.Pool
+	macs   sync.Pool
 }
 
 // mac is an HMAC with its buffers.

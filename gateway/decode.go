@@ -33,9 +33,9 @@ type violations struct {
 }
 
 func (v *violations) add(field, message string) {
-	// The core names affiliate.MaxItemFaults of an item. One more tells it that
+	// The core names affiliate.MaxItemViolations of an item. One more tells it that
 	// there are more.
-	if v.ofItem && len(v.list) > affiliate.MaxItemFaults {
+	if v.ofItem && len(v.list) > affiliate.MaxItemViolations {
 		return
 	}
 	v.addLast(field, message)

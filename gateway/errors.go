@@ -223,7 +223,7 @@ func copyHeaders(c *call, md metadata.MD) {
 
 // spelled returns a violation of the core as the client spells its fields.
 func (c *call) spelled(v *affiliatev1.AdmitViolation) affiliate.Violation {
-	return affiliate.Violation{Field: v.GetField(), Message: v.GetMessage()}.Spelled(c.fieldName)
+	return affiliate.Violation{Field: v.GetField(), Message: v.GetMessage()}.WithFieldNames(c.fieldName)
 }
 
 // fieldName turns the proto path of a violation into the path as the client wrote

@@ -322,7 +322,7 @@ func TestAnItemOfManyFaultsLeavesTheOthersWhole(t *testing.T) {
 		t.Errorf("items %v", items)
 	}
 	faults := request.GetItemFaults()
-	if len(faults) != affiliate.MaxItemFaults+1 || faults[0].GetIndex() != 0 || faults[0].GetField() != "line_items[0].quantity" {
+	if len(faults) != affiliate.MaxItemViolations+1 || faults[0].GetIndex() != 0 || faults[0].GetField() != "line_items[0].quantity" {
 		t.Errorf("%d faults: %v", len(faults), faults)
 	}
 	// What ends the reading is named, however many faults came before.

@@ -61,7 +61,7 @@ func refusalStatus(refusal *affiliate.Error) *status.Status {
 	if len(refusal.Violations) > 0 {
 		bad, spellable := &errdetails.BadRequest{}, &affiliatev1.SpellableViolations{}
 		for _, v := range refusal.Violations {
-			spelled := v.Spelled(protoName)
+			spelled := v.WithFieldNames(protoName)
 			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: spelled.Field, Description: spelled.Sentence()})
 			spellable.Violations = append(spellable.Violations, &affiliatev1.AdmitViolation{Field: v.Field, Message: v.Message})
 		}

@@ -8,22 +8,22 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Life is a commission in its initial state and a sequence of moves to try on it, legal
+// Scenario is a commission in its initial state and a sequence of moves to try on it, legal
 // or not. The test sets ids and scope.
-type Life struct {
-	Born  affiliate.Commission
-	Steps []affiliate.CommissionTransition // in the order of their instants
+type Scenario struct {
+	Initial affiliate.Commission
+	Steps   []affiliate.CommissionTransition // in the order of their instants
 }
 
 // reviewReasons is a short list, so that the same reasons are often added and removed.
 var reviewReasons = []string{"fraud", "fx_rate_missing", "participant_suspended"}
 
-// Lives generates random commissions with at most the given number of steps. The times
+// Scenarios generates random commissions with at most the given number of steps. The times
 // of the steps cross the ends of days and months in UTC.
-func Lives(steps int) *rapid.Generator[Life] {
-	return rapid.Custom(func(t *rapid.T) Life {
+func Scenarios(steps int) *rapid.Generator[Scenario] {
+	return rapid.Custom(func(t *rapid.T) Scenario {
 		now := time.Date(2026, 2, 28, 20, 0, 0, 0, time.UTC).Add(rapid.SampledFrom(timeSteps).Draw(t, "born"))
-		life := Life{Born: initialCommission(t, now)}
+		life := Scenario{Initial: initialCommission(t, now)}
 		for range rapid.IntRange(0, steps).Draw(t, "steps") {
 			now = now.Add(rapid.SampledFrom(timeSteps).Draw(t, "time passes"))
 			life.Steps = append(life.Steps, drawStep(t, now))
@@ -72,7 +72,7 @@ func drawStep(t *rapid.T, now time.Time) affiliate.CommissionTransition {
 		return rapid.Ptr(rapid.SampledFrom([]string{"because", "=1+1"}), true).Draw(t, label)
 	}
 	s := affiliate.CommissionTransition{
-		Move: rapid.SampledFrom(Moves).Draw(t, "move"), Actor: affiliate.System, At: now, Note: text("note"), Standing: affiliate.ParticipantApproved,
+		Move: rapid.SampledFrom(Moves).Draw(t, "move"), Actor: affiliate.System, At: now, Note: text("note"), ParticipantStatus: affiliate.ParticipantApproved,
 	}
 	switch s.Move {
 	case affiliate.MoveApprove, affiliate.MoveOverride, affiliate.MoveReject, affiliate.MoveClearReview:
@@ -83,16 +83,16 @@ func drawStep(t *rapid.T, now time.Time) affiliate.CommissionTransition {
 			s.Code = rapid.Ptr(rapid.SampledFrom([]string{"fraud", "other"}), true).Draw(t, "code")
 		}
 	case affiliate.MoveAutoApprove:
-		s.Standing = rapid.SampledFrom([]affiliate.ParticipantStatus{
+		s.ParticipantStatus = rapid.SampledFrom([]affiliate.ParticipantStatus{
 			affiliate.ParticipantApproved, affiliate.ParticipantApproved, affiliate.ParticipantSuspended, affiliate.ParticipantPending, affiliate.ParticipantRejected,
 		}).Draw(t, "standing")
-		s.Erased = rapid.IntRange(0, 7).Draw(t, "erased") == 0
+		s.ParticipantErased = rapid.IntRange(0, 7).Draw(t, "erased") == 0
 	case affiliate.MoveRefund:
 		s.Full = rapid.IntRange(0, 3).Draw(t, "full") == 0
 		s.AmountCents = rapid.SampledFrom([]int64{-1, 0, 1, 250, 499, 500, 100_000}).Draw(t, "leaves")
-		s.Why = rapid.SampledFrom([]affiliate.RefundReason{affiliate.RefundedSale, affiliate.DisputedSale}).Draw(t, "why")
+		s.RefundReason = rapid.SampledFrom([]affiliate.RefundReason{affiliate.RefundedSale, affiliate.DisputedSale}).Draw(t, "why")
 	case affiliate.MoveClawBack:
-		s.Why = affiliate.ReassignedSale
+		s.RefundReason = affiliate.ReassignedSale
 	case affiliate.MovePay:
 		payout := affiliate.PayoutID{}
 		payout.UUID[15] = byte(rapid.IntRange(1, 3).Draw(t, "payout"))

@@ -76,8 +76,8 @@ type Outcome struct {
 	EntryCents int64
 }
 
-// Do returns the expected result of one move of a commission.
-func Do(c affiliate.Commission, t affiliate.CommissionTransition) Outcome {
+// Expected returns the expected result of one move of a commission.
+func Expected(c affiliate.Commission, t affiliate.CommissionTransition) Outcome {
 	effect := matrix[t.Move][slices.Index(Statuses, c.Status)]
 	refusal := effect.refusal
 	if refusal == "" {
@@ -95,7 +95,7 @@ func Do(c affiliate.Commission, t affiliate.CommissionTransition) Outcome {
 		after.Status = refunded
 	}
 	applyMove(after, t)
-	if slices.Contains([]affiliate.PayoutStatus{affiliate.PayoutDraft, affiliate.PayoutPending}, t.HeldBy) && !Payable(*after) {
+	if slices.Contains([]affiliate.PayoutStatus{affiliate.PayoutDraft, affiliate.PayoutPending}, t.PayoutStatus) && !Payable(*after) {
 		after.Payout = nil
 	}
 	after.Version, after.UpdatedAt = c.Version+1, t.At
@@ -130,7 +130,7 @@ func refusalReason(c affiliate.Commission, t affiliate.CommissionTransition) aff
 		}
 	case affiliate.MoveAutoApprove:
 		if held || c.AutoApproveAt == nil || c.AutoApproveAt.After(t.At) || c.NeedsReview || c.Dispute == affiliate.DisputeOpen ||
-			t.Standing != affiliate.ParticipantApproved || t.Erased {
+			t.ParticipantStatus != affiliate.ParticipantApproved || t.ParticipantErased {
 			return affiliate.ReasonCommissionHoldActive
 		}
 	case affiliate.MoveFlag:
@@ -191,8 +191,8 @@ func eventOf(m affiliate.CommissionMove) affiliate.EventName {
 	}[m]
 }
 
-// BirthEvents returns the webhook events of a new commission.
-func BirthEvents(c affiliate.Commission) []affiliate.EventName {
+// CreationEvents returns the webhook events of a new commission.
+func CreationEvents(c affiliate.Commission) []affiliate.EventName {
 	events := []affiliate.EventName{"commission.created"}
 	if c.Status == approved {
 		events = append(events, "commission.approved")

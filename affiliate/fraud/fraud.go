@@ -50,9 +50,9 @@ type Facts struct {
 	// ConversionsInHour is the number of the partner's conversions in the last hour,
 	// including this one. Counting may stop at MaxConversionsInHour + 1.
 	ConversionsInHour int
-	// BroughtByAnother says that the customer has converted for another partner of the
+	// DuplicateCustomer says that the customer has converted for another partner of the
 	// programme before.
-	BroughtByAnother bool
+	DuplicateCustomer bool
 	// Recent is the number of the partner's latest conversions that were examined, at
 	// most RecentConversions. Refunded is how many of them were refunded, in full or in
 	// part.

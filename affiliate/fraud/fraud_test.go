@@ -39,7 +39,7 @@ func TestEvaluate_RuleFiresOnlyOnItsFacts(t *testing.T) {
 		"the eleventh conversion of an hour":          {Facts{ConversionsInHour: 11}, []string{"conversion_velocity"}},
 		"the 100th click of an hour":                  {click(func(c *Click) { c.ClicksInHour = 100 }), nil},
 		"the 101st click of an hour":                  {click(func(c *Click) { c.ClicksInHour = 101 }), []string{"click_velocity"}},
-		"another partner's customer":                  {Facts{BroughtByAnother: true}, []string{"duplicate_customer"}},
+		"another partner's customer":                  {Facts{DuplicateCustomer: true}, []string{"duplicate_customer"}},
 		"a throw-away address":                        {Facts{BuyerDomain: "mailinator.com"}, []string{"disposable_email"}},
 		"a throw-away address of a subdomain":         {Facts{BuyerDomain: "x.mailinator.com"}, []string{"disposable_email"}},
 		"a domain that only ends with a listed name":  {Facts{BuyerDomain: "notmailinator.com"}, nil},

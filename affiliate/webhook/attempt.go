@@ -48,9 +48,9 @@ type Outcome struct {
 	RetryAfter time.Duration
 }
 
-// Answered returns the outcome of an attempt with a response. retryAfter is the value
+// ResponseOutcome returns the outcome of an attempt with a response. retryAfter is the value
 // of the Retry-After header.
-func Answered(statusCode int, retryAfter time.Duration) Outcome {
+func ResponseOutcome(statusCode int, retryAfter time.Duration) Outcome {
 	o := Outcome{StatusCode: statusCode}
 	switch {
 	case statusCode >= 200 && statusCode < 300:
@@ -66,8 +66,8 @@ func Answered(statusCode int, retryAfter time.Duration) Outcome {
 	return o
 }
 
-// Failed returns the outcome of an attempt without a response.
-func Failed(errorCode string) Outcome { return Outcome{ErrorCode: errorCode} }
+// FailureOutcome returns the outcome of an attempt without a response.
+func FailureOutcome(errorCode string) Outcome { return Outcome{ErrorCode: errorCode} }
 
 // Succeeded reports whether the receiver accepted the event with a 2xx status.
 func (o Outcome) Succeeded() bool { return o.StatusCode != 0 && o.ErrorCode == "" }

@@ -21,11 +21,11 @@ func TestResponseOutcome_ByStatusCode(t *testing.T) {
 		429: {429, "http_429", time.Hour}, 503: {503, "http_503", time.Hour}, // only these two use Retry-After
 		999: {999, "http_999", 0},
 	} {
-		got := Answered(code, time.Hour)
+		got := ResponseOutcome(code, time.Hour)
 		if got != want || got.Succeeded() != (code/100 == 2) || got.Gone() != (code == 410) {
 			t.Errorf("%d: %+v, want %+v", code, got, want)
 		}
-		if got := Answered(code, -time.Hour); got.RetryAfter != 0 {
+		if got := ResponseOutcome(code, -time.Hour); got.RetryAfter != 0 {
 			t.Errorf("%d: retry after %s", code, got.RetryAfter)
 		}
 	}
@@ -35,7 +35,7 @@ func TestFailureOutcome_HasErrorCode(t *testing.T) {
 	for code, constant := range map[string]string{
 		"dns_error": DNSError, "connection_refused": ConnectionRefused, "timeout": Timeout, "tls_error": TLSError, "protocol_error": ProtocolError, "blocked_address": BlockedAddress,
 	} {
-		if o := Failed(constant); o != (Outcome{ErrorCode: code}) || o.Succeeded() || o.Gone() {
+		if o := FailureOutcome(constant); o != (Outcome{ErrorCode: code}) || o.Succeeded() || o.Gone() {
 			t.Errorf("%s: %+v", code, o)
 		}
 	}
@@ -54,7 +54,7 @@ func TestNext_ScheduleHasTenAttemptsInThreeDays(t *testing.T) {
 		s, now, attempts := State{Status: affiliate.DeliveryPending}, noon, 0
 		for due := &now; due != nil; attempts++ {
 			now = *due
-			s, due = s.Next(Answered(500, 0), now, random)
+			s, due = s.Next(ResponseOutcome(500, 0), now, random)
 		}
 		if took := now.Sub(noon); attempts != 10 || took.Round(time.Second) != want || s != (State{Status: affiliate.DeliveryDeadLettered, Tier: 10}) {
 			t.Errorf("%d attempts in %s, then %+v", attempts, took, s)
@@ -100,7 +100,7 @@ func TestNext_DelaysFollowTheSchedule(t *testing.T) {
 
 func TestNext_SpreadsDelays(t *testing.T) {
 	for random, want := range map[float64]time.Duration{0: 8 * time.Hour, 0.25: 9 * time.Hour, 0.5: 10 * time.Hour, 0.75: 11 * time.Hour} {
-		_, due := State{Status: affiliate.DeliveryFailed, Tier: 5}.Next(Failed(TLSError), noon, random)
+		_, due := State{Status: affiliate.DeliveryFailed, Tier: 5}.Next(FailureOutcome(TLSError), noon, random)
 		if due == nil || due.Sub(noon).Round(time.Millisecond) != want {
 			t.Errorf("%v: due %v, want %s", random, due, want)
 		}
@@ -113,18 +113,18 @@ func TestNext_ShortestDelays(t *testing.T) {
 		outcome Outcome
 		want    time.Duration // 0 means the delay of the schedule, 5 s
 	}{
-		{"500 ignores Retry-After", Answered(500, time.Hour), 0},
-		{"429", Answered(429, 0), time.Minute},
-		{"429 with a shorter Retry-After", Answered(429, 30*time.Second), time.Minute},
-		{"429 with a longer Retry-After", Answered(429, time.Hour), time.Hour},
-		{"503 with a longer Retry-After", Answered(503, time.Hour), time.Hour},
-		{"502 ignores Retry-After", Answered(502, time.Hour), time.Minute},
-		{"504 ignores Retry-After", Answered(504, time.Hour), time.Minute},
-		{"timeout", Failed(Timeout), time.Minute},
-		{"protocol error", Failed(ProtocolError), 0},
-		{"Retry-After of a day", Answered(503, 24*time.Hour), 24 * time.Hour},
-		{"Retry-After of more than a day", Answered(503, 24*time.Hour+1), 24 * time.Hour},
-		{"Retry-After without bounds", Answered(429, 1<<63-1), 24 * time.Hour},
+		{"500 ignores Retry-After", ResponseOutcome(500, time.Hour), 0},
+		{"429", ResponseOutcome(429, 0), time.Minute},
+		{"429 with a shorter Retry-After", ResponseOutcome(429, 30*time.Second), time.Minute},
+		{"429 with a longer Retry-After", ResponseOutcome(429, time.Hour), time.Hour},
+		{"503 with a longer Retry-After", ResponseOutcome(503, time.Hour), time.Hour},
+		{"502 ignores Retry-After", ResponseOutcome(502, time.Hour), time.Minute},
+		{"504 ignores Retry-After", ResponseOutcome(504, time.Hour), time.Minute},
+		{"timeout", FailureOutcome(Timeout), time.Minute},
+		{"protocol error", FailureOutcome(ProtocolError), 0},
+		{"Retry-After of a day", ResponseOutcome(503, 24*time.Hour), 24 * time.Hour},
+		{"Retry-After of more than a day", ResponseOutcome(503, 24*time.Hour+1), 24 * time.Hour},
+		{"Retry-After without bounds", ResponseOutcome(429, 1<<63-1), 24 * time.Hour},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for random, want := range map[float64]time.Duration{0: tc.want, 0.5: tc.want * 11 / 10, 0.75: tc.want * 115 / 100} {
@@ -145,7 +145,7 @@ func TestNext_StatesAndDueTimes(t *testing.T) {
 		pending, delivered, failed = affiliate.DeliveryPending, affiliate.DeliveryDelivered, affiliate.DeliveryFailed
 		dead, canceled             = affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled
 	)
-	ok, notFound, gone, blocked := Answered(200, 0), Answered(404, 0), Answered(410, 0), Failed(BlockedAddress)
+	ok, notFound, gone, blocked := ResponseOutcome(200, 0), ResponseOutcome(404, 0), ResponseOutcome(410, 0), FailureOutcome(BlockedAddress)
 	never, immediately, later := "never", "now", "later"
 	for name, tc := range map[string]struct {
 		before State
@@ -197,7 +197,7 @@ func TestNext_StatesAndDueTimes(t *testing.T) {
 // the delivery in random order. The model counts the attempts that the delivery may
 // have.
 func TestNext_MatchesModel(t *testing.T) {
-	outcomes := rapid.OneOf(failures(), rapid.Just(Answered(204, 0)))
+	outcomes := rapid.OneOf(failures(), rapid.Just(ResponseOutcome(204, 0)))
 	rapid.Check(t, func(t *rapid.T) {
 		var (
 			s              = State{Status: affiliate.DeliveryPending}
@@ -293,8 +293,8 @@ func failures() *rapid.Generator[Outcome] {
 				rapid.SampledFrom([]int{301, 400, 410, 429, 500, 502, 503, 504}),
 				rapid.IntRange(300, 599),
 			).Draw(t, "code")
-			return Answered(code, time.Duration(rapid.Int64Range(0, int64(48*time.Hour)).Draw(t, "after")))
+			return ResponseOutcome(code, time.Duration(rapid.Int64Range(0, int64(48*time.Hour)).Draw(t, "after")))
 		}
-		return Failed(rapid.SampledFrom([]string{DNSError, ConnectionRefused, Timeout, TLSError, ProtocolError, BlockedAddress}).Draw(t, "error code"))
+		return FailureOutcome(rapid.SampledFrom([]string{DNSError, ConnectionRefused, Timeout, TLSError, ProtocolError, BlockedAddress}).Draw(t, "error code"))
 	})
 }

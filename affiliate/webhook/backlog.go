@@ -58,8 +58,8 @@ func NewBacklog() Backlog {
 	return Backlog{more: true, unstored: map[affiliate.DeliveryID]time.Time{}, storedDuringRead: map[affiliate.DeliveryID]bool{}}
 }
 
-// More records that there may be new due deliveries.
-func (b *Backlog) More() { b.more = true }
+// MarkMore records that there may be new due deliveries.
+func (b *Backlog) MarkMore() { b.more = true }
 
 // HasMore reports whether there may be due deliveries that were not read.
 func (b *Backlog) HasMore() bool { return b.more }
@@ -67,8 +67,8 @@ func (b *Backlog) HasMore() bool { return b.more }
 // Rewind makes the next read begin with the oldest due delivery.
 func (b *Backlog) Rewind() { b.from, b.more = time.Time{}, true }
 
-// WantsRead reports whether a read should begin.
-func (b *Backlog) WantsRead() bool { return b.more && !b.reading && len(b.ready) < readBelow }
+// NeedsRead reports whether a read should begin.
+func (b *Backlog) NeedsRead() bool { return b.more && !b.reading && len(b.ready) < readBelow }
 
 // Reading reports whether a read is in progress.
 func (b *Backlog) Reading() bool { return b.reading }

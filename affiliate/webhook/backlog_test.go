@@ -55,10 +55,10 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 					}
 					queue = append(queue[:at], append([]DueDelivery{d}, queue[at:]...)...)
 				}
-				b.More()
+				b.MarkMore()
 			},
 			"a read begins": func(t *rapid.T) {
-				if b.WantsRead() {
+				if b.NeedsRead() {
 					readResult = dueFrom(b.BeginRead(now))
 				}
 			},
@@ -90,7 +90,7 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 					return
 				}
 				queue = remove(queue, ended[0].ID)
-				b.Stored(AttemptResult{Due: ended[0], Outcome: Answered(http.StatusOK, 0)})
+				b.Stored(AttemptResult{Due: ended[0], Outcome: ResponseOutcome(http.StatusOK, 0)})
 				ended = ended[1:]
 			},
 			"": func(t *rapid.T) {

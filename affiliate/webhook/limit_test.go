@@ -7,7 +7,7 @@ import (
 )
 
 func TestLimit_FollowsOutcomes(t *testing.T) {
-	ok, failure, timeout := Answered(http.StatusOK, 0), Answered(http.StatusInternalServerError, 0), Failed(Timeout)
+	ok, failure, timeout := ResponseOutcome(http.StatusOK, 0), ResponseOutcome(http.StatusInternalServerError, 0), FailureOutcome(Timeout)
 	times := func(n int, o Outcome) (all []Outcome) {
 		for range n {
 			all = append(all, o)

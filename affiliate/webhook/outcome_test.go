@@ -14,10 +14,10 @@ func TestCountOutcomes(t *testing.T) {
 	change := func(o Outcome, before, after affiliate.DeliveryStatus) DeliveryChange {
 		return DeliveryChange{Result: AttemptResult{Outcome: o, Ended: noon}, Before: State{Status: before}, After: State{Status: after}}
 	}
-	success := change(Answered(http.StatusOK, 0), affiliate.DeliveryPending, affiliate.DeliveryDelivered)
-	failure := change(Failed(Timeout), affiliate.DeliveryPending, affiliate.DeliveryFailed)
-	deadLetter := change(Failed(Timeout), affiliate.DeliveryFailed, affiliate.DeliveryDeadLettered)
-	gone := change(Answered(http.StatusGone, 0), affiliate.DeliveryPending, affiliate.DeliveryDeadLettered)
+	success := change(ResponseOutcome(http.StatusOK, 0), affiliate.DeliveryPending, affiliate.DeliveryDelivered)
+	failure := change(FailureOutcome(Timeout), affiliate.DeliveryPending, affiliate.DeliveryFailed)
+	deadLetter := change(FailureOutcome(Timeout), affiliate.DeliveryFailed, affiliate.DeliveryDeadLettered)
+	gone := change(ResponseOutcome(http.StatusGone, 0), affiliate.DeliveryPending, affiliate.DeliveryDeadLettered)
 	for _, tc := range []struct {
 		name     string
 		active   bool

@@ -24,11 +24,11 @@ type URL struct {
 	Port uint16
 	// Literal is the host if it is an IP address; otherwise the zero Addr.
 	Literal netip.Addr
-	// Plain says that the scheme is http.
-	Plain bool
-	// OddPort says that the port is only allowed for addresses in the operator's
+	// IsHTTP says that the scheme is http.
+	IsHTTP bool
+	// RestrictedPort says that the port is only allowed for addresses in the operator's
 	// allow-list.
-	OddPort bool
+	RestrictedPort bool
 }
 
 // maxURLSize is the greatest length of a URL, both as entered and as stored.
@@ -77,8 +77,8 @@ func ParseURL(raw string) (URL, []string) {
 
 	u := URL{
 		Host: host, Port: port, Literal: literal,
-		Plain:   scheme == "http",
-		OddPort: port != standard && !portAllowed(port),
+		IsHTTP:         scheme == "http",
+		RestrictedPort: port != standard && !portAllowed(port),
 	}
 	u.Text = scheme + "://" + host
 	if literal.Is6() {

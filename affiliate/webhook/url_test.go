@@ -54,17 +54,17 @@ func TestParseURL_Accepts(t *testing.T) {
 		"https://[::FFFF:7f00:1]:8443": {Text: "https://[::ffff:127.0.0.1]:8443/", Host: "::ffff:127.0.0.1", Port: 8443, Literal: netip.MustParseAddr("::ffff:127.0.0.1")},
 
 		// http is accepted and marked as Plain.
-		"http://example.com":      {Text: "http://example.com/", Host: "example.com", Port: 80, Plain: true},
-		"http://example.com:80/a": {Text: "http://example.com/a", Host: "example.com", Port: 80, Plain: true},
-		"http://example.com:443":  {Text: "http://example.com:443/", Host: "example.com", Port: 443, Plain: true},
-		"http://example.com:81":   {Text: "http://example.com:81/", Host: "example.com", Port: 81, Plain: true, OddPort: true},
+		"http://example.com":      {Text: "http://example.com/", Host: "example.com", Port: 80, IsHTTP: true},
+		"http://example.com:80/a": {Text: "http://example.com/a", Host: "example.com", Port: 80, IsHTTP: true},
+		"http://example.com:443":  {Text: "http://example.com:443/", Host: "example.com", Port: 443, IsHTTP: true},
+		"http://example.com:81":   {Text: "http://example.com:81/", Host: "example.com", Port: 81, IsHTTP: true, RestrictedPort: true},
 
 		// Ports that are only allowed for addresses in the allow-list.
-		"https://example.com:80":    {Text: "https://example.com:80/", Host: "example.com", Port: 80, OddPort: true},
-		"https://example.com:1":     {Text: "https://example.com:1/", Host: "example.com", Port: 1, OddPort: true},
-		"https://example.com:1023":  {Text: "https://example.com:1023/", Host: "example.com", Port: 1023, OddPort: true},
-		"https://example.com:6379":  {Text: "https://example.com:6379/", Host: "example.com", Port: 6379, OddPort: true},
-		"https://example.com:27017": {Text: "https://example.com:27017/", Host: "example.com", Port: 27017, OddPort: true},
+		"https://example.com:80":    {Text: "https://example.com:80/", Host: "example.com", Port: 80, RestrictedPort: true},
+		"https://example.com:1":     {Text: "https://example.com:1/", Host: "example.com", Port: 1, RestrictedPort: true},
+		"https://example.com:1023":  {Text: "https://example.com:1023/", Host: "example.com", Port: 1023, RestrictedPort: true},
+		"https://example.com:6379":  {Text: "https://example.com:6379/", Host: "example.com", Port: 6379, RestrictedPort: true},
+		"https://example.com:27017": {Text: "https://example.com:27017/", Host: "example.com", Port: 27017, RestrictedPort: true},
 	} {
 		if got, wrong := ParseURL(raw); got != want || wrong != nil {
 			t.Errorf("%q: %+v %q, want %+v", raw, got, wrong, want)
@@ -285,7 +285,7 @@ func checkURL(t *testing.T, raw string) {
 	if port == "" {
 		port = map[string]string{"https": "443", "http": "80"}[r.URL.Scheme]
 	}
-	if r.URL.Hostname() != u.Host || port != strconv.Itoa(int(u.Port)) || (r.URL.Scheme == "http") != u.Plain {
+	if r.URL.Hostname() != u.Host || port != strconv.Itoa(int(u.Port)) || (r.URL.Scheme == "http") != u.IsHTTP {
 		t.Fatalf("%+v: net/http has %q and %q", u, r.URL.Hostname(), r.URL.Port())
 	}
 	if r.URL.User != nil || r.URL.Fragment != "" || r.URL.Opaque != "" || r.URL.String() != u.Text {

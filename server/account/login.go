@@ -24,7 +24,7 @@ func (s *Service) LoginPartner(ctx context.Context, req *affiliatev1.LoginReques
 
 func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
 	email, at := strings.ToLower(req.GetEmail()), s.at()
-	try := affiliate.LoginTry{ID: affiliate.NewID[affiliate.LoginTry](at), Subject: s.subject(kind, email), At: at}
+	try := affiliate.LoginAttempt{ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: s.subject(kind, email), At: at}
 	// From here on the attempt counts as failed until the session is open.
 	if err := s.throttle(ctx, try); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 // throttle slows down attempts to guess the password of an address, known or not.
 // The attempt is committed before the others are counted, so that parallel attempts
 // count each other.
-func (s *Service) throttle(ctx context.Context, try affiliate.LoginTry) error {
+func (s *Service) throttle(ctx context.Context, try affiliate.LoginAttempt) error {
 	if err := s.store.AddLoginTry(ctx, try); err != nil {
 		return err
 	}

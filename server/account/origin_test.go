@@ -131,7 +131,9 @@ func TestPartnersOriginsAreStored(t *testing.T) {
 // originFailingStore cannot store origins.
 type originFailingStore struct{ account.Store }
 
-func (originFailingStore) StoreOrigin(context.Context, affiliate.Origin) error { return errors.New("disk full") }
+func (originFailingStore) StoreOrigin(context.Context, affiliate.Origin) error {
+	return errors.New("disk full")
+}
 
 func TestAnOriginThatCannotBeStoredCostsNoSession(t *testing.T) {
 	f := newFixture(t)

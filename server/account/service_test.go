@@ -304,7 +304,7 @@ func TestRefreshTokensEnd(t *testing.T) {
 	if f.sessionActive(t, busy.User.Id) {
 		t.Error("the session outlived its 90 days")
 	}
-	gone, err := f.store.ForgetEnded(t.Context(), f.now.Add(time.Millisecond), 10)
+	gone, err := f.store.DeleteEndedSessions(t.Context(), f.now.Add(time.Millisecond), 10)
 	if err != nil || gone != 2 || f.count(t, `select count(*) from refresh_tokens`) != 0 {
 		t.Errorf("forgot %d sessions, %v", gone, err)
 	}

@@ -18,12 +18,12 @@ type Store interface {
 	// InviteByToken returns the invitation of a token. Errors: NOT_FOUND.
 	InviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error)
 	// AddLoginTry commits an attempt to log in as failed.
-	AddLoginTry(ctx context.Context, try affiliate.LoginTry) error
+	AddLoginTry(ctx context.Context, try affiliate.LoginAttempt) error
 	// OtherLoginFailures counts the failed attempts of the subject since an instant,
 	// without the try itself, and returns the time of the last.
-	OtherLoginFailures(ctx context.Context, try affiliate.LoginTry, since time.Time) (count int, last time.Time, err error)
+	OtherLoginFailures(ctx context.Context, try affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error)
 	// DeleteLoginTry deletes an attempt.
-	DeleteLoginTry(ctx context.Context, id affiliate.LoginTryID) error
+	DeleteLoginTry(ctx context.Context, id affiliate.LoginAttemptID) error
 	// RevokeSessionOfToken revokes the session of a refresh token, used or not, if
 	// there is one.
 	RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error

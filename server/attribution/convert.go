@@ -34,7 +34,7 @@ func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, 
 		Reason:     affiliate.AttributionReason(req.GetReasonCode()),
 		Decided:    decided,
 	}
-	if filter.Reason != "" && !filter.Reason.OfDecision() {
+	if filter.Reason != "" && !filter.Reason.IsDecisionReason() {
 		wrong.Add("reason_code", "must be a reason code of a decision")
 	}
 	if text := req.GetProgramId(); text != "" {
@@ -172,8 +172,8 @@ func calculation(c *affiliate.Calculation) *affiliatev1.DecisionCalculation {
 		Currency:         c.Currency,
 		ReviewReasons:    c.ReviewReasons,
 	}
-	if c.Brought != nil {
-		out.Brought = &affiliatev1.DecisionBrought{Conversions: c.Brought.Conversions, RevenueCents: c.Brought.RevenueCents}
+	if c.PriorTotals != nil {
+		out.Brought = &affiliatev1.DecisionBrought{Conversions: c.PriorTotals.Conversions, RevenueCents: c.PriorTotals.RevenueCents}
 	}
 	for i, part := range c.Parts {
 		out.Parts[i] = &affiliatev1.DecisionCalculationPart{

@@ -308,7 +308,7 @@ func TestCheckOfLists(t *testing.T) {
 				t.Errorf("%v, want %v", found, tc.fields)
 			}
 			_, err := w.service.ListDecisions(as(w.scope), tc.req)
-			pgtest.Refused(t, err, affiliate.ReasonValidation, tc.fields...)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.fields...)
 		})
 	}
 }
@@ -322,7 +322,7 @@ func TestNothingIsFoundElsewhere(t *testing.T) {
 		"another workspace": {Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest},
 	} {
 		for call, do := range reads(w, r.GetId(), "order-1", click.String()) {
-			t.Run(name+", "+call, func(t *testing.T) { pgtest.Refused(t, do(as(scope)), affiliate.ReasonNotFound) })
+			t.Run(name+", "+call, func(t *testing.T) { pgtest.RequireRefusal(t, do(as(scope)), affiliate.ReasonNotFound) })
 		}
 		if list := w.list(scope, &affiliatev1.ListDecisionsRequest{}); list.GetTotal() != 0 || len(list.GetData()) != 0 {
 			t.Errorf("%s lists %v", name, list)
@@ -330,13 +330,13 @@ func TestNothingIsFoundElsewhere(t *testing.T) {
 	}
 	unknown := affiliate.NewID[affiliate.Conversion](w.now()).String()
 	for call, do := range reads(w, unknown, "order-2", unknown) {
-		t.Run("unknown, "+call, func(t *testing.T) { pgtest.Refused(t, do(as(w.scope)), affiliate.ReasonNotFound) })
+		t.Run("unknown, "+call, func(t *testing.T) { pgtest.RequireRefusal(t, do(as(w.scope)), affiliate.ReasonNotFound) })
 	}
 	for call, do := range reads(w, "1", "1", "00000000-0000-4000-8000-000000000000") {
-		t.Run("no id of ours, "+call, func(t *testing.T) { pgtest.Refused(t, do(as(w.scope)), affiliate.ReasonNotFound) })
+		t.Run("no id of ours, "+call, func(t *testing.T) { pgtest.RequireRefusal(t, do(as(w.scope)), affiliate.ReasonNotFound) })
 	}
 	_, err := w.service.GetAttributedClick(as(w.scope), &affiliatev1.GetAttributedClickRequest{ClickId: "1"})
-	pgtest.Refused(t, err, affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 
 // reads are the calls that read one thing.

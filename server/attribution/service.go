@@ -128,12 +128,12 @@ func (s *Service) SimulateAttribution(ctx context.Context, req *affiliatev1.Simu
 	if in, err = s.store.SeeSignals(ctx, c, in); err != nil {
 		return nil, err
 	}
-	if in.OtherMode() {
+	if in.HasSignalOfOtherMode() {
 		return nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
 	}
 	d := affiliate.Attribute(in)
 	d.DecidedAt = c.CreatedAt
-	record, err := affiliate.Simulated(d)
+	record, err := affiliate.SimulatedRecord(d)
 	if err != nil {
 		return nil, err
 	}

@@ -30,14 +30,14 @@ const (
 
 // Store makes the checks.
 type Store interface {
-	// CheckBooks makes all checks in one snapshot, without a lock that a writer
+	// CheckAccounts makes all checks in one snapshot, without a lock that a writer
 	// could meet.
 	CheckBooks(ctx context.Context, now func() time.Time) ([]affiliate.CheckResult, error)
 }
 
-// Worker works affiliate.CheckBooks.
+// Worker works affiliate.CheckAccounts.
 type Worker struct {
-	river.WorkerDefaults[affiliate.CheckBooks]
+	river.WorkerDefaults[affiliate.CheckAccounts]
 	store Store
 	log   *slog.Logger
 	now   func() time.Time
@@ -63,15 +63,15 @@ func (nightly) Next(now time.Time) time.Time {
 // PeriodicJob is the job as a River client inserts it by itself, at 03:30 UTC. It
 // is tried once: what fails tonight is checked tomorrow, or by hand.
 func PeriodicJob() *river.PeriodicJob {
-	return server.OneAtATime(nightly{}, affiliate.CheckBooks{}, false)
+	return server.OneAtATime(nightly{}, affiliate.CheckAccounts{}, false)
 }
 
 // Timeout bounds one run.
-func (w *Worker) Timeout(*river.Job[affiliate.CheckBooks]) time.Duration { return timeout }
+func (w *Worker) Timeout(*river.Job[affiliate.CheckAccounts]) time.Duration { return timeout }
 
 // Work makes the checks. Violations are logged and do not fail the job: to
 // repeat it would change nothing.
-func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckBooks]) error {
+func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]) error {
 	results, err := w.store.CheckBooks(ctx, w.now)
 	if err != nil {
 		return fmt.Errorf("check of the books: %w", err)

@@ -29,7 +29,7 @@ func (f checkStore) CheckBooks(context.Context, func() time.Time) ([]affiliate.C
 func run(t *testing.T, store check.Store) (log string, err error) {
 	t.Helper()
 	var b bytes.Buffer
-	err = check.New(store, slog.New(slog.NewTextHandler(&b, nil)), time.Now).Work(t.Context(), &river.Job[affiliate.CheckBooks]{})
+	err = check.New(store, slog.New(slog.NewTextHandler(&b, nil)), time.Now).Work(t.Context(), &river.Job[affiliate.CheckAccounts]{})
 	return b.String(), err
 }
 

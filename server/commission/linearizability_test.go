@@ -42,7 +42,7 @@ type answered struct {
 }
 
 func (a asked) transition() affiliate.CommissionTransition {
-	t := affiliate.CommissionTransition{Move: a.Move, At: a.At, Standing: affiliate.ParticipantApproved}
+	t := affiliate.CommissionTransition{Move: a.Move, At: a.At, ParticipantStatus: affiliate.ParticipantApproved}
 	if a.Reason != "" {
 		t.ReviewReasons = []string{a.Reason}
 	}
@@ -76,7 +76,7 @@ func sequential(born map[affiliate.CommissionID]affiliate.Commission) porcupine.
 				// Not due, or in somebody's hands.
 				return true, c
 			}
-			move := commissiontest.Do(c, in.transition())
+			move := commissiontest.Expected(c, in.transition())
 			if move.Refused != "" {
 				return out == answered{Refused: move.Refused}, c
 			}

@@ -178,7 +178,7 @@ func TestClearReviewKeepsTheStatus(t *testing.T) {
 	}
 	for _, status := range []string{"rejected", "paid", "refunded"} {
 		_, err := clearReview(m.commission(p, map[string]any{"status": status, "needs_review": true}), nil)
-		if meta := pgtest.Refused(t, err, affiliate.ReasonCommissionNotFlagged); meta["status"] != status {
+		if meta := pgtest.RequireRefusal(t, err, affiliate.ReasonCommissionNotFlagged); meta["status"] != status {
 			t.Errorf("%s: %v", status, meta)
 		}
 	}

@@ -106,7 +106,7 @@ func TestBulkOfNothingOfOnesOwnFailsAltogether(t *testing.T) {
 		}
 	}
 	_, err := mine.bulk("approve", "42", id[mine])
-	pgtest.Refused(t, err, affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	if n := w.Count(`select count(*) from commissions where version > 1`); n != 0 {
 		t.Errorf("%d were moved from elsewhere", n)
 	}

@@ -20,7 +20,7 @@ func TestTheQueueSweepsByItself(t *testing.T) {
 	id := m.commission(m.somebody(), map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()})
 	workers := river.NewWorkers()
 	river.AddWorker(workers, commission.NewSweepWorker(stores.Commission(w.Store), slog.New(slog.DiscardHandler), w.now))
-	w.Work(&river.Config{
+	w.StartWorkers(&river.Config{
 		Queues:       map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
 		Workers:      workers,
 		PeriodicJobs: []*river.PeriodicJob{commission.SweepJob()},

@@ -200,7 +200,7 @@ func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]af
 }
 
 // detailsOf names the fields of a malformed item by their paths in the body, which
-// are the same over gRPC and REST, up to affiliate.MaxItemFaults of them.
+// are the same over gRPC and REST, up to affiliate.MaxItemViolations of them.
 func detailsOf(i int, wrong affiliate.Violations) []*affiliatev1.FieldFault {
 	inBody := func(path string) string {
 		if path == "" {
@@ -208,13 +208,13 @@ func detailsOf(i int, wrong affiliate.Violations) []*affiliatev1.FieldFault {
 		}
 		return fmt.Sprintf("conversions[%d].%s", i, path)
 	}
-	if len(wrong) > affiliate.MaxItemFaults {
+	if len(wrong) > affiliate.MaxItemViolations {
 		more := affiliate.Violation{Message: "has more faults than these"}
-		wrong = append(slices.Clone(wrong[:affiliate.MaxItemFaults]), more)
+		wrong = append(slices.Clone(wrong[:affiliate.MaxItemViolations]), more)
 	}
 	details := make([]*affiliatev1.FieldFault, len(wrong))
 	for j, v := range wrong {
-		spelled := v.Spelled(inBody)
+		spelled := v.WithFieldNames(inBody)
 		details[j] = &affiliatev1.FieldFault{Field: spelled.Field, Message: spelled.Sentence()}
 	}
 	return details

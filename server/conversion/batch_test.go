@@ -183,7 +183,7 @@ func TestBatchThatBrokeOffIsCompleted(t *testing.T) {
 		t.Errorf("%v, %v", call.replayed(), err)
 	}
 	_, _, err = w.batchKeyed("k-1", items[:40]...)
-	pgtest.Refused(t, err, affiliate.ReasonIdempotencyKeyReused)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
 }
 
 // What is left of an ended batch's items does not meet the next body's.
@@ -290,7 +290,7 @@ func TestBatch_BoundsTheFaultsOfAnItem(t *testing.T) {
 	w := newWorld(t)
 	click := w.store1(w.click())
 	bad := purchase("order-2", click.ID)
-	for range affiliate.MaxItemFaults + 1 {
+	for range affiliate.MaxItemViolations + 1 {
 		bad.LineItems = append(bad.LineItems, &affiliatev1.LineItem{ProductId: "p", AmountCents: -1})
 	}
 	got, _, err := w.batch(purchase("order-1", click.ID), bad)
@@ -298,10 +298,10 @@ func TestBatch_BoundsTheFaultsOfAnItem(t *testing.T) {
 		t.Fatal(err)
 	}
 	details := got.Results[1].GetDetails()
-	if len(details) != affiliate.MaxItemFaults+1 || details[0].GetField() != "conversions[1].line_items[0].amount_cents" {
+	if len(details) != affiliate.MaxItemViolations+1 || details[0].GetField() != "conversions[1].line_items[0].amount_cents" {
 		t.Fatalf("%d faults: %v", len(details), details)
 	}
-	if last := details[affiliate.MaxItemFaults]; last.GetField() != "conversions[1]" || !strings.Contains(last.GetMessage(), "more faults") {
+	if last := details[affiliate.MaxItemViolations]; last.GetField() != "conversions[1]" || !strings.Contains(last.GetMessage(), "more faults") {
 		t.Errorf("the last: %v", last)
 	}
 }
@@ -319,7 +319,7 @@ func (s *countingStore) breakAfter(n int64) {
 
 func (s *countingStore) heal() { s.broken.Store(false) }
 
-func (s *countingStore) RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.Recorded, error) {
+func (s *countingStore) RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.ReportResult, error) {
 	if s.panics.Load() {
 		panic("a bug")
 	}
@@ -328,7 +328,7 @@ func (s *countingStore) RecordConversion(ctx context.Context, r affiliate.Report
 			for s.through.Load() > 0 {
 				time.Sleep(time.Millisecond)
 			}
-			return affiliate.Recorded{}, errAccident
+			return affiliate.ReportResult{}, errAccident
 		}
 		defer s.through.Add(-1)
 	}

@@ -233,7 +233,7 @@ func TestLateClickBindsAndCounts(t *testing.T) {
 	w.Exec(`update programs set rules = rules || '{"products":[{"product_id":"a","rate_bps":5000}]}'`)
 	w.store1(click)
 	for range 2 {
-		if err := w.service.AttributeAwaited(context.Background(), affiliate.AttributeAwaited{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
+		if err := w.service.AttributeAwaited(context.Background(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -258,7 +258,7 @@ func TestConversionThatAnotherSignalAttributedStaysWhenItsClickArrives(t *testin
 	}
 	w.wantCount(1, `awaited_clicks`)
 	w.store1(click)
-	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeAwaited{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
+	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantCount(1, `conversions where participant_id = $1 and version = 1 and link_id is null`, other)

@@ -301,7 +301,7 @@ func TestLateAttributionIsJudged(t *testing.T) {
 	w.wantCount(0, `fraud_events`)
 	w.store1(click)
 	w.Exec(`update clicks set ip_prefix = $1, is_bot = true`, partnerNetwork)
-	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeAwaited{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
+	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantCount(1, `commissions where needs_review and review_reasons = '{fraud}'`)

@@ -137,7 +137,7 @@ func TestKeyBelongsToItsBodyMethodAndScope(t *testing.T) {
 	other := purchase("order-1", click.ID)
 	other.AmountCents = ptr(int64(9_999))
 	_, _, err := w.reportKeyed("k-1", other)
-	pgtest.Refused(t, err, affiliate.ReasonIdempotencyKeyReused)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
 
 	if _, replayed, err := w.reportKeyed("k-2", purchase("order-2", click.ID)); err != nil || replayed {
 		t.Error(replayed, err)
@@ -164,7 +164,7 @@ func TestKeyEndsAfterADay(t *testing.T) {
 	}
 	w.offset.Store(int64(24*time.Hour + time.Minute))
 	_, _, err := w.reportKeyed("k-1", purchase("order-1", click.ID))
-	pgtest.Refused(t, err, affiliate.ReasonConversionDuplicate)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonConversionDuplicate)
 	if _, replayed, err := w.reportKeyed("k-1", purchase("order-2", click.ID)); err != nil || replayed {
 		t.Error(replayed, err)
 	}
@@ -178,7 +178,7 @@ func TestRefusedReportLeavesItsKeyFree(t *testing.T) {
 	click := w.store1(w.click())
 	w.mustReport(purchase("order-1", click.ID))
 	_, _, err := w.reportKeyed("k-1", purchase("order-1", click.ID))
-	pgtest.Refused(t, err, affiliate.ReasonConversionDuplicate)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonConversionDuplicate)
 	w.wantCount(0, `idempotency_keys`)
 	if _, replayed, err := w.reportKeyed("k-1", purchase("order-2", click.ID)); err != nil || replayed {
 		t.Error(replayed, err)
@@ -217,7 +217,7 @@ func TestKeyIsJudgedInItsPlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := w.reportKeyed(tc.key, tc.req)
-			pgtest.Refused(t, err, tc.reason, tc.field)
+			pgtest.RequireRefusal(t, err, tc.reason, tc.field)
 		})
 	}
 	w.wantCount(1, `conversions`)

@@ -38,18 +38,18 @@ func (s *Service) PeriodicJobs() []*river.PeriodicJob {
 }
 
 type awaitedWorker struct {
-	river.WorkerDefaults[affiliate.AttributeAwaited]
+	river.WorkerDefaults[affiliate.AttributeLateClick]
 	service *Service
 }
 
-func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[affiliate.AttributeAwaited]) error {
+func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[affiliate.AttributeLateClick]) error {
 	return w.service.AttributeAwaited(ctx, job.Args)
 }
 
-// AttributeAwaited decides anew about every conversion that waits for a click,
+// AttributeLateClick decides anew about every conversion that waits for a click,
 // provided that the click has arrived. Any number of runs at a time attribute
 // each conversion once. One that fails does not keep the others waiting.
-func (s *Service) AttributeAwaited(ctx context.Context, args affiliate.AttributeAwaited) error {
+func (s *Service) AttributeAwaited(ctx context.Context, args affiliate.AttributeLateClick) error {
 	for {
 		waiting, err := s.store.AwaitedConversions(ctx, args.Workspace, args.Click, awaitedBatch)
 		if err != nil || len(waiting) == 0 {
@@ -118,7 +118,7 @@ type sweepWorker struct {
 	service *Service
 
 	mu     sync.Mutex
-	cursor affiliate.AttributeAwaited
+	cursor affiliate.AttributeLateClick
 }
 
 func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) error {
@@ -132,7 +132,7 @@ func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) erro
 // SweepAwaited is one sweep from a cursor on; it returns where the next one
 // goes on, zero after the end. A click that fails is passed over until the next
 // round, so that it holds up neither the others nor the giving up.
-func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AttributeAwaited) (affiliate.AttributeAwaited, error) {
+func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AttributeLateClick) (affiliate.AttributeLateClick, error) {
 	var failed error
 	for range sweepBatches {
 		arrived, next, err := s.store.ArrivedClicks(ctx, cursor, sweepBatch)
@@ -142,7 +142,7 @@ func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AttributeAw
 		for _, click := range arrived {
 			failed = errors.Join(failed, s.AttributeAwaited(ctx, click))
 		}
-		if cursor = next; cursor == (affiliate.AttributeAwaited{}) {
+		if cursor = next; cursor == (affiliate.AttributeLateClick{}) {
 			break
 		}
 	}

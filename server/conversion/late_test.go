@@ -94,20 +94,20 @@ func TestWaitEndsWithItsCaller(t *testing.T) {
 }
 
 // lateConversion reports a purchase whose click nobody knows, and then stores it.
-func (w *world) lateConversion(external string) affiliate.AttributeAwaited {
+func (w *world) lateConversion(external string) affiliate.AttributeLateClick {
 	w.Helper()
 	click := w.clickAt(w.now().Add(-10 * time.Minute))
 	if r := w.mustReport(purchase(external, click.ID)); r.GetAttributed() {
 		w.Fatalf("%v", r)
 	}
 	w.store1(click)
-	return affiliate.AttributeAwaited{Workspace: w.scope.Workspace, Click: click.ID}
+	return affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}
 }
 
 func TestLateClickIsAttributedOnceUnderParallelJobsAndSweeps(t *testing.T) {
 	w := newWorld(t)
 	const conversions = 5
-	var late []affiliate.AttributeAwaited
+	var late []affiliate.AttributeLateClick
 	for i := range conversions {
 		late = append(late, w.lateConversion("order-"+string(rune('a'+i))))
 	}
@@ -121,7 +121,7 @@ func TestLateClickIsAttributedOnceUnderParallelJobsAndSweeps(t *testing.T) {
 			})
 		}
 		wg.Go(func() {
-			if _, err := w.service.SweepAwaited(context.Background(), affiliate.AttributeAwaited{}); err != nil {
+			if _, err := w.service.SweepAwaited(context.Background(), affiliate.AttributeLateClick{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -154,7 +154,7 @@ func TestSeveralConversionsOfOneLateClick(t *testing.T) {
 		w.mustReport(purchase("order-"+string(rune('!'+i)), click.ID))
 	}
 	w.store1(click)
-	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeAwaited{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
+	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantCount(conversions, `commissions`)
@@ -212,13 +212,13 @@ func TestConversionThatFailsHoldsUpNoOther(t *testing.T) {
 	w.mustReport(purchase("order-4", w.clickAt(w.now().Add(-time.Hour)).ID))
 	w.Exec(`update awaited_clicks set expires_at = created_at where conversion_id = (select id from conversions where external_transaction_id = 'order-4')`)
 	w.Exec(`alter table commissions add constraint poison check (external_transaction_id <> 'poison')`)
-	if _, err := w.service.SweepAwaited(t.Context(), affiliate.AttributeAwaited{}); err == nil {
+	if _, err := w.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{}); err == nil {
 		t.Error("the failure is not told")
 	}
 	w.wantCount(3, `commissions`)
 	w.wantCount(1, `awaited_clicks`)
 	w.Exec(`alter table commissions drop constraint poison`)
-	if _, err := w.service.SweepAwaited(t.Context(), affiliate.AttributeAwaited{}); err != nil {
+	if _, err := w.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{}); err != nil {
 		t.Error(err)
 	}
 	w.wantCount(4, `commissions`)
@@ -236,7 +236,7 @@ func TestLateAttributionLosesAgainstAPersonsDecision(t *testing.T) {
 		w.store.found = nil
 		w.mustReattribute(r.GetId(), other)
 	}
-	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeAwaited{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
+	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if w.store.found != nil {
@@ -252,7 +252,7 @@ func TestJobBeforeItsClickChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	click := w.clickAt(time.Now().Add(-10 * time.Minute))
 	w.mustReport(purchase("order-1", click.ID))
-	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeAwaited{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
+	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantCount(1, `awaited_clicks`)
@@ -267,8 +267,8 @@ func TestSweepGivesUpAfterADay(t *testing.T) {
 		left  int
 	}{{24*time.Hour - time.Minute, 1}, {24*time.Hour + time.Minute, 0}} {
 		w.offset.Store(int64(step.after))
-		cursor, err := w.service.SweepAwaited(t.Context(), affiliate.AttributeAwaited{})
-		if err != nil || cursor != (affiliate.AttributeAwaited{}) {
+		cursor, err := w.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{})
+		if err != nil || cursor != (affiliate.AttributeLateClick{}) {
 			t.Fatal(cursor, err)
 		}
 		w.wantCount(step.left, `awaited_clicks`)
@@ -317,7 +317,7 @@ func (w *world) work(periodic []*river.PeriodicJob) {
 	w.Helper()
 	workers := river.NewWorkers()
 	w.service.AddWorkers(workers)
-	w.Work(&river.Config{
+	w.StartWorkers(&river.Config{
 		Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
 		Workers:           workers,
 		PeriodicJobs:      periodic,

@@ -150,20 +150,20 @@ func TestReadsAreOfOneWorkspaceAndMode(t *testing.T) {
 	for name, scope := range map[string]affiliate.Scope{"mode": live, "workspace": elsewhere} {
 		for _, ctx := range []context.Context{as(scope), asViewer(scope)} {
 			_, err := w.get(ctx, id)
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			r, err := w.service.ListConversions(ctx, &affiliatev1.ListConversionsRequest{})
 			if err != nil || len(r.GetData()) != 0 || r.GetTotal() != 0 {
 				t.Error(name, r, err)
 			}
 			for _, req := range []*affiliatev1.ListConversionsRequest{{ProgramId: ptr(w.program.String())}, {ParticipantId: ptr(w.participant.String())}} {
 				_, err = w.service.ListConversions(ctx, req)
-				pgtest.Refused(t, err, affiliate.ReasonNotFound)
+				pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			}
 		}
 	}
 	for _, unknown := range []string{"", "order-1", affiliate.NewID[affiliate.Conversion](w.now()).String()} {
 		_, err := w.get(as(w.scope), unknown)
-		pgtest.Refused(t, err, affiliate.ReasonNotFound)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestListFilters(t *testing.T) {
 		t.Errorf("%v", found)
 	}
 	_, err := w.service.ListConversions(as(w.scope), backwards)
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "date_to")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "date_to")
 }
 
 func TestListItemAndDetailShareTheirFields(t *testing.T) {

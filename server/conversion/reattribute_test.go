@@ -152,7 +152,7 @@ func TestReattributionOfAnUnattributedConversion(t *testing.T) {
 
 	// The click that arrives later does not undo what a person decided.
 	w.store1(click)
-	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeAwaited{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
+	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantCount(1, `conversions where participant_id = $1 and version = 2`, other)

@@ -21,7 +21,7 @@ func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundC
 	outcome, err := s.store.RefundConversion(ctx, affiliate.Refund{
 		ID: affiliate.NewID[affiliate.Refund](now), Scope: server.PrincipalFrom(ctx).Scope(),
 		ExternalRefundID: req.GetExternalRefundId(), ExternalTransactionID: req.GetExternalTransactionId(),
-		AskedCents: req.AmountCents, Reason: req.Reason, CreatedAt: now, ExpiresAt: now.Add(affiliate.RefundParkedFor),
+		RequestedCents: req.AmountCents, Reason: req.Reason, CreatedAt: now, ExpiresAt: now.Add(affiliate.ParkedRefundLifetime),
 	})
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func refundOf(o affiliate.RefundOutcome) *affiliatev1.Refund {
 		Status:                affiliatev1.RefundStatus_REFUND_STATUS_PARKED,
 		ExternalRefundId:      o.Refund.ExternalRefundID,
 		ExternalTransactionId: o.Refund.ExternalTransactionID,
-		AmountCents:           o.Refund.AskedCents,
+		AmountCents:           o.Refund.RequestedCents,
 		Reason:                o.Refund.Reason,
 		CreatedAt:             server.Timestamp(o.Refund.CreatedAt),
 	}

@@ -151,7 +151,7 @@ func TestRefundsAreRefused(t *testing.T) {
 		"an amount of none":                {"lead-1", "refund-2", 1, affiliate.ReasonRefundExceedsAmount, "0"},
 	} {
 		_, code, err := w.refund(tc.sale, tc.refund, tc.cents)
-		if meta := pgtest.Refused(t, err, tc.want); meta["refundable_cents"] != tc.left || code != "" {
+		if meta := pgtest.RequireRefusal(t, err, tc.want); meta["refundable_cents"] != tc.left || code != "" {
 			t.Errorf("%s: %v, %s", name, meta, code)
 		}
 	}
@@ -163,7 +163,7 @@ func TestRefundsAreRefused(t *testing.T) {
 	w.mustRefund("lead-1", "refund-3", 0)
 	for _, sale := range []string{"order-1", "lead-1"} {
 		_, _, err := w.refund(sale, "refund-4", 0)
-		if left := pgtest.Refused(t, err, affiliate.ReasonRefundExceedsAmount)["refundable_cents"]; left != "0" {
+		if left := pgtest.RequireRefusal(t, err, affiliate.ReasonRefundExceedsAmount)["refundable_cents"]; left != "0" {
 			t.Errorf("%s left", left)
 		}
 	}

@@ -128,7 +128,7 @@ func (s *Service) report(
 	recorded, err := s.store.RecordConversion(ctx, affiliate.Report{
 		Conversion: c, Inputs: inputs, AwaitUntil: awaitUntil,
 		Decide: func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
-			if found.OtherMode() {
+			if found.HasSignalOfOtherMode() {
 				return affiliate.Decision{}, nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
 			}
 			d, commission := decide(c, found, now)

@@ -16,7 +16,7 @@ type Store interface {
 	// RecordConversion completes the inputs with what is found under lock, asks the
 	// report's Decide, and stores everything that follows; or it stores nothing, and
 	// refuses as Decide did, with CONVERSION_DUPLICATE or IDEMPOTENCY_KEY_REUSED.
-	RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.Recorded, error)
+	RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.ReportResult, error)
 	// Replay returns the outcome that is stored under a key, as in Recorded; nil if the
 	// key is new.
 	// Errors: IDEMPOTENCY_KEY_REUSED.
@@ -52,7 +52,7 @@ type Store interface {
 	ForgetAwaited(ctx context.Context, c affiliate.Conversion) error
 	// ArrivedClicks gives those of up to limit awaited clicks after a cursor that
 	// are stored by now; a zero next means that all have been looked through.
-	ArrivedClicks(ctx context.Context, after affiliate.AttributeAwaited, limit int) (arrived []affiliate.AttributeAwaited, next affiliate.AttributeAwaited, err error)
+	ArrivedClicks(ctx context.Context, after affiliate.AttributeLateClick, limit int) (arrived []affiliate.AttributeLateClick, next affiliate.AttributeLateClick, err error)
 	// DropExpiredAwaited gives up on up to limit clicks whose time is over.
 	DropExpiredAwaited(ctx context.Context, now time.Time, limit int) (int64, error)
 

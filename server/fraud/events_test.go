@@ -149,14 +149,14 @@ func TestResolvingAFraudEvent(t *testing.T) {
 			if want := string(tc.event); want != "" && told != want || want == "" && told != string(affiliate.EventCommissionReviewRequired) {
 				t.Errorf("%q", types)
 			}
-			if got := w.Actions("fraud_event", event); !slices.Equal(got, []string{"fraud_event.resolve"}) {
+			if got := w.AuditActions("fraud_event", event); !slices.Equal(got, []string{"fraud_event.resolve"}) {
 				t.Errorf("%q", got)
 			}
 			var want []string
 			if tc.action != "" {
 				want = []string{tc.action}
 			}
-			if got := w.Actions("commission", commission.ID.String()); !slices.Equal(got, want) {
+			if got := w.AuditActions("commission", commission.ID.String()); !slices.Equal(got, want) {
 				t.Errorf("%q", got)
 			}
 			if tc.status == "rejected" && tc.event != "" {
@@ -171,7 +171,7 @@ func TestResolvingAFraudEvent(t *testing.T) {
 			}
 
 			_, err = w.resolve(event, dismissed, nil)
-			if metadata := pgtest.Refused(t, err, affiliate.ReasonFraudEventResolved); metadata["status"] != string(statusWord(tc.outcome)) {
+			if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonFraudEventResolved); metadata["status"] != string(statusWord(tc.outcome)) {
 				t.Errorf("%v", metadata)
 			}
 		})

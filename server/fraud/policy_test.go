@@ -93,7 +93,7 @@ func TestPuttingTheSamePolicyLeavesNoTrace(t *testing.T) {
 	if types, _ := w.Events(); len(types) != 1 {
 		t.Errorf("%q", types)
 	}
-	if got := w.Actions("program", w.program.String()); !slices.Equal(got, []string{"program.put_fraud_policy"}) {
+	if got := w.AuditActions("program", w.program.String()); !slices.Equal(got, []string{"program.put_fraud_policy"}) {
 		t.Errorf("%q", got)
 	}
 }

@@ -49,12 +49,12 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 }
 
 // entryOf is what a request itself says of the entry that it asks for.
-func entryOf(req *affiliatev1.CreateLedgerEntryRequest) affiliate.HandEntry {
+func entryOf(req *affiliatev1.CreateLedgerEntryRequest) affiliate.ManualEntry {
 	currency := req.GetCurrency()
 	if code, ok := affiliate.ParseCurrency(currency); ok {
 		currency = code
 	}
-	return affiliate.HandEntry{
+	return affiliate.ManualEntry{
 		Type: affiliate.LedgerEntryType(server.Word(req.GetType())), AmountCents: req.GetAmountCents(), Currency: currency, Reason: req.GetReason(),
 	}
 }

@@ -112,7 +112,7 @@ func TestEntriesByHand(t *testing.T) {
 	if err != nil || show(all.Data, all.Balances) != "30 -700 500 | CHF-200 EUR30" || all.Total != 3 || !proto.Equal(all.Data[2], e) {
 		t.Errorf("%v, %v", all, err)
 	}
-	if got := w.Actions("ledger_entry", e.Id); len(got) != 1 || got[0] != "ledger.bonus" {
+	if got := w.AuditActions("ledger_entry", e.Id); len(got) != 1 || got[0] != "ledger.bonus" {
 		t.Errorf("%v", got)
 	}
 	if n := w.Count(`select count(*) from audit_log where action = 'ledger.adjustment' and after ->> 'participant_id' = $1::text`, anna.ID.String()); n != 2 {
@@ -152,7 +152,7 @@ func TestEntriesByHand(t *testing.T) {
 	}
 	w.Exec(`update participants set erased_at = $2 where id = $1`, anna.ID, w.now)
 	_, err = w.service.CreateLedgerEntry(m.call(), request())
-	pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 	if n := w.Count(`select count(*) from ledger_entries`); n != 3 {
 		t.Errorf("%d entries", n)
 	}
@@ -222,7 +222,7 @@ func TestPartnersSeeTheirOwnLedger(t *testing.T) {
 	}
 	stranger := server.WithPrincipal(t.Context(), server.Principal{Kind: server.PartnerToken, User: jane, Mode: "live"})
 	_, err := w.service.ListPartnerLedger(stranger, &affiliatev1.ListPartnerLedgerRequest{ProgramId: proto.String(inBeta.ID.String())})
-	pgtest.Refused(t, err, affiliate.ReasonNotFound) // the id is a participant's
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound) // the id is a participant's
 }
 
 func TestRequestsAreChecked(t *testing.T) {

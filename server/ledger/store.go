@@ -15,7 +15,7 @@ type Store interface {
 	Ledger(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, filter affiliate.LedgerFilter, page affiliate.Page) ([]affiliate.LedgerEntry, int64, []affiliate.LedgerBalance, error)
 	// AddLedgerEntry adds an entry with its audit line. Errors: NOT_FOUND,
 	// PARTICIPANT_ERASED.
-	AddLedgerEntry(ctx context.Context, e affiliate.HandEntry) (affiliate.LedgerEntry, error)
+	AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affiliate.LedgerEntry, error)
 	// PartnerLedger is Ledger over a partner's participations in the mode; the
 	// balances are of the programmes that the filter leaves.
 	PartnerLedger(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.LedgerFilter, page affiliate.Page) ([]affiliate.PartnerLedgerEntry, int64, []affiliate.LedgerBalance, error)

@@ -37,20 +37,20 @@ func TestMerchantSeesItsOwnLinksOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.GetLink(c.ctx, &affiliatev1.GetLinkRequest{ProgramId: c.program, LinkId: c.link})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.UpdateLink(c.ctx, &affiliatev1.UpdateLinkRequest{
 				ProgramId: c.program, LinkId: c.link, UpdateMask: mask("sub_id"), SubId: proto.String("x"),
 			})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.DeleteLink(c.ctx, &affiliatev1.DeleteLinkRequest{ProgramId: c.program, LinkId: c.link})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			if c.link != l.GetId() || c.program == second.String() {
 				return // the programme is the caller's
 			}
 			_, err = w.service.ListLinks(c.ctx, &affiliatev1.ListLinksRequest{ProgramId: c.program})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.CreateLink(c.ctx, &affiliatev1.CreateLinkRequest{ProgramId: c.program, ParticipantId: jane.id, DestinationUrl: page})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
 	if w.Count(`select count(*) from audit_log`) != before || w.Count(`select count(*) from links where deleted_at is null`) != 2 {
@@ -101,9 +101,9 @@ func TestPartnerActsOnItsOwnLinksOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.UpdatePartnerLink(c.ctx, change(c.link))
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.DeletePartnerLink(c.ctx, &affiliatev1.DeletePartnerLinkRequest{LinkId: c.link})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
 	strange := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
@@ -118,7 +118,7 @@ func TestPartnerActsOnItsOwnLinksOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.CreatePartnerLink(c.ctx, &affiliatev1.CreatePartnerLinkRequest{ProgramId: c.program, DestinationUrl: page})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
 	w.later()
@@ -128,14 +128,14 @@ func TestPartnerActsOnItsOwnLinksOnly(t *testing.T) {
 	_, err = w.service.UpdatePartnerLink(ctx, &affiliatev1.UpdatePartnerLinkRequest{
 		LinkId: l.GetId(), UpdateMask: mask("destination_url"), DestinationUrl: proto.String("https://evil.example"),
 	})
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "destination_url")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "destination_url")
 	_, err = w.service.CreatePartnerLink(ctx, &affiliatev1.CreatePartnerLinkRequest{ProgramId: w.program.String(), DestinationUrl: "https://evil.example"})
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "destination_url")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "destination_url")
 	_, err = w.service.DeletePartnerLink(ctx, &affiliatev1.DeletePartnerLinkRequest{LinkId: jane.link})
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "link_id")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "link_id")
 	w.Exec(`update participants set erased_at = $1 where id = $2`, w.now, jane.id)
 	_, err = w.service.UpdatePartnerLink(ctx, change(l.GetId()))
-	pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 	_, err = w.service.CreatePartnerLink(ctx, &affiliatev1.CreatePartnerLinkRequest{ProgramId: w.program.String(), DestinationUrl: page})
-	pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 }

@@ -109,7 +109,7 @@ func TestListPartnerLinks(t *testing.T) {
 	} {
 		res, err := w.service.ListPartnerLinks(w.partner(jane.partner, tc.mode), tc.req)
 		if name == "not in the other mode" {
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			continue
 		}
 		if err != nil {

@@ -156,7 +156,7 @@ func TestCreateLinkRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.create(tc.place, tc.change)
-			pgtest.Refused(t, err, tc.reason, tc.field)
+			pgtest.RequireRefusal(t, err, tc.reason, tc.field)
 		})
 	}
 
@@ -164,7 +164,7 @@ func TestCreateLinkRefusals(t *testing.T) {
 		w.Exec(`update participants set status = $1 where id = $2`, status, jane.id)
 		if status == "rejected" {
 			_, err := w.create(jane, nil)
-			pgtest.Refused(t, err, affiliate.ReasonParticipantState)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantState)
 			continue
 		}
 		w.created(jane, "")
@@ -175,7 +175,7 @@ func TestCreateLinkRefusals(t *testing.T) {
 	}
 	w.Exec(`update programs set status = 'archived' where id = $1`, w.program)
 	_, err := w.create(jane, nil)
-	pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid)
 }
 
 // Sixty at a time: exactly fifty are made, whatever else goes on.
@@ -194,7 +194,7 @@ func TestLinksAreLimitedExactly(t *testing.T) {
 		if err := <-results; err == nil {
 			made++
 		} else {
-			pgtest.Refused(t, err, affiliate.ReasonLinkLimitExceeded)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonLinkLimitExceeded)
 		}
 	}
 	if made != affiliate.MaxLinks || w.Count(`select count(*) from links where not is_default and deleted_at is null`) != made {
@@ -215,7 +215,7 @@ func TestLinksAreLimitedExactly(t *testing.T) {
 	}
 	w.created(jane, "")
 	_, err := w.create(jane, nil)
-	pgtest.Refused(t, err, affiliate.ReasonLinkLimitExceeded)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonLinkLimitExceeded)
 }
 
 func TestOneCodeOfManyWins(t *testing.T) {
@@ -236,7 +236,7 @@ func TestOneCodeOfManyWins(t *testing.T) {
 		if err := <-results; err == nil {
 			made++
 		} else {
-			pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
 		}
 	}
 	if made != 1 || w.Count(`select count(*) from links where code = 'summer'`) != 1 {
@@ -315,18 +315,18 @@ func TestUpdateLinkRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.req.ProgramId, tc.req.LinkId = w.program.String(), l.GetId()
 			_, err := w.update(tc.req)
-			pgtest.Refused(t, err, affiliate.ReasonValidation, tc.field)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.field)
 		})
 	}
 	change := &affiliatev1.UpdateLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId(), UpdateMask: mask("sub_id"), SubId: proto.String("x")}
 	w.Exec(`update programs set status = 'archived'`)
 	_, err := w.update(change)
-	pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid)
 	w.Exec(`update participants set erased_at = $1`, w.now)
 	_, err = w.update(change)
-	pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 	_, err = w.service.DeleteLink(w.live(), &affiliatev1.DeleteLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId()})
-	pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 }
 
 func TestDefaultLinkMayHaveAPageOfItsOwn(t *testing.T) {
@@ -347,7 +347,7 @@ func TestDefaultLinkMayHaveAPageOfItsOwn(t *testing.T) {
 		t.Errorf("before: %v", previous)
 	}
 	_, err = w.service.DeleteLink(w.live(), &affiliatev1.DeleteLinkRequest{ProgramId: w.program.String(), LinkId: jane.link})
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "link_id")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "link_id")
 }
 
 // Of many who delete a link one does; for the others it is gone.
@@ -375,7 +375,7 @@ func TestDeleteLink(t *testing.T) {
 		if err := <-results; err == nil {
 			deleted++
 		} else {
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		}
 	}
 	if deleted != 1 {
@@ -393,9 +393,9 @@ func TestDeleteLink(t *testing.T) {
 	}
 	path := &affiliatev1.GetLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId()}
 	_, err := w.service.GetLink(w.live(), path)
-	pgtest.Refused(t, err, affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	_, err = w.update(&affiliatev1.UpdateLinkRequest{ProgramId: path.GetProgramId(), LinkId: path.GetLinkId(), UpdateMask: mask("sub_id")})
-	pgtest.Refused(t, err, affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 
 func TestLinkAndItsTraceAreOneTransaction(t *testing.T) {

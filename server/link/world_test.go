@@ -130,5 +130,5 @@ func (w *world) list(req *affiliatev1.ListLinksRequest) (ids []string, total int
 func (w *world) trace(id string) (actions, events []string, jobs int) {
 	w.t.Helper()
 	events, _ = w.Events(id)
-	return w.Actions("link", id), events, w.Jobs("sync_directory")
+	return w.AuditActions("link", id), events, w.CountJobs("sync_directory")
 }

@@ -102,7 +102,7 @@ func TestBulkOfNothingOfOnesOwnFailsAltogether(t *testing.T) {
 		})
 	}
 	_, err := w.bulk(owner, "approve", "42", p.Id)
-	pgtest.Refused(t, err, affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	if w.row(p.Id) != before {
 		t.Error("moved from elsewhere")
 	}

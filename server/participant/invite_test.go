@@ -102,7 +102,7 @@ func TestInvitationsAreMadeListedAndRevoked(t *testing.T) {
 	again := w.invited(&inviteRequest{Email: "JANE@example.com"})
 	jane := w.NewPartner("Jane")
 	_, err = w.accept(jane, invite.Token)
-	pgtest.Refused(t, err, affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	if got := w.open(affiliate.RoleManager); len(got) != 2 {
 		t.Errorf("open: %v", got)
 	}
@@ -111,18 +111,18 @@ func TestInvitationsAreMadeListedAndRevoked(t *testing.T) {
 	if err := w.revoke(owner, w.program.String(), again.Id); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Refused(t, w.revoke(owner, w.program.String(), again.Id), affiliate.ReasonNotFound)
-	pgtest.Refused(t, w.revoke(owner, w.program.String(), "42"), affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, w.revoke(owner, w.program.String(), again.Id), affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, w.revoke(owner, w.program.String(), "42"), affiliate.ReasonNotFound)
 	_, err = w.accept(jane, again.Token)
-	pgtest.Refused(t, err, affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 
 	w.now = at.AddDate(0, 0, 7).Add(time.Second)
 	if got := w.open(affiliate.RoleManager); len(got) != 0 {
 		t.Errorf("open after a week: %v", got)
 	}
 	_, err = w.accept(jane, other.Token)
-	pgtest.Refused(t, err, affiliate.ReasonNotFound)
-	pgtest.Refused(t, w.revoke(owner, w.program.String(), other.Id), affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, w.revoke(owner, w.program.String(), other.Id), affiliate.ReasonNotFound)
 
 	if w.Count(`select count(*) from audit_log where action = 'participant_invite.create' and actor = $1`, w.user.String()) != 3 ||
 		w.Count(`select count(*) from audit_log where action = 'participant_invite.revoke' and resource_id = $1`, again.Id) != 1 ||
@@ -143,20 +143,20 @@ func TestInvitationsThatCouldNotBeAcceptedAreRefused(t *testing.T) {
 	}
 	foreign := w.group(w.newProgram()).String()
 	_, err = w.invite(&inviteRequest{Email: "a@example.com", GroupId: &foreign})
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "group_id")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "group_id")
 	_, err = w.invite(&inviteRequest{Email: "a@example.com", ReferralCode: proto.String("Google")})
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "referral_code")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "referral_code")
 	_, err = w.invite(&inviteRequest{Email: "Jane <a@example.com>"})
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "email")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "email")
 	for _, code := range []string{"Summer", "jane"} {
 		_, err = w.invite(&inviteRequest{Email: "a@example.com", ReferralCode: &code})
-		pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
 	}
 	_, err = w.invite(&inviteRequest{Email: strings.ToUpper(jane.PartnerEmail)})
-	pgtest.Refused(t, err, affiliate.ReasonApplicationDuplicate)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonApplicationDuplicate)
 	for _, id := range []string{"42", affiliate.NewID[affiliate.Program](w.now).String()} {
 		_, err = w.invite(&inviteRequest{Email: "a@example.com", ProgramId: id})
-		pgtest.Refused(t, err, affiliate.ReasonNotFound)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 	for status, reason := range map[string]affiliate.Reason{"draft": "", "paused": "", "archived": affiliate.ReasonProgramStateInvalid} {
 		w.Exec(`update programs set status = $1, is_public = false`, status)
@@ -164,7 +164,7 @@ func TestInvitationsThatCouldNotBeAcceptedAreRefused(t *testing.T) {
 		if reason == "" && err != nil {
 			t.Errorf("%s: %v", status, err)
 		} else if reason != "" {
-			pgtest.Refused(t, err, reason)
+			pgtest.RequireRefusal(t, err, reason)
 		}
 	}
 	if n := w.Count(`select count(*) from participant_invites`); n != 2 {
@@ -201,11 +201,11 @@ func TestAcceptingJoinsApproved(t *testing.T) {
 	}
 	w.checkCounts()
 	_, err = w.accept(w.NewPartner("John"), invite.Token)
-	pgtest.Refused(t, err, affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	if got := w.open(affiliate.RoleOwner); len(got) != 0 {
 		t.Errorf("open: %v", got)
 	}
-	pgtest.Refused(t, w.revoke(w.asMerchant(affiliate.RoleOwner), w.program.String(), invite.Id), affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, w.revoke(w.asMerchant(affiliate.RoleOwner), w.program.String(), invite.Id), affiliate.ReasonNotFound)
 }
 
 // What refuses an acceptance leaves the invitation as it was, for another try.
@@ -219,27 +219,27 @@ func TestARefusedAcceptanceLeavesTheInvitation(t *testing.T) {
 	jane := w.NewPartner("Jane")
 
 	_, err := w.accept(applied, invite.Token)
-	pgtest.Refused(t, err, affiliate.ReasonApplicationDuplicate)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonApplicationDuplicate)
 	_, err = w.accept(jane, "inv_wrong")
-	pgtest.Refused(t, err, affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	test := server.WithPrincipal(t.Context(), server.Principal{Kind: server.PartnerToken, User: jane, Mode: affiliate.ModeTest})
 	_, err = w.service.AcceptParticipantInvite(test, &affiliatev1.AcceptParticipantInviteRequest{Token: invite.Token})
-	pgtest.Refused(t, err, affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	for _, status := range []string{"draft", "paused", "archived"} {
 		w.Exec(`update programs set status = $1`, status)
 		_, err = w.accept(jane, invite.Token)
-		pgtest.Refused(t, err, affiliate.ReasonNotFound)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 	w.Exec(`update programs set status = 'active', terms_url = 'https://a.example/terms'`)
 	_, err = w.accept(jane, invite.Token)
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "accept_terms")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "accept_terms")
 	w.Exec(`update programs set terms_url = null`)
 	taker, err := w.apply(w.NewPartner("Eve"), func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("star") })
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = w.accept(jane, invite.Token)
-	pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
 	w.Exec(`update participants set erased_at = $1 where id = $2`, w.now, taker.Id)
 
 	if got := w.open(affiliate.RoleOwner); !slices.Equal(got, []string{"jane@example.com"}) {
@@ -308,7 +308,7 @@ func TestPrivateProgramsTakeWhomTheyInvited(t *testing.T) {
 		if _, err := w.apply(partner, nil); err == nil {
 			t.Fatal(why)
 		} else {
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		}
 	}
 	refuse("nobody invited")
@@ -349,13 +349,13 @@ func TestForeignInvitationsAreNotFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.InviteParticipant(ctx, &inviteRequest{ProgramId: invite.ProgramId, Email: "jane@example.com"})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.ListParticipantInvites(ctx, &affiliatev1.ListParticipantInvitesRequest{ProgramId: invite.ProgramId})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
-			pgtest.Refused(t, w.revoke(ctx, invite.ProgramId, invite.Id), affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, w.revoke(ctx, invite.ProgramId, invite.Id), affiliate.ReasonNotFound)
 		})
 	}
-	pgtest.Refused(t, w.revoke(w.asMerchant(affiliate.RoleOwner), w.newProgram().String(), invite.Id), affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, w.revoke(w.asMerchant(affiliate.RoleOwner), w.newProgram().String(), invite.Id), affiliate.ReasonNotFound)
 	if got := w.open(affiliate.RoleOwner); len(got) != 1 {
 		t.Errorf("open: %v", got)
 	}

@@ -43,7 +43,7 @@ func TestTheQueueGoesOnWithASuspension(t *testing.T) {
 
 	workers := river.NewWorkers()
 	river.AddWorker(workers, participant.NewReviewWorker(w.Store, w.Now))
-	w.Work(&river.Config{
+	w.StartWorkers(&river.Config{
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
 		Workers: workers,
 	})

@@ -196,6 +196,6 @@ func TestListFiltersSearchesAndSorts(t *testing.T) {
 	} {
 		elsewhere.Kind, elsewhere.User, elsewhere.Role = server.MerchantToken, w.user, affiliate.RoleOwner
 		_, err := w.service.ListParticipants(server.WithPrincipal(t.Context(), elsewhere), &request{ProgramId: own.String(), Search: proto.String("bob")})
-		pgtest.Refused(t, err, affiliate.ReasonNotFound)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 }

@@ -174,13 +174,13 @@ func TestApplyFindsOnlyOpenPrograms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w.Exec(sql)
 			_, err := w.apply(partner, nil)
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			w.Exec(`update programs set status = 'active', is_public = true, mode = 'live'`)
 		})
 	}
 	for _, id := range []string{"", "42", affiliate.NewID[affiliate.Program](w.now).String()} {
 		_, err := w.apply(partner, func(r *affiliatev1.ApplyRequest) { r.ProgramId = id })
-		pgtest.Refused(t, err, affiliate.ReasonNotFound)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 	if w.Count(`select count(*) from participants`) != 0 {
 		t.Error("a refused application left a row")
@@ -192,7 +192,7 @@ func TestTermsHaveToBeAccepted(t *testing.T) {
 	w.Exec(`update programs set terms_url = 'https://a.example/terms'`)
 	partner := w.NewPartner("Jane")
 	_, err := w.apply(partner, nil)
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "accept_terms")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "accept_terms")
 	p, err := w.apply(partner, func(r *affiliatev1.ApplyRequest) { r.AcceptTerms = true })
 	if err != nil || p.TermsAcceptedAt == nil {
 		t.Errorf("%v, %v", p, err)
@@ -208,7 +208,7 @@ func TestASecondApplicationIsADuplicateWhateverBecameOfTheFirst(t *testing.T) {
 	for _, status := range []string{"pending", "approved", "rejected", "suspended"} {
 		w.Exec(`update participants set status = $1`, status)
 		_, err := w.apply(partner, func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("fresh-code") })
-		pgtest.Refused(t, err, affiliate.ReasonApplicationDuplicate)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonApplicationDuplicate)
 	}
 	if w.Count(`select count(*) from referral_codes`) != 1 {
 		t.Error("a refused application took a code")
@@ -232,12 +232,12 @@ func TestReferralCodes(t *testing.T) {
 	}
 	late := w.NewPartner("John")
 	_, err = w.apply(late, code("SUMMER_26"))
-	pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
 	if p, err = w.apply(late, code("winter")); err != nil || p.ReferralCode != "winter" {
 		t.Errorf("another code after a refusal: %v, %v", p, err)
 	}
 	_, err = w.apply(w.NewPartner("Jim"), code("Google"))
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "referral_code")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "referral_code")
 	for name, form := range map[string]string{"winter": `^winter-[a-z2-9]{3}$`, "Al": `^al-[a-z2-9]{3}$`, "李": `^[a-z2-9]{8}$`} {
 		if p := w.applied(name); !regexp.MustCompile(form).MatchString(p.ReferralCode) {
 			t.Errorf("%s got %s", name, p.ReferralCode)
@@ -292,7 +292,7 @@ func (w *world) oneOf(n int, run func(i int) error, reason affiliate.Reason) {
 			won++
 			continue
 		}
-		pgtest.Refused(w.t, err, reason)
+		pgtest.RequireRefusal(w.t, err, reason)
 	}
 	if won != 1 {
 		w.t.Errorf("%d of %d succeeded", won, len(errs))
@@ -336,7 +336,7 @@ func TestEveryMoveFromEveryStatus(t *testing.T) {
 			moved, err := w.do(owner, verb, p.ProgramId, p.Id, nil)
 			to, ok := legal[from+" "+verb]
 			if !ok {
-				if metadata := pgtest.Refused(t, err, affiliate.ReasonParticipantState); metadata["status"] != from {
+				if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantState); metadata["status"] != from {
 					t.Errorf("%s %s: metadata %v", from, verb, metadata)
 				}
 				if len(w.eventTypes()) != 0 {
@@ -355,7 +355,7 @@ func TestEveryMoveFromEveryStatus(t *testing.T) {
 	w.Exec(`update participants set erased_at = $1`, w.now)
 	for _, verb := range verbs {
 		_, err := w.do(owner, verb, p.ProgramId, p.Id, nil)
-		pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 	}
 }
 
@@ -437,16 +437,16 @@ func TestForeignParticipantsAreNotFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.GetParticipant(tc.ctx, &affiliatev1.GetParticipantRequest{ProgramId: tc.program, ParticipantId: tc.id})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			for _, verb := range verbs {
 				_, err := w.do(tc.ctx, verb, tc.program, tc.id, nil)
-				pgtest.Refused(t, err, affiliate.ReasonNotFound)
+				pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			}
 		})
 	}
 	for _, ctx := range []context.Context{elsewhere(w.workspace, affiliate.ModeTest), elsewhere(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive)} {
 		_, err := w.service.ListParticipants(ctx, &affiliatev1.ListParticipantsRequest{ProgramId: p.ProgramId})
-		pgtest.Refused(t, err, affiliate.ReasonNotFound)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 }
 

@@ -131,7 +131,7 @@ func TestUpdateRefusesWhatIsNoPatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.update(id, tc.req, tc.paths...)
-			pgtest.Refused(t, err, affiliate.ReasonValidation, tc.field)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.field)
 		})
 	}
 	if w.row(id) != before {
@@ -168,11 +168,11 @@ func TestReplacedCodesStayTaken(t *testing.T) {
 	}
 
 	_, err = code(john.Id, "JANE")
-	pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
 	_, err = code(john.Id, "summer")
-	pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
 	_, err = w.apply(w.NewPartner("Jim"), func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("jane") })
-	pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
 	if got := w.get(john.Id); got.ReferralCode != "john" || !proto.Equal(got, john) {
 		t.Errorf("a refused code changed %v", got)
 	}
@@ -184,7 +184,7 @@ func TestReplacedCodesStayTaken(t *testing.T) {
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		values ($1, 'live', 'page', $2, $3, gen_random_uuid(), $4)`, w.workspace, w.program, jane.Id, w.now)
 	_, err = code(jane.Id, "page")
-	pgtest.Refused(t, err, affiliate.ReasonReferralCodeTaken)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
 	if w.Count(`select count(*) from referral_codes where participant_id = $1`, jane.Id) != 3 ||
 		w.Count(`select count(*) from links where participant_id = $1 and code = 'jane' and version = 3`, jane.Id) != 1 {
 		t.Error("codes were lost, or the link has another")
@@ -237,7 +237,7 @@ func TestAssigningAGroupWaitsForItsDeletion(t *testing.T) {
 			if err := deletion.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			pgtest.Refused(t, <-result, affiliate.ReasonValidation, "group_id")
+			pgtest.RequireRefusal(t, <-result, affiliate.ReasonValidation, "group_id")
 			continue
 		}
 		if err := deletion.Rollback(t.Context()); err != nil {
@@ -263,7 +263,7 @@ func TestAGroupIsNeverDeletedFromUnderAParticipant(t *testing.T) {
 			t.Fatalf("assigned: %v, deleted: %v", assigned, deleted)
 		}
 		if assigned != nil {
-			pgtest.Refused(t, assigned, affiliate.ReasonValidation, "group_id")
+			pgtest.RequireRefusal(t, assigned, affiliate.ReasonValidation, "group_id")
 		}
 	}
 }
@@ -281,13 +281,13 @@ func TestErasedParticipantsAreFrozen(t *testing.T) {
 			"commission_override": {CommissionOverride: rate(1)}, "referral_code": {ReferralCode: "fresh"},
 		} {
 			_, err := w.update(id, req, path)
-			pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 		}
 		_, err := w.update(id, &update{}, "note")
-		pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 		for _, verb := range verbs {
 			_, err := w.do(owner, verb, w.program.String(), id, nil)
-			pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 		}
 		for _, verb := range []string{"approve", "reject"} {
 			if _, err := w.bulk(owner, verb, w.program.String(), id); err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
@@ -319,7 +319,7 @@ func TestUpdateOfForeignParticipantsIsNotFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.updateAs(tc.ctx, tc.program, tc.id, &update{Note: proto.String("mine")}, "note")
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
 	if w.row(p.Id) != before {

@@ -68,7 +68,7 @@ func TestListOfCommissions(t *testing.T) {
 		}
 		list, err := w.service.ListPartnerCommissions(w.as(tc.user, tc.mode), tc.req)
 		if tc.req.ProgramId != nil && len(tc.want) == 0 {
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			continue
 		}
 		if err != nil {

@@ -87,7 +87,7 @@ Gone 1×500+0=500 EUR PARTICIPANT_NOT_APPROVED`
 	other := w.merchant()
 	for _, id := range []affiliate.ProgramID{other.program, affiliate.NewID[affiliate.Program](w.now())} {
 		_, err = w.service.PreviewPayouts(m.call(), &affiliatev1.PreviewPayoutsRequest{ProgramIds: []string{id.String()}})
-		pgtest.Refused(t, err, affiliate.ReasonNotFound)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 	w.pass(time.Hour)
 	if got := show(m.preview()); !strings.Contains(got, "Waiting 1×500+0=500") {
@@ -136,7 +136,7 @@ func TestBatchIsMadeOncePerKey(t *testing.T) {
 	}
 	for _, ctx := range []context.Context{m.call(), withKey(m.call(), ""), withKey(m.call(), "a b"), withKey(m.call(), strings.Repeat("x", 81))} {
 		_, err := w.service.CreatePayoutBatch(ctx, &affiliatev1.CreatePayoutBatchRequest{})
-		pgtest.Refused(t, err, affiliate.ReasonIdempotencyKeyRequired)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyRequired)
 	}
 	first, replayed, err := call("key-1", &affiliatev1.CreatePayoutBatchRequest{})
 	if err != nil || replayed {
@@ -152,10 +152,10 @@ func TestBatchIsMadeOncePerKey(t *testing.T) {
 		t.Errorf("%v\n%v\n%v, replayed %v", first, again, err, replayed)
 	}
 	_, _, err = call("key-1", &affiliatev1.CreatePayoutBatchRequest{Cutoff: proto.String("2026-01-01")})
-	pgtest.Refused(t, err, affiliate.ReasonIdempotencyKeyReused)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
 	for range 2 { // a refusal does not use the key up
 		_, _, err = call("key-2", &affiliatev1.CreatePayoutBatchRequest{})
-		pgtest.Refused(t, err, affiliate.ReasonPayoutState)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)
 	}
 	m.commission(p, 1)
 	if _, replayed, err = call("key-2", &affiliatev1.CreatePayoutBatchRequest{}); err != nil || replayed {
@@ -175,7 +175,7 @@ func TestBatchIsMadeOncePerKey(t *testing.T) {
 	if !strings.Contains(named, one.String()) || !strings.Contains(named, two.String()) || objects[0]["status"] != "draft" || objects[0]["method"] != "paypal" {
 		t.Errorf("%v", objects)
 	}
-	if got := w.Actions("payout_batch", first.Id); !slices.Equal(got, []string{"payout_batch.create"}) {
+	if got := w.AuditActions("payout_batch", first.Id); !slices.Equal(got, []string{"payout_batch.create"}) {
 		t.Errorf("%v", got)
 	}
 	w.sound()
@@ -351,7 +351,7 @@ func TestConfirmingJudgesAnew(t *testing.T) {
 		t.Errorf("%d events of canceled payouts", n)
 	}
 	_, err := w.service.ConfirmPayoutBatch(m.call(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
-	if status := pgtest.Refused(t, err, affiliate.ReasonPayoutState)["status"]; status != "confirmed" {
+	if status := pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)["status"]; status != "confirmed" {
 		t.Errorf("status %s", status)
 	}
 	w.sound()
@@ -393,14 +393,14 @@ func TestCancelingABatchFreesWhatItHeld(t *testing.T) {
 			t.Fatalf("%v, %v", canceled, err)
 		}
 		_, err = cancel(b)
-		pgtest.Refused(t, err, affiliate.ReasonPayoutState)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)
 		w.sound()
 	}
 	b := m.mustBatch()
 	m.confirm(b)
 	m.must(m.payouts(b)[0].Id, "paid")
 	_, err := cancel(b)
-	if status := pgtest.Refused(t, err, affiliate.ReasonPayoutState)["status"]; status != "processing" {
+	if status := pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)["status"]; status != "processing" {
 		t.Errorf("status %s", status)
 	}
 	w.sound()
@@ -440,7 +440,7 @@ func TestBatchesAndPayoutsOfOthersAreNotFound(t *testing.T) {
 			func() error { _, err := stranger.do(id, "cancel"); return err },
 			func() error { _, err := m.do("x", "cancel"); return err },
 		} {
-			pgtest.Refused(t, call(), affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, call(), affiliate.ReasonNotFound)
 		}
 		batches, err := w.service.ListPayoutBatches(ctx, &affiliatev1.ListPayoutBatchesRequest{})
 		if err != nil || batches.Total != 0 {
@@ -451,6 +451,6 @@ func TestBatchesAndPayoutsOfOthersAreNotFound(t *testing.T) {
 			t.Errorf("%v, %v", payouts, err)
 		}
 		_, err = stranger.batch()
-		pgtest.Refused(t, err, affiliate.ReasonPayoutState)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)
 	}
 }

@@ -23,7 +23,7 @@ func previewLine(d affiliate.PayoutDue) *affiliatev1.PayoutPreviewLine {
 		CommissionCents: d.CommissionCents,
 		AdjustmentCents: d.AdjustmentCents,
 		AmountCents:     d.AmountCents(),
-		ExcludedBecause: server.FromWord[affiliatev1.PayoutExclusion](d.Excluded()),
+		ExcludedBecause: server.FromWord[affiliatev1.PayoutExclusion](d.Exclusion()),
 	}
 	if d.Method != nil {
 		line.Method = server.FromWord[affiliatev1.PayoutMethod](*d.Method)
@@ -35,7 +35,7 @@ func previewLine(d affiliate.PayoutDue) *affiliatev1.PayoutPreviewLine {
 func previewTotals(due []affiliate.PayoutDue) []affiliate.PayoutTotal {
 	sums := map[string]affiliate.PayoutTotal{}
 	for _, d := range due {
-		if d.Excluded() == "" {
+		if d.Exclusion() == "" {
 			sum := sums[d.Currency]
 			sums[d.Currency] = affiliate.PayoutTotal{Currency: d.Currency, Count: sum.Count + 1, AmountCents: sum.AmountCents + d.AmountCents()}
 		}

@@ -58,7 +58,7 @@ func TestPaidPayoutPaysItsCommissions(t *testing.T) {
 		if !slices.Equal(names, want) {
 			t.Errorf("%v", names)
 		}
-		if got := w.Actions("payout", p.Id); !slices.Equal(got, []string{"payout.mark_paid"}) {
+		if got := w.AuditActions("payout", p.Id); !slices.Equal(got, []string{"payout.mark_paid"}) {
 			t.Errorf("%v", got)
 		}
 		if n := w.balance(anna); n != 0 || len(m.preview().Data) != 0 {
@@ -191,7 +191,7 @@ func TestRetryWithNothingLeftIsRefused(t *testing.T) {
 		}
 		spoil()
 		_, err := m.do(p.Id, "retry")
-		if status := pgtest.Refused(t, err, affiliate.ReasonPayoutState)["status"]; status != "failed" {
+		if status := pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)["status"]; status != "failed" {
 			t.Errorf("%s: status %s", what, status)
 		}
 		w.sound()
@@ -224,7 +224,7 @@ func TestEveryMoveFromEveryStatus(t *testing.T) {
 				if err != nil {
 					t.Errorf("%s of %s: %v", move, from, err)
 				}
-			} else if status := pgtest.Refused(t, err, affiliate.ReasonPayoutState)["status"]; status != from {
+			} else if status := pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)["status"]; status != from {
 				t.Errorf("%s of %s: status %s", move, from, status)
 			}
 			// Whoever is left is left alone by the next batch.
@@ -246,7 +246,7 @@ func TestExportsSayWhereTheMoneyGoes(t *testing.T) {
 	m.commission(yen, 700, pgtest.Row{"currency": "JPY"})
 	b := m.mustBatch()
 	_, err := m.export(b, 0)
-	if status := pgtest.Refused(t, err, affiliate.ReasonPayoutState)["status"]; status != "draft" {
+	if status := pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)["status"]; status != "draft" {
 		t.Errorf("status %s", status)
 	}
 	m.confirm(b)
@@ -296,7 +296,7 @@ func TestExportsSayWhereTheMoneyGoes(t *testing.T) {
 	if n := w.Count(`select count(*) from events where type = 'payout.processing'`); n != 4 {
 		t.Errorf("%d events", n)
 	}
-	if got := slices.Sorted(slices.Values(w.Actions("payout_batch", b.Id))); !slices.Equal(got, []string{
+	if got := slices.Sorted(slices.Values(w.AuditActions("payout_batch", b.Id))); !slices.Equal(got, []string{
 		"payout_batch.confirm", "payout_batch.create", "payout_batch.export", "payout_batch.export", "payout_batch.export", "payout_batch.export",
 	}) {
 		t.Errorf("%v", got)
@@ -308,7 +308,7 @@ func TestExportsSayWhereTheMoneyGoes(t *testing.T) {
 		m.must(p.Id, "paid")
 	}
 	_, err = m.export(b, 0)
-	pgtest.Refused(t, err, affiliate.ReasonPayoutState)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)
 }
 
 // Whichever wins, the ledger holds what was sent and what is owed.

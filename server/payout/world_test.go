@@ -148,12 +148,12 @@ func (m *merchant) moveCommission(id affiliate.CommissionID, move affiliate.Comm
 
 // refund leaves so many cents of a commission; 0: nothing of its sale.
 func (m *merchant) refund(id affiliate.CommissionID, left int64) error {
-	return m.moveCommission(id, affiliate.MoveRefund, affiliate.CommissionTransition{AmountCents: left, Full: left == 0, Why: affiliate.RefundedSale})
+	return m.moveCommission(id, affiliate.MoveRefund, affiliate.CommissionTransition{AmountCents: left, Full: left == 0, RefundReason: affiliate.RefundedSale})
 }
 
 func (m *merchant) entry(p pgtest.Participant, kind affiliate.LedgerEntryType, cents int64) {
 	m.w.t.Helper()
-	_, err := m.w.Store.AddLedgerEntry(m.w.t.Context(), affiliate.HandEntry{
+	_, err := m.w.Store.AddLedgerEntry(m.w.t.Context(), affiliate.ManualEntry{
 		Scope: m.scope, Program: m.program, Participant: p.ID, Type: kind, AmountCents: cents, Reason: "R",
 		By: affiliate.Actor{User: &m.user}, At: m.w.now(),
 	})

@@ -162,14 +162,14 @@ func TestGroupNamesAreUniqueWhateverTheCase(t *testing.T) {
 			made++
 			continue
 		}
-		pgtest.Refused(t, err, affiliate.ReasonValidation, "name")
+		pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "name")
 	}
 	if made != 1 || w.Count(`select count(*) from groups`) != 1 || w.Count(`select count(*) from audit_log where action = 'group.create'`) != 1 {
 		t.Errorf("%d of 20 namesakes were made", made)
 	}
 	silver := w.group(p.Id, "Silver")
 	_, err := w.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "gOLD"}, "name")
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "name")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "name")
 	if renamed, err := w.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "SILVER"}, "name"); err != nil || renamed.Name != "SILVER" {
 		t.Errorf("%v, %v", renamed, err)
 	}
@@ -207,7 +207,7 @@ func TestUpdateGroup(t *testing.T) {
 			got, err := w.updateGroup(before, tc.req, tc.paths...)
 			lines := w.Count(`select count(*) from audit_log where resource_id = $1 and action = 'group.update'`, before.Id)
 			if tc.invalid != "" {
-				if pgtest.Refused(t, err, affiliate.ReasonValidation, tc.invalid); lines != 0 {
+				if pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.invalid); lines != 0 {
 					t.Errorf("%d: a refused update left a trace", i)
 				}
 				return
@@ -263,11 +263,11 @@ func TestArchivedProgrammesKeepTheirGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := w.service.CreateGroup(w.live(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "H", Percentage: proto.Float64(1)})
-	if metadata := pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != "archived" {
+	if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != "archived" {
 		t.Errorf("metadata %v", metadata)
 	}
 	_, err = w.updateGroup(g, &affiliatev1.UpdateGroupRequest{Name: "H"}, "name")
-	pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid)
 	list, err := w.service.ListGroups(w.live(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id})
 	if err != nil || len(list.Data) != 1 || list.Data[0].Name != "G" {
 		t.Errorf("%v, %v", list, err)
@@ -298,7 +298,7 @@ func TestGroupsWaitForTheArchiving(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Refused(t, <-made, affiliate.ReasonProgramStateInvalid)
+	pgtest.RequireRefusal(t, <-made, affiliate.ReasonProgramStateInvalid)
 }
 
 func TestDeleteGroupInUse(t *testing.T) {
@@ -307,7 +307,7 @@ func TestDeleteGroupInUse(t *testing.T) {
 	g := w.group(p.Id, "G")
 	inUse := func(participants string) {
 		t.Helper()
-		if metadata := pgtest.Refused(t, w.deleteGroup(g), affiliate.ReasonGroupInUse); metadata["participants"] != participants {
+		if metadata := pgtest.RequireRefusal(t, w.deleteGroup(g), affiliate.ReasonGroupInUse); metadata["participants"] != participants {
 			t.Errorf("metadata %v", metadata)
 		}
 	}
@@ -330,7 +330,7 @@ func TestDeleteGroupInUse(t *testing.T) {
 	if w.Count(`select count(*) from groups`) != 0 || w.Count(`select count(*) from participant_invites where group_id is null`) != 2 {
 		t.Error("the group or its invitations are not as they should be")
 	}
-	pgtest.Refused(t, w.deleteGroup(g), affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, w.deleteGroup(g), affiliate.ReasonNotFound)
 	if n := w.Count(`select count(*) from audit_log where action = 'group.delete'`); n != 1 {
 		t.Errorf("%d lines of deletion", n)
 	}
@@ -415,16 +415,16 @@ func TestForeignGroupsAreNotFound(t *testing.T) {
 			_, err := w.service.UpdateGroup(tc.ctx, &affiliatev1.UpdateGroupRequest{
 				ProgramId: tc.program, GroupId: tc.group, Name: "H", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}},
 			})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.DeleteGroup(tc.ctx, &affiliatev1.DeleteGroupRequest{ProgramId: tc.program, GroupId: tc.group})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			if tc.ofProgramme {
 				return
 			}
 			_, err = w.service.CreateGroup(tc.ctx, &affiliatev1.CreateGroupRequest{ProgramId: tc.program, Name: "H", Percentage: proto.Float64(1)})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.ListGroups(tc.ctx, &affiliatev1.ListGroupsRequest{ProgramId: tc.program})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
 	if w.Count(`select count(*) from groups where name = 'G'`) != 1 {

@@ -184,7 +184,7 @@ func TestUpdateRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := w.update(p.Id, tc.req, tc.paths...)
-			pgtest.Refused(t, err, affiliate.ReasonValidation, tc.field)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.field)
 		})
 	}
 	if read, err := w.service.GetProgram(w.live(), &affiliatev1.GetProgramRequest{ProgramId: p.Id}); err != nil || !proto.Equal(read, p) {

@@ -156,7 +156,7 @@ func TestUpdateOfRulesRefusesLimitsOfWhatIsOff(t *testing.T) {
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}})
 	limit := &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{Recurring: &recurring{MaxMonths: proto.Int32(1)}}}
 	_, err := w.update(p.Id, limit, "commission_rules.recurring.max_months")
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "commission_rules.recurring.max_months")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "commission_rules.recurring.max_months")
 	limit.CommissionRules.Recurring.Enabled = proto.Bool(true)
 	got, err := w.update(p.Id, limit, "commission_rules.recurring.max_months", "commission_rules.recurring.enabled")
 	if err != nil || got.CommissionRules.Recurring.GetMaxMonths() != 1 {
@@ -201,7 +201,7 @@ func TestListProgramRules(t *testing.T) {
 		if got, err := w.service.ListProgramRules(ctx, &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id}); err == nil {
 			t.Errorf("%s: %v", name, got)
 		} else {
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		}
 	}
 }

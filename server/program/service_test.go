@@ -148,7 +148,7 @@ func TestSlugs(t *testing.T) {
 	}
 	given := &affiliatev1.CreateProgramRequest{Name: "Other", Slug: proto.String("acme-2")}
 	_, err := w.service.CreateProgram(w.live(), given)
-	pgtest.Refused(t, err, affiliate.ReasonSlugTaken)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonSlugTaken)
 	for _, elsewhere := range []context.Context{w.as(w.workspace, affiliate.ModeTest), w.as(w.NewWorkspace(), affiliate.ModeLive)} {
 		if _, err := w.service.CreateProgram(elsewhere, given); err != nil {
 			t.Errorf("another mode or workspace: %v", err)
@@ -157,7 +157,7 @@ func TestSlugs(t *testing.T) {
 
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "Renamed"})
 	_, err = w.update(p.Id, &affiliatev1.UpdateProgramRequest{Slug: proto.String("acme")}, "slug")
-	pgtest.Refused(t, err, affiliate.ReasonSlugTaken)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonSlugTaken)
 	if p, err = w.update(p.Id, &affiliatev1.UpdateProgramRequest{Slug: proto.String("free")}, "slug"); err != nil || p.Slug != "free" {
 		t.Errorf("a free slug: %v, %v", p, err)
 	}
@@ -247,12 +247,12 @@ func TestForeignProgramsAreNotFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.GetProgram(tc.ctx, &affiliatev1.GetProgramRequest{ProgramId: tc.id})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.UpdateProgram(tc.ctx, &affiliatev1.UpdateProgramRequest{ProgramId: tc.id, UpdateMask: mask, Name: "Q"})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			for _, verb := range []string{"activate", "pause", "archive"} {
 				_, err = w.move(tc.ctx, verb, tc.id)
-				pgtest.Refused(t, err, affiliate.ReasonNotFound)
+				pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			}
 		})
 	}
@@ -276,7 +276,7 @@ func TestEveryMoveFromEveryStatus(t *testing.T) {
 				}
 				continue
 			}
-			if metadata := pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != from {
+			if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != from {
 				t.Errorf("%s %s: metadata %v", from, verb, metadata)
 			}
 		}
@@ -287,7 +287,7 @@ func TestActivationNeedsAPage(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	_, err := w.move(w.live(), "activate", p.Id)
-	pgtest.Refused(t, err, affiliate.ReasonValidation, "website_url")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "website_url")
 	if _, err := w.update(p.Id, &affiliatev1.UpdateProgramRequest{WebsiteUrl: proto.String("https://a.example")}, "website_url"); err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +311,7 @@ func TestOfParallelMovesOneHappens(t *testing.T) {
 			won++
 			continue
 		}
-		if metadata := pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != "active" {
+		if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != "active" {
 			t.Errorf("loser hears %v", metadata)
 		}
 	}

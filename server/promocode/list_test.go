@@ -113,7 +113,7 @@ func TestListPartnerPromoCodes(t *testing.T) {
 	}
 	// The programme is of live mode.
 	_, err := w.service.ListPartnerPromoCodes(w.partner(partner, affiliate.ModeTest), &affiliatev1.ListPartnerPromoCodesRequest{ProgramId: &own})
-	pgtest.Refused(t, err, affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 
 func TestMerchantSeesItsOwnPromoCodesOnly(t *testing.T) {
@@ -136,20 +136,20 @@ func TestMerchantSeesItsOwnPromoCodesOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.GetPromoCode(tc.ctx, &affiliatev1.GetPromoCodeRequest{ProgramId: tc.program, PromoCodeId: tc.id})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.UpdatePromoCode(tc.ctx, &affiliatev1.UpdatePromoCodeRequest{ProgramId: tc.program, PromoCodeId: tc.id, UpdateMask: mask("active")})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.DeletePromoCode(tc.ctx, &affiliatev1.DeletePromoCodeRequest{ProgramId: tc.program, PromoCodeId: tc.id})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			if tc.id != c.GetId() || tc.program == second.String() {
 				return // the programme is the caller's
 			}
 			_, err = w.service.ListPromoCodes(tc.ctx, &affiliatev1.ListPromoCodesRequest{ProgramId: tc.program})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.CreatePromoCode(tc.ctx, &affiliatev1.CreatePromoCodeRequest{
 				ProgramId: tc.program, ParticipantId: jane, Code: "x", DiscountType: fixed, DiscountValue: proto.Float64(1),
 			})
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
 	if w.Count(`select count(*) from promo_codes where active and version = 1`) != 1 || w.Count(`select count(*) from audit_log`) != 1 {

@@ -94,7 +94,7 @@ func TestDiscounts(t *testing.T) {
 				r.DiscountType, r.DiscountValue, r.Currency = tc.kind, proto.Float64(tc.value), tc.currency
 			})
 			if tc.field != "" {
-				pgtest.Refused(t, err, affiliate.ReasonValidation, tc.field)
+				pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.field)
 				return
 			}
 			if err != nil || c.GetDiscountValue() != tc.value || c.GetDiscountType() != tc.kind || c.GetCurrency() != deref(tc.want) || (c.Currency == nil) != (tc.want == nil) {
@@ -149,7 +149,7 @@ func TestCreatePromoCodeRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.create(tc.participant, tc.code, tc.change)
-			pgtest.Refused(t, err, tc.reason, tc.field)
+			pgtest.RequireRefusal(t, err, tc.reason, tc.field)
 		})
 	}
 	if w.Count(`select count(*) from promo_codes`) != 1 || w.Count(`select sum(n) from list_counts where what = 'promo_codes'`) != 1 {
@@ -157,7 +157,7 @@ func TestCreatePromoCodeRefusals(t *testing.T) {
 	}
 	w.Exec(`update programs set status = 'archived'`)
 	_, err := w.create(jane, "late", nil)
-	pgtest.Refused(t, err, affiliate.ReasonProgramStateInvalid)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid)
 }
 
 func TestOnePromoCodeOfManyWins(t *testing.T) {
@@ -179,7 +179,7 @@ func TestOnePromoCodeOfManyWins(t *testing.T) {
 		if err := <-results; err == nil {
 			made++
 		} else {
-			pgtest.Refused(t, err, affiliate.ReasonPromoCodeTaken)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonPromoCodeTaken)
 		}
 	}
 	if codes, total := w.list(&affiliatev1.ListPromoCodesRequest{}); made != 1 || total != 1 || !slices.Equal(codes, []string{"summer"}) {
@@ -254,7 +254,7 @@ func TestUpdatePromoCodeRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.update(c.GetId(), tc.req)
-			pgtest.Refused(t, err, affiliate.ReasonValidation, tc.field)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.field)
 		})
 	}
 	// What is archived can still be ended.
@@ -264,7 +264,7 @@ func TestUpdatePromoCodeRefusals(t *testing.T) {
 	}
 	w.Exec(`update participants set erased_at = $1`, w.now)
 	_, err := w.update(c.GetId(), &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active"), Active: true})
-	pgtest.Refused(t, err, affiliate.ReasonParticipantErased)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 }
 
 // A conversion that redeems while a person edits loses nothing, nor does the
@@ -310,7 +310,7 @@ func TestDeletePromoCode(t *testing.T) {
 		if err := <-results; err == nil {
 			deleted++
 		} else {
-			pgtest.Refused(t, err, affiliate.ReasonNotFound)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		}
 	}
 	actions, events, jobs := w.trace(c.GetId())

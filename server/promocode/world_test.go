@@ -121,5 +121,5 @@ func (w *world) list(req *affiliatev1.ListPromoCodesRequest) (codes []string, to
 func (w *world) trace(id string) (actions, events []string, jobs int) {
 	w.t.Helper()
 	events, _ = w.Events(id)
-	return w.Actions("promo_code", id), events, w.Jobs("sync_directory")
+	return w.AuditActions("promo_code", id), events, w.CountJobs("sync_directory")
 }

@@ -57,11 +57,11 @@ type Store interface {
 	// DropOldEvents drops events and deliveries that nobody can ask for any more,
 	// whole weeks of them.
 	DropOldEvents(ctx context.Context, rows int) (int64, error)
-	// CancelLeft cancels deliveries to endpoints that were turned off which their job has
+	// CancelRemaining cancels deliveries to endpoints that were turned off which their job has
 	// not met, a batch at a time.
-	CancelLeft(ctx context.Context, now time.Time, limit int) (int64, error)
-	// ForgetEnded deletes sessions that ended before an instant, a batch at a time.
-	ForgetEnded(ctx context.Context, before time.Time, limit int) (int64, error)
+	CancelRemaining(ctx context.Context, now time.Time, limit int) (int64, error)
+	// DeleteEndedSessions deletes sessions that ended before an instant, a batch at a time.
+	DeleteEndedSessions(ctx context.Context, before time.Time, limit int) (int64, error)
 	// DropExpiredIdempotencyKeys deletes answers that are kept no longer, a batch at a
 	// time.
 	DropExpiredIdempotencyKeys(ctx context.Context, now time.Time, limit int) (int64, error)
@@ -172,11 +172,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		ago  time.Time
 		some func(context.Context, time.Time, int) (int64, error)
 	}{
-		{"ended sessions", now.Add(-forgetAfter), w.store.ForgetEnded},
+		{"ended sessions", now.Add(-forgetAfter), w.store.DeleteEndedSessions},
 		{"idempotency keys", now, w.store.DropExpiredIdempotencyKeys},
-		{"origins of users", now.Add(-affiliate.OriginsKept), w.store.DeleteOldOrigins},
+		{"origins of users", now.Add(-affiliate.OriginRetention), w.store.DeleteOldOrigins},
 		{"dead letters of clicks", now.Add(-visitorsKept), w.store.DropDeadLetters},
-		{"deliveries of endpoints that are off", now, w.store.CancelLeft},
+		{"deliveries of endpoints that are off", now, w.store.CancelRemaining},
 	} {
 		for gone := int64(forgetBatch); gone == forgetBatch; {
 			if gone, err = forget.some(ctx, forget.ago, forgetBatch); err != nil {

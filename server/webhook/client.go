@@ -103,17 +103,17 @@ func (c *Client) Send(ctx context.Context, r Request) webhook.Outcome {
 	defer cancel()
 	req, err := c.request(ctx, r)
 	if err != nil || req.URL.Scheme != "https" {
-		return webhook.Failed(webhook.BlockedAddress)
+		return webhook.FailureOutcome(webhook.BlockedAddress)
 	}
 	// The transport and not a http.Client: no redirects, no cookies.
 	response, err := c.transport.RoundTrip(req)
 	if err != nil {
-		return webhook.Failed(sendErrorCode(ctx, err))
+		return webhook.FailureOutcome(sendErrorCode(ctx, err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode < http.StatusContinue {
 		// Three digits that are no HTTP status.
-		return webhook.Failed(webhook.ProtocolError)
+		return webhook.FailureOutcome(webhook.ProtocolError)
 	}
 	// The body of a switched protocol is the connection, on which cancel has no hold.
 	if response.StatusCode != http.StatusSwitchingProtocols {
@@ -121,7 +121,7 @@ func (c *Client) Send(ctx context.Context, r Request) webhook.Outcome {
 		defer enough.Stop()
 		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxResponseBody))
 	}
-	return webhook.Answered(response.StatusCode, retryAfter(response.Header.Get("Retry-After"), r.At))
+	return webhook.ResponseOutcome(response.StatusCode, retryAfter(response.Header.Get("Retry-After"), r.At))
 }
 
 func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) {

@@ -211,7 +211,7 @@ func TestURLThatIsNotHTTPSIsNotCalled(t *testing.T) {
 	r := listen(t, func(net.Conn) {})
 	client := newClient(t, allowLoopback)
 	for _, url := range []string{strings.Replace(r.url(host), "https", "http", 1), "ftp://" + host + "/", "//" + host + "/", ":", ""} {
-		if o := client.Send(t.Context(), attempt(url)); o != webhook.Failed(webhook.BlockedAddress) {
+		if o := client.Send(t.Context(), attempt(url)); o != webhook.FailureOutcome(webhook.BlockedAddress) {
 			t.Errorf("%q: outcome %+v", url, o)
 		}
 	}
@@ -227,7 +227,7 @@ func TestCanceledAttemptEnds(t *testing.T) {
 		_, _ = conn.Read(make([]byte, 1)) // until the client has gone
 		return false
 	})
-	if o := newClient(t, allowLoopback).Send(ctx, attempt(r.url(host))); o != webhook.Failed(webhook.Timeout) {
+	if o := newClient(t, allowLoopback).Send(ctx, attempt(r.url(host))); o != webhook.FailureOutcome(webhook.Timeout) {
 		t.Errorf("outcome %+v", o)
 	}
 }
@@ -241,9 +241,9 @@ func TestAddressInTheURLIsCalledLikeAName(t *testing.T) {
 	}{
 		"allowed":          {"127.0.0.1", []func(*server.ClientConfig){allowLoopback}, webhook.Outcome{StatusCode: 204}},
 		"allowed, as IPv6": {"::ffff:127.0.0.1", []func(*server.ClientConfig){allowLoopback}, webhook.Outcome{StatusCode: 204}},
-		"refused":          {"127.0.0.1", nil, webhook.Failed(webhook.BlockedAddress)},
-		"refused, as IPv6": {"::ffff:127.0.0.1", nil, webhook.Failed(webhook.BlockedAddress)},
-		"refused, any":     {"0.0.0.0", nil, webhook.Failed(webhook.BlockedAddress)},
+		"refused":          {"127.0.0.1", nil, webhook.FailureOutcome(webhook.BlockedAddress)},
+		"refused, as IPv6": {"::ffff:127.0.0.1", nil, webhook.FailureOutcome(webhook.BlockedAddress)},
+		"refused, any":     {"0.0.0.0", nil, webhook.FailureOutcome(webhook.BlockedAddress)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := r.connections()

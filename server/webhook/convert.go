@@ -136,7 +136,7 @@ func attempt(a affiliate.Attempt) *affiliatev1.DeliveryAttempt {
 // recoveryOf returns the job of a checked request, without its endpoint.
 func recoveryOf(req *affiliatev1.RecoverDeliveriesRequest, now time.Time) affiliate.RecoverDeliveries {
 	job := affiliate.RecoverDeliveries{
-		Since: req.GetSince().AsTime(), Until: now, AskedAt: now,
+		Since: req.GetSince().AsTime(), Until: now, RequestedAt: now,
 		Statuses: []affiliate.DeliveryStatus{affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled},
 	}
 	if oldest := now.Add(-shown); job.Since.Before(oldest) {

@@ -109,7 +109,7 @@ func (s *Service) RecoverDeliveries(ctx context.Context, req *affiliatev1.Recove
 		is := map[string]any{
 			"since": affiliate.FormatTime(job.Since), "until": affiliate.FormatTime(job.Until), "statuses": job.Statuses, "queued": queued,
 		}
-		return tx.Audit(ctx, endpoint.Audit("webhook.recover", by, job.AskedAt, nil, is))
+		return tx.Audit(ctx, endpoint.Audit("webhook.recover", by, job.RequestedAt, nil, is))
 	})
 	if err != nil {
 		return nil, err

@@ -127,7 +127,7 @@ func TestDeliveriesAreFoundByTheirIDs(t *testing.T) {
 		t.Error(got)
 	}
 	for what, scope := range w.others() {
-		pgtest.Refused(t, get(scope, e.ID, id), affiliate.ReasonWebhookNotFound)
+		pgtest.RequireRefusal(t, get(scope, e.ID, id), affiliate.ReasonWebhookNotFound)
 		if reason := pgtest.ReasonOf(t, retry(scope, e.ID, id)); reason != affiliate.ReasonWebhookNotFound {
 			t.Errorf("%s: %q", what, reason)
 		}
@@ -232,7 +232,7 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 	}
 	for _, unknown := range []affiliate.EventID{affiliate.NewID[affiliate.Event](w.now), {}} {
 		_, _, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, month, affiliate.DeliveryFilter{Event: &unknown}, affiliate.Page{Number: 1, Size: 3})
-		pgtest.Refused(t, err, affiliate.ReasonNotFound)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 }
 
@@ -298,12 +298,12 @@ func TestNothingIsRetriedWhileTheEndpointIsOff(t *testing.T) {
 	id := w.insert(e, w.now)
 	w.turn(e, false)
 	_, err := w.service.RetryDelivery(w.as(w.scope), &affiliatev1.RetryDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
-	pgtest.Refused(t, err, affiliate.ReasonWebhookDisabled)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookDisabled)
 	_, err = w.service.RecoverDeliveries(w.as(w.scope), &affiliatev1.RecoverDeliveriesRequest{
 		WebhookId: e.ID.String(), Since: timestamppb.New(w.now.Add(-time.Hour)),
 	})
-	pgtest.Refused(t, err, affiliate.ReasonWebhookDisabled)
-	if got := w.stored(id); !strings.Contains(got, "extra 0") || w.Jobs("recover_deliveries") != 0 {
+	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookDisabled)
+	if got := w.stored(id); !strings.Contains(got, "extra 0") || w.CountJobs("recover_deliveries") != 0 {
 		t.Error(got)
 	}
 }

@@ -25,14 +25,14 @@ const (
 	// maxDialled bounds the addresses of one host that are tried.
 	maxDialled = 4
 
-	// oddPort is what is wrong with a URL.OddPort.
+	// oddPort is what is wrong with a URL.RestrictedPort.
 	oddPort = "must have port 443, or one from 1024 up that is open to webhooks"
 )
 
 // RefusesPort reports whether a URL has a port that no address can excuse, because
 // none is allowed. It needs no resolving: ask it among what makes a request invalid.
 func (c *Client) RefusesPort(u webhook.URL) bool {
-	return u.OddPort && len(c.dialer.allowed) == 0
+	return u.RestrictedPort && len(c.dialer.allowed) == 0
 }
 
 // Check resolves an endpoint's host and judges every address. Errors:
@@ -59,7 +59,7 @@ func (c *Client) Check(ctx context.Context, u webhook.URL) error {
 	switch {
 	case mayCallAll(rules, found, u.Port):
 		return nil
-	case u.OddPort:
+	case u.RestrictedPort:
 		// On such a port only allowed addresses may be called, so it is the port.
 		return affiliate.Invalid("url", oddPort)
 	default:

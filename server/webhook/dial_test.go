@@ -39,7 +39,7 @@ func TestNothingIsDialledWhenAnAddressIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, asking(serveNames(t, z)))
-			if o := client.Send(t.Context(), attempt(r.url(host))); o != webhook.Failed(webhook.BlockedAddress) {
+			if o := client.Send(t.Context(), attempt(r.url(host))); o != webhook.FailureOutcome(webhook.BlockedAddress) {
 				t.Errorf("outcome %+v", o)
 			}
 		})
@@ -61,7 +61,7 @@ func TestNameThatIsReboundIsNotCalled(t *testing.T) {
 	if err := client.Check(t.Context(), webhook.URL{Text: r.url(host), Host: host, Port: r.port()}); err != nil {
 		t.Fatal(err)
 	}
-	if o := client.Send(t.Context(), attempt(r.url(host))); o != webhook.Failed(webhook.BlockedAddress) {
+	if o := client.Send(t.Context(), attempt(r.url(host))); o != webhook.FailureOutcome(webhook.BlockedAddress) {
 		t.Errorf("outcome %+v", o)
 	}
 	if n := r.connections(); n != 0 {
@@ -121,7 +121,7 @@ func TestUpToFourAddressesAreTriedInTurn(t *testing.T) {
 		"the first answers":  {0, webhook.Outcome{StatusCode: 200}},
 		"the second answers": {1, webhook.Outcome{StatusCode: 200}},
 		"the fourth answers": {3, webhook.Outcome{StatusCode: 200}},
-		"the fifth would":    {4, webhook.Failed(webhook.ConnectionRefused)},
+		"the fifth would":    {4, webhook.FailureOutcome(webhook.ConnectionRefused)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := say(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
@@ -144,8 +144,8 @@ func TestAddressThatSwallowsPacketsLeavesTimeForTheNext(t *testing.T) {
 		want      webhook.Outcome
 	}{
 		"the next answers": {[]netip.Addr{swallowing, loopback}, webhook.Outcome{StatusCode: 200}},
-		"there is no next": {[]netip.Addr{swallowing}, webhook.Failed(webhook.Timeout)},
-		"the next refuses": {[]netip.Addr{swallowing, netip.MustParseAddr("127.0.0.3")}, webhook.Failed(webhook.Timeout)},
+		"there is no next": {[]netip.Addr{swallowing}, webhook.FailureOutcome(webhook.Timeout)},
+		"the next refuses": {[]netip.Addr{swallowing, netip.MustParseAddr("127.0.0.3")}, webhook.FailureOutcome(webhook.Timeout)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, allowLoopback, asking(serveNames(t, always(test.addresses...))))
@@ -194,7 +194,7 @@ func TestNameThatDoesNotResolve(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, asking(serveNames(t, test.zone)))
 			client.Bound(test.dial, ample, ample)
-			if o := client.Send(t.Context(), attempt(urlOf(host, 443))); o != webhook.Failed(webhook.DNSError) {
+			if o := client.Send(t.Context(), attempt(urlOf(host, 443))); o != webhook.FailureOutcome(webhook.DNSError) {
 				t.Errorf("outcome %+v", o)
 			}
 			err := client.Check(t.Context(), webhook.URL{Host: host, Port: 443})
@@ -241,7 +241,7 @@ func TestCheckJudgesEveryAddress(t *testing.T) {
 			if test.allow != nil {
 				change = append(change, test.allow)
 			}
-			u := webhook.URL{Host: host, Port: test.port, OddPort: test.port == odd}
+			u := webhook.URL{Host: host, Port: test.port, RestrictedPort: test.port == odd}
 			expect(t, newClient(t, change...).Check(t.Context(), u), test.reason)
 		})
 	}
@@ -263,7 +263,7 @@ func TestCheckJudgesAnAddressInTheURL(t *testing.T) {
 // Without an allow-list an odd port is wrong whatever the name means.
 func TestOddPortIsRefusedWithoutAskingForTheName(t *testing.T) {
 	names := serveNames(t, always(public))
-	u := webhook.URL{Host: host, Port: 22, OddPort: true}
+	u := webhook.URL{Host: host, Port: 22, RestrictedPort: true}
 	client := newClient(t, asking(names))
 	if !client.RefusesPort(u) || client.RefusesPort(webhook.URL{Host: host, Port: 443}) {
 		t.Error("the port is judged wrongly")

@@ -101,9 +101,9 @@ func (e *servedEndpoint) serve(ctx, attempts context.Context) {
 				(<-e.calls)()
 			}
 		case <-e.woken:
-			e.backlog.More()
+			e.backlog.MarkMore()
 		case <-poll.C:
-			e.backlog.More()
+			e.backlog.MarkMore()
 			if now.Sub(e.lastRewind) >= rewindEvery {
 				e.lastRewind = now
 				e.backlog.Rewind()
@@ -143,7 +143,7 @@ func (e *servedEndpoint) mayAttempt(now time.Time) bool {
 
 func (e *servedEndpoint) read(now time.Time) {
 	waits := e.request != nil && !e.hasPlace || e.inFlight > 0 && e.limit.InFlight() == 1
-	if waits || !e.mayAttempt(now) || !e.backlog.WantsRead() {
+	if waits || !e.mayAttempt(now) || !e.backlog.NeedsRead() {
 		return // what it would read now would be too old when its attempt may begin
 	}
 	from, limit := e.backlog.BeginRead(now)

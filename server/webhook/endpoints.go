@@ -44,7 +44,7 @@ func (s *Service) ListEventTypes(context.Context, *affiliatev1.ListEventTypesReq
 // CreateWebhook makes an endpoint whose URL may be called.
 func (s *Service) CreateWebhook(ctx context.Context, req *affiliatev1.CreateWebhookRequest) (*affiliatev1.CreatedWebhook, error) {
 	url, _ := webhook.ParseURL(req.GetUrl()) // Check has reported what is wrong with it
-	if url.Plain {
+	if url.IsHTTP {
 		return nil, affiliate.Refuse(affiliate.ReasonWebhookURLNotHTTPS)
 	}
 	if err := s.client.Check(ctx, url); err != nil {
@@ -148,7 +148,7 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, req *affiliatev1.Rota
 	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.at()
 	var keptUntil *time.Time
 	if !req.GetExpireImmediately() {
-		until := at.Add(affiliate.RotatedSecretKept)
+		until := at.Add(affiliate.RotatedSecretGrace)
 		keptUntil = &until
 	}
 	secret, sealed := s.newSecret(id)

@@ -100,7 +100,7 @@ func TestCreateWebhook_AModeHasTen(t *testing.T) {
 	w.remove(list[0])
 	w.create(w.scope)
 	_, err = w.tryCreate(w.scope)
-	pgtest.Refused(t, err, affiliate.ReasonWebhookLimitExceeded)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookLimitExceeded)
 }
 
 func TestUpdateWebhook(t *testing.T) {
@@ -152,16 +152,16 @@ func TestUpdateWebhook(t *testing.T) {
 			`webhook.update {"active": false, "disabled_reason": "manual"} {"active": true, "disabled_reason": null}`,
 		},
 	} {
-		lines := len(w.Actions("webhook", e.ID.String()))
+		lines := len(w.AuditActions("webhook", e.ID.String()))
 		w.now = w.now.Add(time.Minute)
 		after := w.update(e, step.req, step.paths...)
 		if changed := after.UpdatedAt.Equal(w.now); changed != (step.line != "") {
 			t.Errorf("%s: updated at %s", step.name, after.UpdatedAt)
 		}
-		if got := state(); got != step.state || w.Jobs("cancel_deliveries") != step.jobs {
-			t.Errorf("%s: %s, %d jobs", step.name, got, w.Jobs("cancel_deliveries"))
+		if got := state(); got != step.state || w.CountJobs("cancel_deliveries") != step.jobs {
+			t.Errorf("%s: %s, %d jobs", step.name, got, w.CountJobs("cancel_deliveries"))
 		}
-		added := len(w.Actions("webhook", e.ID.String())) - lines
+		added := len(w.AuditActions("webhook", e.ID.String())) - lines
 		if want := min(len(step.line), 1); added != want {
 			t.Fatalf("step %d, %s: %d lines", i, step.name, added)
 		}
@@ -196,13 +196,13 @@ func TestDeleteWebhook_DeletesTheSecrets(t *testing.T) {
 			and sender is null and sender_until is null`, w.now); n != 1 {
 		t.Error("something is left of it")
 	}
-	if w.Jobs("cancel_deliveries") != 1 || !strings.HasPrefix(w.audited(e), "webhook.delete {") {
-		t.Errorf("%d jobs, %s", w.Jobs("cancel_deliveries"), w.audited(e))
+	if w.CountJobs("cancel_deliveries") != 1 || !strings.HasPrefix(w.audited(e), "webhook.delete {") {
+		t.Errorf("%d jobs, %s", w.CountJobs("cancel_deliveries"), w.audited(e))
 	}
 	_, err := w.service.GetWebhook(w.as(w.scope), &affiliatev1.GetWebhookRequest{WebhookId: e.ID.String()})
-	pgtest.Refused(t, err, affiliate.ReasonWebhookNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookNotFound)
 	_, err = w.service.UpdateWebhook(w.as(w.scope), &affiliatev1.UpdateWebhookRequest{WebhookId: e.ID.String(), Active: proto.Bool(true), UpdateMask: mask("active")})
-	pgtest.Refused(t, err, affiliate.ReasonWebhookNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookNotFound)
 }
 
 func TestRotateWebhookSecret_KeepsTheSecretBeforeForADay(t *testing.T) {
@@ -243,7 +243,7 @@ func TestRotateWebhookSecret_KeepsTheSecretBeforeForADay(t *testing.T) {
 		}
 		return rotated.GetSigningSecret()
 	}
-	until := w.now.Add(affiliate.RotatedSecretKept)
+	until := w.now.Add(affiliate.RotatedSecretGrace)
 	if got := secrets(w.now); !slices.Equal(got, []string{first}) {
 		t.Error("the first secret does not sign alone")
 	}

@@ -53,7 +53,7 @@ func TestReceiverThatNeverAnswersTimesOut(t *testing.T) {
 			client := newClient(t, allowLoopback)
 			a := attempt(test.receiver.url(host))
 			test.bound(&a, client)
-			if o := client.Send(t.Context(), a); o != webhook.Failed(webhook.Timeout) {
+			if o := client.Send(t.Context(), a); o != webhook.FailureOutcome(webhook.Timeout) {
 				t.Errorf("outcome %+v", o)
 			}
 		})
@@ -73,7 +73,7 @@ func TestEndlessHeaderIsCutOff(t *testing.T) {
 				repeat(c, []byte(part), 0)
 				return false
 			})
-			if o := send(t, r); o != webhook.Failed(webhook.ProtocolError) {
+			if o := send(t, r); o != webhook.FailureOutcome(webhook.ProtocolError) {
 				t.Errorf("outcome %+v", o)
 			}
 		})
@@ -202,7 +202,7 @@ func TestAnswerThatIsNotHTTP(t *testing.T) {
 		"HTTP/2":                 {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", webhook.ProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := send(t, say(t, tc.text)); o != webhook.Failed(tc.want) {
+			if o := send(t, say(t, tc.text)); o != webhook.FailureOutcome(tc.want) {
 				t.Errorf("outcome %+v", o)
 			}
 		})
@@ -246,7 +246,7 @@ func TestBrokenConnection(t *testing.T) {
 		}, webhook.ProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := send(t, listen(t, tc.handle)); o != webhook.Failed(tc.want) {
+			if o := send(t, listen(t, tc.handle)); o != webhook.FailureOutcome(tc.want) {
 				t.Errorf("outcome %+v", o)
 			}
 		})
@@ -254,7 +254,7 @@ func TestBrokenConnection(t *testing.T) {
 	t.Run("nobody listens", func(t *testing.T) {
 		r := listen(t, func(net.Conn) {})
 		r.close()
-		if o := send(t, r); o != webhook.Failed(webhook.ConnectionRefused) {
+		if o := send(t, r); o != webhook.FailureOutcome(webhook.ConnectionRefused) {
 			t.Errorf("outcome %+v", o)
 		}
 	})
@@ -295,7 +295,7 @@ func TestTLSIsAlwaysVerified(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := send(t, listen(t, handle)); o != webhook.Failed(webhook.TLSError) {
+			if o := send(t, listen(t, handle)); o != webhook.FailureOutcome(webhook.TLSError) {
 				t.Errorf("outcome %+v", o)
 			}
 		})

@@ -83,7 +83,7 @@ func TestCancelingWritesDownWhatHasEnded(t *testing.T) {
 func (w *useCases) recovery(e affiliate.Endpoint, statuses ...affiliate.DeliveryStatus) affiliate.RecoverDeliveries {
 	return affiliate.RecoverDeliveries{
 		Workspace: e.Scope.Workspace, Mode: e.Scope.Mode, Endpoint: e.ID,
-		Since: w.now.Add(-3 * time.Hour), Until: w.now.Add(-time.Hour), AskedAt: w.now, Statuses: statuses,
+		Since: w.now.Add(-3 * time.Hour), Until: w.now.Add(-time.Hour), RequestedAt: w.now, Statuses: statuses,
 	}
 }
 
@@ -192,7 +192,7 @@ func TestRecoveringStartsDeliveriesOver(t *testing.T) {
 		}
 		w.remove(e)
 	}
-	if n := w.Jobs("recover_deliveries"); n != 9 {
+	if n := w.CountJobs("recover_deliveries"); n != 9 {
 		t.Errorf("%d jobs", n)
 	}
 }
@@ -231,7 +231,7 @@ func TestARecoveryRunsTwice(t *testing.T) {
 		}
 		// Who asks anew gets what has ended since.
 		again := job
-		again.AskedAt = later.Add(time.Hour)
+		again.RequestedAt = later.Add(time.Hour)
 		want := 1
 		if since == affiliate.DeliveryPending {
 			want = 0

@@ -341,10 +341,10 @@ func TestGoneTurnsTheEndpointOff(t *testing.T) {
 		t.Errorf("%d requests before it was left alone", came)
 	}
 	w.eventually("their outcomes", func() bool { return w.in(r, affiliate.DeliveryDeadLettered) == len(r.ids()) })
-	if n := w.Jobs(affiliate.CancelDeliveries{}.Kind()); n != 1 {
+	if n := w.CountJobs(affiliate.CancelDeliveries{}.Kind()); n != 1 {
 		t.Errorf("%d jobs cancel what waits", n)
 	}
-	if got := w.Actions("webhook", r.id.String()); !slices.Equal(got, []string{"webhook.disable"}) {
+	if got := w.AuditActions("webhook", r.id.String()); !slices.Equal(got, []string{"webhook.disable"}) {
 		t.Errorf("audit log: %v", got)
 	}
 }
@@ -377,7 +377,7 @@ func TestFailingForFiveDaysTurnsTheEndpointOff(t *testing.T) {
 			if n := w.Count(`select dead_letters from webhook_endpoints`); n != test.wantDead {
 				t.Errorf("%d dead letters, want %d", n, test.wantDead)
 			}
-			if n := w.Jobs(affiliate.CancelDeliveries{}.Kind()); n != test.wantCancelJob {
+			if n := w.CountJobs(affiliate.CancelDeliveries{}.Kind()); n != test.wantCancelJob {
 				t.Errorf("%d jobs", n)
 			}
 		})

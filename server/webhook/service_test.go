@@ -219,9 +219,9 @@ func TestDeliveriesOf30DaysAreShown(t *testing.T) {
 		break
 	}
 	_, err := w.service.GetDelivery(w.as(w.scope), &affiliatev1.GetDeliveryRequest{WebhookId: made.GetId(), DeliveryId: old})
-	pgtest.Refused(t, err, affiliate.ReasonWebhookNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookNotFound)
 	_, err = w.service.RetryDelivery(w.as(w.scope), &affiliatev1.RetryDeliveryRequest{WebhookId: made.GetId(), DeliveryId: old})
-	pgtest.Refused(t, err, affiliate.ReasonWebhookNotFound)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookNotFound)
 	queued, err := w.service.RecoverDeliveries(w.as(w.scope), &affiliatev1.RecoverDeliveriesRequest{
 		WebhookId: made.GetId(), Since: timestamppb.New(w.now.Add(-30*24*time.Hour - 2*time.Minute)),
 	})
@@ -274,7 +274,7 @@ func TestTheQueueCancelsAndRecovers(t *testing.T) {
 	}
 	workers := river.NewWorkers()
 	webhook.AddWorkers(workers, w.store, w.Now)
-	w.Work(&river.Config{
+	w.StartWorkers(&river.Config{
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
 		Workers: workers,
 	})

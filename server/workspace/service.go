@@ -59,7 +59,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 		if after, err = before.Patch(patch); err != nil {
 			return err
 		}
-		was, is, err := affiliate.Changed(before.Object(), after.Object())
+		was, is, err := affiliate.ChangedFields(before.Object(), after.Object())
 		if err != nil || was == nil {
 			return err
 		}

@@ -87,7 +87,7 @@ const selectStoredAwaited = `
 // whose transaction is still open. One call checks up to limit awaited clicks, starting
 // after the given position. next is the position for the following call. It is the zero
 // value after the last awaited click.
-func (s *Store) ArrivedClicks(ctx context.Context, after affiliate.AttributeAwaited, limit int) (arrived []affiliate.AttributeAwaited, next affiliate.AttributeAwaited, err error) {
+func (s *Store) ArrivedClicks(ctx context.Context, after affiliate.AttributeLateClick, limit int) (arrived []affiliate.AttributeLateClick, next affiliate.AttributeLateClick, err error) {
 	const page = `
 		select distinct workspace_id as workspace, click_id as click
 		from awaited_clicks
@@ -98,7 +98,7 @@ func (s *Store) ArrivedClicks(ctx context.Context, after affiliate.AttributeAwai
 	if err != nil {
 		return nil, next, err
 	}
-	awaited, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.AttributeAwaited])
+	awaited, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.AttributeLateClick])
 	if err != nil || len(awaited) == 0 {
 		return nil, next, err
 	}
@@ -114,7 +114,7 @@ func (s *Store) ArrivedClicks(ctx context.Context, after affiliate.AttributeAwai
 	if err != nil {
 		return nil, next, err
 	}
-	arrived, err = pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.AttributeAwaited])
+	arrived, err = pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.AttributeLateClick])
 	return arrived, next, err
 }
 

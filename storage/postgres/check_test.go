@@ -72,7 +72,7 @@ func newCheckFixture(t *testing.T) *checkFixture {
 	return b
 }
 
-func (b *checkFixture) record(external string, click affiliate.ClickID, cents int64, currency string) affiliate.Recorded {
+func (b *checkFixture) record(external string, click affiliate.ClickID, cents int64, currency string) affiliate.ReportResult {
 	b.Helper()
 	now := b.Now()
 	found, err := b.Store.FindClick(b.Context(), b.scope.Workspace, click)

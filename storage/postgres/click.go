@@ -214,7 +214,7 @@ func (s *Store) enqueueAwaited(ctx context.Context, tx *Tx, clicks []affiliate.C
 	jobs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Job, error) {
 		var workspace, click uuid.UUID
 		err := row.Scan(&workspace, &click)
-		return affiliate.AttributeAwaited{Workspace: affiliate.WorkspaceID{UUID: workspace}, Click: affiliate.ClickID{UUID: click}}, err
+		return affiliate.AttributeLateClick{Workspace: affiliate.WorkspaceID{UUID: workspace}, Click: affiliate.ClickID{UUID: click}}, err
 	})
 	if err != nil {
 		return err

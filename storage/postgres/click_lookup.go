@@ -90,7 +90,7 @@ func (r earnerRow) earner() affiliate.Earner {
 		earner.Rule.Override = &affiliate.Rate{Bps: r.OverrideRateBps, FlatCents: r.OverrideFlatAmountCents}
 	}
 	if len(r.Brought) == 2 {
-		earner.Brought = affiliate.Brought{Conversions: r.Brought[0], RevenueCents: r.Brought[1]}
+		earner.PriorTotals = affiliate.PriorTotals{Conversions: r.Brought[0], RevenueCents: r.Brought[1]}
 	}
 	return earner
 }

@@ -215,7 +215,7 @@ type countSum struct{ n, cents int64 }
 var foreverStarts = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (counts commissionCounts) add(c affiliate.Commission, sign int64) {
-	group := c.Counted()
+	group := c.CountGroup()
 	day := group.Day
 	group.Day = time.Time{}
 	month := time.Date(day.Year(), day.Month(), 1, 0, 0, 0, 0, time.UTC)

@@ -17,7 +17,7 @@ func (s *Store) CreateCommission(ctx context.Context, c affiliate.Commission) er
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return err
 		}
-		change := affiliate.Created(c, affiliate.System, nil)
+		change := affiliate.NewCommissionChange(c, affiliate.System, nil)
 		return tx.ApplyCommissionChanges(ctx, change)
 	})
 }

@@ -42,7 +42,7 @@ func (l *modelFixture) newApproved(of pgtest.Participant) *modelCommission {
 // moveFunc returns a function that makes a move. The actor is a user if the move is one
 // that users make, otherwise the system.
 func (l *modelFixture) moveFunc(c *modelCommission, move affiliate.CommissionMove, changes ...func(*affiliate.CommissionTransition)) func() error {
-	step := c.transition(affiliate.CommissionTransition{Move: move, At: l.now, Why: affiliate.RefundedSale})
+	step := c.transition(affiliate.CommissionTransition{Move: move, At: l.now, RefundReason: affiliate.RefundedSale})
 	switch move {
 	case affiliate.MoveApprove, affiliate.MoveOverride, affiliate.MoveReject, affiliate.MoveClearReview:
 		user := affiliate.NewID[affiliate.User](l.now)

@@ -81,7 +81,7 @@ func (l *modelFixture) create(c affiliate.Commission, of pgtest.Participant) *mo
 	if cents := commissiontest.Owed(c); cents != 0 {
 		stored.entries = append(stored.entries, fmt.Sprintf("commission_approved %d", cents))
 	}
-	for _, name := range commissiontest.BirthEvents(c) {
+	for _, name := range commissiontest.CreationEvents(c) {
 		stored.events = append(stored.events, fmt.Sprintf("1: %s", name))
 	}
 	l.all[c.ID] = stored
@@ -96,7 +96,7 @@ func (c *modelCommission) transition(step affiliate.CommissionTransition) affili
 
 // apply makes a move in the model. It returns the reason if the model refuses the move.
 func (c *modelCommission) apply(step affiliate.CommissionTransition) affiliate.Reason {
-	out := commissiontest.Do(c.Commission, step)
+	out := commissiontest.Expected(c.Commission, step)
 	if out.Refused != "" {
 		return out.Refused
 	}
@@ -170,7 +170,7 @@ func (l *modelFixture) checkOne(c *modelCommission) {
 		select (b.body #>> '{data,object,version}') || ': ' || type
 		from events e, lateral (select convert_from(e.body, 'utf8')::jsonb as body) b
 		where workspace_id = $1 and mode = $2 and b.body #>> '{data,object,id}' = $3`, c.Scope.Workspace, c.Scope.Mode, c.ID.String()))
-	checkSameElements(l, "audit log", c.audited, l.Actions("commission", c.ID.String()))
+	checkSameElements(l, "audit log", c.audited, l.AuditActions("commission", c.ID.String()))
 }
 
 // checkSameElements compares two lists without regard to their order.
@@ -223,12 +223,12 @@ func TestMove_FollowsModel(t *testing.T) {
 	t.Logf("seed %d", seed)
 	refused := map[affiliate.Reason]int{}
 	for n := range 40 {
-		drawn := commissiontest.Lives(25).Example(seed + n)
+		drawn := commissiontest.Scenarios(25).Example(seed + n)
 		of := participants[n%2]
-		c := l.create(drawn.Born, of)
+		c := l.create(drawn.Initial, of)
 		for _, step := range drawn.Steps {
 			if step.Move == affiliate.MoveAutoApprove {
-				l.Exec(`update participants set status = $2, erased_at = case when $3 then $4::timestamptz end where id = $1`, of.ID, step.Standing, step.Erased, l.now)
+				l.Exec(`update participants set status = $2, erased_at = case when $3 then $4::timestamptz end where id = $1`, of.ID, step.ParticipantStatus, step.ParticipantErased, l.now)
 			}
 			detail, err := commissionservice.Move(t.Context(), stores.Commission(l.Store), c.transition(step))
 			want := c.apply(step)
@@ -262,8 +262,8 @@ func TestMoveTogether_FollowsModel(t *testing.T) {
 		var group []*modelCommission
 		var steps [][]affiliate.CommissionTransition
 		for i := range 3 {
-			drawn := commissiontest.Lives(8).Example(seed + 3*n + i)
-			group, steps = append(group, l.create(drawn.Born, participants[i%2])), append(steps, drawn.Steps)
+			drawn := commissiontest.Scenarios(8).Example(seed + 3*n + i)
+			group, steps = append(group, l.create(drawn.Initial, participants[i%2])), append(steps, drawn.Steps)
 		}
 		for round := range 8 {
 			var moves []affiliate.CommissionTransition
@@ -274,10 +274,10 @@ func TestMoveTogether_FollowsModel(t *testing.T) {
 					continue
 				}
 				step := steps[i][round]
-				step.Standing, step.Erased = affiliate.ParticipantApproved, false
+				step.ParticipantStatus, step.ParticipantErased = affiliate.ParticipantApproved, false
 				moves = append(moves, c.transition(step))
-				if again := commissiontest.Lives(1).Example(random.IntN(1 << 30)).Steps; len(again) > 0 {
-					again[0].At, again[0].Standing, again[0].Erased = step.At, affiliate.ParticipantApproved, false
+				if again := commissiontest.Scenarios(1).Example(random.IntN(1 << 30)).Steps; len(again) > 0 {
+					again[0].At, again[0].ParticipantStatus, again[0].ParticipantErased = step.At, affiliate.ParticipantApproved, false
 					moves = append(moves, c.transition(again[0]))
 				}
 			}
@@ -331,7 +331,7 @@ func clone(c modelCommission) modelCommission {
 
 func TestHistoryLedgerAndAuditLog_AreAppendOnly(t *testing.T) {
 	l := newModelFixture(t)
-	born := commissiontest.Lives(0).Example(1).Born
+	born := commissiontest.Scenarios(0).Example(1).Initial
 	c := l.create(born, l.participant())
 	for table, key := range map[string]string{"commission_history": "commission_id", "ledger_entries": "commission_id", "audit_log": "resource_id"} {
 		for _, sql := range []string{"update " + table + " set " + key + " = " + key, "delete from " + table} {

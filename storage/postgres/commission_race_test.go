@@ -224,7 +224,7 @@ func TestCountsAndBalancesFollowRandomMoves(t *testing.T) {
 			for range 120 {
 				move := affiliate.CommissionTransition{
 					Move: moves[r.IntN(len(moves))], Reason: &reason, ReviewReasons: []string{[]string{"a", "b"}[r.IntN(2)]},
-					AmountCents: r.Int64N(200), Full: r.IntN(4) == 0, Why: affiliate.RefundedSale, PaidAt: w.now, Payout: payoutRef(w.now),
+					AmountCents: r.Int64N(200), Full: r.IntN(4) == 0, RefundReason: affiliate.RefundedSale, PaidAt: w.now, Payout: payoutRef(w.now),
 				}
 				err := w.move(all[r.IntN(len(all))], move)
 				var refusal *affiliate.Error

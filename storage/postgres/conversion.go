@@ -24,7 +24,7 @@ type recording struct {
 // with an error is out of its batch, and so is one that was answered under its key
 // before (Recorded.Replay).
 type attempt struct {
-	recorded affiliate.Recorded
+	recorded affiliate.ReportResult
 	err      error
 
 	claimed bool // its key, by this transaction
@@ -211,7 +211,7 @@ func insertTogether(ctx context.Context, tx *Tx, batch []*recording) error {
 		if r.changes, err = affiliate.BeginCommission(r.commission, r.refunds.sale, affiliate.System, nil, c.CreatedAt); err != nil {
 			return err
 		}
-		r.recorded = affiliate.Recorded{Conversion: r.refunds.sale, Decision: r.decision, Commission: outcomeOf(r.changes)}
+		r.recorded = affiliate.ReportResult{Conversion: r.refunds.sale, Decision: r.decision, Commission: outcomeOf(r.changes)}
 	}
 	return nil
 }
@@ -307,7 +307,7 @@ func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 			commissions = append(commissions, *o.commission)
 		}
 		if o.decision.Attributed {
-			deltas = append(deltas, o.decision.Brought(o.of, o.commission)...)
+			deltas = append(deltas, o.decision.StatsDeltas(o.of, o.commission)...)
 		}
 	}
 	queueCommissions(batch, commissions...)

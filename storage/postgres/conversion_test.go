@@ -416,7 +416,7 @@ func TestArrivedClicksWalksThroughAllPages(t *testing.T) {
 			arrived[click] = true
 		}
 	}
-	var cursor affiliate.AttributeAwaited
+	var cursor affiliate.AttributeLateClick
 	for pages := 1; ; pages++ {
 		found, next, err := s.store.ArrivedClicks(t.Context(), cursor, 10)
 		if err != nil {
@@ -428,7 +428,7 @@ func TestArrivedClicksWalksThroughAllPages(t *testing.T) {
 			}
 			delete(arrived, f.Click)
 		}
-		if cursor = next; cursor == (affiliate.AttributeAwaited{}) {
+		if cursor = next; cursor == (affiliate.AttributeLateClick{}) {
 			if pages != 3 {
 				t.Errorf("%d pages", pages)
 			}

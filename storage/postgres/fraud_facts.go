@@ -124,7 +124,7 @@ func (q *fraudQuestions) args() pgx.NamedArgs {
 }
 
 func (q *fraudQuestions) add(n int, s *signals) {
-	c, candidates := s.of, s.found.MayEarn()
+	c, candidates := s.of, s.found.FraudCandidates()
 	if len(candidates) == 0 {
 		return
 	}
@@ -205,7 +205,7 @@ func queueFromAddress(batch *pgx.Batch, all []*signals) {
 			Query(func(rows pgx.Rows) error {
 				var n, clicks int
 				_, err := pgx.ForEachRow(rows, []any{&n, &clicks}, func() error {
-					all[n].found.FoundClick.FromAddress = clicks
+					all[n].found.FoundClick.ClicksFromAddress = clicks
 					return nil
 				})
 				return err
@@ -231,7 +231,7 @@ func collectFraudFacts(rows pgx.Rows, all []*signals) error {
 		facts.ConversionsInHour = row.Conversions + 1
 		facts.Recent, facts.Refunded = row.Recent, row.Refunded
 		facts.SameNetwork, facts.SameDevice = row.SameNetwork, row.SameDevice
-		facts.BroughtByAnother = row.BroughtByAnother
+		facts.DuplicateCustomer = row.BroughtByAnother
 		into[row.ParticipantID] = facts
 	}
 	return err

@@ -66,7 +66,7 @@ func (s *Store) PutFraudPolicy(
 		if err != nil {
 			return err
 		}
-		was, is, err := affiliate.Changed(auditedPolicy(before), auditedPolicy(policy))
+		was, is, err := affiliate.ChangedFields(auditedPolicy(before), auditedPolicy(policy))
 		if err != nil {
 			return err
 		}

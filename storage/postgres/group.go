@@ -161,7 +161,7 @@ func (s *Store) UpdateGroup(
 		if after, err = before.Patch(patch); err != nil {
 			return err
 		}
-		was, is, err := affiliate.Changed(before.Object(), after.Object())
+		was, is, err := affiliate.ChangedFields(before.Object(), after.Object())
 		if err != nil || was == nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribut
 		return err
 	}
 	batch.Queue(deleteAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
-	if err := queueOutcomes(batch, outcome{signals{of: c, found: l.Inputs}, d, l.Begun}); err != nil {
+	if err := queueOutcomes(batch, outcome{signals{of: c, found: l.Inputs}, d, l.NewCommission}); err != nil {
 		return err
 	}
 	queueSettlement(batch, l.Changes...)

@@ -96,7 +96,7 @@ func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry)
 
 // AddLedgerEntry adds an entry that a person makes and returns it. Errors:
 // NOT_FOUND, PARTICIPANT_ERASED.
-func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.HandEntry) (affiliate.LedgerEntry, error) {
+func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affiliate.LedgerEntry, error) {
 	const lock = `
 		select t.partner_id, t.erased_at is not null as erased, p.currency
 		from participants t

@@ -214,7 +214,7 @@ func (s *Store) UpdateLink(
 		if after, err = before.Patch(patch, in.AllowedDomains); err != nil {
 			return err
 		}
-		was, is, err := affiliate.Changed(before.Object(), after.Object())
+		was, is, err := affiliate.ChangedFields(before.Object(), after.Object())
 		if err != nil || was == nil {
 			return err
 		}

@@ -75,7 +75,7 @@ func (s *Store) UpdatePartnerProfile(
 		if after, err = before.Patch(patch); err != nil {
 			return err
 		}
-		_, is, err := affiliate.Changed(before.Object(), after.Object())
+		_, is, err := affiliate.ChangedFields(before.Object(), after.Object())
 		if err != nil || is == nil {
 			return err
 		}

@@ -245,7 +245,7 @@ func judgePayouts(
 		d := due[account{p.Participant, p.Currency}].WithCommissions(stillPayable[p.ID])
 		d.AdjustmentCents += p.AdjustmentCents // it is an open payout itself
 		t := affiliate.PayoutTransition{Move: move, Actor: by, At: at}
-		if d.Excluded() != "" {
+		if d.Exclusion() != "" {
 			t.Move, canceled[p.ID] = affiliate.MoveCancel, true
 		} else {
 			going = append(going, p.ID)
@@ -255,7 +255,7 @@ func judgePayouts(
 			return nil, refusal
 		}
 		if !canceled[p.ID] {
-			change.After = change.After.Settles(d)
+			change.After = change.After.WithAmounts(d)
 		}
 		changes = append(changes, change)
 	}

@@ -66,7 +66,7 @@ const selectPayoutsDue = `
 	select t.program_id as program, p.name as program_name, t.id as participant, t.partner_id as partner, t.partner_name, s.currency,
 		s.commission_count, s.commission_cents, s.adjustment_cents, s.period_start, s.period_end,
 		case when s.currency = p.currency then p.min_payout_cents else 0 end as min_payout_cents,
-		m.method, t.status as standing, t.erased_at is not null as erased
+		m.method, t.status as participant_status, t.erased_at is not null as participant_erased
 	from sums s
 	join participants t on t.workspace_id = @workspace and t.mode = @mode and t.id = s.participant_id
 	join programs p on p.workspace_id = @workspace and p.id = t.program_id
@@ -138,7 +138,7 @@ func (s *Store) PayoutsDue(ctx context.Context, of affiliate.PayoutSelection) ([
 		return nil, err
 	}
 	slices.SortFunc(due, func(a, b affiliate.PayoutDue) int {
-		if paidA, paidB := a.Excluded() == "", b.Excluded() == ""; paidA != paidB {
+		if paidA, paidB := a.Exclusion() == "", b.Exclusion() == ""; paidA != paidB {
 			if paidA {
 				return -1
 			}

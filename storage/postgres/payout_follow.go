@@ -105,7 +105,7 @@ func lockHeldCommissions(
 				return nil, errTakenMeanwhile
 			}
 		}
-		c.HeldBy = status
+		c.PayoutStatus = status
 	}
 	return locked, nil
 }

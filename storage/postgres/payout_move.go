@@ -145,7 +145,7 @@ func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (af
 		return change, err
 	}
 	d := due[account{p.Participant, p.Currency}].WithCommissions(free)
-	if d.Excluded() != "" || len(free) == 0 && p.CommissionCount > 0 {
+	if d.Exclusion() != "" || len(free) == 0 && p.CommissionCount > 0 {
 		return change, change.Before.Refuse()
 	}
 	for i := range free {
@@ -154,7 +154,7 @@ func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (af
 	if err := dropHeld(ctx, tx, p.Scope, []affiliate.PayoutID{p.ID}, free); err != nil {
 		return change, err
 	}
-	change.After = p.Settles(d)
+	change.After = p.WithAmounts(d)
 	return change, hold(ctx, tx, p.Scope, free, at)
 }
 

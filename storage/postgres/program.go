@@ -276,7 +276,7 @@ func (s *Store) UpdateProgram(
 				return err
 			}
 		}
-		was, is, err := affiliate.Changed(before.Object(), after.Object())
+		was, is, err := affiliate.ChangedFields(before.Object(), after.Object())
 		if err != nil || was == nil {
 			return err
 		}
@@ -335,7 +335,7 @@ func (s *Store) MoveProgram(
 		if _, err := tx.Exec(ctx, move, programArgs(after)); err != nil {
 			return err
 		}
-		was, is, err := affiliate.Changed(before.Object(), after.Object())
+		was, is, err := affiliate.ChangedFields(before.Object(), after.Object())
 		if err != nil {
 			return err
 		}

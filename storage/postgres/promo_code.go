@@ -147,7 +147,7 @@ func (s *Store) UpdatePromoCode(
 		}
 		before := row.promoCode()
 		after = before.Patch(patch)
-		was, is, err := affiliate.Changed(before.Object(), after.Object())
+		was, is, err := affiliate.ChangedFields(before.Object(), after.Object())
 		if err != nil || was == nil {
 			return err
 		}

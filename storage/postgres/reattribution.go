@@ -119,8 +119,8 @@ func (tx *Tx) ApplyReattribution(ctx context.Context, r affiliate.Reattribution)
 	if c.Click != nil {
 		batch.Queue(deleteAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
 	}
-	if r.Begun != nil {
-		queueCommissions(batch, *r.Begun)
+	if r.NewCommission != nil {
+		queueCommissions(batch, *r.NewCommission)
 	}
 	if r.Binding != nil {
 		queueBinding(batch, c, *r.Binding)

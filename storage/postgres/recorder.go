@@ -28,10 +28,10 @@ const (
 // became of them. Errors: what the report's Decide refuses; CONVERSION_DUPLICATE,
 // when the external id is taken; IDEMPOTENCY_KEY_REUSED. Nothing is stored then.
 // Whoever does not wait for the end cannot know either.
-func (s *Store) RecordConversion(ctx context.Context, report affiliate.Report) (affiliate.Recorded, error) {
+func (s *Store) RecordConversion(ctx context.Context, report affiliate.Report) (affiliate.ReportResult, error) {
 	r := &recording{Report: report}
 	if err := s.recorder.do(ctx, r); err != nil {
-		return affiliate.Recorded{}, err
+		return affiliate.ReportResult{}, err
 	}
 	return r.recorded, r.err
 }

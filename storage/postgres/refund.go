@@ -36,7 +36,7 @@ const lockSale = `
 
 // lockParkedSQL locks the refunds that wait for a sale, but for one.
 const lockParkedSQL = `
-	select id, external_refund_id, external_transaction_id, asked_cents, reason, created_at, expires_at
+	select id, external_refund_id, external_transaction_id, asked_cents as requested_cents, reason, created_at, expires_at
 	from refunds
 	where workspace_id = $1 and mode = $2 and external_transaction_id = $3 and conversion_id is null and id <> $4
 	order by created_at, id
@@ -137,7 +137,7 @@ func lockRefundedSale(
 		except = refund.ID
 		batch.Queue(insertRefund, pgx.NamedArgs{
 			"workspace": scope.Workspace, "id": refund.ID, "mode": scope.Mode, "external_refund_id": refund.ExternalRefundID,
-			"external_transaction_id": external, "asked_cents": refund.AskedCents, "reason": refund.Reason,
+			"external_transaction_id": external, "asked_cents": refund.RequestedCents, "reason": refund.Reason,
 			"created_at": refund.CreatedAt, "expires_at": refund.ExpiresAt,
 		}).Exec(func(tag pgconn.CommandTag) error { return unlessNone(tag, nil, affiliate.ReasonRefundDuplicate) })
 	}
@@ -236,7 +236,7 @@ func (s *refundedSale) refunding(at time.Time) *refunding {
 
 // apply refuses a refund that exceeds what is left: REFUND_EXCEEDS_AMOUNT.
 func (r *refunding) apply(refund affiliate.Refund) (affiliate.Refund, error) {
-	after, gave, refusal := r.sale.Refund(refund.AskedCents)
+	after, gave, refusal := r.sale.Refund(refund.RequestedCents)
 	if refusal != nil {
 		return refund, refusal
 	}
@@ -245,7 +245,7 @@ func (r *refunding) apply(refund affiliate.Refund) (affiliate.Refund, error) {
 
 // applyParked gives back what is left at most.
 func (r *refunding) applyParked(refund affiliate.Refund) {
-	after, gave := r.sale.RefundParked(refund.AskedCents)
+	after, gave := r.sale.RefundParked(refund.RequestedCents)
 	r.take(refund, after, gave)
 }
 

@@ -16,7 +16,7 @@ import (
 func (s *sales) refundOf(external, id string) affiliate.Refund {
 	return affiliate.Refund{
 		ID: affiliate.NewID[affiliate.Refund](salesDay), Scope: s.scope, ExternalRefundID: id, ExternalTransactionID: external,
-		CreatedAt: salesDay, ExpiresAt: salesDay.Add(affiliate.RefundParkedFor),
+		CreatedAt: salesDay, ExpiresAt: salesDay.Add(affiliate.ParkedRefundLifetime),
 	}
 }
 
@@ -130,7 +130,7 @@ func TestDropExpiredRefundsIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	end := salesDay.Add(affiliate.RefundParkedFor)
+	end := salesDay.Add(affiliate.ParkedRefundLifetime)
 	for _, step := range []struct {
 		at      time.Time
 		dropped int64
@@ -148,9 +148,9 @@ func TestParkedRefundsAreAppliedInBatches(t *testing.T) {
 	one := int64(1)
 	for i := range 120 {
 		refund := s.refundOf("order-1", fmt.Sprint("refund-", i))
-		refund.AskedCents, refund.CreatedAt = &one, salesDay.Add(time.Duration(i)*time.Millisecond)
+		refund.RequestedCents, refund.CreatedAt = &one, salesDay.Add(time.Duration(i)*time.Millisecond)
 		if i == 119 {
-			refund.AskedCents = nil
+			refund.RequestedCents = nil
 		}
 		if _, err := s.store.RefundConversion(t.Context(), refund); err != nil {
 			t.Fatal(err)

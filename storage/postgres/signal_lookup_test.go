@@ -167,7 +167,7 @@ func TestWaitingForACodeShowsWhatItWaitedFor(t *testing.T) {
 	if err := <-recorded; err != nil {
 		t.Fatal(err)
 	}
-	if got := seen.FoundPromoCode; got.Redemptions != 4 || got.Earner.Brought != (affiliate.Brought{Conversions: 1}) {
+	if got := seen.FoundPromoCode; got.Redemptions != 4 || got.Earner.PriorTotals != (affiliate.PriorTotals{Conversions: 1}) {
 		t.Errorf("%+v", got)
 	}
 	if n := s.count(`promo_codes where redemptions = 5`); n != 1 {

@@ -27,7 +27,7 @@ type history struct {
 
 // tables contains the rows of the database and the click counts of the API.
 type tables struct {
-	clicks  []clickRow
+	clicks      []clickRow
 	deadLetters []deadLetterRow
 	// counts maps a participant to its click count as the API reports it.
 	counts map[uuid.UUID]int64
@@ -73,17 +73,17 @@ type verdict struct {
 	cacheFlushed bool
 
 	// The violations. Each entry describes one violation.
-	missing  []string // acknowledged but not stored
-	doubled  []string // stored more than once
-	invented []string // stored without a request
-	mistaken []string // the stored row differs from the request
-	bots     []string // a click of a browser was stored as a bot's click
-	uniqueAgain    []string // a second click of one visitor was stored as unique
-	deadLettered   []string // a valid click is a dead letter
-	wrong    []string // a valid click got a response that it must never get
-	renamed  []string // the response has another click id than the request
-	cutOff   []string // a graceful stop closed the connection before the response
-	counts   []string // the API's click count differs from the rows
+	missing      []string // acknowledged but not stored
+	doubled      []string // stored more than once
+	invented     []string // stored without a request
+	mistaken     []string // the stored row differs from the request
+	bots         []string // a click of a browser was stored as a bot's click
+	uniqueAgain  []string // a second click of one visitor was stored as unique
+	deadLettered []string // a valid click is a dead letter
+	wrong        []string // a valid click got a response that it must never get
+	renamed      []string // the response has another click id than the request
+	cutOff       []string // a graceful stop closed the connection before the response
+	counts       []string // the API's click count differs from the rows
 }
 
 // violations returns the violations, grouped by kind. Kinds without violations are left
@@ -111,9 +111,9 @@ type finding struct {
 
 // clickState is the state of one click id: its attempts in the history and its rows.
 type clickState struct {
-	attempts     []int // indexes in history.attempts
-	planted      *planted
-	acknowledged bool
+	attempts          []int // indexes in history.attempts
+	planted           *planted
+	acknowledged      bool
 	rows, deadLetters int
 }
 

@@ -41,7 +41,7 @@ func goodWorld() *world {
 	minted, proposed, refusedID, lostID, followed := newID(now), newID(now), newID(now), newID(now), newID(now)
 	start, end := now.UnixMilli(), now.Add(10*time.Millisecond).UnixMilli()
 	w.history.attempts = []attempt{
-		withoutIDOne:     {Request: 1, Way: postWithoutID, Outcome: acknowledged, Status: 201, Answered: minted},
+		withoutIDOne:  {Request: 1, Way: postWithoutID, Outcome: acknowledged, Status: 201, Answered: minted},
 		proposedFirst: {Request: 2, Way: postWithID, Outcome: noResponse, Proposed: proposed},
 		proposedAgain: {Request: 2, Way: postWithID, Outcome: acknowledged, Status: 201, Proposed: proposed, Answered: proposed, Collector: 1},
 		refusedOne:    {Request: 3, Way: postWithID, Outcome: refused, Status: 503, Proposed: refusedID},
@@ -151,8 +151,8 @@ func TestCheckClicks_FindsViolations(t *testing.T) {
 			w.tables.clicks = w.tables.clicks[:len(w.tables.clicks)-1]
 			w.tables.counts[w.participant(1)]--
 		}, []string{"missing"}},
-		"poison that is not stored":     {func(w *world) { w.tables.deadLetters = w.tables.deadLetters[:1] }, []string{"missing"}},
-		"a missing dead letter": {func(w *world) { w.tables.deadLetters = w.tables.deadLetters[1:] }, []string{"missing"}},
+		"poison that is not stored": {func(w *world) { w.tables.deadLetters = w.tables.deadLetters[:1] }, []string{"missing"}},
+		"a missing dead letter":     {func(w *world) { w.tables.deadLetters = w.tables.deadLetters[1:] }, []string{"missing"}},
 		"a doubled row": {func(w *world) {
 			w.store(w.history.attempts[withoutIDOne].Answered, 1, 0)
 			w.tables.counts[w.participant(0)]++
@@ -198,14 +198,14 @@ func TestCheckClicks_FindsViolations(t *testing.T) {
 			w.row(1).ParticipantID = w.participant(1)
 			w.tables.counts = map[uuid.UUID]int64{w.participant(0): 2, w.participant(1): 3}
 		}, []string{"mistaken"}},
-		"another request's sub id":    {func(w *world) { w.row(1).SubID = subIDOf(2) }, []string{"mistaken"}},
-		"received before the request": {func(w *world) { w.row(1).ReceivedAt = w.now.Add(-time.Second) }, []string{"mistaken"}},
-		"received after the response":   {func(w *world) { w.row(2).ReceivedAt = w.now.Add(time.Hour) }, []string{"mistaken"}},
-		"a response with status 404":            {func(w *world) { w.history.attempts[unsentOne].Outcome = unexpected }, []string{"wrong responses"}},
-		"a connection closed by a graceful stop":           {func(w *world) { w.history.attempts[lostOne].CutOff = true }, []string{"cut off by a graceful stop"}},
-		"a count too low":             {func(w *world) { w.tables.counts[w.participant(0)]-- }, []string{"counts"}},
-		"a participant without count": {func(w *world) { delete(w.tables.counts, w.participant(0)) }, []string{"counts"}},
-		"a bot's click that is counted":       {func(w *world) { w.row(1).IsBot = true }, []string{"taken for bots", "counts"}},
+		"another request's sub id":               {func(w *world) { w.row(1).SubID = subIDOf(2) }, []string{"mistaken"}},
+		"received before the request":            {func(w *world) { w.row(1).ReceivedAt = w.now.Add(-time.Second) }, []string{"mistaken"}},
+		"received after the response":            {func(w *world) { w.row(2).ReceivedAt = w.now.Add(time.Hour) }, []string{"mistaken"}},
+		"a response with status 404":             {func(w *world) { w.history.attempts[unsentOne].Outcome = unexpected }, []string{"wrong responses"}},
+		"a connection closed by a graceful stop": {func(w *world) { w.history.attempts[lostOne].CutOff = true }, []string{"cut off by a graceful stop"}},
+		"a count too low":                        {func(w *world) { w.tables.counts[w.participant(0)]-- }, []string{"counts"}},
+		"a participant without count":            {func(w *world) { delete(w.tables.counts, w.participant(0)) }, []string{"counts"}},
+		"a bot's click that is counted":          {func(w *world) { w.row(1).IsBot = true }, []string{"taken for bots", "counts"}},
 		"a browser's click stored as a bot's": {func(w *world) {
 			w.row(1).IsBot = true
 			w.tables.counts[w.participant(0)]--

@@ -45,8 +45,8 @@ type load struct {
 	avoidFor time.Duration
 	// pauseLock blocks the clients before their next attempt while it is locked.
 	pauseLock sync.RWMutex
-	stop chan struct{}
-	done sync.WaitGroup
+	stop      chan struct{}
+	done      sync.WaitGroup
 }
 
 // edge is a collector from the clients' point of view.
@@ -85,9 +85,9 @@ func (l *load) ended() bool {
 // never repeats a request on its own (as net/http does), so the history has every
 // nextRequest that was sent.
 type client struct {
-	load  *load
-	rand  *rand.Rand
-	conns []*conn
+	load       *load
+	rand       *rand.Rand
+	conns      []*conn
 	avoidUntil []time.Time
 }
 
@@ -265,7 +265,7 @@ func (c *client) closeConn(collector int) {
 
 func (c *client) request(a *attempt) (*http.Request, error) {
 	to := c.load.targets[a.Target]
-	at := "http://" + c.load.collectors[a.Collector].emailOf
+	at := "http://" + c.load.collectors[a.Collector].address
 	if a.Way == getShortLink {
 		query := url.Values{affiliate.SubIDParam: {subIDOf(a.Request)}}
 		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, at+to.shortPath+"?"+query.Encode(), nil)

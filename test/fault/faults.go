@@ -40,7 +40,7 @@ type storm struct {
 	// overlaps counts the faults that began while another one was active. under is the
 	// number of active faults.
 	overlaps, active int
-	locks           map[string]*sync.Mutex
+	locks            map[string]*sync.Mutex
 }
 
 // run runs the steps of each lane in their order, the lanes in parallel. It returns

@@ -116,7 +116,7 @@ type recorder struct {
 	mu       sync.Mutex
 	file     *os.File
 	buffer   *bufio.Writer
-	err    error
+	err      error
 	attempts []attempt
 	planted  []planted
 	sales    []saleAttempt

@@ -38,45 +38,45 @@
 //
 // The checker reports these violations for clicks:
 //
-//  - missing: the click id was acknowledged (status 200 or 201, or 302 with a click id)
-//      but is neither in clicks nor in click_dead_letters.
-//  - doubled: a click id has more than one row in both tables together, or a request
-//      that was sent once has two rows.
-//  - invented: a row that no request explains. A request without a response may have
-//      stored one row. The sub id of the row identifies the request.
-//  - mistaken: the participant or the sub id of a row differs from the request, or the
-//      time of receipt is before the request began or after it ended.
-//  - taken for bots: a click was stored as a bot's click, although all clients send the
-//      headers of a browser.
-//  - unique again: two clicks with the same code, address and user agent were stored as
-//      unique. This is not checked after the fault that flushes the cache, because the
-//      cache stores the known visitors.
-//  - dead-lettered: a valid click is among the dead letters.
-//  - wrong responses: a response that a valid click must never get, such as 404 or 500.
-//  - renamed: the response has a different click id than the request.
-//  - cut off by a graceful stop: a collector that was stopping gracefully closed the
-//      connection before it sent the response.
-//  - counts: the API's click count of a participant differs from the number of its rows.
+//   - missing: the click id was acknowledged (status 200 or 201, or 302 with a click id)
+//     but is neither in clicks nor in click_dead_letters.
+//   - doubled: a click id has more than one row in both tables together, or a request
+//     that was sent once has two rows.
+//   - invented: a row that no request explains. A request without a response may have
+//     stored one row. The sub id of the row identifies the request.
+//   - mistaken: the participant or the sub id of a row differs from the request, or the
+//     time of receipt is before the request began or after it ended.
+//   - taken for bots: a click was stored as a bot's click, although all clients send the
+//     headers of a browser.
+//   - unique again: two clicks with the same code, address and user agent were stored as
+//     unique. This is not checked after the fault that flushes the cache, because the
+//     cache stores the known visitors.
+//   - dead-lettered: a valid click is among the dead letters.
+//   - wrong responses: a response that a valid click must never get, such as 404 or 500.
+//   - renamed: the response has a different click id than the request.
+//   - cut off by a graceful stop: a collector that was stopping gracefully closed the
+//     connection before it sent the response.
+//   - counts: the API's click count of a participant differs from the number of its rows.
 //
 // Conversions are also checked for missing, doubled, invented and mistaken rows, and for
 // these violations:
 //
-//  - left open: a report did not get a 201 or 409 even after the storm.
-//  - wrong responses: a status other than 201, 409 and 503, or a 409 to a first report.
+//   - left open: a report did not get a 201 or 409 even after the storm.
+//   - wrong responses: a status other than 201, 409 and 503, or a 409 to a first report.
 //
 // Every event that the database has for a workspace is checked too:
 //
-//  - missing: the event did not arrive at an endpoint that subscribes to its type, or an
-//      endpoint received no event for an acknowledged conversion.
-//  - doubled: two events with different webhook-ids arrived for one conversion. Repeated
-//      sends with the same webhook-id are allowed and counted.
-//  - invented: the webhook-id of an arrival is not an event for this endpoint.
-//  - changed: the body is not identical to the stored body.
-//  - forged: the reference library of Standard Webhooks rejects the signature.
-//  - deliveries: an event and endpoint do not have exactly one row, or the row's status
-//      is not delivered.
-//  - lost sends not repeated: the core was killed before it got the response, and the
-//      event was not sent again.
+//   - missing: the event did not arrive at an endpoint that subscribes to its type, or an
+//     endpoint received no event for an acknowledged conversion.
+//   - doubled: two events with different webhook-ids arrived for one conversion. Repeated
+//     sends with the same webhook-id are allowed and counted.
+//   - invented: the webhook-id of an arrival is not an event for this endpoint.
+//   - changed: the body is not identical to the stored body.
+//   - forged: the reference library of Standard Webhooks rejects the signature.
+//   - deliveries: an event and endpoint do not have exactly one row, or the row's status
+//     is not delivered.
+//   - lost sends not repeated: the core was killed before it got the response, and the
+//     event was not sent again.
 //
 // At the end `core check` verifies the ledger. The command exits with code 1 if there is
 // any violation, or if the clicks and events are not processed within the time limits.

@@ -12,34 +12,34 @@ import (
 type kind string
 
 const (
-	killCollector  kind = "kill -9 of a collector"
-	pauseCollector kind = "SIGSTOP of a collector"
-	stopCollector  kind = "graceful stop of a collector"
-	fillDisk       kind = "full disk of a journal"
-	killCore       kind = "kill -9 of the core"
-	pauseCore      kind = "SIGSTOP of the core"
-	stopCore       kind = "graceful stop of the core"
-	killWhileSending    kind = "kill -9 of the core while it sends"
+	killCollector    kind = "kill -9 of a collector"
+	pauseCollector   kind = "SIGSTOP of a collector"
+	stopCollector    kind = "graceful stop of a collector"
+	fillDisk         kind = "full disk of a journal"
+	killCore         kind = "kill -9 of the core"
+	pauseCore        kind = "SIGSTOP of the core"
+	stopCore         kind = "graceful stop of the core"
+	killWhileSending kind = "kill -9 of the core while it sends"
 	killAfterCommit  kind = "kill -9 of the core after a commit"
-	killRedis      kind = "kill -9 of Redis"
-	pauseRedis     kind = "SIGSTOP of Redis"
-	stopRedis      kind = "Redis stopped"
-	stallRedis     kind = "Redis stalls its clients"
-	dropClients    kind = "Redis drops its clients"
-	fillRedis      kind = "Redis out of memory"
-	flushCache     kind = "cache flushed"
-	poison         kind = "poison in the stream"
-	deleteStream   kind = "stream deleted with its group"
-	trimStream     kind = "stream trimmed to nothing"
-	stopPostgres   kind = "Postgres stopped"
-	dropBackends   kind = "Postgres drops its clients"
-	wireDown       kind = "connection down"
-	wireLatency    kind = "connection latency"
-	wireTimeout    kind = "connection timeout"
-	wireReset      kind = "connection reset_peer"
-	wireLimit      kind = "connection limit_data"
-	wireSlicer     kind = "connection slicer"
-	wireBandwidth  kind = "connection bandwidth"
+	killRedis        kind = "kill -9 of Redis"
+	pauseRedis       kind = "SIGSTOP of Redis"
+	stopRedis        kind = "Redis stopped"
+	stallRedis       kind = "Redis stalls its clients"
+	dropClients      kind = "Redis drops its clients"
+	fillRedis        kind = "Redis out of memory"
+	flushCache       kind = "cache flushed"
+	poison           kind = "poison in the stream"
+	deleteStream     kind = "stream deleted with its group"
+	trimStream       kind = "stream trimmed to nothing"
+	stopPostgres     kind = "Postgres stopped"
+	dropBackends     kind = "Postgres drops its clients"
+	wireDown         kind = "connection down"
+	wireLatency      kind = "connection latency"
+	wireTimeout      kind = "connection timeout"
+	wireReset        kind = "connection reset_peer"
+	wireLimit        kind = "connection limit_data"
+	wireSlicer       kind = "connection slicer"
+	wireBandwidth    kind = "connection bandwidth"
 )
 
 var kinds = []kind{
@@ -69,7 +69,7 @@ type scale struct {
 	// maxPause is the maximum length of a SIGSTOP. restart is the maximum time until a
 	// killed process is started again. hold is the maximum length of all other faults.
 	maxPause, maxRestart, maxOther time.Duration
-	collectors           int
+	collectors                     int
 	// clients is the number of clients that send clicks. sellers is the number of
 	// sellers that report sales.
 	clients, sellers int

@@ -33,13 +33,13 @@ type process struct {
 	env  []string
 	log  string
 
-	mu      sync.Mutex
-	running *os.Process
-	ended   chan struct{} // closed when running has ended
+	mu             sync.Mutex
+	running        *os.Process
+	ended          chan struct{} // closed when running has ended
 	endRequested   bool          // the storm requested this end
-	downtime    time.Duration // the pause before the next start after a requested end
-	stopped    bool          // the process must not be started again
-	supervisorDone    chan struct{} // closed when supervision has ended
+	downtime       time.Duration // the pause before the next start after a requested end
+	stopped        bool          // the process must not be started again
+	supervisorDone chan struct{} // closed when supervision has ended
 	// starts counts all starts. unexpectedEnds counts the ends that the storm did not request.
 	starts, unexpectedEnds int
 }

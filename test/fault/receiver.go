@@ -32,7 +32,7 @@ import (
 const (
 	// One response of this many is delayed, by at most maxDelay.
 	delayedOneIn = 20
-	maxDelay    = 300 * time.Millisecond
+	maxDelay     = 300 * time.Millisecond
 	// largestBody is more than the size limit of an event (20 kB, DECISIONS.md section
 	// 9).
 	largestBody = 1 << 20
@@ -46,7 +46,7 @@ type endpoint struct {
 	workspace uuid.UUID
 	// endpointSubscriptions contains the endpoint's subscriptions.
 	subscriptions []string
-	verify  *standardwebhooks.Webhook
+	verify        *standardwebhooks.Webhook
 }
 
 // subscribesTo reports whether the endpoint subscribes to the event type.

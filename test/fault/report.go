@@ -15,12 +15,12 @@ const shownLines = 10
 
 // report is the result of a storm.
 type report struct {
-	seed    uint64
-	duration  time.Duration // how long the faults lasted
-	settled time.Duration // from the end of the load until all clicks and events were processed
-	verdict *verdict
+	seed     uint64
+	duration time.Duration // how long the faults lasted
+	settled  time.Duration // from the end of the load until all clicks and events were processed
+	verdict  *verdict
 	sales    *salesVerdict
-	storm   *storm
+	storm    *storm
 	// others contains violations that the comparison does not find: a failed ledger check,
 	// and panics.
 	others []finding

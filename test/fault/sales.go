@@ -52,7 +52,7 @@ type saleAttempt struct {
 
 // sales contains the state that all sellers share.
 type sales struct {
-	api     string // emailOf of the REST API
+	api     string // address of the REST API
 	load    *load
 	history *recorder
 	// acknowledgedSale receives a value when a sale was acknowledged, if a fault is waiting for it.
@@ -64,7 +64,7 @@ type sales struct {
 type seller struct {
 	*sales
 	number int
-	count   int
+	count  int
 	rand   *rand.Rand
 	client *http.Client
 }

@@ -49,13 +49,13 @@ type system struct {
 	core       *process
 	collectors []*collector
 	// receiver gets the webhooks of all merchants.
-	receiver *receiver
-	api      service.API
-	metricsAddress  string // emailOf of the core's health checks
+	receiver       *receiver
+	api            service.API
+	metricsAddress string // address of the core's health checks
 	// stream and cache are direct connections to Redis, without a proxy.
 	stream, cache *redis.Client
 	// smallDiskErr is the error why the first collector's journal is not on a small disk.
-	smallDiskErr        error
+	smallDiskErr  error
 	shutdownDelay time.Duration
 }
 
@@ -63,13 +63,13 @@ type system struct {
 type collector struct {
 	*process
 	address, metricsAddress string
-	journal          string
-	onSmallDisk            bool
+	journal                 string
+	onSmallDisk             bool
 }
 
 // server is Postgres or Redis. It keeps its port and its folder during the whole storm.
 type server struct {
-	launch   func(context.Context) (*servers.Server, error)
+	launch  func(context.Context) (*servers.Server, error)
 	address string
 	// url does not change during the storm, so it is read without a lock.
 	url     string
@@ -269,7 +269,7 @@ func (s *system) startCollector(ctx context.Context, n int) error {
 	if err := c.supervise(); err != nil {
 		return err
 	}
-	return await(ctx, name+" is ready", func(ctx context.Context) error { return checkHealth(ctx, "http://"+c.emailOf+"/v1/health/ready") })
+	return await(ctx, name+" is ready", func(ctx context.Context) error { return checkHealth(ctx, "http://"+c.address+"/v1/health/ready") })
 }
 
 // stop stops everything that start started. The data stays in its folder. If keep is

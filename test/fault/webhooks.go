@@ -63,19 +63,19 @@ type salesVerdict struct {
 	events, deliveries, arrivals, repetitions, senderKilled int
 
 	// The violations. Each entry describes one violation.
-	missing     []string // a sale was acknowledged but not stored
-	doubled     []string // a sale was stored more than once
-	invented    []string // a conversion was stored without a report
-	mistaken    []string // a conversion differs from the report
+	missing         []string // a sale was acknowledged but not stored
+	doubled         []string // a sale was stored more than once
+	invented        []string // a conversion was stored without a report
+	mistaken        []string // a conversion differs from the report
 	leftOpen        []string // a sale was never acknowledged
-	wrong       []string // a valid report got a response that it must never get
+	wrong           []string // a valid report got a response that it must never get
 	missingEvents   []string // an endpoint did not receive an event, or the event of a sale
-	doubledEvents       []string // a sale arrived in two events
-	inventedEvents     []string // an arrival is not an event for the endpoint
-	changedEvents     []string // the body differs from the stored body
-	forgedEvents      []string // the signature is not valid
+	doubledEvents   []string // a sale arrived in two events
+	inventedEvents  []string // an arrival is not an event for the endpoint
+	changedEvents   []string // the body differs from the stored body
+	forgedEvents    []string // the signature is not valid
 	wrongDeliveries []string // an event and endpoint do not have exactly one delivery with status delivered
-	notRepeated  []string // a send without a response was not repeated
+	notRepeated     []string // a send without a response was not repeated
 }
 
 // violations returns the violations, grouped by kind. Kinds without violations are left
@@ -103,8 +103,8 @@ type sale struct {
 	last saleAttempt
 	// acknowledged means that the sale must be stored, maybe that it may be stored.
 	acknowledged, maybeStored bool
-	conversion          uuid.UUID // the id in the response
-	rows                int
+	conversion                uuid.UUID // the id in the response
+	rows                      int
 }
 
 // saleKey identifies a sale. Each merchant numbers its own sales.

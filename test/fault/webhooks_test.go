@@ -19,9 +19,9 @@ import (
 // salesWorld is a history of sales and webhooks with an outbox that matches it. Tests
 // change one of the two, so that they no longer match.
 type salesWorld struct {
-	history   salesHistory
-	outbox outbox
-	now    time.Time
+	history salesHistory
+	outbox  outbox
+	now     time.Time
 }
 
 // Indexes of the reports of goodSalesWorld.
@@ -163,40 +163,40 @@ func TestCheckSales_FindsViolations(t *testing.T) {
 			w.history.sales = append(w.history.sales, saleAttempt{External: "d", Outcome: unsent})
 		}, []string{"conversions invented", "conversions left open"}},
 		"a conversion with another id than in the response": {func(w *salesWorld) { w.outbox.conversions[0].ID = newID(w.now) }, []string{"conversions mistaken"}},
-		"a conversion of another amount":                  {func(w *salesWorld) { w.outbox.conversions[1].AmountCents++ }, []string{"conversions mistaken"}},
+		"a conversion of another amount":                    {func(w *salesWorld) { w.outbox.conversions[1].AmountCents++ }, []string{"conversions mistaken"}},
 		"a conversion of another participant": {func(w *salesWorld) {
 			w.outbox.conversions[2].ParticipantID = &w.history.targets[1].participant
 		}, []string{"conversions mistaken"}},
-		"a promo code that attributes nothing":     {func(w *salesWorld) { w.outbox.conversions[1].ParticipantID = nil }, []string{"conversions mistaken"}},
-		"a report that was never acknowledged":       {func(w *salesWorld) { w.history.sales[soldAgain].Outcome = refused }, []string{"conversions left open"}},
-		"a response with status 500":                         {func(w *salesWorld) { w.history.sales[soldUnsure].Outcome = unexpected }, []string{"wrong responses to conversions"}},
-		"a 409 to the first report":                {func(w *salesWorld) { w.history.sales[soldUnsure].Outcome = unsent }, []string{"wrong responses to conversions"}},
+		"a promo code that attributes nothing":    {func(w *salesWorld) { w.outbox.conversions[1].ParticipantID = nil }, []string{"conversions mistaken"}},
+		"a report that was never acknowledged":    {func(w *salesWorld) { w.history.sales[soldAgain].Outcome = refused }, []string{"conversions left open"}},
+		"a response with status 500":              {func(w *salesWorld) { w.history.sales[soldUnsure].Outcome = unexpected }, []string{"wrong responses to conversions"}},
+		"a 409 to the first report":               {func(w *salesWorld) { w.history.sales[soldUnsure].Outcome = unsent }, []string{"wrong responses to conversions"}},
 		"a 201 after a 201":                       {func(w *salesWorld) { w.history.sales = append(w.history.sales, w.history.sales[soldOnce]) }, []string{"wrong responses to conversions"}},
-		"an event that did not arrive":             {func(w *salesWorld) { w.removeArrival(followsSome) }, []string{"events missing"}},
-		"an event that did not arrive everywhere":  {func(w *salesWorld) { w.removeArrival(followsAll) }, []string{"events missing"}},
-		"a conversion without an event":            {func(w *salesWorld) { w.removeEvent(elsewhere) }, []string{"events missing"}},
-		"a conversion in two events": {func(w *salesWorld) { w.addEvent(w.history.targets[1].workspace, conversionCreated, "a") }, []string{"events doubled"}},
+		"an event that did not arrive":            {func(w *salesWorld) { w.removeArrival(followsSome) }, []string{"events missing"}},
+		"an event that did not arrive everywhere": {func(w *salesWorld) { w.removeArrival(followsAll) }, []string{"events missing"}},
+		"a conversion without an event":           {func(w *salesWorld) { w.removeEvent(elsewhere) }, []string{"events missing"}},
+		"a conversion in two events":              {func(w *salesWorld) { w.addEvent(w.history.targets[1].workspace, conversionCreated, "a") }, []string{"events doubled"}},
 		"an arrival of an unknown event": {func(w *salesWorld) {
 			w.repeatArrival(followsAll).ID = affiliate.WireID(affiliate.NewID[affiliate.Event](w.now))
 		}, []string{"events invented"}},
 		"an arrival without an id":                   {func(w *salesWorld) { w.repeatArrival(followsAll).ID = "" }, []string{"events invented"}},
-		"an arrival at an unknown endpoint":                  {func(w *salesWorld) { w.repeatArrival(followsAll).Endpoint = -1 }, []string{"events invented"}},
+		"an arrival at an unknown endpoint":          {func(w *salesWorld) { w.repeatArrival(followsAll).Endpoint = -1 }, []string{"events invented"}},
 		"an arrival at another workspace's endpoint": {func(w *salesWorld) { w.repeatArrival(followsAll).Endpoint = elsewhere }, []string{"events invented"}},
 		"an arrival without a subscription": {func(w *salesWorld) {
 			w.addEvent(w.history.targets[0].workspace, "link.created", "")
 			w.repeatArrival(followsAll).Endpoint = followsSome
 		}, []string{"events invented"}},
-		"another body":                         {func(w *salesWorld) { w.lastArrival(followsAll).Body[0]++ }, []string{"events changed"}},
-		"another body in a repeated send":       {func(w *salesWorld) { w.repeatArrival(followsAll).Body[0]++ }, []string{"events changed"}},
-		"a bad signature":                      {func(w *salesWorld) { w.lastArrival(followsAll).Forged = "no" }, []string{"events forged"}},
-		"a bad signature of an unknown event":  {func(w *salesWorld) { a := w.repeatArrival(followsAll); a.ID, a.Forged = "x", "no" }, []string{"events invented", "events forged"}},
-		"an event without a delivery":          {func(w *salesWorld) { w.outbox.deliveries = w.outbox.deliveries[1:] }, []string{"deliveries"}},
-		"a pending delivery":                {func(w *salesWorld) { w.outbox.deliveries[0].Status = "pending" }, []string{"deliveries"}},
-		"a dead-lettered delivery":         {func(w *salesWorld) { w.outbox.deliveries[0].Status = "dead_lettered" }, []string{"deliveries"}},
-		"two deliveries of one event":          {func(w *salesWorld) { w.outbox.deliveries = append(w.outbox.deliveries, w.outbox.deliveries[0]) }, []string{"deliveries"}},
-		"a delivery of an unknown event":               {func(w *salesWorld) { w.addDelivery(followsAll, newID(w.now)) }, []string{"deliveries"}},
-		"a delivery without a subscription":   {func(w *salesWorld) { w.addDelivery(followsSome, w.outbox.events[4].ID) }, []string{"deliveries"}},
-		"a lost send that was not repeated":  {func(w *salesWorld) { w.history.arrivals = w.history.arrivals[:len(w.history.arrivals)-1] }, []string{"lost sends not repeated"}},
+		"another body":                              {func(w *salesWorld) { w.lastArrival(followsAll).Body[0]++ }, []string{"events changed"}},
+		"another body in a repeated send":           {func(w *salesWorld) { w.repeatArrival(followsAll).Body[0]++ }, []string{"events changed"}},
+		"a bad signature":                           {func(w *salesWorld) { w.lastArrival(followsAll).Forged = "no" }, []string{"events forged"}},
+		"a bad signature of an unknown event":       {func(w *salesWorld) { a := w.repeatArrival(followsAll); a.ID, a.Forged = "x", "no" }, []string{"events invented", "events forged"}},
+		"an event without a delivery":               {func(w *salesWorld) { w.outbox.deliveries = w.outbox.deliveries[1:] }, []string{"deliveries"}},
+		"a pending delivery":                        {func(w *salesWorld) { w.outbox.deliveries[0].Status = "pending" }, []string{"deliveries"}},
+		"a dead-lettered delivery":                  {func(w *salesWorld) { w.outbox.deliveries[0].Status = "dead_lettered" }, []string{"deliveries"}},
+		"two deliveries of one event":               {func(w *salesWorld) { w.outbox.deliveries = append(w.outbox.deliveries, w.outbox.deliveries[0]) }, []string{"deliveries"}},
+		"a delivery of an unknown event":            {func(w *salesWorld) { w.addDelivery(followsAll, newID(w.now)) }, []string{"deliveries"}},
+		"a delivery without a subscription":         {func(w *salesWorld) { w.addDelivery(followsSome, w.outbox.events[4].ID) }, []string{"deliveries"}},
+		"a lost send that was not repeated":         {func(w *salesWorld) { w.history.arrivals = w.history.arrivals[:len(w.history.arrivals)-1] }, []string{"lost sends not repeated"}},
 		"a lost send whose repetition was lost too": {func(w *salesWorld) { w.history.arrivals[len(w.history.arrivals)-1].SenderKilled = true }, []string{"lost sends not repeated"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,7 +6,7 @@ export interface components {
     schemas: {
         /**
          * commission.approved
-         * @description A commission was approved, by a person or because its hold was over.
+         * @description A commission was approved, by a person or automatically after its hold period.
          */
         "commission.approved": {
             /** @description The event's id, the same in every delivery and as webhook-id. */
@@ -65,12 +65,12 @@ export interface components {
                     participant_id: string;
                     /**
                      * Format: date-time
-                     * @description End of the refund hold; null without one.
+                     * @description End of the hold period; null if there is none.
                      */
                     hold_until: string | null;
-                    /** @description A person has to decide: nothing approves it by itself. */
+                    /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Why it needs review, in words such as fraud; empty when it does not. */
+                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -154,12 +154,12 @@ export interface components {
                     participant_id: string;
                     /**
                      * Format: date-time
-                     * @description End of the refund hold; null without one.
+                     * @description End of the hold period; null if there is none.
                      */
                     hold_until: string | null;
-                    /** @description A person has to decide: nothing approves it by itself. */
+                    /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Why it needs review, in words such as fraud; empty when it does not. */
+                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -243,12 +243,12 @@ export interface components {
                     participant_id: string;
                     /**
                      * Format: date-time
-                     * @description End of the refund hold; null without one.
+                     * @description End of the hold period; null if there is none.
                      */
                     hold_until: string | null;
-                    /** @description A person has to decide: nothing approves it by itself. */
+                    /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Why it needs review, in words such as fraud; empty when it does not. */
+                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -273,7 +273,7 @@ export interface components {
         };
         /**
          * commission.refunded
-         * @description A commission was reduced or taken back, because its conversion was refunded, disputed or credited anew.
+         * @description A commission was reduced or taken back, because its conversion was refunded, disputed or attributed again.
          */
         "commission.refunded": {
             /** @description The event's id, the same in every delivery and as webhook-id. */
@@ -332,12 +332,12 @@ export interface components {
                     participant_id: string;
                     /**
                      * Format: date-time
-                     * @description End of the refund hold; null without one.
+                     * @description End of the hold period; null if there is none.
                      */
                     hold_until: string | null;
-                    /** @description A person has to decide: nothing approves it by itself. */
+                    /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Why it needs review, in words such as fraud; empty when it does not. */
+                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -439,12 +439,12 @@ export interface components {
                     participant_id: string;
                     /**
                      * Format: date-time
-                     * @description End of the refund hold; null without one.
+                     * @description End of the hold period; null if there is none.
                      */
                     hold_until: string | null;
-                    /** @description A person has to decide: nothing approves it by itself. */
+                    /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Why it needs review, in words such as fraud; empty when it does not. */
+                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -528,12 +528,12 @@ export interface components {
                     participant_id: string;
                     /**
                      * Format: date-time
-                     * @description End of the refund hold; null without one.
+                     * @description End of the hold period; null if there is none.
                      */
                     hold_until: string | null;
-                    /** @description A person has to decide: nothing approves it by itself. */
+                    /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Why it needs review, in words such as fraud; empty when it does not. */
+                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -558,7 +558,7 @@ export interface components {
         };
         /**
          * commission.updated
-         * @description A commission no longer needs review, or for fewer reasons.
+         * @description A commission no longer needs review, or needs it for fewer reasons.
          */
         "commission.updated": {
             /** @description The event's id, the same in every delivery and as webhook-id. */
@@ -617,12 +617,12 @@ export interface components {
                     participant_id: string;
                     /**
                      * Format: date-time
-                     * @description End of the refund hold; null without one.
+                     * @description End of the hold period; null if there is none.
                      */
                     hold_until: string | null;
-                    /** @description A person has to decide: nothing approves it by itself. */
+                    /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Why it needs review, in words such as fraud; empty when it does not. */
+                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -647,7 +647,7 @@ export interface components {
         };
         /**
          * conversion.created
-         * @description A conversion was recorded, credited to a participant or not.
+         * @description A conversion was recorded, whether or not it was credited to a participant.
          */
         "conversion.created": {
             /** @description The event's id, the same in every delivery and as webhook-id. */
@@ -678,12 +678,12 @@ export interface components {
                     id: string;
                     /**
                      * Format: uuid
-                     * @description Null when it is credited to nobody.
+                     * @description Null if it is not credited to a participant.
                      */
                     program_id: string | null;
                     /**
                      * Format: uuid
-                     * @description Null when it is credited to nobody.
+                     * @description Null if it is not credited to a participant.
                      */
                     participant_id: string | null;
                     /**
@@ -693,11 +693,11 @@ export interface components {
                     event_type: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
                     /** @description As the merchant reported it. */
                     external_transaction_id: string;
-                    /** @description Paid, in minor units of currency. */
+                    /** @description Amount paid, in minor units of currency. */
                     amount_cents: number;
-                    /** @description ISO 4217; null when the event carries no amount. */
+                    /** @description ISO 4217; null if the event has no amount. */
                     currency: string | null;
-                    /** @description Whether it is credited to a participant, whether or not that earns. */
+                    /** @description Whether it is credited to a participant, with or without a commission. */
                     attributed: boolean;
                     /** @description The decision in force. */
                     attribution: {
@@ -707,16 +707,16 @@ export interface components {
                          */
                         decision_id: string;
                         /**
-                         * @description The signal that decided; null when none did.
+                         * @description The signal that attributed it; null if none did.
                          * @enum {string|null}
                          */
                         method: "click" | "promo_code" | "customer" | "manual" | null;
                         /**
-                         * @description The one word for why it was credited, or was not.
+                         * @description A code for why it was credited, or why it was not.
                          * @enum {string}
                          */
                         reason_code: "CLICK_MATCHED" | "PROMO_CODE_MATCHED" | "CUSTOMER_BOUND" | "MANUALLY_REASSIGNED" | "PARTICIPANT_NOT_APPROVED" | "RULE_NOT_APPLICABLE" | "RECURRING_LIMIT_REACHED" | "SELF_REFERRAL_BLOCKED" | "FRAUD_BLOCKED" | "CLICK_UNKNOWN" | "CLICK_EXPIRED" | "CLICK_AFTER_CONVERSION" | "PROMO_CODE_UNKNOWN" | "PROMO_CODE_INACTIVE" | "PROGRAM_INACTIVE" | "PARTICIPANT_ERASED";
-                        /** @description The same in sentences, which a partner may read. */
+                        /** @description The reason in sentences, which may be shown to the partner. */
                         explanation: string;
                         /**
                          * Format: uuid
@@ -727,16 +727,16 @@ export interface components {
                         promo_code: string | null;
                         /**
                          * Format: date-time
-                         * @description Of the click that decided; null without one.
+                         * @description Time of the deciding click; null without one.
                          */
                         clicked_at: string | null;
                         /**
                          * Format: date-time
-                         * @description End of its attribution window; null without one.
+                         * @description End of the click's attribution window; null without a deciding click.
                          */
                         expires_at: string | null;
                     };
-                    /** @description Of amount_cents, by all refunds together. */
+                    /** @description The part of amount_cents that was refunded so far. */
                     refunded_amount_cents: number;
                     /**
                      * Format: date-time
@@ -807,17 +807,17 @@ export interface components {
                     fraud_event_id: string;
                     /**
                      * Format: uuid
-                     * @description Null when it is credited to nobody.
+                     * @description Null if it is not credited to a participant.
                      */
                     program_id: string | null;
                     /**
                      * Format: uuid
-                     * @description Null when it is credited to nobody.
+                     * @description Null if it is not credited to a participant.
                      */
                     participant_id: string | null;
                     /** @description As the merchant reported it. */
                     external_transaction_id: string;
-                    /** @description 0 to 100, of all signals together. */
+                    /** @description Sum of the scores of all signals, 0 to 100. */
                     score: number;
                     /** @description The rules that fired, highest score first. */
                     signals: {
@@ -829,7 +829,7 @@ export interface components {
                         evidence: string;
                     }[];
                     /**
-                     * @description What was done: noted, flagged for review, or blocked so that it earns nothing.
+                     * @description Observed: only recorded; flagged: the commission needs review; blocked: it earns nothing.
                      * @enum {string}
                      */
                     action: "observed" | "flagged" | "blocked";
@@ -852,7 +852,7 @@ export interface components {
         };
         /**
          * conversion.reattributed
-         * @description A conversion was credited anew, by a person or because its click arrived late.
+         * @description A conversion was attributed again, by a person or because its click arrived late.
          */
         "conversion.reattributed": {
             /** @description The event's id, the same in every delivery and as webhook-id. */
@@ -883,12 +883,12 @@ export interface components {
                     id: string;
                     /**
                      * Format: uuid
-                     * @description Null when it is credited to nobody.
+                     * @description Null if it is not credited to a participant.
                      */
                     program_id: string | null;
                     /**
                      * Format: uuid
-                     * @description Null when it is credited to nobody.
+                     * @description Null if it is not credited to a participant.
                      */
                     participant_id: string | null;
                     /**
@@ -898,11 +898,11 @@ export interface components {
                     event_type: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
                     /** @description As the merchant reported it. */
                     external_transaction_id: string;
-                    /** @description Paid, in minor units of currency. */
+                    /** @description Amount paid, in minor units of currency. */
                     amount_cents: number;
-                    /** @description ISO 4217; null when the event carries no amount. */
+                    /** @description ISO 4217; null if the event has no amount. */
                     currency: string | null;
-                    /** @description Whether it is credited to a participant, whether or not that earns. */
+                    /** @description Whether it is credited to a participant, with or without a commission. */
                     attributed: boolean;
                     /** @description The decision in force. */
                     attribution: {
@@ -912,16 +912,16 @@ export interface components {
                          */
                         decision_id: string;
                         /**
-                         * @description The signal that decided; null when none did.
+                         * @description The signal that attributed it; null if none did.
                          * @enum {string|null}
                          */
                         method: "click" | "promo_code" | "customer" | "manual" | null;
                         /**
-                         * @description The one word for why it was credited, or was not.
+                         * @description A code for why it was credited, or why it was not.
                          * @enum {string}
                          */
                         reason_code: "CLICK_MATCHED" | "PROMO_CODE_MATCHED" | "CUSTOMER_BOUND" | "MANUALLY_REASSIGNED" | "PARTICIPANT_NOT_APPROVED" | "RULE_NOT_APPLICABLE" | "RECURRING_LIMIT_REACHED" | "SELF_REFERRAL_BLOCKED" | "FRAUD_BLOCKED" | "CLICK_UNKNOWN" | "CLICK_EXPIRED" | "CLICK_AFTER_CONVERSION" | "PROMO_CODE_UNKNOWN" | "PROMO_CODE_INACTIVE" | "PROGRAM_INACTIVE" | "PARTICIPANT_ERASED";
-                        /** @description The same in sentences, which a partner may read. */
+                        /** @description The reason in sentences, which may be shown to the partner. */
                         explanation: string;
                         /**
                          * Format: uuid
@@ -932,16 +932,16 @@ export interface components {
                         promo_code: string | null;
                         /**
                          * Format: date-time
-                         * @description Of the click that decided; null without one.
+                         * @description Time of the deciding click; null without one.
                          */
                         clicked_at: string | null;
                         /**
                          * Format: date-time
-                         * @description End of its attribution window; null without one.
+                         * @description End of the click's attribution window; null without a deciding click.
                          */
                         expires_at: string | null;
                     };
-                    /** @description Of amount_cents, by all refunds together. */
+                    /** @description The part of amount_cents that was refunded so far. */
                     refunded_amount_cents: number;
                     /**
                      * Format: date-time
@@ -1007,12 +1007,12 @@ export interface components {
                     id: string;
                     /**
                      * Format: uuid
-                     * @description Null when it is credited to nobody.
+                     * @description Null if it is not credited to a participant.
                      */
                     program_id: string | null;
                     /**
                      * Format: uuid
-                     * @description Null when it is credited to nobody.
+                     * @description Null if it is not credited to a participant.
                      */
                     participant_id: string | null;
                     /**
@@ -1022,11 +1022,11 @@ export interface components {
                     event_type: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
                     /** @description As the merchant reported it. */
                     external_transaction_id: string;
-                    /** @description Paid, in minor units of currency. */
+                    /** @description Amount paid, in minor units of currency. */
                     amount_cents: number;
-                    /** @description ISO 4217; null when the event carries no amount. */
+                    /** @description ISO 4217; null if the event has no amount. */
                     currency: string | null;
-                    /** @description Whether it is credited to a participant, whether or not that earns. */
+                    /** @description Whether it is credited to a participant, with or without a commission. */
                     attributed: boolean;
                     /** @description The decision in force. */
                     attribution: {
@@ -1036,16 +1036,16 @@ export interface components {
                          */
                         decision_id: string;
                         /**
-                         * @description The signal that decided; null when none did.
+                         * @description The signal that attributed it; null if none did.
                          * @enum {string|null}
                          */
                         method: "click" | "promo_code" | "customer" | "manual" | null;
                         /**
-                         * @description The one word for why it was credited, or was not.
+                         * @description A code for why it was credited, or why it was not.
                          * @enum {string}
                          */
                         reason_code: "CLICK_MATCHED" | "PROMO_CODE_MATCHED" | "CUSTOMER_BOUND" | "MANUALLY_REASSIGNED" | "PARTICIPANT_NOT_APPROVED" | "RULE_NOT_APPLICABLE" | "RECURRING_LIMIT_REACHED" | "SELF_REFERRAL_BLOCKED" | "FRAUD_BLOCKED" | "CLICK_UNKNOWN" | "CLICK_EXPIRED" | "CLICK_AFTER_CONVERSION" | "PROMO_CODE_UNKNOWN" | "PROMO_CODE_INACTIVE" | "PROGRAM_INACTIVE" | "PARTICIPANT_ERASED";
-                        /** @description The same in sentences, which a partner may read. */
+                        /** @description The reason in sentences, which may be shown to the partner. */
                         explanation: string;
                         /**
                          * Format: uuid
@@ -1056,16 +1056,16 @@ export interface components {
                         promo_code: string | null;
                         /**
                          * Format: date-time
-                         * @description Of the click that decided; null without one.
+                         * @description Time of the deciding click; null without one.
                          */
                         clicked_at: string | null;
                         /**
                          * Format: date-time
-                         * @description End of its attribution window; null without one.
+                         * @description End of the click's attribution window; null without a deciding click.
                          */
                         expires_at: string | null;
                     };
-                    /** @description Of amount_cents, by all refunds together. */
+                    /** @description The part of amount_cents that was refunded so far. */
                     refunded_amount_cents: number;
                     /**
                      * Format: date-time
@@ -1100,7 +1100,7 @@ export interface components {
         };
         /**
          * link.created
-         * @description A referral link was created, the default link of a new participant included.
+         * @description A referral link was created, or the default link of a new participant.
          */
         "link.created": {
             /** @description The event's id, the same in every delivery and as webhook-id. */
@@ -1139,11 +1139,11 @@ export interface components {
                      * @description The partner in this programme.
                      */
                     participant_id: string;
-                    /** @description In lower case, unique in workspace and mode. */
+                    /** @description In lower case, unique in the workspace and mode. */
                     code: string;
                     /** @description destination_url is null for a default link that leads to the programme's page. */
                     destination_url: string | null;
-                    /** @description What the partner tells its links apart by; null without one. */
+                    /** @description A label by which the partner distinguishes its links; null if there is none. */
                     sub_id: string | null;
                     /** @description Campaign parameters that the link adds. */
                     utm: {
@@ -1158,7 +1158,7 @@ export interface components {
                         /** @description utm_content; null: not set. */
                         content: string | null;
                     };
-                    /** @description Whether the code is the participant's own. */
+                    /** @description Whether this is the participant's default link. */
                     is_default: boolean;
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -1218,11 +1218,11 @@ export interface components {
                      * @description The partner in this programme.
                      */
                     participant_id: string;
-                    /** @description In lower case, unique in workspace and mode. */
+                    /** @description In lower case, unique in the workspace and mode. */
                     code: string;
                     /** @description destination_url is null for a default link that leads to the programme's page. */
                     destination_url: string | null;
-                    /** @description What the partner tells its links apart by; null without one. */
+                    /** @description A label by which the partner distinguishes its links; null if there is none. */
                     sub_id: string | null;
                     /** @description Campaign parameters that the link adds. */
                     utm: {
@@ -1237,7 +1237,7 @@ export interface components {
                         /** @description utm_content; null: not set. */
                         content: string | null;
                     };
-                    /** @description Whether the code is the participant's own. */
+                    /** @description Whether this is the participant's default link. */
                     is_default: boolean;
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -1294,7 +1294,7 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner, who may take part in several programmes.
+                     * @description The partner; a partner can take part in several programmes.
                      */
                     partner_id: string;
                     /** @description The partner's name. */
@@ -1306,7 +1306,7 @@ export interface components {
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "suspended";
-                    /** @description reason is why it was rejected or suspended, where that was said. */
+                    /** @description reason says why the participant was rejected or suspended; null if no reason was given. */
                     reason: string | null;
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -1362,7 +1362,7 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner, who may take part in several programmes.
+                     * @description The partner; a partner can take part in several programmes.
                      */
                     partner_id: string;
                     /** @description The partner's name. */
@@ -1374,7 +1374,7 @@ export interface components {
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "suspended";
-                    /** @description reason is why it was rejected or suspended, where that was said. */
+                    /** @description reason says why the participant was rejected or suspended; null if no reason was given. */
                     reason: string | null;
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -1430,7 +1430,7 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner, who may take part in several programmes.
+                     * @description The partner; a partner can take part in several programmes.
                      */
                     partner_id: string;
                     /** @description The partner's name. */
@@ -1442,7 +1442,7 @@ export interface components {
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "suspended";
-                    /** @description reason is why it was rejected or suspended, where that was said. */
+                    /** @description reason says why the participant was rejected or suspended; null if no reason was given. */
                     reason: string | null;
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -1498,7 +1498,7 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner, who may take part in several programmes.
+                     * @description The partner; a partner can take part in several programmes.
                      */
                     partner_id: string;
                     /** @description The partner's name. */
@@ -1510,7 +1510,7 @@ export interface components {
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "suspended";
-                    /** @description reason is why it was rejected or suspended, where that was said. */
+                    /** @description reason says why the participant was rejected or suspended; null if no reason was given. */
                     reason: string | null;
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -1566,7 +1566,7 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner, who may take part in several programmes.
+                     * @description The partner; a partner can take part in several programmes.
                      */
                     partner_id: string;
                     /** @description The partner's name. */
@@ -1578,7 +1578,7 @@ export interface components {
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "suspended";
-                    /** @description reason is why it was rejected or suspended, where that was said. */
+                    /** @description reason says why the participant was rejected or suspended; null if no reason was given. */
                     reason: string | null;
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -1637,7 +1637,7 @@ export interface components {
                      * @description The partner in this programme.
                      */
                     participant_id: string;
-                    /** @description Commissions and adjustments, in minor units of currency. */
+                    /** @description Sum of commissions and adjustments, in minor units of currency. */
                     amount_cents: number;
                     /** @description ISO 4217. */
                     currency: string;
@@ -1651,11 +1651,11 @@ export interface components {
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
-                    /** @description Those that it pays, at most 200 of them. */
+                    /** @description The first 200 of the commissions that it pays. */
                     commission_ids: string[];
-                    /** @description How many it pays. */
+                    /** @description Number of all commissions that it pays. */
                     commission_count: number;
-                    /** @description Why it could not be paid; null unless it failed. */
+                    /** @description Why it could not be paid; null if it did not fail. */
                     failure_reason: string | null;
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -1717,7 +1717,7 @@ export interface components {
                      * @description The partner in this programme.
                      */
                     participant_id: string;
-                    /** @description Commissions and adjustments, in minor units of currency. */
+                    /** @description Sum of commissions and adjustments, in minor units of currency. */
                     amount_cents: number;
                     /** @description ISO 4217. */
                     currency: string;
@@ -1731,11 +1731,11 @@ export interface components {
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
-                    /** @description Those that it pays, at most 200 of them. */
+                    /** @description The first 200 of the commissions that it pays. */
                     commission_ids: string[];
-                    /** @description How many it pays. */
+                    /** @description Number of all commissions that it pays. */
                     commission_count: number;
-                    /** @description Why it could not be paid; null unless it failed. */
+                    /** @description Why it could not be paid; null if it did not fail. */
                     failure_reason: string | null;
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -1797,7 +1797,7 @@ export interface components {
                      * @description The partner in this programme.
                      */
                     participant_id: string;
-                    /** @description Commissions and adjustments, in minor units of currency. */
+                    /** @description Sum of commissions and adjustments, in minor units of currency. */
                     amount_cents: number;
                     /** @description ISO 4217. */
                     currency: string;
@@ -1811,11 +1811,11 @@ export interface components {
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
-                    /** @description Those that it pays, at most 200 of them. */
+                    /** @description The first 200 of the commissions that it pays. */
                     commission_ids: string[];
-                    /** @description How many it pays. */
+                    /** @description Number of all commissions that it pays. */
                     commission_count: number;
-                    /** @description Why it could not be paid; null unless it failed. */
+                    /** @description Why it could not be paid; null if it did not fail. */
                     failure_reason: string | null;
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -1877,7 +1877,7 @@ export interface components {
                      * @description The partner in this programme.
                      */
                     participant_id: string;
-                    /** @description Commissions and adjustments, in minor units of currency. */
+                    /** @description Sum of commissions and adjustments, in minor units of currency. */
                     amount_cents: number;
                     /** @description ISO 4217. */
                     currency: string;
@@ -1891,11 +1891,11 @@ export interface components {
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
-                    /** @description Those that it pays, at most 200 of them. */
+                    /** @description The first 200 of the commissions that it pays. */
                     commission_ids: string[];
-                    /** @description How many it pays. */
+                    /** @description Number of all commissions that it pays. */
                     commission_count: number;
-                    /** @description Why it could not be paid; null unless it failed. */
+                    /** @description Why it could not be paid; null if it did not fail. */
                     failure_reason: string | null;
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -1918,7 +1918,7 @@ export interface components {
         };
         /**
          * payout.processing
-         * @description A payout was handed to whoever sends the money.
+         * @description A payout was exported, so that it can be sent to the partner.
          */
         "payout.processing": {
             /** @description The event's id, the same in every delivery and as webhook-id. */
@@ -1957,7 +1957,7 @@ export interface components {
                      * @description The partner in this programme.
                      */
                     participant_id: string;
-                    /** @description Commissions and adjustments, in minor units of currency. */
+                    /** @description Sum of commissions and adjustments, in minor units of currency. */
                     amount_cents: number;
                     /** @description ISO 4217. */
                     currency: string;
@@ -1971,11 +1971,11 @@ export interface components {
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
-                    /** @description Those that it pays, at most 200 of them. */
+                    /** @description The first 200 of the commissions that it pays. */
                     commission_ids: string[];
-                    /** @description How many it pays. */
+                    /** @description Number of all commissions that it pays. */
                     commission_count: number;
-                    /** @description Why it could not be paid; null unless it failed. */
+                    /** @description Why it could not be paid; null if it did not fail. */
                     failure_reason: string | null;
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -2038,15 +2038,15 @@ export interface components {
                      * @enum {string}
                      */
                     status: "draft" | "active" | "paused" | "archived";
-                    /** @description Where links lead that have no other page; null: not set. */
+                    /** @description The page to which links lead by default; null if not set. */
                     website_url: string | null;
-                    /** @description Hosts to which links may lead; *. stands for any subdomain; of a long event the first ones. */
+                    /** @description Hosts to which links may lead; *. matches any subdomain; a long event has only the first ones. */
                     allowed_domains: string[];
-                    /** @description Where default links lead instead of the website; null: not set. */
+                    /** @description The page to which default links lead instead of website_url; null if not set. */
                     landing_url: string | null;
                     /** @description Of commissions, ISO 4217. */
                     currency: string;
-                    /** @description Days of 24 hours from a click in which a conversion is credited to it. */
+                    /** @description A conversion can be credited to a click for this many days of 24 hours. */
                     attribution_window_days: number;
                     /**
                      * @description Which of a visitor's clicks earns.
@@ -2054,15 +2054,15 @@ export interface components {
                      */
                     attribution_model: "last_click" | "first_click";
                     /**
-                     * @description Which of a conversion's signals is judged first.
+                     * @description Which of a conversion's signals is checked first.
                      * @enum {string}
                      */
                     signal_precedence: "click_first" | "promo_code_first";
                     /** @description Query parameter that carries the referral code. */
                     link_param: string;
-                    /** @description Whether who applies is approved at once. */
+                    /** @description Whether applications are approved at once. */
                     auto_approve_partners: boolean;
-                    /** @description Whether any partner may find it and apply. */
+                    /** @description Whether every partner can find it and apply. */
                     is_public: boolean;
                     /** @description The rules in force. */
                     commission_rules: {
@@ -2117,7 +2117,7 @@ export interface components {
                             /** @description Minor units of the programme's currency for each unit sold; null for percentage. */
                             flat_amount_cents: number | null;
                         }[];
-                        /** @description Of products, of which a long event lists the first ones. */
+                        /** @description Number of all products; a long event lists only the first ones. */
                         product_count: number;
                         /** @description Which events earn, and at what rate of their own; empty: purchase and renewal. */
                         events: {
@@ -2132,18 +2132,18 @@ export interface components {
                             flat_amount_cents: number | null;
                         }[];
                     };
-                    /** @description One more with every change of commission_rules. */
+                    /** @description Increases by one with every change of commission_rules. */
                     rules_version: number;
-                    /** @description What a partner must have earned before it is paid, in minor units of currency. */
+                    /** @description The least amount of a payout, in minor units of currency. */
                     min_payout_cents: number;
-                    /** @description Days from approval to the payout that may contain a commission. */
+                    /** @description Least number of days from the approval of a commission to its payout. */
                     payout_term_days: number;
                     /**
-                     * @description What is done with what the fraud rules find.
+                     * @description What happens to conversions that the fraud rules suspect.
                      * @enum {string}
                      */
                     fraud_policy: "off" | "observe" | "flag" | "block";
-                    /** @description Terms that whoever applies accepts; null: not set. */
+                    /** @description Terms that a partner accepts when applying; null if not set. */
                     terms_url: string | null;
                     /** @description One more with every change of the object: of two events the higher one is newer. */
                     version: number;
@@ -2223,23 +2223,23 @@ export interface components {
                      * @enum {string}
                      */
                     discount_type: "percentage" | "fixed";
-                    /** @description discount_value is percent with at most two decimals, or minor units of currency. */
+                    /** @description discount_value is a percentage with at most two decimals, or an amount in minor units of currency. */
                     discount_value: number;
-                    /** @description Of a fixed discount, ISO 4217; null for a percentage. */
+                    /** @description Currency of a fixed discount, ISO 4217; null for a percentage. */
                     currency: string | null;
-                    /** @description Null: no limit. */
+                    /** @description Null means no limit. */
                     max_redemptions: number | null;
-                    /** @description Conversions that named it while it could be used. */
+                    /** @description Number of conversions that redeemed it. */
                     redemptions: number;
                     /**
                      * Format: date-time
-                     * @description Last instant at which it can be used; null: no end.
+                     * @description Last instant at which it can be used; null if it never expires.
                      */
                     expires_at: string | null;
-                    /** @description False once it was deactivated; it stays true past its end or its limit. */
+                    /** @description False after it was deactivated; it stays true when the code expires or reaches its limit. */
                     active: boolean;
                     /**
-                     * @description Whether it stands at the payment processor as well.
+                     * @description Whether it also exists at the payment processor.
                      * @enum {string}
                      */
                     sync_status: "none" | "pending" | "synced" | "failed";
@@ -2312,23 +2312,23 @@ export interface components {
                      * @enum {string}
                      */
                     discount_type: "percentage" | "fixed";
-                    /** @description discount_value is percent with at most two decimals, or minor units of currency. */
+                    /** @description discount_value is a percentage with at most two decimals, or an amount in minor units of currency. */
                     discount_value: number;
-                    /** @description Of a fixed discount, ISO 4217; null for a percentage. */
+                    /** @description Currency of a fixed discount, ISO 4217; null for a percentage. */
                     currency: string | null;
-                    /** @description Null: no limit. */
+                    /** @description Null means no limit. */
                     max_redemptions: number | null;
-                    /** @description Conversions that named it while it could be used. */
+                    /** @description Number of conversions that redeemed it. */
                     redemptions: number;
                     /**
                      * Format: date-time
-                     * @description Last instant at which it can be used; null: no end.
+                     * @description Last instant at which it can be used; null if it never expires.
                      */
                     expires_at: string | null;
-                    /** @description False once it was deactivated; it stays true past its end or its limit. */
+                    /** @description False after it was deactivated; it stays true when the code expires or reaches its limit. */
                     active: boolean;
                     /**
-                     * @description Whether it stands at the payment processor as well.
+                     * @description Whether it also exists at the payment processor.
                      * @enum {string}
                      */
                     sync_status: "none" | "pending" | "synced" | "failed";
@@ -2384,7 +2384,7 @@ export interface components {
                      * @description The endpoint.
                      */
                     webhook_id: string;
-                    /** @description As the merchant wrote it; null without one. */
+                    /** @description As the merchant entered it; null if there is none. */
                     description: string | null;
                 };
                 /** @description What changed of the object, as it was before; absent when nothing did. */

@@ -392,7 +392,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListCommissions pages across all programmes, or the one of programId (403 when it is another workspace's, 404 when unknown). */
+        /**
+         * ListCommissions returns the commissions of all programmes of the mode, or of the programme in `programId`.
+         * @description ListCommissions returns the commissions of all programmes of the mode, or of the
+         *     programme in `programId`.
+         *
+         *     Errors:
+         *       - FORBIDDEN: the programme in `programId` belongs to another workspace.
+         *       - NOT_FOUND: the programme or participant of a filter does not exist in the mode.
+         */
         get: operations["listCommissions"];
         put?: never;
         post?: never;
@@ -409,7 +417,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ExportCommissions streams what ListCommissions lists, in the same order, as CSV (RFC 4180), from one snapshot. */
+        /**
+         * ExportCommissions downloads the commissions of all programmes of the mode, or of the programme in `programId`, as a CSV file (RFC 4180).
+         * @description ExportCommissions downloads the commissions of all programmes of the mode, or of
+         *     the programme in `programId`, as a CSV file (RFC 4180). It accepts the filters and
+         *     the sort order of the list. All rows come from one snapshot of the data.
+         *
+         *     Errors:
+         *       - FORBIDDEN: the programme in `programId` belongs to another workspace.
+         *       - NOT_FOUND: the programme or participant of a filter does not exist in the mode.
+         */
         get: operations["exportCommissions"];
         put?: never;
         post?: never;
@@ -426,7 +443,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetCommissionStats counts and sums what ListCommissions would list. */
+        /**
+         * GetCommissionStats counts and sums the commissions of all programmes of the mode, or of the programme in `programId`.
+         * @description GetCommissionStats counts and sums the commissions of all programmes of the mode,
+         *     or of the programme in `programId`.
+         *
+         *     Errors:
+         *       - FORBIDDEN: the programme in `programId` belongs to another workspace.
+         *       - NOT_FOUND: the programme or participant of a filter does not exist in the mode.
+         */
         get: operations["getCommissionStats"];
         put?: never;
         post?: never;
@@ -443,15 +468,34 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListConversions pages through the mode's conversions, newest first. */
+        /**
+         * ListConversions returns the conversions of the mode, newest first.
+         * @description ListConversions returns the conversions of the mode, newest first.
+         *
+         *     Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
+         *     mode.
+         */
         get: operations["listConversions"];
         put?: never;
         /**
-         * ReportConversion records one conversion.
-         * @description ReportConversion records one conversion. Checks, in this order: key, limit,
-         *     JSON and types (400), no signal (422 NO_ATTRIBUTION_SIGNAL), a signal of the
-         *     other mode (422 MODE_MISMATCH), duplicate (409 CONVERSION_DUPLICATE). A
-         *     signal that cannot be resolved is no error: attributed is false.
+         * ReportConversion records one conversion and attributes it.
+         * @description ReportConversion records one conversion and attributes it.
+         *
+         *     A `click_id` or `promo_code` that cannot be resolved is not an error: the
+         *     conversion is recorded with `attributed` false, and `attribution.reason_code` gives
+         *     the reason. If the click arrives within 24 hours, the conversion is attributed
+         *     then, unless another signal has attributed it.
+         *
+         *     With the header Idempotency-Key, a repeated request with the same body returns the
+         *     first response for 24 hours.
+         *
+         *     Checks are made in this order: credential, rate limit, JSON and types, and then
+         *     these errors:
+         *       - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
+         *       - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
+         *       - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
+         *         workspace.
+         *       - CONVERSION_DUPLICATE: the `external_transaction_id` is already recorded.
          */
         post: operations["reportConversion"];
         delete?: never;
@@ -470,11 +514,20 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * ReportConversions records up to 500 conversions, each on its own, those of one customer in the order given: 200 when all were recorded, 207 when some, 422 BULK_ALL_FAILED when none.
-         * @description ReportConversions records up to 500 conversions, each on its own, those of one
-         *     customer in the order given: 200 when all were recorded, 207 when some, 422
-         *     BULK_ALL_FAILED when none. A body of which
-         *     any item does not fit is refused as a whole.
+         * ReportConversions records up to 500 conversions in one request.
+         * @description ReportConversions records up to 500 conversions in one request. Each item is
+         *     validated and recorded separately. Items with the same customer or the same
+         *     `external_transaction_id` are recorded in the order of the request, other items in
+         *     any order.
+         *
+         *     The status is 200 if all items were recorded, 207 if some failed, and 422 if all
+         *     failed. With the header Idempotency-Key, a repeated request returns the first
+         *     results for the items that were recorded and tries the others again.
+         *
+         *     Errors:
+         *       - VALIDATION_ERROR: the body is not an object with a list of 1 to 500 objects.
+         *       - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
+         *       - BULK_ALL_FAILED: no item was recorded. The body has the results too.
          */
         post: operations["reportConversions"];
         delete?: never;
@@ -493,12 +546,19 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RefundConversion tells that a sale was refunded, in part or in whole.
-         * @description RefundConversion tells that a sale was refunded, in part or in whole. What the
-         *     sale earns is lowered to what the rest of it earns, whatever order refunds
-         *     come in. 202 with status parked: the sale is not known yet; the refund is kept
-         *     for 90 days and applied when it comes. Errors: REFUND_DUPLICATE,
-         *     REFUND_EXCEEDS_AMOUNT.
+         * RefundConversion reports that a sale was refunded, in full or in part.
+         * @description RefundConversion reports that a sale was refunded, in full or in part. The
+         *     commission of the sale is lowered to what the rest of the sale earns. Only the
+         *     refunded total matters, so several refunds can be reported in any order.
+         *
+         *     If no conversion has the `external_transaction_id`, the status is 202 and the
+         *     refund is `parked`: it is kept for 90 days and applied when the conversion is
+         *     recorded.
+         *
+         *     Errors:
+         *       - REFUND_DUPLICATE: the `external_refund_id` was reported before.
+         *       - REFUND_EXCEEDS_AMOUNT: the refund exceeds the part of the sale that is not
+         *         refunded yet.
          */
         post: operations["refundConversion"];
         delete?: never;
@@ -514,7 +574,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetConversion reads one conversion with its refunds. */
+        /** GetConversion returns one conversion with its refunds. */
         get: operations["getConversion"];
         put?: never;
         post?: never;
@@ -551,13 +611,17 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * ReattributeConversion gives a conversion to another participant of the mode, by hand: a new decision supersedes the one in force, its commission is rejected, or clawed back when it is paid, a new one is computed by the rules of today, and a customer who was bound to the participant who loses it follows.
-         * @description ReattributeConversion gives a conversion to another participant of the mode,
-         *     by hand: a new decision supersedes the one in force, its commission is
-         *     rejected, or clawed back when it is paid, a new one is computed by the rules
-         *     of today, and a customer who was bound to the participant who loses it
-         *     follows. Errors: NOT_FOUND for the conversion, VALIDATION_ERROR for a
-         *     participant that is unknown or earns by it already, PARTICIPANT_ERASED.
+         * ReattributeConversion attributes a conversion to another participant of the mode.
+         * @description ReattributeConversion attributes a conversion to another participant of the mode. A
+         *     new decision replaces the current one. The commission of the previous participant
+         *     is rejected or, if it was paid, clawed back. A new commission is computed with the
+         *     current rules of the new participant's programme. A customer who was bound to the
+         *     previous participant, or to none, is bound to the new participant.
+         *
+         *     Errors:
+         *       - VALIDATION_ERROR: the participant does not exist in the mode, or already earns
+         *         a commission by this conversion.
+         *       - PARTICIPANT_ERASED: the new participant's data was erased.
          */
         post: operations["reattributeConversion"];
         delete?: never;
@@ -612,7 +676,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** CheckLiveness answers 200 while the process runs. */
+        /**
+         * CheckLiveness returns 200 while the process runs.
+         * @description CheckLiveness returns 200 while the process runs. It does not check the database or
+         *     the cache.
+         */
         get: operations["checkLiveness"];
         put?: never;
         post?: never;
@@ -629,7 +697,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** CheckReadiness answers 200 when the database and the cache are reachable, else 503 SERVICE_UNAVAILABLE naming the one that is not. */
+        /**
+         * CheckReadiness returns 200 if the database and the cache are reachable.
+         * @description CheckReadiness returns 200 if the database and the cache are reachable.
+         *
+         *     Errors: SERVICE_UNAVAILABLE if one of them is not reachable. The response names it.
+         */
         get: operations["checkReadiness"];
         put?: never;
         post?: never;
@@ -737,7 +810,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListPartnerLedger pages through the partner's own entries of all programmes, newest first. */
+        /**
+         * ListPartnerLedger returns the partner's own entries of all programmes of the mode, newest first, and the partner's balances.
+         * @description ListPartnerLedger returns the partner's own entries of all programmes of the mode,
+         *     newest first, and the partner's balances.
+         *
+         *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+         */
         get: operations["listPartnerLedger"];
         put?: never;
         post?: never;
@@ -754,13 +833,28 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListPartnerLinks pages through the partner's own links, newest first. */
+        /**
+         * ListPartnerLinks returns the partner's own links in the mode, newest first.
+         * @description ListPartnerLinks returns the partner's own links in the mode, newest first. Deleted
+         *     links are not included.
+         */
         get: operations["listPartnerLinks"];
         put?: never;
         /**
-         * CreatePartnerLink is CreateLink for the partner itself.
-         * @description CreatePartnerLink is CreateLink for the partner itself. Errors: as
-         *     CreateLink; NOT_FOUND for a programme that the partner does not take part in.
+         * CreatePartnerLink creates a link for the partner that calls it.
+         * @description CreatePartnerLink creates a link for the partner that calls it.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the partner is not a participant of the programme.
+         *       - VALIDATION_ERROR: the host of the destination is not in the programme's allowed
+         *         domains.
+         *       - PARTICIPANT_STATE_INVALID: the partner was rejected in the programme.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *       - PROGRAM_STATE_INVALID: the programme is archived.
+         *       - LINK_LIMIT_EXCEEDED: the partner has 50 links in the programme besides the
+         *         default link.
+         *       - REFERRAL_CODE_TAKEN: the code is or was used in the merchant's workspace and
+         *         mode.
          */
         post: operations["createPartnerLink"];
         delete?: never;
@@ -779,11 +873,29 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** DeletePartnerLink is DeleteLink for the partner itself. */
+        /**
+         * DeletePartnerLink deletes the partner's own link.
+         * @description DeletePartnerLink deletes the partner's own link. Its URLs stop working, and its
+         *     code cannot be used again.
+         *
+         *     Errors:
+         *       - VALIDATION_ERROR: it is the default link, which cannot be deleted.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         */
         delete: operations["deletePartnerLink"];
         options?: never;
         head?: never;
-        /** UpdatePartnerLink is UpdateLink for the partner itself. */
+        /**
+         * UpdatePartnerLink changes the given fields of the partner's own link.
+         * @description UpdatePartnerLink changes the given fields of the partner's own link. A field that
+         *     is absent keeps its value, and null clears it. The code cannot be changed.
+         *
+         *     Errors:
+         *       - VALIDATION_ERROR: the host of the destination is not in the programme's allowed
+         *         domains.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *       - PROGRAM_STATE_INVALID: the programme is archived.
+         */
         patch: operations["updatePartnerLink"];
         trace?: never;
     };
@@ -815,7 +927,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListPartnerPayouts pages through the partner's own payouts, newest first; drafts are not shown. */
+        /**
+         * ListPartnerPayouts returns the partner's own payouts in the mode, newest first.
+         * @description ListPartnerPayouts returns the partner's own payouts in the mode, newest first.
+         *     Payouts that were never confirmed are not included.
+         *
+         *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+         */
         get: operations["listPartnerPayouts"];
         put?: never;
         post?: never;
@@ -926,7 +1044,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListPayouts pages through the mode's payouts, newest first. */
+        /**
+         * ListPayouts returns the payouts of the mode, newest first.
+         * @description ListPayouts returns the payouts of the mode, newest first.
+         *
+         *     Errors: NOT_FOUND if the programme, participant or batch of a filter does not exist
+         *     in the mode.
+         */
         get: operations["listPayouts"];
         put?: never;
         post?: never;
@@ -943,18 +1067,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListPayoutBatches pages through the mode's batches, newest first. */
+        /** ListPayoutBatches returns the batches of the mode, newest first. */
         get: operations["listPayoutBatches"];
         put?: never;
         /**
-         * CreatePayoutBatch makes a batch of drafts.
-         * @description CreatePayoutBatch makes a batch of drafts. Needs the header Idempotency-Key:
-         *     IDEMPOTENCY_KEY_REQUIRED; the same key with another body is
-         *     IDEMPOTENCY_KEY_REUSED, with the same body it gives the first answer again. A
-         *     commission is in at most one open payout, whatever runs at a time. A batch takes
-         *     whole accounts, until they have 25,000 commissions; what is left stays payable,
-         *     and the next batch takes it. Errors: PAYOUT_STATE_INVALID when nothing is
-         *     payable.
+         * CreatePayoutBatch creates a batch of draft payouts from everything that is payable.
+         * @description CreatePayoutBatch creates a batch of draft payouts from everything that is payable.
+         *
+         *     The header Idempotency-Key is required. A repeated request with the same key and
+         *     the same body returns the first response for 24 hours. A commission is in at most
+         *     one open payout, even if batches are created at the same time. A batch takes
+         *     participants, longest waiting first, until it has 25,000 commissions. The rest
+         *     stays payable and goes into a later batch.
+         *
+         *     Errors:
+         *       - IDEMPOTENCY_KEY_REQUIRED: the header is missing or malformed.
+         *       - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
+         *       - NOT_FOUND: a programme does not exist in the mode.
+         *       - PAYOUT_STATE_INVALID: nothing is payable.
          */
         post: operations["createPayoutBatch"];
         delete?: never;
@@ -970,7 +1100,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetPayoutBatch reads one batch. */
+        /** GetPayoutBatch returns one batch. */
         get: operations["getPayoutBatch"];
         put?: never;
         post?: never;
@@ -990,9 +1120,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * CancelPayoutBatch cancels all drafts and pending payouts of a batch none of which has been sent.
-         * @description CancelPayoutBatch cancels all drafts and pending payouts of a batch none of
-         *     which has been sent. Errors: PAYOUT_STATE_INVALID.
+         * CancelPayoutBatch cancels all draft and pending payouts of a batch.
+         * @description CancelPayoutBatch cancels all draft and pending payouts of a batch. Their
+         *     commissions become payable again.
+         *
+         *     Errors: PAYOUT_STATE_INVALID if a payout of the batch is processing or paid, or if
+         *     no payout is left to cancel.
          */
         post: operations["cancelPayoutBatch"];
         delete?: never;
@@ -1011,10 +1144,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * ConfirmPayoutBatch releases a draft: its payouts become pending.
-         * @description ConfirmPayoutBatch releases a draft: its payouts become pending. What is no
-         *     longer payable is taken out first, and a payout that has fallen below the
-         *     minimum is canceled. Errors: PAYOUT_STATE_INVALID.
+         * ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`.
+         * @description ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`. All
+         *     payouts are computed again before. Commissions that are no longer payable leave
+         *     them, and payouts that fall below the minimum are canceled.
+         *
+         *     Errors: PAYOUT_STATE_INVALID if the batch is not a draft.
          */
         post: operations["confirmPayoutBatch"];
         delete?: never;
@@ -1031,11 +1166,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ExportPayoutBatch streams the pending and processing payouts of a confirmed batch as CSV for whoever sends the money, and moves the pending ones to processing, judged once more as when they were confirmed.
-         * @description ExportPayoutBatch streams the pending and processing payouts of a confirmed
-         *     batch as CSV for whoever sends the money, and moves the pending ones to
-         *     processing, judged once more as when they were confirmed. paypal and wise take
-         *     the payouts of that method. Errors: PAYOUT_STATE_INVALID.
+         * ExportPayoutBatch downloads the payouts of a confirmed batch as a CSV file for the payment provider.
+         * @description ExportPayoutBatch downloads the payouts of a confirmed batch as a CSV file for the
+         *     payment provider. It changes the status of the pending payouts to `processing`.
+         *     They are computed again before, as in the confirmation. The file contains all
+         *     payouts that are `processing` after that. The formats `paypal` and `wise` contain
+         *     only payouts with that method.
+         *
+         *     Errors: PAYOUT_STATE_INVALID if the batch is not confirmed or is finished.
          */
         get: operations["exportPayoutBatch"];
         put?: never;
@@ -1056,9 +1194,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * PreviewPayouts shows what a batch of now would contain, and what is left out and why.
-         * @description PreviewPayouts shows what a batch of now would contain, and what is left out
-         *     and why. It changes nothing.
+         * PreviewPayouts returns the payouts that a new batch would contain, and the accounts that would be left out, with the reason.
+         * @description PreviewPayouts returns the payouts that a new batch would contain, and the accounts
+         *     that would be left out, with the reason. It changes nothing.
+         *
+         *     Errors: NOT_FOUND if a programme does not exist in the mode.
          */
         post: operations["previewPayouts"];
         delete?: never;
@@ -1074,7 +1214,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetPayout reads one payout with its commissions. */
+        /** GetPayout returns one payout with its commissions. */
         get: operations["getPayout"];
         put?: never;
         post?: never;
@@ -1099,8 +1239,10 @@ export interface paths {
         head?: never;
         /**
          * CancelPayout cancels a draft, pending or failed payout.
-         * @description CancelPayout cancels a draft, pending or failed payout. Errors:
-         *     PAYOUT_STATE_INVALID.
+         * @description CancelPayout cancels a draft, pending or failed payout. Its commissions become
+         *     payable again.
+         *
+         *     Errors: PAYOUT_STATE_INVALID if the payout has another status.
          */
         patch: operations["cancelPayout"];
         trace?: never;
@@ -1119,9 +1261,11 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * MarkPayoutFailed tells that a pending or processing payout could not be paid: its commissions are payable again.
-         * @description MarkPayoutFailed tells that a pending or processing payout could not be paid:
-         *     its commissions are payable again. Errors: PAYOUT_STATE_INVALID.
+         * MarkPayoutFailed records that a pending or processing payout could not be paid.
+         * @description MarkPayoutFailed records that a pending or processing payout could not be paid. Its
+         *     commissions become payable again.
+         *
+         *     Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
          */
         patch: operations["markPayoutFailed"];
         trace?: never;
@@ -1140,9 +1284,11 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * MarkPayoutPaid tells that the money of a pending or processing payout has arrived: its commissions become paid.
-         * @description MarkPayoutPaid tells that the money of a pending or processing payout has
-         *     arrived: its commissions become paid. Errors: PAYOUT_STATE_INVALID.
+         * MarkPayoutPaid records that the money of a pending or processing payout has arrived.
+         * @description MarkPayoutPaid records that the money of a pending or processing payout has
+         *     arrived. Its commissions become `paid`.
+         *
+         *     Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
          */
         patch: operations["markPayoutPaid"];
         trace?: never;
@@ -1161,9 +1307,13 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * RetryPayout makes a failed payout pending again, with those of its commissions that are still payable.
-         * @description RetryPayout makes a failed payout pending again, with those of its commissions
-         *     that are still payable. Errors: PAYOUT_STATE_INVALID, also when none is.
+         * RetryPayout makes a failed payout pending again.
+         * @description RetryPayout makes a failed payout pending again. It contains those of its
+         *     commissions that are still payable and in no other payout, and everything else that
+         *     is due to the participant now.
+         *
+         *     Errors: PAYOUT_STATE_INVALID if the payout is not failed, or if nothing of it is
+         *     payable.
          */
         patch: operations["retryPayout"];
         trace?: never;
@@ -1256,7 +1406,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListProgramCommissions pages through one programme's commissions. */
+        /**
+         * ListProgramCommissions returns the commissions of one programme.
+         * @description ListProgramCommissions returns the commissions of one programme.
+         *
+         *     Errors:
+         *       - FORBIDDEN: the programme belongs to another workspace.
+         *       - NOT_FOUND: the programme or participant does not exist in the mode.
+         */
         get: operations["listProgramCommissions"];
         put?: never;
         post?: never;
@@ -1280,10 +1437,15 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * BulkApproveCommissions approves up to 100, each on its own: 200 when all were, 207 when some, 422 BULK_ALL_FAILED when none.
-         * @description BulkApproveCommissions approves up to 100, each on its own: 200 when all
-         *     were, 207 when some, 422 BULK_ALL_FAILED when none. Repeats are folded; a
-         *     hold is never overridden.
+         * BulkApproveCommissions approves up to 100 commissions of a programme, each in a transaction of its own.
+         * @description BulkApproveCommissions approves up to 100 commissions of a programme, each in a
+         *     transaction of its own. It never approves during a hold period. An id that occurs
+         *     more than once counts once.
+         *
+         *     The status is 200 if all were approved, 207 if some failed, and 422 if all failed.
+         *
+         *     Errors: BULK_ALL_FAILED if no commission was approved. The body has the results
+         *     too.
          */
         patch: operations["bulkApproveCommissions"];
         trace?: never;
@@ -1301,7 +1463,16 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** BulkRejectCommissions is BulkApproveCommissions for rejecting. */
+        /**
+         * BulkRejectCommissions rejects up to 100 commissions of a programme, each in a transaction of its own.
+         * @description BulkRejectCommissions rejects up to 100 commissions of a programme, each in a
+         *     transaction of its own. An id that occurs more than once counts once.
+         *
+         *     The status is 200 if all were rejected, 207 if some failed, and 422 if all failed.
+         *
+         *     Errors: BULK_ALL_FAILED if no commission was rejected. The body has the results
+         *     too.
+         */
         patch: operations["bulkRejectCommissions"];
         trace?: never;
     };
@@ -1312,7 +1483,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ExportProgramCommissions streams one programme's commissions as CSV. */
+        /**
+         * ExportProgramCommissions downloads the commissions of one programme as a CSV file (RFC 4180).
+         * @description ExportProgramCommissions downloads the commissions of one programme as a CSV file
+         *     (RFC 4180). It accepts the filters and the sort order of the list. All rows come
+         *     from one snapshot of the data.
+         *
+         *     Errors:
+         *       - FORBIDDEN: the programme belongs to another workspace.
+         *       - NOT_FOUND: the programme or participant does not exist in the mode.
+         */
         get: operations["exportProgramCommissions"];
         put?: never;
         post?: never;
@@ -1329,7 +1509,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetProgramCommissionStats counts and sums one programme's commissions. */
+        /**
+         * GetProgramCommissionStats counts and sums the commissions of one programme.
+         * @description GetProgramCommissionStats counts and sums the commissions of one programme.
+         *
+         *     Errors:
+         *       - FORBIDDEN: the programme belongs to another workspace.
+         *       - NOT_FOUND: the programme or participant does not exist in the mode.
+         */
         get: operations["getProgramCommissionStats"];
         put?: never;
         post?: never;
@@ -1346,7 +1533,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetCommission reads one commission with its rule snapshot and history. */
+        /** GetCommission returns one commission with its rules, its attribution and its history. */
         get: operations["getCommission"];
         put?: never;
         post?: never;
@@ -1370,10 +1557,13 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * ApproveCommission approves a pending commission whose refund hold is over; a review flag is cleared with it.
-         * @description ApproveCommission approves a pending commission whose refund hold is over;
-         *     a review flag is cleared with it. Errors: COMMISSION_NOT_PENDING,
-         *     COMMISSION_HOLD_ACTIVE.
+         * ApproveCommission approves a pending commission whose hold period is over.
+         * @description ApproveCommission approves a pending commission whose hold period is over. It also
+         *     clears a review flag.
+         *
+         *     Errors:
+         *       - COMMISSION_NOT_PENDING: the commission is not pending.
+         *       - COMMISSION_HOLD_ACTIVE: the hold period is not over.
          */
         patch: operations["approveCommission"];
         trace?: never;
@@ -1392,11 +1582,15 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * ApproveCommissionEarly approves a pending commission while its refund hold runs.
-         * @description ApproveCommissionEarly approves a pending commission while its refund hold
-         *     runs. The reason is kept and never shown to the partner. Errors, in this
-         *     order: COMMISSION_NOT_PENDING, COMMISSION_NEEDS_REVIEW,
-         *     COMMISSION_HOLD_NOT_ACTIVE.
+         * ApproveCommissionEarly approves a pending commission before its hold period is over.
+         * @description ApproveCommissionEarly approves a pending commission before its hold period is
+         *     over. The commission is not paid out before the hold period ends. The reason is
+         *     stored and never shown to the partner.
+         *
+         *     Errors, checked in this order:
+         *       - COMMISSION_NOT_PENDING: the commission is not pending.
+         *       - COMMISSION_NEEDS_REVIEW: the commission is flagged for review.
+         *       - COMMISSION_HOLD_NOT_ACTIVE: the commission has no hold period, or it is over.
          */
         patch: operations["approveCommissionEarly"];
         trace?: never;
@@ -1415,9 +1609,12 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * ClearCommissionReview takes the review flag off a commission that keeps its status.
-         * @description ClearCommissionReview takes the review flag off a commission that keeps its
-         *     status. Errors: COMMISSION_NOT_FLAGGED.
+         * ClearCommissionReview removes the review flag and all review reasons of a pending or approved commission.
+         * @description ClearCommissionReview removes the review flag and all review reasons of a pending
+         *     or approved commission. The status does not change.
+         *
+         *     Errors: COMMISSION_NOT_FLAGGED if the commission is not flagged, or is rejected,
+         *     paid or refunded.
          */
         patch: operations["clearCommissionReview"];
         trace?: never;
@@ -1436,9 +1633,11 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * RejectCommission rejects a pending or approved commission.
-         * @description RejectCommission rejects a pending or approved commission. Errors:
-         *     COMMISSION_TERMINAL.
+         * RejectCommission rejects a pending or approved commission, also during its hold period.
+         * @description RejectCommission rejects a pending or approved commission, also during its hold
+         *     period.
+         *
+         *     Errors: COMMISSION_TERMINAL if the commission is rejected, paid or refunded.
          */
         patch: operations["rejectCommission"];
         trace?: never;
@@ -1514,15 +1713,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListLinks pages through a programme's links, newest first. */
+        /**
+         * ListLinks returns the links of a programme, newest first.
+         * @description ListLinks returns the links of a programme, newest first. Deleted links are not
+         *     included.
+         */
         get: operations["listLinks"];
         put?: never;
         /**
-         * CreateLink makes a link for a participant.
-         * @description CreateLink makes a link for a participant. Errors: LINK_LIMIT_EXCEEDED,
-         *     REFERRAL_CODE_TAKEN, PARTICIPANT_STATE_INVALID for a rejected participant,
-         *     PARTICIPANT_ERASED, VALIDATION_ERROR for a participant that the programme
-         *     does not have.
+         * CreateLink creates a link for a participant of the programme.
+         * @description CreateLink creates a link for a participant of the programme.
+         *
+         *     Errors:
+         *       - VALIDATION_ERROR: the participant is not in the programme, or the host of the
+         *         destination is not in the programme's allowed domains.
+         *       - PARTICIPANT_STATE_INVALID: the participant was rejected.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *       - PROGRAM_STATE_INVALID: the programme is archived.
+         *       - LINK_LIMIT_EXCEEDED: the participant has 50 links besides the default link.
+         *       - REFERRAL_CODE_TAKEN: the code is or was used in the workspace and mode.
          */
         post: operations["createLink"];
         delete?: never;
@@ -1538,19 +1747,34 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetLink reads one link. */
+        /** GetLink returns one link. */
         get: operations["getLink"];
         put?: never;
         post?: never;
         /**
-         * DeleteLink ends a link; its code stays taken and leads nowhere.
-         * @description DeleteLink ends a link; its code stays taken and leads nowhere. The default
-         *     link cannot be deleted (VALIDATION_ERROR).
+         * DeleteLink deletes a link.
+         * @description DeleteLink deletes a link. Its URLs stop working, and its code cannot be used
+         *     again.
+         *
+         *     Errors:
+         *       - VALIDATION_ERROR: it is the participant's default link, which cannot be
+         *         deleted.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
          */
         delete: operations["deleteLink"];
         options?: never;
         head?: never;
-        /** UpdateLink changes what is given; the code stays. */
+        /**
+         * UpdateLink changes the given fields of a link.
+         * @description UpdateLink changes the given fields of a link. A field that is absent keeps its
+         *     value, and null clears it. The code cannot be changed.
+         *
+         *     Errors:
+         *       - VALIDATION_ERROR: the host of the destination is not in the programme's allowed
+         *         domains.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *       - PROGRAM_STATE_INVALID: the programme is archived.
+         */
         patch: operations["updateLink"];
         trace?: never;
     };
@@ -1722,13 +1946,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListLedger pages through a participant's entries, newest first. */
+        /** ListLedger returns the entries of a participant, newest first, and the participant's balances. */
         get: operations["listLedger"];
         put?: never;
         /**
-         * CreateLedgerEntry adds a bonus or an adjustment by hand.
-         * @description CreateLedgerEntry adds a bonus or an adjustment by hand. Errors:
-         *     PARTICIPANT_ERASED.
+         * CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger.
+         * @description CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. It is
+         *     settled with the next payout in its currency.
+         *
+         *     Errors: PARTICIPANT_ERASED if the participant's data was erased.
          */
         post: operations["createLedgerEntry"];
         delete?: never;
@@ -2314,7 +2540,10 @@ export interface components {
             acceptTerms?: boolean | null;
         };
         ApproveCommissionEarlyRequest: {
-            /** @description 1 to 500 characters. */
+            /**
+             * @description Why the commission is approved early, 1 to 500 characters. It is never shown to the
+             *     partner.
+             */
             reason: string;
         };
         ApproveCommissionRequest: Record<string, never>;
@@ -2408,6 +2637,7 @@ export interface components {
             mode: "test" | "live" | null;
         };
         BulkApproveCommissionsRequest: {
+            /** @description The ids of the commissions, 1 to 100. */
             commissionIds: string[];
         };
         BulkApproveParticipantsRequest: {
@@ -2415,24 +2645,27 @@ export interface components {
         };
         BulkCommissionResult: {
             commissionId: string;
+            /** @description Whether the status of the commission was changed. */
             success: boolean;
             /**
              * Format: int32
-             * @description HTTP status of the item.
+             * @description The HTTP status that the item would have in a request of its own.
              */
             statusCode: number;
             /**
-             * @description After the request; null for an unknown commission.
+             * @description The status of the commission after the request. Null if the commission does not
+             *     exist.
              * @enum {string|null}
              */
             status: "pending" | "approved" | "rejected" | "paid" | "refunded" | null;
-            /** @description ErrorReason of a failure; null for a success. */
+            /** @description The error code. Null if the item succeeded. */
             code: string | null;
+            /** @description The error message. Null if the item succeeded. */
             message: string | null;
         };
         BulkCommissionsResponse: {
             summary: components["schemas"]["BulkSummary"] | null;
-            /** @description In the order given. */
+            /** @description One result for each commission, in the order of the request. */
             results: components["schemas"]["BulkCommissionResult"][];
         };
         BulkParticipantResult: {
@@ -2458,10 +2691,14 @@ export interface components {
             results: components["schemas"]["BulkParticipantResult"][];
         };
         BulkRejectCommissionsRequest: {
+            /** @description The ids of the commissions, 1 to 100. */
             commissionIds: string[];
-            /** @description 1 to 500 characters when given. */
+            /** @description Why the commission is rejected, 1 to 500 characters. */
             reason?: string | null;
-            /** @enum {string|null} */
+            /**
+             * @description The reason as a code, which the partner sees.
+             * @enum {string|null}
+             */
             code?: "fraud" | "self_referral" | "duplicate" | "order_canceled" | "terms_violation" | "tracking_error" | "ineligible_partner" | "test_order" | "other" | null;
         };
         BulkRejectParticipantsRequest: {
@@ -2469,7 +2706,10 @@ export interface components {
             /** @description 1 to 500 characters when given. */
             reason?: string | null;
         };
-        /** @description BulkSummary counts the items of a bulk request, repeats folded. */
+        /**
+         * @description BulkSummary counts the items of a bulk request. An id that occurs more than once in
+         *     the request counts once.
+         */
         BulkSummary: {
             /** Format: int32 */
             total: number;
@@ -2481,7 +2721,7 @@ export interface components {
         CancelPayoutBatchRequest: Record<string, never>;
         CancelPayoutRequest: Record<string, never>;
         ClearCommissionReviewRequest: {
-            /** @description 1 to 500 characters when given; kept in the history. */
+            /** @description A note for the commission's history, 1 to 500 characters. */
             note?: string | null;
         };
         Click: {
@@ -2547,240 +2787,357 @@ export interface components {
             occurred_at?: string;
         };
         /**
-         * @description Commission is the full record: CommissionListItem, number for number, and
-         *     what only the detail shows.
+         * @description Commission is the full record of a commission. It has the fields of
+         *     CommissionListItem, with the same numbers, and some more.
          */
         Commission: {
             id: string;
             programId: string;
             programName: string;
             participantId: string;
+            /** @description The id of the partner's account. */
             partnerId: string;
             partnerName: string;
-            /** @description Masked for viewers. */
+            /** @description The partner's e-mail address. It is masked for viewers. */
             partnerEmail: string;
+            /** @description The conversion that earned the commission. */
             conversionId: string;
+            /** @description The merchant's id of the transaction. */
             externalTransactionId: string;
+            /** @description The click that attributed the conversion. Null if no click did. */
             clickId: string | null;
+            /** @description The promo code that attributed the conversion. Null if no promo code did. */
             promoCode: string | null;
-            /** @description Keyed hash of the merchant's customer id. */
+            /** @description The keyed hash of the merchant's customer id. Null if no customer was reported. */
             customerRef: string | null;
             /** @enum {string|null} */
             mode: "test" | "live" | null;
             /** @enum {string|null} */
             status: "pending" | "approved" | "rejected" | "paid" | "refunded" | null;
-            /** @enum {string|null} */
+            /**
+             * @description Whether the commission is a percentage of the sale or a flat amount.
+             * @enum {string|null}
+             */
             commissionType: "percentage" | "flat" | null;
             /** @enum {string|null} */
             eventType: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom" | null;
             /**
              * Format: int32
-             * @description Basis points (3000 is 30 percent); null for flat.
+             * @description The rate in basis points: 3000 is 30 percent. Null for a flat commission.
              */
             rateBps: number | null;
             /**
              * Format: int64
-             * @description Null for percentage.
+             * @description The flat amount, in minor units of `currency`. Null for a percentage commission.
              */
             flatAmountCents: number | null;
             /**
              * Format: int64
-             * @description What is earned now, minor units of currency.
+             * @description The current amount, in minor units of `currency`. Refunds lower it.
              */
             amountCents: number;
             /**
              * Format: int64
-             * @description What was earned before any refund.
+             * @description The amount before any refund, in minor units of `currency`.
              */
             originalAmountCents: number;
             /**
              * Format: int64
-             * @description original_amount_cents less amount_cents.
+             * @description The amount that refunds have deducted: `originalAmountCents` minus `amountCents`.
              */
             reversedAmountCents: number;
             currency: string;
             /**
              * Format: int64
-             * @description What the rate was applied to, minor units of sale_currency.
+             * @description The amount to which the rate was applied, in minor units of `saleCurrency`.
              */
             baseAmountCents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount of the sale, in minor units of `saleCurrency`.
+             */
             saleAmountCents: number;
             saleCurrency: string;
-            /** @description Decimal; null without conversion. */
+            /**
+             * @description The exchange rate from `saleCurrency` to `currency`, as a decimal number. Null if
+             *     nothing was converted.
+             */
             fxRate: string | null;
-            /** @description YYYY-MM-DD; null without conversion. */
+            /** @description The date of the exchange rate, `YYYY-MM-DD`. Null if nothing was converted. */
             fxDate: string | null;
             /**
              * Format: int32
-             * @description Which payment of this customer in the programme it is, from 1; null without
-             *     a customer, and for events that are no payments.
+             * @description The number of this payment among the customer's payments in the programme, counted
+             *     from 1. Null if no customer was reported, and for events that are not payments.
              */
             recurringIndex: number | null;
-            /** @description A flagged commission is not approved by itself and cannot be approved early. */
+            /**
+             * @description Whether a person must review the commission. A flagged commission is not approved
+             *     automatically, cannot be approved early, and is not paid out.
+             */
             needsReview: boolean;
+            /**
+             * @description Why the commission was flagged: `fraud`, `refund_rate`, `fx_rate_missing` or
+             *     `participant_suspended`.
+             */
             reviewReasons: string[];
-            /** @enum {string|null} */
+            /**
+             * @description The state of a payment dispute about the sale, `none` without one.
+             * @enum {string|null}
+             */
             disputeStatus: "none" | "open" | "won" | "lost" | null;
             /**
              * Format: date-time
-             * @description End of the refund hold; null without one.
+             * @description The end of the hold period. Null without one.
              */
             holdUntil: string | null;
-            /** @description now < hold_until. */
+            /** @description Whether the hold period is still running. */
             holdActive: boolean;
+            /** @description The reason that was given for the rejection. Null if there is none. */
             rejectionReason: string | null;
-            /** @enum {string|null} */
+            /**
+             * @description The code that was given for the rejection. Null if there is none.
+             * @enum {string|null}
+             */
             rejectionCode: "fraud" | "self_referral" | "duplicate" | "order_canceled" | "terms_violation" | "tracking_error" | "ineligible_partner" | "test_order" | "other" | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the approval. Null if the commission was not approved.
+             */
             approvedAt: string | null;
-            /** @description User id, or system. */
+            /**
+             * @description The id of the user who approved the commission, or `system`. Null if it was not
+             *     approved.
+             */
             approvedBy: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the rejection. Null if the commission was not rejected.
+             */
             rejectedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the payment. Null if the commission was not paid.
+             */
             paidAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the commission became `refunded`. Null otherwise.
+             */
             refundedAt: string | null;
+            /** @description The payout that contains the commission. Null if none does. */
             payoutId: string | null;
             /** Format: date-time */
             createdAt: string | null;
             /** Format: date-time */
             updatedAt: string | null;
-            /** @description Merchant-internal, never shown to partners. */
+            /**
+             * @description The reason of an early approval. It is never shown to the partner. Null without
+             *     one.
+             */
             overrideReason: string | null;
+            /** @description The id of the user who approved the commission early. Null if nobody did. */
             overrideBy: string | null;
-            /** @description The rules that made it; today's rules never change it. */
+            /**
+             * @description The rules that computed the commission. Later changes of the rules do not affect
+             *     it.
+             */
             ruleSnapshot: components["schemas"]["RuleSnapshot"] | null;
+            /** @description Why the partner earned the commission. */
             attribution: components["schemas"]["CommissionAttribution"] | null;
-            /** @description Oldest first. */
+            /** @description All changes of the commission, oldest first. */
             history: components["schemas"]["CommissionHistoryEntry"][];
         };
-        /** @description CommissionAttribution says why the partner earned it. */
+        /** @description CommissionAttribution says why the partner earned a commission. */
         CommissionAttribution: {
+            /** @description The attribution decision, which the attribution audit explains in detail. */
             decisionId: string;
+            /**
+             * @description The signal that attributed the conversion: `click`, `promo_code`, `customer` or
+             *     `manual`.
+             */
             method: string | null;
+            /** @description The reason of the attribution, for example CLICK_MATCHED. */
             reasonCode: string;
+            /** @description The reason in sentences. The text can be sent to a partner as it is. */
             explanation: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the click. Null if no click decided.
+             */
             clickedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The end of the click's attribution window. Null if no click decided.
+             */
             expiresAt: string | null;
         };
         CommissionCurrencyStats: {
             currency: string;
             /** Format: int64 */
             count: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The sum of the commissions in this currency, in minor units.
+             */
             amountCents: number;
         };
+        /** @description CommissionHistoryEntry is one change of a commission. */
         CommissionHistoryEntry: {
             /** Format: date-time */
             at: string | null;
-            /** @description User id, or system. */
+            /** @description The id of the user who made the change, or `system`. */
             actor: string;
             /**
-             * @description Null for the first entry.
+             * @description The status before the change. Null for the first entry.
              * @enum {string|null}
              */
             from: "pending" | "approved" | "rejected" | "paid" | "refunded" | null;
-            /** @enum {string|null} */
+            /**
+             * @description The status after the change.
+             * @enum {string|null}
+             */
             to: "pending" | "approved" | "rejected" | "paid" | "refunded" | null;
+            /** @description The reason or note that was given for the change. Null if there is none. */
             reason: string | null;
         };
-        /** @description CommissionListItem is a commission as lists show it. */
+        /** @description CommissionListItem is a commission in a list. */
         CommissionListItem: {
             id: string;
             programId: string;
             programName: string;
             participantId: string;
+            /** @description The id of the partner's account. */
             partnerId: string;
             partnerName: string;
-            /** @description Masked for viewers. */
+            /** @description The partner's e-mail address. It is masked for viewers. */
             partnerEmail: string;
+            /** @description The conversion that earned the commission. */
             conversionId: string;
+            /** @description The merchant's id of the transaction. */
             externalTransactionId: string;
+            /** @description The click that attributed the conversion. Null if no click did. */
             clickId: string | null;
+            /** @description The promo code that attributed the conversion. Null if no promo code did. */
             promoCode: string | null;
-            /** @description Keyed hash of the merchant's customer id. */
+            /** @description The keyed hash of the merchant's customer id. Null if no customer was reported. */
             customerRef: string | null;
             /** @enum {string|null} */
             mode: "test" | "live" | null;
             /** @enum {string|null} */
             status: "pending" | "approved" | "rejected" | "paid" | "refunded" | null;
-            /** @enum {string|null} */
+            /**
+             * @description Whether the commission is a percentage of the sale or a flat amount.
+             * @enum {string|null}
+             */
             commissionType: "percentage" | "flat" | null;
             /** @enum {string|null} */
             eventType: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom" | null;
             /**
              * Format: int32
-             * @description Basis points (3000 is 30 percent); null for flat.
+             * @description The rate in basis points: 3000 is 30 percent. Null for a flat commission.
              */
             rateBps: number | null;
             /**
              * Format: int64
-             * @description Null for percentage.
+             * @description The flat amount, in minor units of `currency`. Null for a percentage commission.
              */
             flatAmountCents: number | null;
             /**
              * Format: int64
-             * @description What is earned now, minor units of currency.
+             * @description The current amount, in minor units of `currency`. Refunds lower it.
              */
             amountCents: number;
             /**
              * Format: int64
-             * @description What was earned before any refund.
+             * @description The amount before any refund, in minor units of `currency`.
              */
             originalAmountCents: number;
             /**
              * Format: int64
-             * @description original_amount_cents less amount_cents.
+             * @description The amount that refunds have deducted: `originalAmountCents` minus `amountCents`.
              */
             reversedAmountCents: number;
             currency: string;
             /**
              * Format: int64
-             * @description What the rate was applied to, minor units of sale_currency.
+             * @description The amount to which the rate was applied, in minor units of `saleCurrency`.
              */
             baseAmountCents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount of the sale, in minor units of `saleCurrency`.
+             */
             saleAmountCents: number;
             saleCurrency: string;
-            /** @description Decimal; null without conversion. */
+            /**
+             * @description The exchange rate from `saleCurrency` to `currency`, as a decimal number. Null if
+             *     nothing was converted.
+             */
             fxRate: string | null;
-            /** @description YYYY-MM-DD; null without conversion. */
+            /** @description The date of the exchange rate, `YYYY-MM-DD`. Null if nothing was converted. */
             fxDate: string | null;
             /**
              * Format: int32
-             * @description Which payment of this customer in the programme it is, from 1; null without
-             *     a customer, and for events that are no payments.
+             * @description The number of this payment among the customer's payments in the programme, counted
+             *     from 1. Null if no customer was reported, and for events that are not payments.
              */
             recurringIndex: number | null;
-            /** @description A flagged commission is not approved by itself and cannot be approved early. */
+            /**
+             * @description Whether a person must review the commission. A flagged commission is not approved
+             *     automatically, cannot be approved early, and is not paid out.
+             */
             needsReview: boolean;
+            /**
+             * @description Why the commission was flagged: `fraud`, `refund_rate`, `fx_rate_missing` or
+             *     `participant_suspended`.
+             */
             reviewReasons: string[];
-            /** @enum {string|null} */
+            /**
+             * @description The state of a payment dispute about the sale, `none` without one.
+             * @enum {string|null}
+             */
             disputeStatus: "none" | "open" | "won" | "lost" | null;
             /**
              * Format: date-time
-             * @description End of the refund hold; null without one.
+             * @description The end of the hold period. Null without one.
              */
             holdUntil: string | null;
-            /** @description now < hold_until. */
+            /** @description Whether the hold period is still running. */
             holdActive: boolean;
+            /** @description The reason that was given for the rejection. Null if there is none. */
             rejectionReason: string | null;
-            /** @enum {string|null} */
+            /**
+             * @description The code that was given for the rejection. Null if there is none.
+             * @enum {string|null}
+             */
             rejectionCode: "fraud" | "self_referral" | "duplicate" | "order_canceled" | "terms_violation" | "tracking_error" | "ineligible_partner" | "test_order" | "other" | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the approval. Null if the commission was not approved.
+             */
             approvedAt: string | null;
-            /** @description User id, or system. */
+            /**
+             * @description The id of the user who approved the commission, or `system`. Null if it was not
+             *     approved.
+             */
             approvedBy: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the rejection. Null if the commission was not rejected.
+             */
             rejectedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the payment. Null if the commission was not paid.
+             */
             paidAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the commission became `refunded`. Null otherwise.
+             */
             refundedAt: string | null;
+            /** @description The payout that contains the commission. Null if none does. */
             payoutId: string | null;
             /** Format: date-time */
             createdAt: string | null;
@@ -2936,32 +3293,44 @@ export interface components {
             events?: components["schemas"]["EventRateInput"][] | null;
         };
         /**
-         * @description CommissionStats counts every commission that the filter leaves. Amounts of
-         *     several currencies are never added: the first sums are those in currency alone.
+         * @description CommissionStats holds counts and sums of the commissions that match the filter.
+         *     Amounts in different currencies are never added up.
          */
         CommissionStats: {
             /**
              * Format: int64
-             * @description In every currency. Exact. With search it counts to 10,000, and the response
-             *     header "Total-Capped: true" says that there are more.
+             * @description The number of commissions in all currencies. It is exact, except that a search
+             *     counts up to 10,000. If there are more, the response has the header `Total-Capped:
+             *     true`.
              */
             totalCount: number;
             /**
              * Format: int64
-             * @description In currency only, minor units.
+             * @description The sum of the commissions in `currency`, in minor units.
              */
             totalAmountCents: number;
-            /** @description The programme's; the workspace's where no programme is named. */
+            /**
+             * @description The currency of the sums: the programme's currency if one programme is selected,
+             *     otherwise the workspace's.
+             */
             currency: string;
             /**
              * Format: int64
-             * @description In currency only, rounded half up; 0 without commissions.
+             * @description The average of the commissions in `currency`, in minor units, rounded half up. 0 if
+             *     there are none.
              */
             averageAmountCents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of commissions that are flagged for review, in all currencies.
+             */
             needsReviewCount: number;
+            /** @description The counts and sums per status. */
             byStatus: components["schemas"]["CommissionStatsByStatus"] | null;
-            /** @description All of them, by code. */
+            /**
+             * @description The counts and sums per currency, sorted by currency code. It includes every
+             *     currency.
+             */
             byCurrency: components["schemas"]["CommissionCurrencyStats"][];
         };
         CommissionStatsByStatus: {
@@ -2974,19 +3343,19 @@ export interface components {
         CommissionStatusStats: {
             /**
              * Format: int64
-             * @description In every currency.
+             * @description The number of commissions in all currencies.
              */
             count: number;
             /**
              * Format: int64
-             * @description In CommissionStats.currency only, minor units.
+             * @description The sum of the commissions in the `currency` of the stats, in minor units.
              */
             amountCents: number;
         };
         ConfirmPayoutBatchRequest: Record<string, never>;
         /**
-         * @description Conversion is the full record: ConversionListItem, number for number, and what
-         *     only the detail shows.
+         * @description Conversion is the full record of a conversion. It has the fields of
+         *     ConversionListItem, with the same numbers, and some more.
          */
         Conversion: {
             id: string;
@@ -2998,100 +3367,174 @@ export interface components {
             external_transaction_id: string;
             /**
              * Format: int64
-             * @description Minor units.
+             * @description The amount that was paid, in minor units of `currency`.
              */
             amount_cents: number;
-            /** @description Null when the event carries no amount. */
+            /** @description The ISO 4217 code. Null if the conversion has no amount. */
             currency: string | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The tax that is part of `amount_cents`, in minor units.
+             */
             tax_cents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The shipping costs that are part of `amount_cents`, in minor units.
+             */
             shipping_cents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The processing fees that are part of `amount_cents`, in minor units.
+             */
             fee_cents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The discount that the buyer received, in minor units. It is already deducted from
+             *     `amount_cents`.
+             */
             discount_cents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The sum of all refunds, in minor units of `currency`.
+             */
             refunded_amount_cents: number;
-            /** @enum {string|null} */
+            /**
+             * @description Whether the sale was refunded or disputed.
+             * @enum {string|null}
+             */
             status: "recorded" | "partially_refunded" | "refunded" | "disputed" | null;
-            /** @enum {string|null} */
+            /**
+             * @description The way by which the conversion was reported.
+             * @enum {string|null}
+             */
             source: "api" | "stripe" | "import" | "manual" | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the event, as reported.
+             */
             occurred_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the conversion was recorded.
+             */
             created_at: string | null;
+            /**
+             * @description Whether the conversion is attributed to a participant. This does not imply a
+             *     commission.
+             */
             attributed: boolean;
+            /** @description How the conversion was attributed, or why not. */
             attribution: components["schemas"]["ConversionAttribution"] | null;
-            /** @description Null when nothing is earned; attribution.reason_code says why. */
+            /**
+             * @description The commission that the participant earns. Null if there is none; then
+             *     `attribution.reason_code` gives the reason.
+             */
             commission: components["schemas"]["ConversionCommission"] | null;
+            /** @description What the fraud rules found. */
             fraud: components["schemas"]["FraudVerdict"] | null;
             /**
              * Format: int32
-             * @description 0 to 100.
+             * @description The sum of the scores of the fraud rules that fired, 0 to 100.
              */
             fraud_score: number;
+            /** @description The programme of the participant. Null if the conversion is not attributed. */
             program_id: string | null;
+            /** @description The participant who gets the credit. Null if the conversion is not attributed. */
             participant_id: string | null;
-            /** @description Of the click that attributed it. */
+            /** @description The link of the click that attributed the conversion. Null if no click did. */
             link_id: string | null;
-            /** @description As reported. */
+            /** @description The click id, as reported. */
             click_id: string | null;
-            /** @description As reported, case-folded. */
+            /** @description The promo code, as reported, in lower case. */
             promo_code: string | null;
-            /** @description Keyed hash of the merchant's customer id. */
+            /** @description The keyed hash of the merchant's customer id. */
             customer_ref: string | null;
             subscription_id: string | null;
             is_recurring: boolean;
             /**
              * Format: int32
-             * @description Which payment of this customer in the programme it is, from 1; null without
-             *     a customer, and for events that are no payments.
+             * @description The number of this payment among the customer's payments in the programme, counted
+             *     from 1. Null if no customer was reported, and for events that are not payments.
              */
             recurring_index: number | null;
+            /** @description The merchant's own label for the conversion, as reported. */
             sub_id: string | null;
             product_ids: string[];
+            /** @description The lines of the order, as reported. */
             line_items: components["schemas"]["LineItem"][];
-            /** @description Null when none was reported. */
+            /** @description The metadata, as reported. Null if there was none. */
             metadata: {
                 [key: string]: unknown;
             } | null;
-            /** @description Oldest first. */
+            /** @description The refunds of the conversion, oldest first. */
             refunds: components["schemas"]["ConversionRefund"][];
         };
-        /** @description How the conversion was, or was not, attributed. */
+        /** @description ConversionAttribution says to whom a conversion is attributed and why. */
         ConversionAttribution: {
-            /** @description click, promo_code, customer or manual; null when not attributed. */
+            /**
+             * @description The signal that attributed the conversion: `click`, `promo_code`, `customer` or
+             *     `manual`. Null if it is not attributed.
+             */
             method: string | null;
-            /** @description The reason for the outcome, for example CLICK_MATCHED. */
+            /**
+             * @description The reason for the outcome.
+             *
+             *     CLICK_MATCHED, PROMO_CODE_MATCHED, CUSTOMER_BOUND and MANUALLY_REASSIGNED mean that
+             *     the conversion is attributed and earns a commission.
+             *
+             *     PARTICIPANT_NOT_APPROVED, RULE_NOT_APPLICABLE, RECURRING_LIMIT_REACHED,
+             *     SELF_REFERRAL_BLOCKED and FRAUD_BLOCKED mean that it is attributed but earns
+             *     nothing.
+             *
+             *     CLICK_UNKNOWN, CLICK_EXPIRED, CLICK_AFTER_CONVERSION, PROMO_CODE_UNKNOWN,
+             *     PROMO_CODE_INACTIVE, PROGRAM_INACTIVE and PARTICIPANT_ERASED mean that it is not
+             *     attributed.
+             */
             reason_code: string;
-            /** @description A sentence that can be sent on to a partner. */
+            /** @description The reason in sentences. The text can be sent to a partner as it is. */
             explanation: string;
+            /** @description The click id, as reported. */
             click_id: string | null;
+            /** @description The promo code, as reported, in lower case. */
             promo_code: string | null;
+            /** @description The programme of the participant. Null if the conversion is not attributed. */
             program_id: string | null;
+            /** @description The participant who gets the credit. Null if the conversion is not attributed. */
             participant_id: string | null;
             /**
              * Format: date-time
-             * @description When the edge received the click; the window runs from here.
+             * @description The time when the collector received the click that decided. The attribution window
+             *     begins at this time. Null if no click decided.
              */
             clicked_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The end of the click's attribution window. Null if no click decided.
+             */
             expires_at: string | null;
+            /** @description The id of the decision, which the attribution audit explains in detail. */
             decision_id: string;
         };
+        /** @description ConversionCommission is a summary of the commission that a conversion earns. */
         ConversionCommission: {
             id: string;
             /** @enum {string|null} */
             status: "pending" | "approved" | "rejected" | "paid" | "refunded" | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount of the commission, in minor units of `currency`.
+             */
             amount_cents: number;
             currency: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The end of the hold period. Null without one.
+             */
             hold_until: string | null;
+            /** @description Whether a person must review the commission before it can be paid. */
             needs_review: boolean;
         };
-        /** @description ConversionListItem is a conversion as lists show it. */
+        /** @description ConversionListItem is a conversion in a list. */
         ConversionListItem: {
             id: string;
             workspace_id: string;
@@ -3102,63 +3545,107 @@ export interface components {
             external_transaction_id: string;
             /**
              * Format: int64
-             * @description Minor units.
+             * @description The amount that was paid, in minor units of `currency`.
              */
             amount_cents: number;
-            /** @description Null when the event carries no amount. */
+            /** @description The ISO 4217 code. Null if the conversion has no amount. */
             currency: string | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The tax that is part of `amount_cents`, in minor units.
+             */
             tax_cents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The shipping costs that are part of `amount_cents`, in minor units.
+             */
             shipping_cents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The processing fees that are part of `amount_cents`, in minor units.
+             */
             fee_cents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The discount that the buyer received, in minor units. It is already deducted from
+             *     `amount_cents`.
+             */
             discount_cents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The sum of all refunds, in minor units of `currency`.
+             */
             refunded_amount_cents: number;
-            /** @enum {string|null} */
+            /**
+             * @description Whether the sale was refunded or disputed.
+             * @enum {string|null}
+             */
             status: "recorded" | "partially_refunded" | "refunded" | "disputed" | null;
-            /** @enum {string|null} */
+            /**
+             * @description The way by which the conversion was reported.
+             * @enum {string|null}
+             */
             source: "api" | "stripe" | "import" | "manual" | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the event, as reported.
+             */
             occurred_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the conversion was recorded.
+             */
             created_at: string | null;
+            /**
+             * @description Whether the conversion is attributed to a participant. This does not imply a
+             *     commission.
+             */
             attributed: boolean;
+            /** @description How the conversion was attributed, or why not. */
             attribution: components["schemas"]["ConversionAttribution"] | null;
-            /** @description Null when nothing is earned; attribution.reason_code says why. */
+            /**
+             * @description The commission that the participant earns. Null if there is none; then
+             *     `attribution.reason_code` gives the reason.
+             */
             commission: components["schemas"]["ConversionCommission"] | null;
+            /** @description What the fraud rules found. */
             fraud: components["schemas"]["FraudVerdict"] | null;
             /**
              * Format: int32
-             * @description 0 to 100.
+             * @description The sum of the scores of the fraud rules that fired, 0 to 100.
              */
             fraud_score: number;
+            /** @description The programme of the participant. Null if the conversion is not attributed. */
             program_id: string | null;
+            /** @description The participant who gets the credit. Null if the conversion is not attributed. */
             participant_id: string | null;
-            /** @description Of the click that attributed it. */
+            /** @description The link of the click that attributed the conversion. Null if no click did. */
             link_id: string | null;
-            /** @description As reported. */
+            /** @description The click id, as reported. */
             click_id: string | null;
-            /** @description As reported, case-folded. */
+            /** @description The promo code, as reported, in lower case. */
             promo_code: string | null;
-            /** @description Keyed hash of the merchant's customer id. */
+            /** @description The keyed hash of the merchant's customer id. */
             customer_ref: string | null;
             subscription_id: string | null;
             is_recurring: boolean;
             /**
              * Format: int32
-             * @description Which payment of this customer in the programme it is, from 1; null without
-             *     a customer, and for events that are no payments.
+             * @description The number of this payment among the customer's payments in the programme, counted
+             *     from 1. Null if no customer was reported, and for events that are not payments.
              */
             recurring_index: number | null;
+            /** @description The merchant's own label for the conversion, as reported. */
             sub_id: string | null;
         };
+        /** @description ConversionRefund is a refund of a conversion. */
         ConversionRefund: {
             id: string;
             external_refund_id: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount that was returned, in minor units of the conversion's currency.
+             */
             amount_cents: number;
             reason: string | null;
             /** Format: date-time */
@@ -3191,50 +3678,65 @@ export interface components {
         };
         CreateLedgerEntryRequest: {
             /**
-             * @description bonus or adjustment.
+             * @description `bonus` or `adjustment`.
              * @enum {string|null}
              */
             type?: "commission_approved" | "commission_reversed" | "clawback" | "bonus" | "adjustment" | "payout" | "payout_returned" | null;
             /**
              * Format: int64
-             * @description Minor units, not 0; a bonus is positive. At most 10^12 either way.
+             * @description The amount in minor units, from -10^12 to 10^12 and not 0. A bonus must be
+             *     positive.
              */
             amountCents?: number | null;
-            /** @description ISO 4217; default: the programme's. */
+            /** @description The ISO 4217 code. Default: the programme's currency. */
             currency?: string | null;
-            /** @description 1 to 500 characters. The partner sees it. */
+            /** @description The reason of the entry, 1 to 500 characters. The partner sees it. */
             reason: string;
         };
         CreateLinkRequest: {
             /** Format: uuid */
             participantId: string;
-            /** @description Its host has to be in the programme's allowed domains. */
+            /**
+             * @description The http or https URL to which the link leads. Its host must be one of the
+             *     programme's allowed domains.
+             */
             destinationUrl: string;
             /**
-             * @description 3 to 50 of a-z, 0-9, dash, underscore; case is folded. Default: made from
-             *     the participant's code.
+             * @description The code of the link: 3 to 50 letters, digits, dashes or underscores, stored in
+             *     lower case. Default: the participant's referral code with a random suffix.
              */
             code?: string | null;
+            /** @description The partner's own label for the traffic of this link, at most 255 characters. */
             subId?: string | null;
+            /** @description The campaign parameters to add to the URL. */
             utm?: components["schemas"]["UtmInput"] | null;
         };
         CreatePartnerLinkRequest: {
             /** Format: uuid */
             programId: string;
-            /** @description Its host has to be in the programme's allowed domains. */
+            /**
+             * @description The http or https URL to which the link leads. Its host must be one of the
+             *     programme's allowed domains.
+             */
             destinationUrl: string;
             /**
-             * @description 3 to 50 of a-z, 0-9, dash, underscore; case is folded. Default: made from
-             *     the participant's code.
+             * @description The code of the link: 3 to 50 letters, digits, dashes or underscores, stored in
+             *     lower case. Default: the participant's referral code with a random suffix.
              */
             code?: string | null;
+            /** @description The partner's own label for the traffic of this link, at most 255 characters. */
             subId?: string | null;
+            /** @description The campaign parameters to add to the URL. */
             utm?: components["schemas"]["UtmInput"] | null;
         };
         CreatePayoutBatchRequest: {
-            /** @description Default: all programmes of the mode. */
+            /** @description The programmes to pay, at most 100. Default: all programmes of the mode. */
             programIds?: string[] | null;
-            /** @description As in the preview. */
+            /**
+             * @description Only commissions that were payable at this time. A date (`YYYY-MM-DD`) means the
+             *     end of the day in UTC. RFC 3339 timestamps are accepted too. A time in the future
+             *     counts as now. Default: now.
+             */
             cutoff?: string | null;
         };
         CreateProgramRequest: {
@@ -3700,11 +4202,11 @@ export interface components {
             /** @description When it is sent. */
             description: string;
         };
-        /** @description FieldFault is what is wrong with one field. */
+        /** @description FieldFault is one fault of a request field. */
         FieldFault: {
-            /** @description Path in the request's body, as the caller wrote it. */
+            /** @description The path of the field in the request body, spelled as in the request. */
             field: string;
-            /** @description A sentence that begins with the field and says what is accepted. */
+            /** @description A sentence that begins with the field's path and says what is accepted. */
             message: string;
         };
         FraudEvent: {
@@ -3753,14 +4255,23 @@ export interface components {
             description: string;
             enabled: boolean;
         };
+        /** @description FraudSignal is a fraud rule that fired. */
         FraudSignal: {
+            /** @description The name of the rule. */
             rule: string;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The points that the rule adds to the conversion's score.
+             */
             score: number;
+            /** @description What the rule found, in a sentence. */
             evidence: string;
         };
+        /** @description FraudVerdict is the result of the fraud rules for a conversion. */
         FraudVerdict: {
+            /** @description Whether the rules found the conversion suspicious. */
             flagged: boolean;
+            /** @description The rules that fired, highest score first. */
             signals: components["schemas"]["FraudSignal"][];
         };
         /** @description Group is a set of partners with a rate of its own. */
@@ -3789,7 +4300,7 @@ export interface components {
             updatedAt: string | null;
         };
         HealthStatus: {
-            /** @description Always ok; anything else is an error answer. */
+            /** @description Always `ok`. Every other state is an error response. */
             status: string;
         };
         Invite: {
@@ -3818,14 +4329,16 @@ export interface components {
              */
             referralCode?: string | null;
         };
+        /** @description LedgerBalance is a balance in one currency. */
         LedgerBalance: {
             currency: string;
             /**
              * Format: int64
-             * @description Minor units; negative where the partner owes.
+             * @description The balance, in minor units of `currency`. Negative if the partner owes money.
              */
             balanceCents: number;
         };
+        /** @description LedgerEntry is one entry of a participant's ledger. */
         LedgerEntry: {
             id: string;
             programId: string;
@@ -3836,77 +4349,100 @@ export interface components {
             type: "commission_approved" | "commission_reversed" | "clawback" | "bonus" | "adjustment" | "payout" | "payout_returned" | null;
             /**
              * Format: int64
-             * @description Minor units, with its sign.
+             * @description The amount, in minor units of `currency`, positive or negative.
              */
             amountCents: number;
             currency: string;
+            /**
+             * @description The commission of the entry. Null for entries about payouts, bonuses and
+             *     adjustments.
+             */
             commissionId: string | null;
+            /**
+             * @description The payout of the entry. Null for entries about commissions, bonuses and
+             *     adjustments.
+             */
             payoutId: string | null;
+            /** @description The reason of a bonus or an adjustment. Null for other entries. */
             reason: string | null;
-            /** @description User id, or system. */
+            /** @description The id of the user who caused the entry, or `system`. */
             createdBy: string;
             /** Format: date-time */
             createdAt: string | null;
         };
+        /** @description LineItem is one line of an order. */
         LineItem: {
+            /** @description The merchant's id of the product. */
             product_id: string;
             /**
              * Format: int64
-             * @description Default 1.
+             * @description The number of units. Default 1.
              */
             quantity: number | null;
             /**
              * Format: int64
-             * @description Minor units of the whole line.
+             * @description The amount of the whole line, in minor units of the conversion's currency.
              */
             amount_cents: number;
         };
+        /** @description LineItem is one line of an order. */
         LineItemInput: {
+            /** @description The merchant's id of the product. */
             product_id: string;
             /**
              * Format: int64
-             * @description Default 1.
+             * @description The number of units. Default 1.
              */
             quantity?: number | null;
             /**
              * Format: int64
-             * @description Minor units of the whole line.
+             * @description The amount of the whole line, in minor units of the conversion's currency.
              */
             amount_cents?: number | null;
         };
+        /** @description Link is a referral link of a participant. */
         Link: {
             id: string;
             programId: string;
             participantId: string;
-            /** @description Case-folded, unique in the workspace and mode. */
+            /**
+             * @description The referral code of the link, in lower case. It is unique in the workspace and
+             *     mode.
+             */
             code: string;
             /**
-             * @description The page of the merchant. The default link's is the programme's landing page
-             *     until it is given one of its own.
+             * @description The merchant's page to which the link leads. For a default link without a
+             *     destination of its own, this is the programme's page: `landingUrl` or, without one,
+             *     `websiteUrl`.
              */
             destinationUrl: string;
             /**
-             * @description The destination with code, sub id and campaign parameters: what a partner
-             *     shares when the merchant's pages run the script.
+             * @description The destination with the code, the sub id and the campaign parameters. Partners
+             *     share this URL if the merchant's pages include the tracking script.
              */
             url: string;
             /**
-             * @description {link_host}/r/{key}: registers the click and leads to url. Null where the
-             *     deployment has no link host.
+             * @description The short URL, `{link_host}/r/{key}`. It registers the click and redirects to
+             *     `url`. Null if the deployment has no link host.
              */
             shortUrl: string | null;
+            /**
+             * @description The partner's own label for the traffic of this link. It is added to the URL as
+             *     `sub_id`.
+             */
             subId: string | null;
+            /** @description The campaign parameters that are added to the URL. */
             utm: components["schemas"]["Utm"] | null;
-            /** @description Whether the code is the participant's own. */
+            /** @description Whether this is the participant's default link. */
             isDefault: boolean;
             /**
              * Format: int64
-             * @description Without those of bots.
+             * @description The number of clicks, without clicks by bots.
              */
             clicks: number;
             /**
              * Format: int64
-             * @description Conversions attributed to clicks on it.
+             * @description The number of conversions that are attributed to clicks on this link.
              */
             conversions: number;
             /** Format: date-time */
@@ -3931,26 +4467,39 @@ export interface components {
             data: components["schemas"]["CommissionListItem"][];
             /**
              * Format: int64
-             * @description Exact. With search it counts to 10,000, and the response header
-             *     "Total-Capped: true" says that there are more.
+             * @description The number of matching commissions on all pages. It is exact, except that a search
+             *     counts up to 10,000. If there are more, the total is 10,000 and the response has
+             *     the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListConversionsResponse: {
             data: components["schemas"]["ConversionListItem"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListDecisionsResponse: {
@@ -4031,28 +4580,41 @@ export interface components {
             data: components["schemas"]["LedgerEntry"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
-            /** @description Per currency, whatever the filter. */
+            /** @description The participant's balances, one per currency. The filters do not affect them. */
             balances: components["schemas"]["LedgerBalance"][];
         };
         ListLinksResponse: {
             data: components["schemas"]["Link"][];
             /**
              * Format: int64
-             * @description Exact. With search it counts to 10,000, for a partner's own links to 100,000.
-             *     The response header "Total-Capped: true" says that there are more.
+             * @description The number of matching links on all pages. It is exact, except that a search counts
+             *     up to 10,000 and a partner's own links up to 100,000. If there are more, the total
+             *     is that number and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListMembersResponse: {
@@ -4111,28 +4673,43 @@ export interface components {
             data: components["schemas"]["PartnerLedgerEntry"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
-            /** @description Per currency, over the programmes that the filter leaves. */
+            /**
+             * @description The partner's balances, one per currency. Of the filters, only `programId` affects
+             *     them.
+             */
             balances: components["schemas"]["LedgerBalance"][];
         };
         ListPartnerPayoutsResponse: {
             data: components["schemas"]["PartnerPayout"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListPartnerProgramsResponse: {
@@ -4152,26 +4729,38 @@ export interface components {
             data: components["schemas"]["PayoutBatch"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListPayoutsResponse: {
             data: components["schemas"]["Payout"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListProgramRulesResponse: {
@@ -4227,15 +4816,15 @@ export interface components {
             refreshToken: string;
         };
         MarkPayoutFailedRequest: {
-            /** @description 1 to 500 characters. */
+            /** @description Why the payout failed, 1 to 500 characters. The partner sees it. */
             reason: string;
         };
         MarkPayoutPaidRequest: {
-            /** @description The transfer's own id, 1 to 200 characters. */
+            /** @description The id of the transfer at the payment provider or bank, 1 to 200 characters. */
             reference: string;
             /**
              * Format: date-time
-             * @description Not in the future; default now.
+             * @description The time of the payment, not in the future. Default: now.
              */
             paidAt?: string | null;
         };
@@ -4443,7 +5032,7 @@ export interface components {
             /** Format: date-time */
             createdAt: string | null;
         };
-        /** @description PartnerLedgerEntry is an entry as its partner sees it. */
+        /** @description PartnerLedgerEntry is a ledger entry as the partner sees it. */
         PartnerLedgerEntry: {
             id: string;
             programId: string;
@@ -4455,18 +5044,26 @@ export interface components {
             type: "commission_approved" | "commission_reversed" | "clawback" | "bonus" | "adjustment" | "payout" | "payout_returned" | null;
             /**
              * Format: int64
-             * @description Minor units, with its sign.
+             * @description The amount, in minor units of `currency`, positive or negative.
              */
             amountCents: number;
             currency: string;
+            /**
+             * @description The commission of the entry. Null for entries about payouts, bonuses and
+             *     adjustments.
+             */
             commissionId: string | null;
+            /**
+             * @description The payout of the entry. Null for entries about commissions, bonuses and
+             *     adjustments.
+             */
             payoutId: string | null;
-            /** @description Of a bonus or an adjustment. */
+            /** @description The reason of a bonus or an adjustment. Null for other entries. */
             reason: string | null;
             /** Format: date-time */
             createdAt: string | null;
         };
-        /** @description PartnerPayout is a payout as its partner sees it. */
+        /** @description PartnerPayout is a payout as the partner sees it. */
         PartnerPayout: {
             id: string;
             programId: string;
@@ -4474,26 +5071,50 @@ export interface components {
             participantId: string;
             /** @enum {string|null} */
             mode: "test" | "live" | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount of the payout, in minor units of `currency`.
+             */
             amountCents: number;
             currency: string;
             /** @enum {string|null} */
             status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled" | null;
             /** @enum {string|null} */
             method: "manual" | "paypal" | "wise" | "bank_transfer" | "stripe_connect" | "store_credit" | "external" | null;
+            /** @description The id of the transfer. Null if the payout was not marked as paid. */
             reference: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the first of its commissions was approved. Null without commissions.
+             */
             periodStart: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the last of its commissions was approved. Null without commissions.
+             */
             periodEnd: string | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of commissions.
+             */
             commissionCount: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The sum of the bonuses, adjustments and debts that the payout settles, in minor
+             *     units. Negative if the debts prevail.
+             */
             adjustmentCents: number;
+            /** @description Why the payout failed. Null if it did not fail, or was retried. */
             failureReason: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the payout was confirmed. Null for drafts.
+             */
             initiatedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the payment. Null if the payout was not paid.
+             */
             paidAt: string | null;
             /** Format: date-time */
             createdAt: string | null;
@@ -4581,6 +5202,7 @@ export interface components {
             /** @description By currency; empty without sales. */
             byCurrency: components["schemas"]["PartnerRevenue"][];
         };
+        /** @description Payout is an amount that is paid to one participant in one currency. */
         Payout: {
             id: string;
             batchId: string;
@@ -4592,77 +5214,118 @@ export interface components {
             mode: "test" | "live" | null;
             /**
              * Format: int64
-             * @description Commissions and adjustment, minor units.
+             * @description The amount of the payout, in minor units of `currency`: its commissions plus
+             *     `adjustmentCents`.
              */
             amountCents: number;
             currency: string;
             /** @enum {string|null} */
             status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled" | null;
-            /** @enum {string|null} */
+            /**
+             * @description The payout method.
+             * @enum {string|null}
+             */
             method: "manual" | "paypal" | "wise" | "bank_transfer" | "stripe_connect" | "store_credit" | "external" | null;
+            /** @description The id of the transfer. Null if the payout was not marked as paid. */
             reference: string | null;
             /**
              * Format: date-time
-             * @description When the first and the last of its commissions were approved; null without
-             *     commissions.
+             * @description The time when the first of its commissions was approved. Null without commissions.
              */
             periodStart: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the last of its commissions was approved. Null without commissions.
+             */
             periodEnd: string | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of commissions.
+             */
             commissionCount: number;
             /**
              * Format: int64
-             * @description Bonuses, adjustments and debts that it settles, with its sign.
+             * @description The sum of the bonuses, adjustments and debts that the payout settles, in minor
+             *     units. Negative if the debts prevail.
              */
             adjustmentCents: number;
+            /** @description Why the payout failed. Null if it did not fail, or was retried. */
             failureReason: string | null;
-            /** @description none: tax forms are not kept here. */
+            /** @description Always `none`: the service does not manage tax forms. */
             taxFormStatus: string;
             /**
              * Format: date-time
-             * @description When it was confirmed.
+             * @description The time when the payout was confirmed. Null for drafts.
              */
             initiatedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the payment. Null if the payout was not paid.
+             */
             paidAt: string | null;
             /** Format: date-time */
             createdAt: string | null;
             /** Format: date-time */
             updatedAt: string | null;
         };
+        /** @description PayoutBatch is a set of payouts that are created and confirmed together. */
         PayoutBatch: {
             id: string;
             /** @enum {string|null} */
             mode: "test" | "live" | null;
-            /** @enum {string|null} */
+            /**
+             * @description `draft` until the batch is confirmed. Then `confirmed` if no payout was exported or
+             *     paid, `processing` while some are open, `completed` if all ended and none failed,
+             *     `partially_failed` if all ended and some failed, `canceled` if all were canceled.
+             * @enum {string|null}
+             */
             status: "draft" | "confirmed" | "processing" | "completed" | "partially_failed" | "canceled" | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time at which the commissions had to be payable.
+             */
             cutoff: string | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of payouts, canceled ones included.
+             */
             payoutCount: number;
-            /** @description Canceled payouts are not in it. */
+            /** @description The sums of the payouts, per currency, without canceled payouts. */
             totals: components["schemas"]["PayoutTotal"][];
+            /** @description The number of payouts per status. */
             byStatus: components["schemas"]["PayoutCounts"] | null;
-            /** @description User ids. */
+            /** @description The id of the user who created the batch. */
             createdBy: string;
+            /** @description The id of the user who confirmed the batch. Null if it was not confirmed. */
             confirmedBy: string | null;
             /** Format: date-time */
             createdAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the confirmation. Null if the batch was not confirmed.
+             */
             confirmedAt: string | null;
             /**
              * Format: date-time
-             * @description When the last of its payouts ended.
+             * @description The time when the last payout ended: it was paid, failed or was canceled. Null
+             *     while a payout is open.
              */
             completedAt: string | null;
         };
+        /** @description PayoutCommission is a commission in a payout. */
         PayoutCommission: {
             commissionId: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount that the commission contributes to the payout, in minor units.
+             */
             amountCents: number;
+            /** @description The merchant's id of the transaction. */
             externalTransactionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the commission was approved.
+             */
             approvedAt: string | null;
         };
         PayoutCounts: {
@@ -4679,7 +5342,10 @@ export interface components {
             /** Format: int64 */
             canceled: number;
         };
-        /** @description PayoutDetail is Payout, number for number, and what it consists of. */
+        /**
+         * @description PayoutDetail is a payout with its commissions. It has the fields of Payout, with the
+         *     same numbers, and some more.
+         */
         PayoutDetail: {
             id: string;
             batchId: string;
@@ -4691,49 +5357,64 @@ export interface components {
             mode: "test" | "live" | null;
             /**
              * Format: int64
-             * @description Commissions and adjustment, minor units.
+             * @description The amount of the payout, in minor units of `currency`: its commissions plus
+             *     `adjustmentCents`.
              */
             amountCents: number;
             currency: string;
             /** @enum {string|null} */
             status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled" | null;
-            /** @enum {string|null} */
+            /**
+             * @description The payout method.
+             * @enum {string|null}
+             */
             method: "manual" | "paypal" | "wise" | "bank_transfer" | "stripe_connect" | "store_credit" | "external" | null;
+            /** @description The id of the transfer. Null if the payout was not marked as paid. */
             reference: string | null;
             /**
              * Format: date-time
-             * @description When the first and the last of its commissions were approved; null without
-             *     commissions.
+             * @description The time when the first of its commissions was approved. Null without commissions.
              */
             periodStart: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the last of its commissions was approved. Null without commissions.
+             */
             periodEnd: string | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of commissions.
+             */
             commissionCount: number;
             /**
              * Format: int64
-             * @description Bonuses, adjustments and debts that it settles, with its sign.
+             * @description The sum of the bonuses, adjustments and debts that the payout settles, in minor
+             *     units. Negative if the debts prevail.
              */
             adjustmentCents: number;
+            /** @description Why the payout failed. Null if it did not fail, or was retried. */
             failureReason: string | null;
-            /** @description none: tax forms are not kept here. */
+            /** @description Always `none`: the service does not manage tax forms. */
             taxFormStatus: string;
             /**
              * Format: date-time
-             * @description When it was confirmed.
+             * @description The time when the payout was confirmed. Null for drafts.
              */
             initiatedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the payment. Null if the payout was not paid.
+             */
             paidAt: string | null;
             /** Format: date-time */
             createdAt: string | null;
             /** Format: date-time */
             updatedAt: string | null;
-            /** @description What each commission put into it, oldest first; at most 1,000. */
+            /** @description The commissions with their share of the payout, oldest first, at most 1,000. */
             commissions: components["schemas"]["PayoutCommission"][];
             /**
-             * @description p***@example.com, or the last four characters of a number; null without an
-             *     account.
+             * @description A masked form of the account: an address such as `p***@example.com`, or the last
+             *     four characters of an account number. Null if the method has no account.
              */
             accountHint: string | null;
         };
@@ -4748,77 +5429,106 @@ export interface components {
             /** Format: date-time */
             updatedAt: string | null;
         };
+        /** @description PayoutPreview is what a batch would contain if it were created now. */
         PayoutPreview: {
-            /** @description What would be paid, then what is left out, each by partner name. */
+            /**
+             * @description First the payouts that the batch would contain, then the accounts that would be
+             *     left out, each part sorted by partner name.
+             */
             data: components["schemas"]["PayoutPreviewLine"][];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of lines on all pages.
+             */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The cutoff that was used.
+             */
             cutoff: string | null;
-            /** @description Over all pages, what would be paid only. */
+            /**
+             * @description The sums of the payouts on all pages, per currency. Accounts that would be left out
+             *     are not included.
+             */
             totals: components["schemas"]["PayoutTotal"][];
         };
+        /** @description PayoutPreviewLine is what is due to one participant in one currency. */
         PayoutPreviewLine: {
             programId: string;
             programName: string;
             participantId: string;
             partnerName: string;
             currency: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of payable commissions.
+             */
             commissionCount: number;
             /**
              * Format: int64
-             * @description Of the commissions, minor units.
+             * @description The sum of the payable commissions, in minor units.
              */
             commissionCents: number;
             /**
              * Format: int64
-             * @description Bonuses, adjustments and debts, with its sign.
+             * @description The sum of bonuses, adjustments and debts, in minor units. Negative if the debts
+             *     prevail.
              */
             adjustmentCents: number;
             /**
              * Format: int64
-             * @description The two together.
+             * @description `commissionCents` plus `adjustmentCents`.
              */
             amountCents: number;
             /**
-             * @description Null without a payout method.
+             * @description The partner's payout method. Null if none is set.
              * @enum {string|null}
              */
             method: "manual" | "paypal" | "wise" | "bank_transfer" | "stripe_connect" | "store_credit" | "external" | null;
             /**
-             * @description Null for what would be paid.
+             * @description Why no payout would be created. Null if one would be.
              * @enum {string|null}
              */
             excludedBecause: "below_minimum" | "no_payout_method" | "participant_not_approved" | "negative_balance" | null;
         };
+        /** @description PayoutTotal is the sum of payouts in one currency. */
         PayoutTotal: {
             currency: string;
             /** Format: int64 */
             payoutCount: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The sum of the payouts, in minor units of `currency`.
+             */
             amountCents: number;
         };
         PreviewPayoutsRequest: {
-            /** @description Default: all programmes of the mode. */
+            /** @description The programmes to pay, at most 100. Default: all programmes of the mode. */
             programIds?: string[] | null;
             /**
-             * @description Commissions that are payable by then; YYYY-MM-DD, to the end of that day UTC,
-             *     or RFC 3339. Default and latest: now.
+             * @description Only commissions that were payable at this time. A date (`YYYY-MM-DD`) means the
+             *     end of the day in UTC. RFC 3339 timestamps are accepted too. A time in the future
+             *     counts as now. Default: now.
              */
             cutoff?: string | null;
             /**
              * Format: int32
-             * @description From 1; default 1.
+             * @description The page to return, counted from 1. Default 1.
              */
             page?: number | null;
             /**
              * Format: int32
-             * @description 1 to 100; default 20.
+             * @description Records per page, 1 to 100. Default 20. `limit` is an alias.
              */
             pageSize?: number | null;
         };
@@ -4989,12 +5699,13 @@ export interface components {
         ReattributeConversionRequest: {
             /**
              * Format: uuid
-             * @description Another participant of the workspace and mode.
+             * @description The participant to whom the conversion will be attributed, in the same workspace
+             *     and mode.
              */
             participant_id: string;
             /**
-             * @description 1 to 500 characters; kept in the audit log and in the histories of the
-             *     commissions that end and begin.
+             * @description Why the conversion is reattributed, 1 to 500 characters. It is kept in the audit
+             *     log and in the history of both commissions.
              */
             reason: string;
         };
@@ -5050,55 +5761,68 @@ export interface components {
         RefreshSessionRequest: {
             refreshToken: string;
         };
+        /** @description Refund is a reported refund with its effect. */
         Refund: {
             id: string;
-            /** @enum {string|null} */
+            /**
+             * @description `applied`, or `parked` while the conversion is not recorded.
+             * @enum {string|null}
+             */
             status: "applied" | "parked" | null;
             external_refund_id: string;
             external_transaction_id: string;
-            /** @description Null while parked. */
+            /** @description Null while the refund is parked. */
             conversion_id: string | null;
             /**
              * Format: int64
-             * @description What this refund gave back; null while parked without an amount.
+             * @description The amount that this refund returned, in minor units of `currency`. For a parked
+             *     refund, this is the reported amount, or null if none was reported.
              */
             amount_cents: number | null;
-            /** @description Null while parked, and for events without an amount. */
+            /** @description Null while the refund is parked, and if the conversion has no amount. */
             currency: string | null;
             /**
              * Format: int64
-             * @description What all refunds of the conversion gave back; null while parked.
+             * @description The sum of all refunds of the conversion, in minor units of `currency`. Null while
+             *     the refund is parked.
              */
             refunded_amount_cents: number | null;
             reason: string | null;
-            /** @description As the refund left it; null when the conversion earned nothing. */
+            /**
+             * @description The commission after the refund. Null while the refund is parked, and if the
+             *     conversion earned no commission.
+             */
             commission: components["schemas"]["RefundedCommission"] | null;
             /** Format: date-time */
             created_at: string | null;
         };
         RefundConversionRequest: {
-            /** @description Of the conversion. */
+            /** @description The merchant's id of the refunded transaction, as in the report of the conversion. */
             external_transaction_id: string;
-            /** @description Unique per workspace and mode. */
+            /** @description The merchant's id of the refund. It must be unique in the workspace and mode. */
             external_refund_id: string;
             /**
              * Format: int64
-             * @description What this refund gives back, minor units of the sale's currency. Absent: all
-             *     that is left.
+             * @description The amount that this refund returns, in minor units of the sale's currency.
+             *     Default: the part of the sale that is not refunded yet.
              */
             amount_cents?: number | null;
-            /** @description 1 to 500 characters when given. */
+            /** @description The reason of the refund, 1 to 500 characters. */
             reason?: string | null;
         };
+        /** @description RefundedCommission is the commission of a refunded conversion. */
         RefundedCommission: {
             id: string;
             /** @enum {string|null} */
             status: "pending" | "approved" | "rejected" | "paid" | "refunded" | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount that the commission still has, in minor units of `currency`.
+             */
             amount_cents: number;
             /**
              * Format: int64
-             * @description What all refunds took off.
+             * @description The amount that all refunds have deducted from the commission, in minor units.
              */
             reversed_amount_cents: number;
             currency: string;
@@ -5131,9 +5855,12 @@ export interface components {
         };
         ReinstateParticipantRequest: Record<string, never>;
         RejectCommissionRequest: {
-            /** @description 1 to 500 characters when given. */
+            /** @description Why the commission is rejected, 1 to 500 characters. */
             reason?: string | null;
-            /** @enum {string|null} */
+            /**
+             * @description The reason as a code, which the partner sees.
+             * @enum {string|null}
+             */
             code?: "fraud" | "self_referral" | "duplicate" | "order_canceled" | "terms_violation" | "tracking_error" | "ineligible_partner" | "test_order" | "other" | null;
         };
         RejectParticipantRequest: {
@@ -5141,112 +5868,178 @@ export interface components {
             reason?: string | null;
         };
         ReportConversionRequest: {
-            /** @enum {string} */
+            /**
+             * @description The kind of the conversion.
+             * @enum {string}
+             */
             event_type: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
-            /** @description Unique per workspace and mode. */
+            /** @description The merchant's id of the transaction. It must be unique in the workspace and mode. */
             external_transaction_id: string;
             /**
              * Format: int64
-             * @description Minor units; required for purchase and renewal, else default 0. At most 10^12.
+             * @description The amount that was paid, in minor units of `currency`, at most 10^12. Required for
+             *     `purchase` and `renewal`. Default 0 for other events.
              */
             amount_cents?: number | null;
-            /** @description ISO 4217; required when amount_cents is. Upper-cased. */
+            /**
+             * @description The ISO 4217 code of the currency, in upper or lower case. Required together with
+             *     `amount_cents`.
+             */
             currency?: string | null;
-            /** @description UUID that click tracking gave out. null and "" count as absent. */
+            /**
+             * @description The id that click tracking issued, a UUID. Null and the empty string count as
+             *     absent.
+             */
             click_id?: string | null;
-            /** @description 1 to 100 characters, case-folded. null and "" count as absent. */
+            /**
+             * @description The promo code that the buyer used, 1 to 100 characters. Case is ignored. Null and
+             *     the empty string count as absent.
+             */
             promo_code?: string | null;
-            /** @description The merchant's id of the buyer. */
+            /**
+             * @description The merchant's id of the buyer. Later conversions with the same id can be
+             *     attributed to the same participant without a click. It is stored as a keyed hash
+             *     only.
+             */
             customer_id?: string | null;
-            /** @description Kept only as a keyed hash and the domain. */
+            /**
+             * @description The buyer's e-mail address, which the fraud rules use. Only a keyed hash and the
+             *     domain are stored.
+             */
             customer_email?: string | null;
             /**
              * Format: date-time
-             * @description When it happened: at most 90 days back and 5 minutes ahead. Default: now.
+             * @description The time of the event, at most 90 days in the past and 5 minutes in the future.
+             *     Default: the time of the request.
              */
             occurred_at?: string | null;
             /**
              * Format: int64
-             * @description Parts of amount_cents, minor units.
+             * @description The tax that is part of `amount_cents`, in minor units.
              */
             tax_cents?: number | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The shipping costs that are part of `amount_cents`, in minor units.
+             */
             shipping_cents?: number | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The processing fees that are part of `amount_cents`, in minor units.
+             */
             fee_cents?: number | null;
             /**
              * Format: int64
-             * @description What the buyer saved; already off amount_cents.
+             * @description The discount that the buyer received, in minor units. It is already deducted from
+             *     `amount_cents`.
              */
             discount_cents?: number | null;
+            /** @description The merchant's id of the subscription. */
             subscription_id?: string | null;
+            /**
+             * @description The merchant's ids of the products, at most 50. Without `line_items`, product rates
+             *     apply only if all these products have the same rate.
+             */
             product_ids?: string[] | null;
+            /** @description The lines of the order, at most 100. Product rates apply line by line. */
             line_items?: components["schemas"]["LineItemInput"][] | null;
+            /**
+             * @description Whether this payment follows an earlier payment of the same customer. It is used
+             *     only if `customer_id` is absent.
+             */
             is_recurring?: boolean | null;
+            /** @description The merchant's own label for the conversion. */
             sub_id?: string | null;
-            /** @description At most 50 keys and 10 kB of JSON. */
+            /** @description Any JSON object with at most 50 keys and 10 kB. */
             metadata?: {
                 [key: string]: unknown;
             } | null;
-            /** @description Hashed on arrival; for fraud rules only. */
+            /** @description The buyer's IP address, which the fraud rules use. It is hashed when it arrives. */
             customer_ip?: string | null;
-            /** @description Hashed on arrival; for fraud rules only. */
+            /** @description The buyer's user agent, which the fraud rules use. It is hashed when it arrives. */
             customer_user_agent?: string | null;
         };
+        /** @description ReportConversionResponse is a recorded conversion with its attribution. */
         ReportConversionResponse: {
             id: string;
             /** @enum {string|null} */
             event_type: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom" | null;
             external_transaction_id: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount that was paid, in minor units of `currency`.
+             */
             amount_cents: number;
-            /** @description Null when the event carries no amount. */
+            /** @description The ISO 4217 code. Null if the conversion has no amount. */
             currency: string | null;
             /** @enum {string|null} */
             mode: "test" | "live" | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the event, as reported.
+             */
             occurred_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the conversion was recorded.
+             */
             created_at: string | null;
+            /**
+             * @description Whether the conversion is attributed to a participant. This does not imply a
+             *     commission.
+             */
             attributed: boolean;
+            /** @description How the conversion was attributed, or why not. */
             attribution: components["schemas"]["ConversionAttribution"] | null;
-            /** @description Null when nothing is earned; attribution.reason_code says why. */
+            /**
+             * @description The commission that the participant earns. Null if there is none; then
+             *     `attribution.reason_code` gives the reason.
+             */
             commission: components["schemas"]["ConversionCommission"] | null;
+            /** @description What the fraud rules found. */
             fraud: components["schemas"]["FraudVerdict"] | null;
         };
+        /** @description ReportConversionResult is the outcome of one item. */
         ReportConversionResult: {
             /**
              * Format: int32
-             * @description Place in the request, from 0.
+             * @description The position of the item in the request, counted from 0.
              */
             index: number;
             external_transaction_id: string;
             success: boolean;
             /**
              * Format: int32
-             * @description HTTP status of the item.
+             * @description The HTTP status that the item would have in a request of its own.
              */
             status_code: number;
-            /** @description Of the recorded conversion; null for a failure. */
+            /** @description The id of the conversion. Null if the item failed. */
             id: string | null;
-            /** @description What POST /api/v1/conversions would have answered; null for a failure. */
+            /**
+             * @description The response that `POST /api/v1/conversions` would have for this item. Null if the
+             *     item failed.
+             */
             conversion: components["schemas"]["ReportConversionResponse"] | null;
-            /** @description ErrorReason of a failure; null for a success. */
+            /** @description The error code. Null if the item was recorded. */
             code: string | null;
+            /** @description The error message. Null if the item was recorded. */
             message: string | null;
             /**
-             * @description What is wrong with the item; empty unless code is VALIDATION_ERROR. At most
-             *     10 faults are named; a last entry for the item says that there are more.
+             * @description The faults of the item if `code` is VALIDATION_ERROR, otherwise empty. If there are
+             *     more than 10, a last entry says so.
              */
             details: components["schemas"]["FieldFault"][];
         };
         ReportConversionsRequest: {
-            /** @description Each item is validated by itself. A malformed item fails, and the others go on. */
+            /**
+             * @description The conversions, 1 to 500. Each item is validated separately: an invalid item fails
+             *     and the others are recorded.
+             */
             conversions: components["schemas"]["ReportConversionRequest"][];
         };
         ReportConversionsResponse: {
             summary: components["schemas"]["BulkSummary"] | null;
-            /** @description In the order given. */
+            /** @description One result for each item, in the order of the request. */
             results: components["schemas"]["ReportConversionResult"][];
         };
         ResolveFraudEventRequest: {
@@ -5270,20 +6063,27 @@ export interface components {
             /** @description Default false: the secret before also signs for 24 hours. */
             expireImmediately?: boolean | null;
         };
-        /** @description RuleSnapshot is what a commission was computed with. */
+        /** @description RuleSnapshot holds the rules with which a commission was computed. */
         RuleSnapshot: {
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The version of the programme's rules.
+             */
             version: number;
+            /** @description The programme's rules in this version. */
             rules: components["schemas"]["CommissionRules"] | null;
-            /** @description The participant's own rate; null without one. */
+            /** @description The rate of the participant. Null if the participant had no rate of its own. */
             commissionOverride: components["schemas"]["CommissionRate"] | null;
-            /** @description The group of the participant; null without one. */
+            /** @description The group of the participant. Null if the participant had no group. */
             groupId: string | null;
+            /** @description The name of the group. Null without a group. */
             groupName: string | null;
+            /** @description The rate of the group. Null without a group. */
             groupRate: components["schemas"]["CommissionRate"] | null;
             /**
-             * @description What gave the rate: participant, product, group, tier, event, later or
-             *     program; mixed where products of one order differ.
+             * @description Where the rate came from: `participant`, `product`, `group`, `tier`, `event`,
+             *     `later` (the rate from a customer's second payment on) or `program`. It is `mixed`
+             *     if products of one order had rates from different sources.
              */
             source: string;
         };
@@ -5440,12 +6240,14 @@ export interface components {
         };
         UpdateLinkRequest: {
             /**
-             * @description Its host has to be in the programme's allowed domains. Null: the default
-             *     link goes back to the programme's landing page; no other can.
+             * @description The http or https URL to which the link leads. Its host must be one of the
+             *     programme's allowed domains. Null makes a default link lead to the programme's page
+             *     again; other links must have a destination.
              */
             destinationUrl?: string | null;
+            /** @description The partner's own label for the traffic of this link, at most 255 characters. */
             subId?: string | null;
-            /** @description Given fields merge. */
+            /** @description The campaign parameters. Only the given ones change. */
             utm?: components["schemas"]["UtmInput"] | null;
         };
         UpdateMemberRequest: {
@@ -5468,12 +6270,14 @@ export interface components {
         };
         UpdatePartnerLinkRequest: {
             /**
-             * @description Its host has to be in the programme's allowed domains. Null: the default
-             *     link goes back to the programme's landing page; no other can.
+             * @description The http or https URL to which the link leads. Its host must be one of the
+             *     programme's allowed domains. Null makes a default link lead to the programme's page
+             *     again; other links must have a destination.
              */
             destinationUrl?: string | null;
+            /** @description The partner's own label for the traffic of this link, at most 255 characters. */
             subId?: string | null;
-            /** @description Given fields merge. */
+            /** @description The campaign parameters. Only the given ones change. */
             utm?: components["schemas"]["UtmInput"] | null;
         };
         UpdatePartnerProfileRequest: {
@@ -5577,20 +6381,30 @@ export interface components {
             /** Format: date-time */
             createdAt: string | null;
         };
-        /** @description Utm are the campaign parameters that a link adds to its destination. */
+        /** @description Utm holds the campaign parameters that a link adds to its destination. */
         Utm: {
+            /** @description The value of `utm_source`. */
             source: string | null;
+            /** @description The value of `utm_medium`. */
             medium: string | null;
+            /** @description The value of `utm_campaign`. */
             campaign: string | null;
+            /** @description The value of `utm_term`. */
             term: string | null;
+            /** @description The value of `utm_content`. */
             content: string | null;
         };
-        /** @description Utm are the campaign parameters that a link adds to its destination. */
+        /** @description Utm holds the campaign parameters that a link adds to its destination. */
         UtmInput: {
+            /** @description The value of `utm_source`. */
             source?: string | null;
+            /** @description The value of `utm_medium`. */
             medium?: string | null;
+            /** @description The value of `utm_campaign`. */
             campaign?: string | null;
+            /** @description The value of `utm_term`. */
             term?: string | null;
+            /** @description The value of `utm_content`. */
             content?: string | null;
         };
         Webhook: {
@@ -6842,35 +7656,46 @@ export interface operations {
     listCommissions: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
                 /** @description Alias of pageSize; give one of them. */
                 limit?: number;
                 /**
-                 * @description createdAt (default), amountCents, status, commissionType, needsReview or
-                 *     partnerName; ties fall to the newest.
+                 * @description The field to sort by. Default `createdAt`. Commissions with equal values are sorted
+                 *     newest first.
                  */
                 sortBy?: "createdAt" | "amountCents" | "status" | "commissionType" | "needsReview" | "partnerName";
-                /** @description Default desc. */
+                /** @description The sort direction. Default `desc`. */
                 sortOrder?: "asc" | "desc";
+                /** @description Only commissions with this status. */
                 status?: "pending" | "approved" | "rejected" | "paid" | "refunded";
-                /** @description YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+                 *     means the start of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+                 *     means the end of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
+                /** @description Only commissions that are flagged for review (`true`), or only others (`false`). */
                 needsReview?: boolean;
                 /**
-                 * @description Prefix of partner name, partner e-mail, external id, promo code or
-                 *     commission id; case does not matter.
+                 * @description Only commissions whose partner name, partner e-mail address, external transaction
+                 *     id, promo code or id begins with this text. Case is ignored.
                  */
                 search?: string;
-                /** @description Narrows to one programme. */
+                /** @description Only commissions of this programme. */
                 programId?: string;
-                /** @description Narrows to one participant. */
+                /** @description Only commissions of this participant. */
                 participantId?: string;
             };
             header?: {
@@ -6904,28 +7729,39 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description createdAt (default), amountCents, status, commissionType, needsReview or
-                 *     partnerName; ties fall to the newest.
+                 * @description The field to sort by. Default `createdAt`. Commissions with equal values are sorted
+                 *     newest first.
                  */
                 sortBy?: "createdAt" | "amountCents" | "status" | "commissionType" | "needsReview" | "partnerName";
-                /** @description Default desc. */
+                /** @description The sort direction. Default `desc`. */
                 sortOrder?: "asc" | "desc";
+                /** @description Only commissions with this status. */
                 status?: "pending" | "approved" | "rejected" | "paid" | "refunded";
-                /** @description YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+                 *     means the start of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+                 *     means the end of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
+                /** @description Only commissions that are flagged for review (`true`), or only others (`false`). */
                 needsReview?: boolean;
                 /**
-                 * @description Prefix of partner name, partner e-mail, external id, promo code or
-                 *     commission id; case does not matter.
+                 * @description Only commissions whose partner name, partner e-mail address, external transaction
+                 *     id, promo code or id begins with this text. Case is ignored.
                  */
                 search?: string;
-                /** @description Narrows to one programme. */
+                /** @description Only commissions of this programme. */
                 programId?: string;
-                /** @description Narrows to one participant. */
+                /** @description Only commissions of this participant. */
                 participantId?: string;
             };
             header?: {
@@ -6958,22 +7794,33 @@ export interface operations {
     getCommissionStats: {
         parameters: {
             query?: {
+                /** @description Only commissions with this status. */
                 status?: "pending" | "approved" | "rejected" | "paid" | "refunded";
-                /** @description YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+                 *     means the start of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+                 *     means the end of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
+                /** @description Only commissions that are flagged for review (`true`), or only others (`false`). */
                 needsReview?: boolean;
                 /**
-                 * @description Prefix of partner name, partner e-mail, external id, promo code or
-                 *     commission id; case does not matter.
+                 * @description Only commissions whose partner name, partner e-mail address, external transaction
+                 *     id, promo code or id begins with this text. Case is ignored.
                  */
                 search?: string;
-                /** @description Narrows to one programme. */
+                /** @description Only commissions of this programme. */
                 programId?: string;
-                /** @description Narrows to one participant. */
+                /** @description Only commissions of this participant. */
                 participantId?: string;
             };
             header?: {
@@ -7006,35 +7853,48 @@ export interface operations {
     listConversions: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 page_size?: number;
                 /** @description Alias of page_size; give one of them. */
                 pageSize?: number;
                 /** @description Alias of page_size; give one of them. */
                 limit?: number;
-                /** @description By created_at: YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only conversions that were recorded at this time or later. A date (`YYYY-MM-DD`)
+                 *     means the start of the day. RFC 3339 timestamps are accepted too.
+                 */
                 date_from?: string;
                 /** @description Alias of date_from; give one of them. */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only conversions that were recorded at this time or earlier. A date (`YYYY-MM-DD`)
+                 *     means the end of the day. RFC 3339 timestamps are accepted too.
+                 */
                 date_to?: string;
                 /** @description Alias of date_to; give one of them. */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
+                /** @description Only attributed conversions (`true`), or only others (`false`). */
                 attributed?: boolean;
+                /** @description Only conversions of this kind. */
                 event_type?: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
                 /** @description Alias of event_type; give one of them. */
                 eventType?: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
-                /** @description Exact. */
+                /** @description Only the conversion with this id. The whole id must match. */
                 external_transaction_id?: string;
                 /** @description Alias of external_transaction_id; give one of them. */
                 externalTransactionId?: string;
+                /** @description Only conversions that are attributed in this programme. */
                 program_id?: string;
                 /** @description Alias of program_id; give one of them. */
                 programId?: string;
+                /** @description Only conversions that are attributed to this participant. */
                 participant_id?: string;
                 /** @description Alias of participant_id; give one of them. */
                 participantId?: string;
@@ -7626,24 +8486,29 @@ export interface operations {
     listPartnerLedger: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
                 /** @description Alias of pageSize; give one of them. */
                 limit?: number;
+                /** @description Only entries of this programme. This filter also applies to the balances. */
                 programId?: string;
                 /**
-                 * @description - LEDGER_ENTRY_TYPE_COMMISSION_APPROVED: A commission was approved: plus.
-                 *      - LEDGER_ENTRY_TYPE_COMMISSION_REVERSED: An approved commission was rejected or refunded: minus.
-                 *      - LEDGER_ENTRY_TYPE_CLAWBACK: A commission was refunded after it was paid: minus.
-                 *      - LEDGER_ENTRY_TYPE_BONUS: By hand: plus.
-                 *      - LEDGER_ENTRY_TYPE_ADJUSTMENT: By hand: plus or minus.
-                 *      - LEDGER_ENTRY_TYPE_PAYOUT: A payout was sent: minus, or plus where it settled a debt.
-                 *      - LEDGER_ENTRY_TYPE_PAYOUT_RETURNED: A payout that was sent came back: plus.
+                 * @description Only entries of this type.
+                 *
+                 *      - LEDGER_ENTRY_TYPE_COMMISSION_APPROVED: A commission was approved. The amount is positive.
+                 *      - LEDGER_ENTRY_TYPE_COMMISSION_REVERSED: An approved commission was rejected, or refunded in full or in part. The amount is
+                 *     negative.
+                 *      - LEDGER_ENTRY_TYPE_CLAWBACK: A commission was refunded, in full or in part, after it was paid. The amount is
+                 *     negative.
+                 *      - LEDGER_ENTRY_TYPE_BONUS: A member added a bonus. The amount is positive.
+                 *      - LEDGER_ENTRY_TYPE_ADJUSTMENT: A member added an adjustment. The amount is positive or negative.
+                 *      - LEDGER_ENTRY_TYPE_PAYOUT: A payout was sent. The amount is negative.
+                 *      - LEDGER_ENTRY_TYPE_PAYOUT_RETURNED: A payout that was sent has failed. The amount is positive.
                  */
                 type?: "commission_approved" | "commission_reversed" | "clawback" | "bonus" | "adjustment" | "payout" | "payout_returned";
-                /** @description ISO 4217, upper case. */
+                /** @description Only entries in this currency, an ISO 4217 code in upper case. */
                 currency?: string;
             };
             header?: {
@@ -7676,12 +8541,13 @@ export interface operations {
     listPartnerLinks: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
                 /** @description Alias of pageSize; give one of them. */
                 limit?: number;
+                /** @description Only links in this programme. */
                 programId?: string;
             };
             header?: {
@@ -7858,19 +8724,30 @@ export interface operations {
     listPartnerPayouts: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
                 /** @description Alias of pageSize; give one of them. */
                 limit?: number;
+                /** @description Only payouts with this status. */
                 status?: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
+                /** @description Only payouts of this programme. */
                 programId?: string;
-                /** @description YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only payouts that were created at this time or later. A date (`YYYY-MM-DD`) means
+                 *     the start of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only payouts that were created at this time or earlier. A date (`YYYY-MM-DD`) means
+                 *     the end of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
             };
             header?: {
@@ -8116,21 +8993,34 @@ export interface operations {
     listPayouts: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
                 /** @description Alias of pageSize; give one of them. */
                 limit?: number;
+                /** @description Only payouts with this status. */
                 status?: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
+                /** @description Only payouts of this programme. */
                 programId?: string;
+                /** @description Only payouts to this participant. */
                 participantId?: string;
+                /** @description Only payouts of this batch. */
                 batchId?: string;
-                /** @description YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only payouts that were created at this time or later. A date (`YYYY-MM-DD`) means
+                 *     the start of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only payouts that were created at this time or earlier. A date (`YYYY-MM-DD`) means
+                 *     the end of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
             };
             header?: {
@@ -8163,12 +9053,13 @@ export interface operations {
     listPayoutBatches: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
                 /** @description Alias of pageSize; give one of them. */
                 limit?: number;
+                /** @description Only batches with this status. */
                 status?: "draft" | "confirmed" | "processing" | "completed" | "partially_failed" | "canceled";
             };
             header?: {
@@ -8348,7 +9239,7 @@ export interface operations {
     exportPayoutBatch: {
         parameters: {
             query?: {
-                /** @description Default generic. */
+                /** @description The format of the file. Default `generic`. */
                 format?: "generic" | "paypal" | "wise";
             };
             header?: {
@@ -8823,33 +9714,44 @@ export interface operations {
     listProgramCommissions: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
                 /** @description Alias of pageSize; give one of them. */
                 limit?: number;
                 /**
-                 * @description createdAt (default), amountCents, status, commissionType, needsReview or
-                 *     partnerName; ties fall to the newest.
+                 * @description The field to sort by. Default `createdAt`. Commissions with equal values are sorted
+                 *     newest first.
                  */
                 sortBy?: "createdAt" | "amountCents" | "status" | "commissionType" | "needsReview" | "partnerName";
-                /** @description Default desc. */
+                /** @description The sort direction. Default `desc`. */
                 sortOrder?: "asc" | "desc";
+                /** @description Only commissions with this status. */
                 status?: "pending" | "approved" | "rejected" | "paid" | "refunded";
-                /** @description YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+                 *     means the start of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+                 *     means the end of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
+                /** @description Only commissions that are flagged for review (`true`), or only others (`false`). */
                 needsReview?: boolean;
                 /**
-                 * @description Prefix of partner name, partner e-mail, external id, promo code or
-                 *     commission id; case does not matter.
+                 * @description Only commissions whose partner name, partner e-mail address, external transaction
+                 *     id, promo code or id begins with this text. Case is ignored.
                  */
                 search?: string;
-                /** @description Narrows to one participant. */
+                /** @description Only commissions of this participant. */
                 participantId?: string;
             };
             header?: {
@@ -8997,26 +9899,37 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description createdAt (default), amountCents, status, commissionType, needsReview or
-                 *     partnerName; ties fall to the newest.
+                 * @description The field to sort by. Default `createdAt`. Commissions with equal values are sorted
+                 *     newest first.
                  */
                 sortBy?: "createdAt" | "amountCents" | "status" | "commissionType" | "needsReview" | "partnerName";
-                /** @description Default desc. */
+                /** @description The sort direction. Default `desc`. */
                 sortOrder?: "asc" | "desc";
+                /** @description Only commissions with this status. */
                 status?: "pending" | "approved" | "rejected" | "paid" | "refunded";
-                /** @description YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+                 *     means the start of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+                 *     means the end of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
+                /** @description Only commissions that are flagged for review (`true`), or only others (`false`). */
                 needsReview?: boolean;
                 /**
-                 * @description Prefix of partner name, partner e-mail, external id, promo code or
-                 *     commission id; case does not matter.
+                 * @description Only commissions whose partner name, partner e-mail address, external transaction
+                 *     id, promo code or id begins with this text. Case is ignored.
                  */
                 search?: string;
-                /** @description Narrows to one participant. */
+                /** @description Only commissions of this participant. */
                 participantId?: string;
             };
             header?: {
@@ -9051,20 +9964,31 @@ export interface operations {
     getProgramCommissionStats: {
         parameters: {
             query?: {
+                /** @description Only commissions with this status. */
                 status?: "pending" | "approved" | "rejected" | "paid" | "refunded";
-                /** @description YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+                 *     means the start of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+                 *     means the end of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
+                /** @description Only commissions that are flagged for review (`true`), or only others (`false`). */
                 needsReview?: boolean;
                 /**
-                 * @description Prefix of partner name, partner e-mail, external id, promo code or
-                 *     commission id; case does not matter.
+                 * @description Only commissions whose partner name, partner e-mail address, external transaction
+                 *     id, promo code or id begins with this text. Case is ignored.
                  */
                 search?: string;
-                /** @description Narrows to one participant. */
+                /** @description Only commissions of this participant. */
                 participantId?: string;
             };
             header?: {
@@ -9512,14 +10436,15 @@ export interface operations {
     listLinks: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
                 /** @description Alias of pageSize; give one of them. */
                 limit?: number;
+                /** @description Only links of this participant. */
                 participantId?: string;
-                /** @description Prefix of the code. */
+                /** @description Only links whose code begins with this text. Case is ignored. */
                 search?: string;
             };
             header?: {
@@ -10090,23 +11015,27 @@ export interface operations {
     listLedger: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
                 /** @description Alias of pageSize; give one of them. */
                 limit?: number;
                 /**
-                 * @description - LEDGER_ENTRY_TYPE_COMMISSION_APPROVED: A commission was approved: plus.
-                 *      - LEDGER_ENTRY_TYPE_COMMISSION_REVERSED: An approved commission was rejected or refunded: minus.
-                 *      - LEDGER_ENTRY_TYPE_CLAWBACK: A commission was refunded after it was paid: minus.
-                 *      - LEDGER_ENTRY_TYPE_BONUS: By hand: plus.
-                 *      - LEDGER_ENTRY_TYPE_ADJUSTMENT: By hand: plus or minus.
-                 *      - LEDGER_ENTRY_TYPE_PAYOUT: A payout was sent: minus, or plus where it settled a debt.
-                 *      - LEDGER_ENTRY_TYPE_PAYOUT_RETURNED: A payout that was sent came back: plus.
+                 * @description Only entries of this type.
+                 *
+                 *      - LEDGER_ENTRY_TYPE_COMMISSION_APPROVED: A commission was approved. The amount is positive.
+                 *      - LEDGER_ENTRY_TYPE_COMMISSION_REVERSED: An approved commission was rejected, or refunded in full or in part. The amount is
+                 *     negative.
+                 *      - LEDGER_ENTRY_TYPE_CLAWBACK: A commission was refunded, in full or in part, after it was paid. The amount is
+                 *     negative.
+                 *      - LEDGER_ENTRY_TYPE_BONUS: A member added a bonus. The amount is positive.
+                 *      - LEDGER_ENTRY_TYPE_ADJUSTMENT: A member added an adjustment. The amount is positive or negative.
+                 *      - LEDGER_ENTRY_TYPE_PAYOUT: A payout was sent. The amount is negative.
+                 *      - LEDGER_ENTRY_TYPE_PAYOUT_RETURNED: A payout that was sent has failed. The amount is positive.
                  */
                 type?: "commission_approved" | "commission_reversed" | "clawback" | "bonus" | "adjustment" | "payout" | "payout_returned";
-                /** @description ISO 4217, upper case. */
+                /** @description Only entries in this currency, an ISO 4217 code in upper case. */
                 currency?: string;
             };
             header?: {

@@ -21,7 +21,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// BulkSummary counts the items of a bulk request, repeats folded.
+// BulkSummary counts the items of a bulk request. An id that occurs more than once in
+// the request counts once.
 type BulkSummary struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Total         int32                  `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
@@ -82,12 +83,12 @@ func (x *BulkSummary) GetFailed() int32 {
 	return 0
 }
 
-// FieldFault is what is wrong with one field.
+// FieldFault is one fault of a request field.
 type FieldFault struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Path in the request's body, as the caller wrote it.
+	// The path of the field in the request body, spelled as in the request.
 	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
-	// A sentence that begins with the field and says what is accepted.
+	// A sentence that begins with the field's path and says what is accepted.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -137,14 +138,15 @@ func (x *FieldFault) GetMessage() string {
 	return ""
 }
 
-// ItemFault is what is wrong with one item of a list.
+// ItemFault is one fault of a list item that the gateway could not decode.
 type ItemFault struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Place in the list, from 0.
+	// The position of the item in the list, counted from 0.
 	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	// Path within the item, as proto writes it; empty for the item as a whole.
+	// The path within the item, in proto spelling. Empty if the fault concerns the whole
+	// item.
 	Field string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
-	// What is accepted, without the field and the full stop.
+	// What is accepted, without the field's name and the full stop.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

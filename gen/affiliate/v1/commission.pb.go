@@ -25,6 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// CommissionStatus is the state of a commission.
 type CommissionStatus int32
 
 const (
@@ -83,6 +84,7 @@ func (CommissionStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{0}
 }
 
+// DisputeStatus is the state of a payment dispute about the sale.
 type DisputeStatus int32
 
 const (
@@ -138,7 +140,7 @@ func (DisputeStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{1}
 }
 
-// Why a merchant rejected.
+// RejectionCode is the reason for which a merchant rejects a commission.
 type RejectionCode int32
 
 const (
@@ -211,29 +213,34 @@ func (RejectionCode) EnumDescriptor() ([]byte, []int) {
 
 type ListCommissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// createdAt (default), amountCents, status, commissionType, needsReview or
-	// partnerName; ties fall to the newest.
+	// The field to sort by. Default `createdAt`. Commissions with equal values are sorted
+	// newest first.
 	SortBy *string `protobuf:"bytes,3,opt,name=sort_by,json=sortBy,proto3,oneof" json:"sort_by,omitempty"`
-	// Default desc.
-	SortOrder SortOrder        `protobuf:"varint,4,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
-	Status    CommissionStatus `protobuf:"varint,5,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	// The sort direction. Default `desc`.
+	SortOrder SortOrder `protobuf:"varint,4,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
+	// Only commissions with this status.
+	Status CommissionStatus `protobuf:"varint,5,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+	// means the start of the day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,6,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+	// means the end of the day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,7,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
-	Timezone    *string `protobuf:"bytes,8,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	NeedsReview *bool   `protobuf:"varint,9,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
-	// Prefix of partner name, partner e-mail, external id, promo code or
-	// commission id; case does not matter.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
+	Timezone *string `protobuf:"bytes,8,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	// Only commissions that are flagged for review (`true`), or only others (`false`).
+	NeedsReview *bool `protobuf:"varint,9,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
+	// Only commissions whose partner name, partner e-mail address, external transaction
+	// id, promo code or id begins with this text. Case is ignored.
 	Search *string `protobuf:"bytes,10,opt,name=search,proto3,oneof" json:"search,omitempty"`
-	// Narrows to one programme.
+	// Only commissions of this programme.
 	ProgramId *string `protobuf:"bytes,11,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
-	// Narrows to one participant.
+	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,12,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -355,28 +362,33 @@ func (x *ListCommissionsRequest) GetParticipantId() string {
 
 type ListProgramCommissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// createdAt (default), amountCents, status, commissionType, needsReview or
-	// partnerName; ties fall to the newest.
+	// The field to sort by. Default `createdAt`. Commissions with equal values are sorted
+	// newest first.
 	SortBy *string `protobuf:"bytes,3,opt,name=sort_by,json=sortBy,proto3,oneof" json:"sort_by,omitempty"`
-	// Default desc.
-	SortOrder SortOrder        `protobuf:"varint,4,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
-	Status    CommissionStatus `protobuf:"varint,5,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	// The sort direction. Default `desc`.
+	SortOrder SortOrder `protobuf:"varint,4,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
+	// Only commissions with this status.
+	Status CommissionStatus `protobuf:"varint,5,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+	// means the start of the day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,6,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+	// means the end of the day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,7,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
-	Timezone    *string `protobuf:"bytes,8,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	NeedsReview *bool   `protobuf:"varint,9,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
-	// Prefix of partner name, partner e-mail, external id, promo code or
-	// commission id; case does not matter.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
+	Timezone *string `protobuf:"bytes,8,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	// Only commissions that are flagged for review (`true`), or only others (`false`).
+	NeedsReview *bool `protobuf:"varint,9,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
+	// Only commissions whose partner name, partner e-mail address, external transaction
+	// id, promo code or id begins with this text. Case is ignored.
 	Search    *string `protobuf:"bytes,10,opt,name=search,proto3,oneof" json:"search,omitempty"`
 	ProgramId string  `protobuf:"bytes,11,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// Narrows to one participant.
+	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,12,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -499,10 +511,13 @@ func (x *ListProgramCommissionsRequest) GetParticipantId() string {
 type ListCommissionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*CommissionListItem  `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact. With search it counts to 10,000, and the response header
-	// "Total-Capped: true" says that there are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching commissions on all pages. It is exact, except that a search
+	// counts up to 10,000. If there are more, the total is 10,000 and the response has
+	// the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -674,8 +689,9 @@ type RejectCommissionRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId    string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	CommissionId string                 `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
-	// 1 to 500 characters when given.
-	Reason        *string       `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// Why the commission is rejected, 1 to 500 characters.
+	Reason *string `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// The reason as a code, which the partner sees.
 	Code          RejectionCode `protobuf:"varint,4,opt,name=code,proto3,enum=affiliate.v1.RejectionCode" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -740,21 +756,26 @@ func (x *RejectCommissionRequest) GetCode() RejectionCode {
 }
 
 type GetCommissionStatsRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Status CommissionStatus       `protobuf:"varint,1,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only commissions with this status.
+	Status CommissionStatus `protobuf:"varint,1,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+	// means the start of the day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,2,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+	// means the end of the day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,3,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
-	Timezone    *string `protobuf:"bytes,4,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	NeedsReview *bool   `protobuf:"varint,5,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
-	// Prefix of partner name, partner e-mail, external id, promo code or
-	// commission id; case does not matter.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
+	Timezone *string `protobuf:"bytes,4,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	// Only commissions that are flagged for review (`true`), or only others (`false`).
+	NeedsReview *bool `protobuf:"varint,5,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
+	// Only commissions whose partner name, partner e-mail address, external transaction
+	// id, promo code or id begins with this text. Case is ignored.
 	Search *string `protobuf:"bytes,6,opt,name=search,proto3,oneof" json:"search,omitempty"`
-	// Narrows to one programme.
+	// Only commissions of this programme.
 	ProgramId *string `protobuf:"bytes,7,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
-	// Narrows to one participant.
+	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,8,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -847,20 +868,25 @@ func (x *GetCommissionStatsRequest) GetParticipantId() string {
 }
 
 type GetProgramCommissionStatsRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Status CommissionStatus       `protobuf:"varint,1,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only commissions with this status.
+	Status CommissionStatus `protobuf:"varint,1,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+	// means the start of the day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,2,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+	// means the end of the day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,3,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
-	Timezone    *string `protobuf:"bytes,4,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	NeedsReview *bool   `protobuf:"varint,5,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
-	// Prefix of partner name, partner e-mail, external id, promo code or
-	// commission id; case does not matter.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
+	Timezone *string `protobuf:"bytes,4,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	// Only commissions that are flagged for review (`true`), or only others (`false`).
+	NeedsReview *bool `protobuf:"varint,5,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
+	// Only commissions whose partner name, partner e-mail address, external transaction
+	// id, promo code or id begins with this text. Case is ignored.
 	Search    *string `protobuf:"bytes,6,opt,name=search,proto3,oneof" json:"search,omitempty"`
 	ProgramId string  `protobuf:"bytes,7,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// Narrows to one participant.
+	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,8,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -954,25 +980,30 @@ func (x *GetProgramCommissionStatsRequest) GetParticipantId() string {
 
 type ExportCommissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// createdAt (default), amountCents, status, commissionType, needsReview or
-	// partnerName; ties fall to the newest.
+	// The field to sort by. Default `createdAt`. Commissions with equal values are sorted
+	// newest first.
 	SortBy *string `protobuf:"bytes,1,opt,name=sort_by,json=sortBy,proto3,oneof" json:"sort_by,omitempty"`
-	// Default desc.
-	SortOrder SortOrder        `protobuf:"varint,2,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
-	Status    CommissionStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	// The sort direction. Default `desc`.
+	SortOrder SortOrder `protobuf:"varint,2,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
+	// Only commissions with this status.
+	Status CommissionStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+	// means the start of the day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,4,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+	// means the end of the day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,5,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
-	Timezone    *string `protobuf:"bytes,6,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	NeedsReview *bool   `protobuf:"varint,7,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
-	// Prefix of partner name, partner e-mail, external id, promo code or
-	// commission id; case does not matter.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
+	Timezone *string `protobuf:"bytes,6,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	// Only commissions that are flagged for review (`true`), or only others (`false`).
+	NeedsReview *bool `protobuf:"varint,7,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
+	// Only commissions whose partner name, partner e-mail address, external transaction
+	// id, promo code or id begins with this text. Case is ignored.
 	Search *string `protobuf:"bytes,8,opt,name=search,proto3,oneof" json:"search,omitempty"`
-	// Narrows to one programme.
+	// Only commissions of this programme.
 	ProgramId *string `protobuf:"bytes,9,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
-	// Narrows to one participant.
+	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,10,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1080,24 +1111,29 @@ func (x *ExportCommissionsRequest) GetParticipantId() string {
 
 type ExportProgramCommissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// createdAt (default), amountCents, status, commissionType, needsReview or
-	// partnerName; ties fall to the newest.
+	// The field to sort by. Default `createdAt`. Commissions with equal values are sorted
+	// newest first.
 	SortBy *string `protobuf:"bytes,1,opt,name=sort_by,json=sortBy,proto3,oneof" json:"sort_by,omitempty"`
-	// Default desc.
-	SortOrder SortOrder        `protobuf:"varint,2,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
-	Status    CommissionStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	// The sort direction. Default `desc`.
+	SortOrder SortOrder `protobuf:"varint,2,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
+	// Only commissions with this status.
+	Status CommissionStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+	// means the start of the day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,4,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+	// means the end of the day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,5,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
-	Timezone    *string `protobuf:"bytes,6,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	NeedsReview *bool   `protobuf:"varint,7,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
-	// Prefix of partner name, partner e-mail, external id, promo code or
-	// commission id; case does not matter.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
+	Timezone *string `protobuf:"bytes,6,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	// Only commissions that are flagged for review (`true`), or only others (`false`).
+	NeedsReview *bool `protobuf:"varint,7,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
+	// Only commissions whose partner name, partner e-mail address, external transaction
+	// id, promo code or id begins with this text. Case is ignored.
 	Search    *string `protobuf:"bytes,8,opt,name=search,proto3,oneof" json:"search,omitempty"`
 	ProgramId string  `protobuf:"bytes,9,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// Narrows to one participant.
+	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,10,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1203,22 +1239,28 @@ func (x *ExportProgramCommissionsRequest) GetParticipantId() string {
 	return ""
 }
 
-// CommissionStats counts every commission that the filter leaves. Amounts of
-// several currencies are never added: the first sums are those in currency alone.
+// CommissionStats holds counts and sums of the commissions that match the filter.
+// Amounts in different currencies are never added up.
 type CommissionStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In every currency. Exact. With search it counts to 10,000, and the response
-	// header "Total-Capped: true" says that there are more.
+	// The number of commissions in all currencies. It is exact, except that a search
+	// counts up to 10,000. If there are more, the response has the header `Total-Capped:
+	// true`.
 	TotalCount int64 `protobuf:"varint,1,opt,name=total_count,json=totalCount,proto3" json:"total_count,omitempty"`
-	// In currency only, minor units.
+	// The sum of the commissions in `currency`, in minor units.
 	TotalAmountCents int64 `protobuf:"varint,2,opt,name=total_amount_cents,json=totalAmountCents,proto3" json:"total_amount_cents,omitempty"`
-	// The programme's; the workspace's where no programme is named.
+	// The currency of the sums: the programme's currency if one programme is selected,
+	// otherwise the workspace's.
 	Currency string `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
-	// In currency only, rounded half up; 0 without commissions.
-	AverageAmountCents int64                    `protobuf:"varint,4,opt,name=average_amount_cents,json=averageAmountCents,proto3" json:"average_amount_cents,omitempty"`
-	NeedsReviewCount   int64                    `protobuf:"varint,5,opt,name=needs_review_count,json=needsReviewCount,proto3" json:"needs_review_count,omitempty"`
-	ByStatus           *CommissionStatsByStatus `protobuf:"bytes,6,opt,name=by_status,json=byStatus,proto3" json:"by_status,omitempty"`
-	// All of them, by code.
+	// The average of the commissions in `currency`, in minor units, rounded half up. 0 if
+	// there are none.
+	AverageAmountCents int64 `protobuf:"varint,4,opt,name=average_amount_cents,json=averageAmountCents,proto3" json:"average_amount_cents,omitempty"`
+	// The number of commissions that are flagged for review, in all currencies.
+	NeedsReviewCount int64 `protobuf:"varint,5,opt,name=needs_review_count,json=needsReviewCount,proto3" json:"needs_review_count,omitempty"`
+	// The counts and sums per status.
+	ByStatus *CommissionStatsByStatus `protobuf:"bytes,6,opt,name=by_status,json=byStatus,proto3" json:"by_status,omitempty"`
+	// The counts and sums per currency, sorted by currency code. It includes every
+	// currency.
 	ByCurrency    []*CommissionCurrencyStats `protobuf:"bytes,7,rep,name=by_currency,json=byCurrency,proto3" json:"by_currency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1381,9 +1423,9 @@ func (x *CommissionStatsByStatus) GetRefunded() *CommissionStatusStats {
 
 type CommissionStatusStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In every currency.
+	// The number of commissions in all currencies.
 	Count int64 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	// In CommissionStats.currency only, minor units.
+	// The sum of the commissions in the `currency` of the stats, in minor units.
 	AmountCents   int64 `protobuf:"varint,2,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1434,10 +1476,11 @@ func (x *CommissionStatusStats) GetAmountCents() int64 {
 }
 
 type CommissionCurrencyStats struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Currency      string                 `protobuf:"bytes,1,opt,name=currency,proto3" json:"currency,omitempty"`
-	Count         int64                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	AmountCents   int64                  `protobuf:"varint,3,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Currency string                 `protobuf:"bytes,1,opt,name=currency,proto3" json:"currency,omitempty"`
+	Count    int64                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// The sum of the commissions in this currency, in minor units.
+	AmountCents   int64 `protobuf:"varint,3,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1497,7 +1540,8 @@ type ApproveCommissionEarlyRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId    string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	CommissionId string                 `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
-	// 1 to 500 characters.
+	// Why the commission is approved early, 1 to 500 characters. It is never shown to the
+	// partner.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1558,7 +1602,7 @@ type ClearCommissionReviewRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId    string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	CommissionId string                 `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
-	// 1 to 500 characters when given; kept in the history.
+	// A note for the commission's history, 1 to 500 characters.
 	Note          *string `protobuf:"bytes,3,opt,name=note,proto3,oneof" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1616,9 +1660,10 @@ func (x *ClearCommissionReviewRequest) GetNote() string {
 }
 
 type BulkApproveCommissionsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	CommissionIds []string               `protobuf:"bytes,2,rep,name=commission_ids,json=commissionIds,proto3" json:"commission_ids,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// The ids of the commissions, 1 to 100.
+	CommissionIds []string `protobuf:"bytes,2,rep,name=commission_ids,json=commissionIds,proto3" json:"commission_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1668,11 +1713,13 @@ func (x *BulkApproveCommissionsRequest) GetCommissionIds() []string {
 }
 
 type BulkRejectCommissionsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	CommissionIds []string               `protobuf:"bytes,2,rep,name=commission_ids,json=commissionIds,proto3" json:"commission_ids,omitempty"`
-	// 1 to 500 characters when given.
-	Reason        *string       `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// The ids of the commissions, 1 to 100.
+	CommissionIds []string `protobuf:"bytes,2,rep,name=commission_ids,json=commissionIds,proto3" json:"commission_ids,omitempty"`
+	// Why the commission is rejected, 1 to 500 characters.
+	Reason *string `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// The reason as a code, which the partner sees.
 	Code          RejectionCode `protobuf:"varint,4,opt,name=code,proto3,enum=affiliate.v1.RejectionCode" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1739,7 +1786,7 @@ func (x *BulkRejectCommissionsRequest) GetCode() RejectionCode {
 type BulkCommissionsResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Summary *BulkSummary           `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
-	// In the order given.
+	// One result for each commission, in the order of the request.
 	Results       []*BulkCommissionResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1792,13 +1839,16 @@ func (x *BulkCommissionsResponse) GetResults() []*BulkCommissionResult {
 type BulkCommissionResult struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	CommissionId string                 `protobuf:"bytes,1,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
-	Success      bool                   `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
-	// HTTP status of the item.
+	// Whether the status of the commission was changed.
+	Success bool `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
+	// The HTTP status that the item would have in a request of its own.
 	StatusCode int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
-	// After the request; null for an unknown commission.
+	// The status of the commission after the request. Null if the commission does not
+	// exist.
 	Status CommissionStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	// ErrorReason of a failure; null for a success.
-	Code          *string `protobuf:"bytes,5,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	// The error code. Null if the item succeeded.
+	Code *string `protobuf:"bytes,5,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	// The error message. Null if the item succeeded.
 	Message       *string `protobuf:"bytes,6,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1876,65 +1926,85 @@ func (x *BulkCommissionResult) GetMessage() string {
 	return ""
 }
 
-// CommissionListItem is a commission as lists show it.
+// CommissionListItem is a commission in a list.
 type CommissionListItem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	ProgramId     string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ProgramName   string                 `protobuf:"bytes,3,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
 	ParticipantId string                 `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	PartnerId     string                 `protobuf:"bytes,5,opt,name=partner_id,json=partnerId,proto3" json:"partner_id,omitempty"`
-	PartnerName   string                 `protobuf:"bytes,6,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
-	// Masked for viewers.
-	PartnerEmail          string  `protobuf:"bytes,7,opt,name=partner_email,json=partnerEmail,proto3" json:"partner_email,omitempty"`
-	ConversionId          string  `protobuf:"bytes,8,opt,name=conversion_id,json=conversionId,proto3" json:"conversion_id,omitempty"`
-	ExternalTransactionId string  `protobuf:"bytes,9,opt,name=external_transaction_id,json=externalTransactionId,proto3" json:"external_transaction_id,omitempty"`
-	ClickId               *string `protobuf:"bytes,10,opt,name=click_id,json=clickId,proto3,oneof" json:"click_id,omitempty"`
-	PromoCode             *string `protobuf:"bytes,11,opt,name=promo_code,json=promoCode,proto3,oneof" json:"promo_code,omitempty"`
-	// Keyed hash of the merchant's customer id.
-	CustomerRef    *string          `protobuf:"bytes,12,opt,name=customer_ref,json=customerRef,proto3,oneof" json:"customer_ref,omitempty"`
-	Mode           Mode             `protobuf:"varint,13,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	Status         CommissionStatus `protobuf:"varint,14,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	CommissionType CommissionType   `protobuf:"varint,15,opt,name=commission_type,json=commissionType,proto3,enum=affiliate.v1.CommissionType" json:"commission_type,omitempty"`
-	EventType      EventType        `protobuf:"varint,16,opt,name=event_type,json=eventType,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
-	// Basis points (3000 is 30 percent); null for flat.
+	// The id of the partner's account.
+	PartnerId   string `protobuf:"bytes,5,opt,name=partner_id,json=partnerId,proto3" json:"partner_id,omitempty"`
+	PartnerName string `protobuf:"bytes,6,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
+	// The partner's e-mail address. It is masked for viewers.
+	PartnerEmail string `protobuf:"bytes,7,opt,name=partner_email,json=partnerEmail,proto3" json:"partner_email,omitempty"`
+	// The conversion that earned the commission.
+	ConversionId string `protobuf:"bytes,8,opt,name=conversion_id,json=conversionId,proto3" json:"conversion_id,omitempty"`
+	// The merchant's id of the transaction.
+	ExternalTransactionId string `protobuf:"bytes,9,opt,name=external_transaction_id,json=externalTransactionId,proto3" json:"external_transaction_id,omitempty"`
+	// The click that attributed the conversion. Null if no click did.
+	ClickId *string `protobuf:"bytes,10,opt,name=click_id,json=clickId,proto3,oneof" json:"click_id,omitempty"`
+	// The promo code that attributed the conversion. Null if no promo code did.
+	PromoCode *string `protobuf:"bytes,11,opt,name=promo_code,json=promoCode,proto3,oneof" json:"promo_code,omitempty"`
+	// The keyed hash of the merchant's customer id. Null if no customer was reported.
+	CustomerRef *string          `protobuf:"bytes,12,opt,name=customer_ref,json=customerRef,proto3,oneof" json:"customer_ref,omitempty"`
+	Mode        Mode             `protobuf:"varint,13,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	Status      CommissionStatus `protobuf:"varint,14,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// Whether the commission is a percentage of the sale or a flat amount.
+	CommissionType CommissionType `protobuf:"varint,15,opt,name=commission_type,json=commissionType,proto3,enum=affiliate.v1.CommissionType" json:"commission_type,omitempty"`
+	EventType      EventType      `protobuf:"varint,16,opt,name=event_type,json=eventType,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	// The rate in basis points: 3000 is 30 percent. Null for a flat commission.
 	RateBps *int32 `protobuf:"varint,17,opt,name=rate_bps,json=rateBps,proto3,oneof" json:"rate_bps,omitempty"`
-	// Null for percentage.
+	// The flat amount, in minor units of `currency`. Null for a percentage commission.
 	FlatAmountCents *int64 `protobuf:"varint,18,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
-	// What is earned now, minor units of currency.
+	// The current amount, in minor units of `currency`. Refunds lower it.
 	AmountCents int64 `protobuf:"varint,19,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
-	// What was earned before any refund.
+	// The amount before any refund, in minor units of `currency`.
 	OriginalAmountCents int64 `protobuf:"varint,20,opt,name=original_amount_cents,json=originalAmountCents,proto3" json:"original_amount_cents,omitempty"`
-	// original_amount_cents less amount_cents.
+	// The amount that refunds have deducted: `originalAmountCents` minus `amountCents`.
 	ReversedAmountCents int64  `protobuf:"varint,21,opt,name=reversed_amount_cents,json=reversedAmountCents,proto3" json:"reversed_amount_cents,omitempty"`
 	Currency            string `protobuf:"bytes,22,opt,name=currency,proto3" json:"currency,omitempty"`
-	// What the rate was applied to, minor units of sale_currency.
-	BaseAmountCents int64  `protobuf:"varint,23,opt,name=base_amount_cents,json=baseAmountCents,proto3" json:"base_amount_cents,omitempty"`
+	// The amount to which the rate was applied, in minor units of `saleCurrency`.
+	BaseAmountCents int64 `protobuf:"varint,23,opt,name=base_amount_cents,json=baseAmountCents,proto3" json:"base_amount_cents,omitempty"`
+	// The amount of the sale, in minor units of `saleCurrency`.
 	SaleAmountCents int64  `protobuf:"varint,24,opt,name=sale_amount_cents,json=saleAmountCents,proto3" json:"sale_amount_cents,omitempty"`
 	SaleCurrency    string `protobuf:"bytes,25,opt,name=sale_currency,json=saleCurrency,proto3" json:"sale_currency,omitempty"`
-	// Decimal; null without conversion.
+	// The exchange rate from `saleCurrency` to `currency`, as a decimal number. Null if
+	// nothing was converted.
 	FxRate *string `protobuf:"bytes,26,opt,name=fx_rate,json=fxRate,proto3,oneof" json:"fx_rate,omitempty"`
-	// YYYY-MM-DD; null without conversion.
+	// The date of the exchange rate, `YYYY-MM-DD`. Null if nothing was converted.
 	FxDate *string `protobuf:"bytes,27,opt,name=fx_date,json=fxDate,proto3,oneof" json:"fx_date,omitempty"`
-	// Which payment of this customer in the programme it is, from 1; null without
-	// a customer, and for events that are no payments.
+	// The number of this payment among the customer's payments in the programme, counted
+	// from 1. Null if no customer was reported, and for events that are not payments.
 	RecurringIndex *int32 `protobuf:"varint,28,opt,name=recurring_index,json=recurringIndex,proto3,oneof" json:"recurring_index,omitempty"`
-	// A flagged commission is not approved by itself and cannot be approved early.
-	NeedsReview   bool          `protobuf:"varint,29,opt,name=needs_review,json=needsReview,proto3" json:"needs_review,omitempty"`
-	ReviewReasons []string      `protobuf:"bytes,30,rep,name=review_reasons,json=reviewReasons,proto3" json:"review_reasons,omitempty"`
+	// Whether a person must review the commission. A flagged commission is not approved
+	// automatically, cannot be approved early, and is not paid out.
+	NeedsReview bool `protobuf:"varint,29,opt,name=needs_review,json=needsReview,proto3" json:"needs_review,omitempty"`
+	// Why the commission was flagged: `fraud`, `refund_rate`, `fx_rate_missing` or
+	// `participant_suspended`.
+	ReviewReasons []string `protobuf:"bytes,30,rep,name=review_reasons,json=reviewReasons,proto3" json:"review_reasons,omitempty"`
+	// The state of a payment dispute about the sale, `none` without one.
 	DisputeStatus DisputeStatus `protobuf:"varint,31,opt,name=dispute_status,json=disputeStatus,proto3,enum=affiliate.v1.DisputeStatus" json:"dispute_status,omitempty"`
-	// End of the refund hold; null without one.
+	// The end of the hold period. Null without one.
 	HoldUntil *timestamppb.Timestamp `protobuf:"bytes,32,opt,name=hold_until,json=holdUntil,proto3" json:"hold_until,omitempty"`
-	// now < hold_until.
-	HoldActive      bool                   `protobuf:"varint,33,opt,name=hold_active,json=holdActive,proto3" json:"hold_active,omitempty"`
-	RejectionReason *string                `protobuf:"bytes,34,opt,name=rejection_reason,json=rejectionReason,proto3,oneof" json:"rejection_reason,omitempty"`
-	RejectionCode   RejectionCode          `protobuf:"varint,35,opt,name=rejection_code,json=rejectionCode,proto3,enum=affiliate.v1.RejectionCode" json:"rejection_code,omitempty"`
-	ApprovedAt      *timestamppb.Timestamp `protobuf:"bytes,36,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
-	// User id, or system.
-	ApprovedBy    *string                `protobuf:"bytes,37,opt,name=approved_by,json=approvedBy,proto3,oneof" json:"approved_by,omitempty"`
-	RejectedAt    *timestamppb.Timestamp `protobuf:"bytes,38,opt,name=rejected_at,json=rejectedAt,proto3" json:"rejected_at,omitempty"`
-	PaidAt        *timestamppb.Timestamp `protobuf:"bytes,39,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
-	RefundedAt    *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=refunded_at,json=refundedAt,proto3" json:"refunded_at,omitempty"`
+	// Whether the hold period is still running.
+	HoldActive bool `protobuf:"varint,33,opt,name=hold_active,json=holdActive,proto3" json:"hold_active,omitempty"`
+	// The reason that was given for the rejection. Null if there is none.
+	RejectionReason *string `protobuf:"bytes,34,opt,name=rejection_reason,json=rejectionReason,proto3,oneof" json:"rejection_reason,omitempty"`
+	// The code that was given for the rejection. Null if there is none.
+	RejectionCode RejectionCode `protobuf:"varint,35,opt,name=rejection_code,json=rejectionCode,proto3,enum=affiliate.v1.RejectionCode" json:"rejection_code,omitempty"`
+	// The time of the approval. Null if the commission was not approved.
+	ApprovedAt *timestamppb.Timestamp `protobuf:"bytes,36,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
+	// The id of the user who approved the commission, or `system`. Null if it was not
+	// approved.
+	ApprovedBy *string `protobuf:"bytes,37,opt,name=approved_by,json=approvedBy,proto3,oneof" json:"approved_by,omitempty"`
+	// The time of the rejection. Null if the commission was not rejected.
+	RejectedAt *timestamppb.Timestamp `protobuf:"bytes,38,opt,name=rejected_at,json=rejectedAt,proto3" json:"rejected_at,omitempty"`
+	// The time of the payment. Null if the commission was not paid.
+	PaidAt *timestamppb.Timestamp `protobuf:"bytes,39,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
+	// The time when the commission became `refunded`. Null otherwise.
+	RefundedAt *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=refunded_at,json=refundedAt,proto3" json:"refunded_at,omitempty"`
+	// The payout that contains the commission. Null if none does.
 	PayoutId      *string                `protobuf:"bytes,41,opt,name=payout_id,json=payoutId,proto3,oneof" json:"payout_id,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,42,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
@@ -2273,76 +2343,100 @@ func (x *CommissionListItem) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Commission is the full record: CommissionListItem, number for number, and
-// what only the detail shows.
+// Commission is the full record of a commission. It has the fields of
+// CommissionListItem, with the same numbers, and some more.
 type Commission struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	ProgramId     string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ProgramName   string                 `protobuf:"bytes,3,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
 	ParticipantId string                 `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	PartnerId     string                 `protobuf:"bytes,5,opt,name=partner_id,json=partnerId,proto3" json:"partner_id,omitempty"`
-	PartnerName   string                 `protobuf:"bytes,6,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
-	// Masked for viewers.
-	PartnerEmail          string  `protobuf:"bytes,7,opt,name=partner_email,json=partnerEmail,proto3" json:"partner_email,omitempty"`
-	ConversionId          string  `protobuf:"bytes,8,opt,name=conversion_id,json=conversionId,proto3" json:"conversion_id,omitempty"`
-	ExternalTransactionId string  `protobuf:"bytes,9,opt,name=external_transaction_id,json=externalTransactionId,proto3" json:"external_transaction_id,omitempty"`
-	ClickId               *string `protobuf:"bytes,10,opt,name=click_id,json=clickId,proto3,oneof" json:"click_id,omitempty"`
-	PromoCode             *string `protobuf:"bytes,11,opt,name=promo_code,json=promoCode,proto3,oneof" json:"promo_code,omitempty"`
-	// Keyed hash of the merchant's customer id.
-	CustomerRef    *string          `protobuf:"bytes,12,opt,name=customer_ref,json=customerRef,proto3,oneof" json:"customer_ref,omitempty"`
-	Mode           Mode             `protobuf:"varint,13,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	Status         CommissionStatus `protobuf:"varint,14,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	CommissionType CommissionType   `protobuf:"varint,15,opt,name=commission_type,json=commissionType,proto3,enum=affiliate.v1.CommissionType" json:"commission_type,omitempty"`
-	EventType      EventType        `protobuf:"varint,16,opt,name=event_type,json=eventType,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
-	// Basis points (3000 is 30 percent); null for flat.
+	// The id of the partner's account.
+	PartnerId   string `protobuf:"bytes,5,opt,name=partner_id,json=partnerId,proto3" json:"partner_id,omitempty"`
+	PartnerName string `protobuf:"bytes,6,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
+	// The partner's e-mail address. It is masked for viewers.
+	PartnerEmail string `protobuf:"bytes,7,opt,name=partner_email,json=partnerEmail,proto3" json:"partner_email,omitempty"`
+	// The conversion that earned the commission.
+	ConversionId string `protobuf:"bytes,8,opt,name=conversion_id,json=conversionId,proto3" json:"conversion_id,omitempty"`
+	// The merchant's id of the transaction.
+	ExternalTransactionId string `protobuf:"bytes,9,opt,name=external_transaction_id,json=externalTransactionId,proto3" json:"external_transaction_id,omitempty"`
+	// The click that attributed the conversion. Null if no click did.
+	ClickId *string `protobuf:"bytes,10,opt,name=click_id,json=clickId,proto3,oneof" json:"click_id,omitempty"`
+	// The promo code that attributed the conversion. Null if no promo code did.
+	PromoCode *string `protobuf:"bytes,11,opt,name=promo_code,json=promoCode,proto3,oneof" json:"promo_code,omitempty"`
+	// The keyed hash of the merchant's customer id. Null if no customer was reported.
+	CustomerRef *string          `protobuf:"bytes,12,opt,name=customer_ref,json=customerRef,proto3,oneof" json:"customer_ref,omitempty"`
+	Mode        Mode             `protobuf:"varint,13,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	Status      CommissionStatus `protobuf:"varint,14,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// Whether the commission is a percentage of the sale or a flat amount.
+	CommissionType CommissionType `protobuf:"varint,15,opt,name=commission_type,json=commissionType,proto3,enum=affiliate.v1.CommissionType" json:"commission_type,omitempty"`
+	EventType      EventType      `protobuf:"varint,16,opt,name=event_type,json=eventType,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	// The rate in basis points: 3000 is 30 percent. Null for a flat commission.
 	RateBps *int32 `protobuf:"varint,17,opt,name=rate_bps,json=rateBps,proto3,oneof" json:"rate_bps,omitempty"`
-	// Null for percentage.
+	// The flat amount, in minor units of `currency`. Null for a percentage commission.
 	FlatAmountCents *int64 `protobuf:"varint,18,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
-	// What is earned now, minor units of currency.
+	// The current amount, in minor units of `currency`. Refunds lower it.
 	AmountCents int64 `protobuf:"varint,19,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
-	// What was earned before any refund.
+	// The amount before any refund, in minor units of `currency`.
 	OriginalAmountCents int64 `protobuf:"varint,20,opt,name=original_amount_cents,json=originalAmountCents,proto3" json:"original_amount_cents,omitempty"`
-	// original_amount_cents less amount_cents.
+	// The amount that refunds have deducted: `originalAmountCents` minus `amountCents`.
 	ReversedAmountCents int64  `protobuf:"varint,21,opt,name=reversed_amount_cents,json=reversedAmountCents,proto3" json:"reversed_amount_cents,omitempty"`
 	Currency            string `protobuf:"bytes,22,opt,name=currency,proto3" json:"currency,omitempty"`
-	// What the rate was applied to, minor units of sale_currency.
-	BaseAmountCents int64  `protobuf:"varint,23,opt,name=base_amount_cents,json=baseAmountCents,proto3" json:"base_amount_cents,omitempty"`
+	// The amount to which the rate was applied, in minor units of `saleCurrency`.
+	BaseAmountCents int64 `protobuf:"varint,23,opt,name=base_amount_cents,json=baseAmountCents,proto3" json:"base_amount_cents,omitempty"`
+	// The amount of the sale, in minor units of `saleCurrency`.
 	SaleAmountCents int64  `protobuf:"varint,24,opt,name=sale_amount_cents,json=saleAmountCents,proto3" json:"sale_amount_cents,omitempty"`
 	SaleCurrency    string `protobuf:"bytes,25,opt,name=sale_currency,json=saleCurrency,proto3" json:"sale_currency,omitempty"`
-	// Decimal; null without conversion.
+	// The exchange rate from `saleCurrency` to `currency`, as a decimal number. Null if
+	// nothing was converted.
 	FxRate *string `protobuf:"bytes,26,opt,name=fx_rate,json=fxRate,proto3,oneof" json:"fx_rate,omitempty"`
-	// YYYY-MM-DD; null without conversion.
+	// The date of the exchange rate, `YYYY-MM-DD`. Null if nothing was converted.
 	FxDate *string `protobuf:"bytes,27,opt,name=fx_date,json=fxDate,proto3,oneof" json:"fx_date,omitempty"`
-	// Which payment of this customer in the programme it is, from 1; null without
-	// a customer, and for events that are no payments.
+	// The number of this payment among the customer's payments in the programme, counted
+	// from 1. Null if no customer was reported, and for events that are not payments.
 	RecurringIndex *int32 `protobuf:"varint,28,opt,name=recurring_index,json=recurringIndex,proto3,oneof" json:"recurring_index,omitempty"`
-	// A flagged commission is not approved by itself and cannot be approved early.
-	NeedsReview   bool          `protobuf:"varint,29,opt,name=needs_review,json=needsReview,proto3" json:"needs_review,omitempty"`
-	ReviewReasons []string      `protobuf:"bytes,30,rep,name=review_reasons,json=reviewReasons,proto3" json:"review_reasons,omitempty"`
+	// Whether a person must review the commission. A flagged commission is not approved
+	// automatically, cannot be approved early, and is not paid out.
+	NeedsReview bool `protobuf:"varint,29,opt,name=needs_review,json=needsReview,proto3" json:"needs_review,omitempty"`
+	// Why the commission was flagged: `fraud`, `refund_rate`, `fx_rate_missing` or
+	// `participant_suspended`.
+	ReviewReasons []string `protobuf:"bytes,30,rep,name=review_reasons,json=reviewReasons,proto3" json:"review_reasons,omitempty"`
+	// The state of a payment dispute about the sale, `none` without one.
 	DisputeStatus DisputeStatus `protobuf:"varint,31,opt,name=dispute_status,json=disputeStatus,proto3,enum=affiliate.v1.DisputeStatus" json:"dispute_status,omitempty"`
-	// End of the refund hold; null without one.
+	// The end of the hold period. Null without one.
 	HoldUntil *timestamppb.Timestamp `protobuf:"bytes,32,opt,name=hold_until,json=holdUntil,proto3" json:"hold_until,omitempty"`
-	// now < hold_until.
-	HoldActive      bool                   `protobuf:"varint,33,opt,name=hold_active,json=holdActive,proto3" json:"hold_active,omitempty"`
-	RejectionReason *string                `protobuf:"bytes,34,opt,name=rejection_reason,json=rejectionReason,proto3,oneof" json:"rejection_reason,omitempty"`
-	RejectionCode   RejectionCode          `protobuf:"varint,35,opt,name=rejection_code,json=rejectionCode,proto3,enum=affiliate.v1.RejectionCode" json:"rejection_code,omitempty"`
-	ApprovedAt      *timestamppb.Timestamp `protobuf:"bytes,36,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
-	// User id, or system.
-	ApprovedBy *string                `protobuf:"bytes,37,opt,name=approved_by,json=approvedBy,proto3,oneof" json:"approved_by,omitempty"`
+	// Whether the hold period is still running.
+	HoldActive bool `protobuf:"varint,33,opt,name=hold_active,json=holdActive,proto3" json:"hold_active,omitempty"`
+	// The reason that was given for the rejection. Null if there is none.
+	RejectionReason *string `protobuf:"bytes,34,opt,name=rejection_reason,json=rejectionReason,proto3,oneof" json:"rejection_reason,omitempty"`
+	// The code that was given for the rejection. Null if there is none.
+	RejectionCode RejectionCode `protobuf:"varint,35,opt,name=rejection_code,json=rejectionCode,proto3,enum=affiliate.v1.RejectionCode" json:"rejection_code,omitempty"`
+	// The time of the approval. Null if the commission was not approved.
+	ApprovedAt *timestamppb.Timestamp `protobuf:"bytes,36,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
+	// The id of the user who approved the commission, or `system`. Null if it was not
+	// approved.
+	ApprovedBy *string `protobuf:"bytes,37,opt,name=approved_by,json=approvedBy,proto3,oneof" json:"approved_by,omitempty"`
+	// The time of the rejection. Null if the commission was not rejected.
 	RejectedAt *timestamppb.Timestamp `protobuf:"bytes,38,opt,name=rejected_at,json=rejectedAt,proto3" json:"rejected_at,omitempty"`
-	PaidAt     *timestamppb.Timestamp `protobuf:"bytes,39,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
+	// The time of the payment. Null if the commission was not paid.
+	PaidAt *timestamppb.Timestamp `protobuf:"bytes,39,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
+	// The time when the commission became `refunded`. Null otherwise.
 	RefundedAt *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=refunded_at,json=refundedAt,proto3" json:"refunded_at,omitempty"`
-	PayoutId   *string                `protobuf:"bytes,41,opt,name=payout_id,json=payoutId,proto3,oneof" json:"payout_id,omitempty"`
-	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,42,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UpdatedAt  *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// Merchant-internal, never shown to partners.
+	// The payout that contains the commission. Null if none does.
+	PayoutId  *string                `protobuf:"bytes,41,opt,name=payout_id,json=payoutId,proto3,oneof" json:"payout_id,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,42,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// The reason of an early approval. It is never shown to the partner. Null without
+	// one.
 	OverrideReason *string `protobuf:"bytes,50,opt,name=override_reason,json=overrideReason,proto3,oneof" json:"override_reason,omitempty"`
-	OverrideBy     *string `protobuf:"bytes,51,opt,name=override_by,json=overrideBy,proto3,oneof" json:"override_by,omitempty"`
-	// The rules that made it; today's rules never change it.
-	RuleSnapshot *RuleSnapshot          `protobuf:"bytes,52,opt,name=rule_snapshot,json=ruleSnapshot,proto3" json:"rule_snapshot,omitempty"`
-	Attribution  *CommissionAttribution `protobuf:"bytes,53,opt,name=attribution,proto3" json:"attribution,omitempty"`
-	// Oldest first.
+	// The id of the user who approved the commission early. Null if nobody did.
+	OverrideBy *string `protobuf:"bytes,51,opt,name=override_by,json=overrideBy,proto3,oneof" json:"override_by,omitempty"`
+	// The rules that computed the commission. Later changes of the rules do not affect
+	// it.
+	RuleSnapshot *RuleSnapshot `protobuf:"bytes,52,opt,name=rule_snapshot,json=ruleSnapshot,proto3" json:"rule_snapshot,omitempty"`
+	// Why the partner earned the commission.
+	Attribution *CommissionAttribution `protobuf:"bytes,53,opt,name=attribution,proto3" json:"attribution,omitempty"`
+	// All changes of the commission, oldest first.
 	History       []*CommissionHistoryEntry `protobuf:"bytes,54,rep,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2714,19 +2808,24 @@ func (x *Commission) GetHistory() []*CommissionHistoryEntry {
 	return nil
 }
 
-// RuleSnapshot is what a commission was computed with.
+// RuleSnapshot holds the rules with which a commission was computed.
 type RuleSnapshot struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Version int32                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Rules   *CommissionRules       `protobuf:"bytes,2,opt,name=rules,proto3" json:"rules,omitempty"`
-	// The participant's own rate; null without one.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the programme's rules.
+	Version int32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The programme's rules in this version.
+	Rules *CommissionRules `protobuf:"bytes,2,opt,name=rules,proto3" json:"rules,omitempty"`
+	// The rate of the participant. Null if the participant had no rate of its own.
 	CommissionOverride *CommissionRate `protobuf:"bytes,3,opt,name=commission_override,json=commissionOverride,proto3" json:"commission_override,omitempty"`
-	// The group of the participant; null without one.
-	GroupId   *string         `protobuf:"bytes,4,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
-	GroupName *string         `protobuf:"bytes,5,opt,name=group_name,json=groupName,proto3,oneof" json:"group_name,omitempty"`
+	// The group of the participant. Null if the participant had no group.
+	GroupId *string `protobuf:"bytes,4,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	// The name of the group. Null without a group.
+	GroupName *string `protobuf:"bytes,5,opt,name=group_name,json=groupName,proto3,oneof" json:"group_name,omitempty"`
+	// The rate of the group. Null without a group.
 	GroupRate *CommissionRate `protobuf:"bytes,6,opt,name=group_rate,json=groupRate,proto3" json:"group_rate,omitempty"`
-	// What gave the rate: participant, product, group, tier, event, later or
-	// program; mixed where products of one order differ.
+	// Where the rate came from: `participant`, `product`, `group`, `tier`, `event`,
+	// `later` (the rate from a customer's second payment on) or `program`. It is `mixed`
+	// if products of one order had rates from different sources.
 	Source        string `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2811,14 +2910,21 @@ func (x *RuleSnapshot) GetSource() string {
 	return ""
 }
 
-// CommissionAttribution says why the partner earned it.
+// CommissionAttribution says why the partner earned a commission.
 type CommissionAttribution struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	DecisionId    string                 `protobuf:"bytes,1,opt,name=decision_id,json=decisionId,proto3" json:"decision_id,omitempty"`
-	Method        *string                `protobuf:"bytes,2,opt,name=method,proto3,oneof" json:"method,omitempty"`
-	ReasonCode    string                 `protobuf:"bytes,3,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"`
-	Explanation   string                 `protobuf:"bytes,4,opt,name=explanation,proto3" json:"explanation,omitempty"`
-	ClickedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=clicked_at,json=clickedAt,proto3" json:"clicked_at,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The attribution decision, which the attribution audit explains in detail.
+	DecisionId string `protobuf:"bytes,1,opt,name=decision_id,json=decisionId,proto3" json:"decision_id,omitempty"`
+	// The signal that attributed the conversion: `click`, `promo_code`, `customer` or
+	// `manual`.
+	Method *string `protobuf:"bytes,2,opt,name=method,proto3,oneof" json:"method,omitempty"`
+	// The reason of the attribution, for example CLICK_MATCHED.
+	ReasonCode string `protobuf:"bytes,3,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"`
+	// The reason in sentences. The text can be sent to a partner as it is.
+	Explanation string `protobuf:"bytes,4,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	// The time of the click. Null if no click decided.
+	ClickedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=clicked_at,json=clickedAt,proto3" json:"clicked_at,omitempty"`
+	// The end of the click's attribution window. Null if no click decided.
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2896,15 +3002,18 @@ func (x *CommissionAttribution) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// CommissionHistoryEntry is one change of a commission.
 type CommissionHistoryEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// User id, or system.
+	// The id of the user who made the change, or `system`.
 	Actor string `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
-	// Null for the first entry.
-	From          CommissionStatus `protobuf:"varint,3,opt,name=from,proto3,enum=affiliate.v1.CommissionStatus" json:"from,omitempty"`
-	To            CommissionStatus `protobuf:"varint,4,opt,name=to,proto3,enum=affiliate.v1.CommissionStatus" json:"to,omitempty"`
-	Reason        *string          `protobuf:"bytes,5,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// The status before the change. Null for the first entry.
+	From CommissionStatus `protobuf:"varint,3,opt,name=from,proto3,enum=affiliate.v1.CommissionStatus" json:"from,omitempty"`
+	// The status after the change.
+	To CommissionStatus `protobuf:"varint,4,opt,name=to,proto3,enum=affiliate.v1.CommissionStatus" json:"to,omitempty"`
+	// The reason or note that was given for the change. Null if there is none.
+	Reason        *string `protobuf:"bytes,5,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -39,46 +39,109 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CommissionService lists, counts, reads and reviews commissions of the mode
-// that X-Mode names. Statuses: pending → approved or rejected, approved →
-// rejected; paid and refunded come from payouts and refunds.
+// CommissionService lists, exports and reviews the commissions of the mode in the
+// header `X-Mode`.
+//
+// A commission begins as `pending`, or as `approved` if the programme has no hold
+// period, approves automatically and nothing needs review. A pending commission is
+// approved or rejected by a member, or approved automatically when its hold period
+// ends. An approved commission can still be rejected. It becomes `paid` when its payout
+// is paid. A full refund of the sale makes any of them `refunded`. `rejected` and
+// `refunded` are final.
+//
+// Any member can read commissions. Owners, admins, managers and finance members can
+// review them. Viewers see e-mail addresses masked and cannot search for them. A
+// programme of another workspace is FORBIDDEN on lists, stats and exports and NOT_FOUND
+// on the other routes.
 type CommissionServiceClient interface {
-	// ListCommissions pages across all programmes, or the one of programId (403
-	// when it is another workspace's, 404 when unknown).
+	// ListCommissions returns the commissions of all programmes of the mode, or of the
+	// programme in `programId`.
+	//
+	// Errors:
+	//   - FORBIDDEN: the programme in `programId` belongs to another workspace.
+	//   - NOT_FOUND: the programme or participant of a filter does not exist in the mode.
 	ListCommissions(ctx context.Context, in *ListCommissionsRequest, opts ...grpc.CallOption) (*ListCommissionsResponse, error)
-	// ListProgramCommissions pages through one programme's commissions.
+	// ListProgramCommissions returns the commissions of one programme.
+	//
+	// Errors:
+	//   - FORBIDDEN: the programme belongs to another workspace.
+	//   - NOT_FOUND: the programme or participant does not exist in the mode.
 	ListProgramCommissions(ctx context.Context, in *ListProgramCommissionsRequest, opts ...grpc.CallOption) (*ListCommissionsResponse, error)
-	// GetCommission reads one commission with its rule snapshot and history.
+	// GetCommission returns one commission with its rules, its attribution and its
+	// history.
 	GetCommission(ctx context.Context, in *GetCommissionRequest, opts ...grpc.CallOption) (*Commission, error)
-	// GetCommissionStats counts and sums what ListCommissions would list.
+	// GetCommissionStats counts and sums the commissions of all programmes of the mode,
+	// or of the programme in `programId`.
+	//
+	// Errors:
+	//   - FORBIDDEN: the programme in `programId` belongs to another workspace.
+	//   - NOT_FOUND: the programme or participant of a filter does not exist in the mode.
 	GetCommissionStats(ctx context.Context, in *GetCommissionStatsRequest, opts ...grpc.CallOption) (*CommissionStats, error)
-	// GetProgramCommissionStats counts and sums one programme's commissions.
+	// GetProgramCommissionStats counts and sums the commissions of one programme.
+	//
+	// Errors:
+	//   - FORBIDDEN: the programme belongs to another workspace.
+	//   - NOT_FOUND: the programme or participant does not exist in the mode.
 	GetProgramCommissionStats(ctx context.Context, in *GetProgramCommissionStatsRequest, opts ...grpc.CallOption) (*CommissionStats, error)
-	// ExportCommissions streams what ListCommissions lists, in the same order, as
-	// CSV (RFC 4180), from one snapshot.
+	// ExportCommissions downloads the commissions of all programmes of the mode, or of
+	// the programme in `programId`, as a CSV file (RFC 4180). It accepts the filters and
+	// the sort order of the list. All rows come from one snapshot of the data.
+	//
+	// Errors:
+	//   - FORBIDDEN: the programme in `programId` belongs to another workspace.
+	//   - NOT_FOUND: the programme or participant of a filter does not exist in the mode.
 	ExportCommissions(ctx context.Context, in *ExportCommissionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
-	// ExportProgramCommissions streams one programme's commissions as CSV.
+	// ExportProgramCommissions downloads the commissions of one programme as a CSV file
+	// (RFC 4180). It accepts the filters and the sort order of the list. All rows come
+	// from one snapshot of the data.
+	//
+	// Errors:
+	//   - FORBIDDEN: the programme belongs to another workspace.
+	//   - NOT_FOUND: the programme or participant does not exist in the mode.
 	ExportProgramCommissions(ctx context.Context, in *ExportProgramCommissionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
-	// ApproveCommission approves a pending commission whose refund hold is over;
-	// a review flag is cleared with it. Errors: COMMISSION_NOT_PENDING,
-	// COMMISSION_HOLD_ACTIVE.
+	// ApproveCommission approves a pending commission whose hold period is over. It also
+	// clears a review flag.
+	//
+	// Errors:
+	//   - COMMISSION_NOT_PENDING: the commission is not pending.
+	//   - COMMISSION_HOLD_ACTIVE: the hold period is not over.
 	ApproveCommission(ctx context.Context, in *ApproveCommissionRequest, opts ...grpc.CallOption) (*Commission, error)
-	// ApproveCommissionEarly approves a pending commission while its refund hold
-	// runs. The reason is kept and never shown to the partner. Errors, in this
-	// order: COMMISSION_NOT_PENDING, COMMISSION_NEEDS_REVIEW,
-	// COMMISSION_HOLD_NOT_ACTIVE.
+	// ApproveCommissionEarly approves a pending commission before its hold period is
+	// over. The commission is not paid out before the hold period ends. The reason is
+	// stored and never shown to the partner.
+	//
+	// Errors, checked in this order:
+	//   - COMMISSION_NOT_PENDING: the commission is not pending.
+	//   - COMMISSION_NEEDS_REVIEW: the commission is flagged for review.
+	//   - COMMISSION_HOLD_NOT_ACTIVE: the commission has no hold period, or it is over.
 	ApproveCommissionEarly(ctx context.Context, in *ApproveCommissionEarlyRequest, opts ...grpc.CallOption) (*Commission, error)
-	// RejectCommission rejects a pending or approved commission. Errors:
-	// COMMISSION_TERMINAL.
+	// RejectCommission rejects a pending or approved commission, also during its hold
+	// period.
+	//
+	// Errors: COMMISSION_TERMINAL if the commission is rejected, paid or refunded.
 	RejectCommission(ctx context.Context, in *RejectCommissionRequest, opts ...grpc.CallOption) (*Commission, error)
-	// ClearCommissionReview takes the review flag off a commission that keeps its
-	// status. Errors: COMMISSION_NOT_FLAGGED.
+	// ClearCommissionReview removes the review flag and all review reasons of a pending
+	// or approved commission. The status does not change.
+	//
+	// Errors: COMMISSION_NOT_FLAGGED if the commission is not flagged, or is rejected,
+	// paid or refunded.
 	ClearCommissionReview(ctx context.Context, in *ClearCommissionReviewRequest, opts ...grpc.CallOption) (*Commission, error)
-	// BulkApproveCommissions approves up to 100, each on its own: 200 when all
-	// were, 207 when some, 422 BULK_ALL_FAILED when none. Repeats are folded; a
-	// hold is never overridden.
+	// BulkApproveCommissions approves up to 100 commissions of a programme, each in a
+	// transaction of its own. It never approves during a hold period. An id that occurs
+	// more than once counts once.
+	//
+	// The status is 200 if all were approved, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no commission was approved. The body has the results
+	// too.
 	BulkApproveCommissions(ctx context.Context, in *BulkApproveCommissionsRequest, opts ...grpc.CallOption) (*BulkCommissionsResponse, error)
-	// BulkRejectCommissions is BulkApproveCommissions for rejecting.
+	// BulkRejectCommissions rejects up to 100 commissions of a programme, each in a
+	// transaction of its own. An id that occurs more than once counts once.
+	//
+	// The status is 200 if all were rejected, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no commission was rejected. The body has the results
+	// too.
 	BulkRejectCommissions(ctx context.Context, in *BulkRejectCommissionsRequest, opts ...grpc.CallOption) (*BulkCommissionsResponse, error)
 }
 
@@ -242,46 +305,109 @@ func (c *commissionServiceClient) BulkRejectCommissions(ctx context.Context, in 
 // All implementations must embed UnimplementedCommissionServiceServer
 // for forward compatibility.
 //
-// CommissionService lists, counts, reads and reviews commissions of the mode
-// that X-Mode names. Statuses: pending → approved or rejected, approved →
-// rejected; paid and refunded come from payouts and refunds.
+// CommissionService lists, exports and reviews the commissions of the mode in the
+// header `X-Mode`.
+//
+// A commission begins as `pending`, or as `approved` if the programme has no hold
+// period, approves automatically and nothing needs review. A pending commission is
+// approved or rejected by a member, or approved automatically when its hold period
+// ends. An approved commission can still be rejected. It becomes `paid` when its payout
+// is paid. A full refund of the sale makes any of them `refunded`. `rejected` and
+// `refunded` are final.
+//
+// Any member can read commissions. Owners, admins, managers and finance members can
+// review them. Viewers see e-mail addresses masked and cannot search for them. A
+// programme of another workspace is FORBIDDEN on lists, stats and exports and NOT_FOUND
+// on the other routes.
 type CommissionServiceServer interface {
-	// ListCommissions pages across all programmes, or the one of programId (403
-	// when it is another workspace's, 404 when unknown).
+	// ListCommissions returns the commissions of all programmes of the mode, or of the
+	// programme in `programId`.
+	//
+	// Errors:
+	//   - FORBIDDEN: the programme in `programId` belongs to another workspace.
+	//   - NOT_FOUND: the programme or participant of a filter does not exist in the mode.
 	ListCommissions(context.Context, *ListCommissionsRequest) (*ListCommissionsResponse, error)
-	// ListProgramCommissions pages through one programme's commissions.
+	// ListProgramCommissions returns the commissions of one programme.
+	//
+	// Errors:
+	//   - FORBIDDEN: the programme belongs to another workspace.
+	//   - NOT_FOUND: the programme or participant does not exist in the mode.
 	ListProgramCommissions(context.Context, *ListProgramCommissionsRequest) (*ListCommissionsResponse, error)
-	// GetCommission reads one commission with its rule snapshot and history.
+	// GetCommission returns one commission with its rules, its attribution and its
+	// history.
 	GetCommission(context.Context, *GetCommissionRequest) (*Commission, error)
-	// GetCommissionStats counts and sums what ListCommissions would list.
+	// GetCommissionStats counts and sums the commissions of all programmes of the mode,
+	// or of the programme in `programId`.
+	//
+	// Errors:
+	//   - FORBIDDEN: the programme in `programId` belongs to another workspace.
+	//   - NOT_FOUND: the programme or participant of a filter does not exist in the mode.
 	GetCommissionStats(context.Context, *GetCommissionStatsRequest) (*CommissionStats, error)
-	// GetProgramCommissionStats counts and sums one programme's commissions.
+	// GetProgramCommissionStats counts and sums the commissions of one programme.
+	//
+	// Errors:
+	//   - FORBIDDEN: the programme belongs to another workspace.
+	//   - NOT_FOUND: the programme or participant does not exist in the mode.
 	GetProgramCommissionStats(context.Context, *GetProgramCommissionStatsRequest) (*CommissionStats, error)
-	// ExportCommissions streams what ListCommissions lists, in the same order, as
-	// CSV (RFC 4180), from one snapshot.
+	// ExportCommissions downloads the commissions of all programmes of the mode, or of
+	// the programme in `programId`, as a CSV file (RFC 4180). It accepts the filters and
+	// the sort order of the list. All rows come from one snapshot of the data.
+	//
+	// Errors:
+	//   - FORBIDDEN: the programme in `programId` belongs to another workspace.
+	//   - NOT_FOUND: the programme or participant of a filter does not exist in the mode.
 	ExportCommissions(*ExportCommissionsRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
-	// ExportProgramCommissions streams one programme's commissions as CSV.
+	// ExportProgramCommissions downloads the commissions of one programme as a CSV file
+	// (RFC 4180). It accepts the filters and the sort order of the list. All rows come
+	// from one snapshot of the data.
+	//
+	// Errors:
+	//   - FORBIDDEN: the programme belongs to another workspace.
+	//   - NOT_FOUND: the programme or participant does not exist in the mode.
 	ExportProgramCommissions(*ExportProgramCommissionsRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
-	// ApproveCommission approves a pending commission whose refund hold is over;
-	// a review flag is cleared with it. Errors: COMMISSION_NOT_PENDING,
-	// COMMISSION_HOLD_ACTIVE.
+	// ApproveCommission approves a pending commission whose hold period is over. It also
+	// clears a review flag.
+	//
+	// Errors:
+	//   - COMMISSION_NOT_PENDING: the commission is not pending.
+	//   - COMMISSION_HOLD_ACTIVE: the hold period is not over.
 	ApproveCommission(context.Context, *ApproveCommissionRequest) (*Commission, error)
-	// ApproveCommissionEarly approves a pending commission while its refund hold
-	// runs. The reason is kept and never shown to the partner. Errors, in this
-	// order: COMMISSION_NOT_PENDING, COMMISSION_NEEDS_REVIEW,
-	// COMMISSION_HOLD_NOT_ACTIVE.
+	// ApproveCommissionEarly approves a pending commission before its hold period is
+	// over. The commission is not paid out before the hold period ends. The reason is
+	// stored and never shown to the partner.
+	//
+	// Errors, checked in this order:
+	//   - COMMISSION_NOT_PENDING: the commission is not pending.
+	//   - COMMISSION_NEEDS_REVIEW: the commission is flagged for review.
+	//   - COMMISSION_HOLD_NOT_ACTIVE: the commission has no hold period, or it is over.
 	ApproveCommissionEarly(context.Context, *ApproveCommissionEarlyRequest) (*Commission, error)
-	// RejectCommission rejects a pending or approved commission. Errors:
-	// COMMISSION_TERMINAL.
+	// RejectCommission rejects a pending or approved commission, also during its hold
+	// period.
+	//
+	// Errors: COMMISSION_TERMINAL if the commission is rejected, paid or refunded.
 	RejectCommission(context.Context, *RejectCommissionRequest) (*Commission, error)
-	// ClearCommissionReview takes the review flag off a commission that keeps its
-	// status. Errors: COMMISSION_NOT_FLAGGED.
+	// ClearCommissionReview removes the review flag and all review reasons of a pending
+	// or approved commission. The status does not change.
+	//
+	// Errors: COMMISSION_NOT_FLAGGED if the commission is not flagged, or is rejected,
+	// paid or refunded.
 	ClearCommissionReview(context.Context, *ClearCommissionReviewRequest) (*Commission, error)
-	// BulkApproveCommissions approves up to 100, each on its own: 200 when all
-	// were, 207 when some, 422 BULK_ALL_FAILED when none. Repeats are folded; a
-	// hold is never overridden.
+	// BulkApproveCommissions approves up to 100 commissions of a programme, each in a
+	// transaction of its own. It never approves during a hold period. An id that occurs
+	// more than once counts once.
+	//
+	// The status is 200 if all were approved, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no commission was approved. The body has the results
+	// too.
 	BulkApproveCommissions(context.Context, *BulkApproveCommissionsRequest) (*BulkCommissionsResponse, error)
-	// BulkRejectCommissions is BulkApproveCommissions for rejecting.
+	// BulkRejectCommissions rejects up to 100 commissions of a programme, each in a
+	// transaction of its own. An id that occurs more than once counts once.
+	//
+	// The status is 200 if all were rejected, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no commission was rejected. The body has the results
+	// too.
 	BulkRejectCommissions(context.Context, *BulkRejectCommissionsRequest) (*BulkCommissionsResponse, error)
 	mustEmbedUnimplementedCommissionServiceServer()
 }

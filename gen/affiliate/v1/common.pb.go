@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// The two fully isolated halves of a workspace.
+// Mode is one of the two parts of a workspace. Test and live data are fully separate.
 type Mode int32
 
 const (
@@ -71,7 +71,7 @@ func (Mode) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_common_proto_rawDescGZIP(), []int{0}
 }
 
-// Direction of a list.
+// SortOrder is the direction in which a list is sorted.
 type SortOrder int32
 
 const (

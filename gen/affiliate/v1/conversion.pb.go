@@ -25,12 +25,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// RefundStatus is the state of a refund.
 type RefundStatus int32
 
 const (
 	RefundStatus_REFUND_STATUS_UNSPECIFIED RefundStatus = 0
-	RefundStatus_REFUND_STATUS_APPLIED     RefundStatus = 1
-	// Waits for its conversion.
+	// The refund was applied to its conversion.
+	RefundStatus_REFUND_STATUS_APPLIED RefundStatus = 1
+	// The conversion is not recorded yet.
 	RefundStatus_REFUND_STATUS_PARKED RefundStatus = 2
 )
 
@@ -75,6 +77,7 @@ func (RefundStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{0}
 }
 
+// ConversionStatus says whether the sale was refunded or disputed.
 type ConversionStatus int32
 
 const (
@@ -130,6 +133,7 @@ func (ConversionStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{1}
 }
 
+// ConversionSource is the way by which a conversion was reported.
 type ConversionSource int32
 
 const (
@@ -186,40 +190,59 @@ func (ConversionSource) EnumDescriptor() ([]byte, []int) {
 }
 
 type ReportConversionRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	EventType EventType              `protobuf:"varint,1,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
-	// Unique per workspace and mode.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind of the conversion.
+	EventType EventType `protobuf:"varint,1,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	// The merchant's id of the transaction. It must be unique in the workspace and mode.
 	ExternalTransactionId string `protobuf:"bytes,2,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
-	// Minor units; required for purchase and renewal, else default 0. At most 10^12.
+	// The amount that was paid, in minor units of `currency`, at most 10^12. Required for
+	// `purchase` and `renewal`. Default 0 for other events.
 	AmountCents *int64 `protobuf:"varint,3,opt,name=amount_cents,proto3,oneof" json:"amount_cents,omitempty"`
-	// ISO 4217; required when amount_cents is. Upper-cased.
+	// The ISO 4217 code of the currency, in upper or lower case. Required together with
+	// `amount_cents`.
 	Currency *string `protobuf:"bytes,4,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
-	// UUID that click tracking gave out. null and "" count as absent.
+	// The id that click tracking issued, a UUID. Null and the empty string count as
+	// absent.
 	ClickId *string `protobuf:"bytes,5,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
-	// 1 to 100 characters, case-folded. null and "" count as absent.
+	// The promo code that the buyer used, 1 to 100 characters. Case is ignored. Null and
+	// the empty string count as absent.
 	PromoCode *string `protobuf:"bytes,6,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
-	// The merchant's id of the buyer.
+	// The merchant's id of the buyer. Later conversions with the same id can be
+	// attributed to the same participant without a click. It is stored as a keyed hash
+	// only.
 	CustomerId *string `protobuf:"bytes,7,opt,name=customer_id,proto3,oneof" json:"customer_id,omitempty"`
-	// Kept only as a keyed hash and the domain.
+	// The buyer's e-mail address, which the fraud rules use. Only a keyed hash and the
+	// domain are stored.
 	CustomerEmail *string `protobuf:"bytes,8,opt,name=customer_email,proto3,oneof" json:"customer_email,omitempty"`
-	// When it happened: at most 90 days back and 5 minutes ahead. Default: now.
+	// The time of the event, at most 90 days in the past and 5 minutes in the future.
+	// Default: the time of the request.
 	OccurredAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
-	// Parts of amount_cents, minor units.
-	TaxCents      *int64 `protobuf:"varint,10,opt,name=tax_cents,proto3,oneof" json:"tax_cents,omitempty"`
+	// The tax that is part of `amount_cents`, in minor units.
+	TaxCents *int64 `protobuf:"varint,10,opt,name=tax_cents,proto3,oneof" json:"tax_cents,omitempty"`
+	// The shipping costs that are part of `amount_cents`, in minor units.
 	ShippingCents *int64 `protobuf:"varint,11,opt,name=shipping_cents,proto3,oneof" json:"shipping_cents,omitempty"`
-	FeeCents      *int64 `protobuf:"varint,12,opt,name=fee_cents,proto3,oneof" json:"fee_cents,omitempty"`
-	// What the buyer saved; already off amount_cents.
-	DiscountCents  *int64      `protobuf:"varint,13,opt,name=discount_cents,proto3,oneof" json:"discount_cents,omitempty"`
-	SubscriptionId *string     `protobuf:"bytes,14,opt,name=subscription_id,proto3,oneof" json:"subscription_id,omitempty"`
-	ProductIds     []string    `protobuf:"bytes,15,rep,name=product_ids,proto3" json:"product_ids,omitempty"`
-	LineItems      []*LineItem `protobuf:"bytes,16,rep,name=line_items,proto3" json:"line_items,omitempty"`
-	IsRecurring    *bool       `protobuf:"varint,17,opt,name=is_recurring,proto3,oneof" json:"is_recurring,omitempty"`
-	SubId          *string     `protobuf:"bytes,18,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
-	// At most 50 keys and 10 kB of JSON.
+	// The processing fees that are part of `amount_cents`, in minor units.
+	FeeCents *int64 `protobuf:"varint,12,opt,name=fee_cents,proto3,oneof" json:"fee_cents,omitempty"`
+	// The discount that the buyer received, in minor units. It is already deducted from
+	// `amount_cents`.
+	DiscountCents *int64 `protobuf:"varint,13,opt,name=discount_cents,proto3,oneof" json:"discount_cents,omitempty"`
+	// The merchant's id of the subscription.
+	SubscriptionId *string `protobuf:"bytes,14,opt,name=subscription_id,proto3,oneof" json:"subscription_id,omitempty"`
+	// The merchant's ids of the products, at most 50. Without `line_items`, product rates
+	// apply only if all these products have the same rate.
+	ProductIds []string `protobuf:"bytes,15,rep,name=product_ids,proto3" json:"product_ids,omitempty"`
+	// The lines of the order, at most 100. Product rates apply line by line.
+	LineItems []*LineItem `protobuf:"bytes,16,rep,name=line_items,proto3" json:"line_items,omitempty"`
+	// Whether this payment follows an earlier payment of the same customer. It is used
+	// only if `customer_id` is absent.
+	IsRecurring *bool `protobuf:"varint,17,opt,name=is_recurring,proto3,oneof" json:"is_recurring,omitempty"`
+	// The merchant's own label for the conversion.
+	SubId *string `protobuf:"bytes,18,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
+	// Any JSON object with at most 50 keys and 10 kB.
 	Metadata *structpb.Struct `protobuf:"bytes,19,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Hashed on arrival; for fraud rules only.
+	// The buyer's IP address, which the fraud rules use. It is hashed when it arrives.
 	CustomerIp *string `protobuf:"bytes,20,opt,name=customer_ip,proto3,oneof" json:"customer_ip,omitempty"`
-	// Hashed on arrival; for fraud rules only.
+	// The buyer's user agent, which the fraud rules use. It is hashed when it arrives.
 	CustomerUserAgent *string `protobuf:"bytes,21,opt,name=customer_user_agent,proto3,oneof" json:"customer_user_agent,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -405,10 +428,11 @@ func (x *ReportConversionRequest) GetCustomerUserAgent() string {
 type ReattributeConversionRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	ConversionId string                 `protobuf:"bytes,1,opt,name=conversion_id,json=conversionId,proto3" json:"conversion_id,omitempty"`
-	// Another participant of the workspace and mode.
+	// The participant to whom the conversion will be attributed, in the same workspace
+	// and mode.
 	ParticipantId string `protobuf:"bytes,2,opt,name=participant_id,proto3" json:"participant_id,omitempty"`
-	// 1 to 500 characters; kept in the audit log and in the histories of the
-	// commissions that end and begin.
+	// Why the conversion is reattributed, 1 to 500 characters. It is kept in the audit
+	// log and in the history of both commissions.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -465,12 +489,14 @@ func (x *ReattributeConversionRequest) GetReason() string {
 	return ""
 }
 
+// LineItem is one line of an order.
 type LineItem struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	ProductId string                 `protobuf:"bytes,1,opt,name=product_id,proto3" json:"product_id,omitempty"`
-	// Default 1.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The merchant's id of the product.
+	ProductId string `protobuf:"bytes,1,opt,name=product_id,proto3" json:"product_id,omitempty"`
+	// The number of units. Default 1.
 	Quantity *int64 `protobuf:"varint,2,opt,name=quantity,proto3,oneof" json:"quantity,omitempty"`
-	// Minor units of the whole line.
+	// The amount of the whole line, in minor units of the conversion's currency.
 	AmountCents   int64 `protobuf:"varint,3,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -527,22 +553,31 @@ func (x *LineItem) GetAmountCents() int64 {
 	return 0
 }
 
+// ReportConversionResponse is a recorded conversion with its attribution.
 type ReportConversionResponse struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	Id                    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	EventType             EventType              `protobuf:"varint,2,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
 	ExternalTransactionId string                 `protobuf:"bytes,3,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
-	AmountCents           int64                  `protobuf:"varint,4,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
-	// Null when the event carries no amount.
-	Currency    *string                `protobuf:"bytes,5,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
-	Mode        Mode                   `protobuf:"varint,6,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	OccurredAt  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
-	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,proto3" json:"created_at,omitempty"`
-	Attributed  bool                   `protobuf:"varint,9,opt,name=attributed,proto3" json:"attributed,omitempty"`
+	// The amount that was paid, in minor units of `currency`.
+	AmountCents int64 `protobuf:"varint,4,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
+	// The ISO 4217 code. Null if the conversion has no amount.
+	Currency *string `protobuf:"bytes,5,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
+	Mode     Mode    `protobuf:"varint,6,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	// The time of the event, as reported.
+	OccurredAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
+	// The time when the conversion was recorded.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,proto3" json:"created_at,omitempty"`
+	// Whether the conversion is attributed to a participant. This does not imply a
+	// commission.
+	Attributed bool `protobuf:"varint,9,opt,name=attributed,proto3" json:"attributed,omitempty"`
+	// How the conversion was attributed, or why not.
 	Attribution *ConversionAttribution `protobuf:"bytes,10,opt,name=attribution,proto3" json:"attribution,omitempty"`
-	// Null when nothing is earned; attribution.reason_code says why.
-	Commission    *ConversionCommission `protobuf:"bytes,11,opt,name=commission,proto3" json:"commission,omitempty"`
-	Fraud         *FraudVerdict         `protobuf:"bytes,12,opt,name=fraud,proto3" json:"fraud,omitempty"`
+	// The commission that the participant earns. Null if there is none; then
+	// `attribution.reason_code` gives the reason.
+	Commission *ConversionCommission `protobuf:"bytes,11,opt,name=commission,proto3" json:"commission,omitempty"`
+	// What the fraud rules found.
+	Fraud         *FraudVerdict `protobuf:"bytes,12,opt,name=fraud,proto3" json:"fraud,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -661,23 +696,42 @@ func (x *ReportConversionResponse) GetFraud() *FraudVerdict {
 	return nil
 }
 
-// How the conversion was, or was not, attributed.
+// ConversionAttribution says to whom a conversion is attributed and why.
 type ConversionAttribution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// click, promo_code, customer or manual; null when not attributed.
+	// The signal that attributed the conversion: `click`, `promo_code`, `customer` or
+	// `manual`. Null if it is not attributed.
 	Method *string `protobuf:"bytes,1,opt,name=method,proto3,oneof" json:"method,omitempty"`
-	// The reason for the outcome, for example CLICK_MATCHED.
+	// The reason for the outcome.
+	//
+	// CLICK_MATCHED, PROMO_CODE_MATCHED, CUSTOMER_BOUND and MANUALLY_REASSIGNED mean that
+	// the conversion is attributed and earns a commission.
+	//
+	// PARTICIPANT_NOT_APPROVED, RULE_NOT_APPLICABLE, RECURRING_LIMIT_REACHED,
+	// SELF_REFERRAL_BLOCKED and FRAUD_BLOCKED mean that it is attributed but earns
+	// nothing.
+	//
+	// CLICK_UNKNOWN, CLICK_EXPIRED, CLICK_AFTER_CONVERSION, PROMO_CODE_UNKNOWN,
+	// PROMO_CODE_INACTIVE, PROGRAM_INACTIVE and PARTICIPANT_ERASED mean that it is not
+	// attributed.
 	ReasonCode string `protobuf:"bytes,2,opt,name=reason_code,proto3" json:"reason_code,omitempty"`
-	// A sentence that can be sent on to a partner.
-	Explanation   string  `protobuf:"bytes,3,opt,name=explanation,proto3" json:"explanation,omitempty"`
-	ClickId       *string `protobuf:"bytes,4,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
-	PromoCode     *string `protobuf:"bytes,5,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
-	ProgramId     *string `protobuf:"bytes,6,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
+	// The reason in sentences. The text can be sent to a partner as it is.
+	Explanation string `protobuf:"bytes,3,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	// The click id, as reported.
+	ClickId *string `protobuf:"bytes,4,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
+	// The promo code, as reported, in lower case.
+	PromoCode *string `protobuf:"bytes,5,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
+	// The programme of the participant. Null if the conversion is not attributed.
+	ProgramId *string `protobuf:"bytes,6,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
+	// The participant who gets the credit. Null if the conversion is not attributed.
 	ParticipantId *string `protobuf:"bytes,7,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
-	// When the edge received the click; the window runs from here.
-	ClickedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=clicked_at,proto3" json:"clicked_at,omitempty"`
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expires_at,proto3" json:"expires_at,omitempty"`
-	DecisionId    string                 `protobuf:"bytes,10,opt,name=decision_id,proto3" json:"decision_id,omitempty"`
+	// The time when the collector received the click that decided. The attribution window
+	// begins at this time. Null if no click decided.
+	ClickedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=clicked_at,proto3" json:"clicked_at,omitempty"`
+	// The end of the click's attribution window. Null if no click decided.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expires_at,proto3" json:"expires_at,omitempty"`
+	// The id of the decision, which the attribution audit explains in detail.
+	DecisionId    string `protobuf:"bytes,10,opt,name=decision_id,proto3" json:"decision_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -782,14 +836,18 @@ func (x *ConversionAttribution) GetDecisionId() string {
 	return ""
 }
 
+// ConversionCommission is a summary of the commission that a conversion earns.
 type ConversionCommission struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Status        CommissionStatus       `protobuf:"varint,2,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	AmountCents   int64                  `protobuf:"varint,3,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
-	Currency      string                 `protobuf:"bytes,4,opt,name=currency,proto3" json:"currency,omitempty"`
-	HoldUntil     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=hold_until,proto3" json:"hold_until,omitempty"`
-	NeedsReview   bool                   `protobuf:"varint,6,opt,name=needs_review,proto3" json:"needs_review,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Status CommissionStatus       `protobuf:"varint,2,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// The amount of the commission, in minor units of `currency`.
+	AmountCents int64  `protobuf:"varint,3,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
+	Currency    string `protobuf:"bytes,4,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The end of the hold period. Null without one.
+	HoldUntil *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=hold_until,proto3" json:"hold_until,omitempty"`
+	// Whether a person must review the commission before it can be paid.
+	NeedsReview   bool `protobuf:"varint,6,opt,name=needs_review,proto3" json:"needs_review,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -866,10 +924,13 @@ func (x *ConversionCommission) GetNeedsReview() bool {
 	return false
 }
 
+// FraudVerdict is the result of the fraud rules for a conversion.
 type FraudVerdict struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Flagged       bool                   `protobuf:"varint,1,opt,name=flagged,proto3" json:"flagged,omitempty"`
-	Signals       []*FraudSignal         `protobuf:"bytes,2,rep,name=signals,proto3" json:"signals,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the rules found the conversion suspicious.
+	Flagged bool `protobuf:"varint,1,opt,name=flagged,proto3" json:"flagged,omitempty"`
+	// The rules that fired, highest score first.
+	Signals       []*FraudSignal `protobuf:"bytes,2,rep,name=signals,proto3" json:"signals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -918,11 +979,15 @@ func (x *FraudVerdict) GetSignals() []*FraudSignal {
 	return nil
 }
 
+// FraudSignal is a fraud rule that fired.
 type FraudSignal struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
-	Score         int32                  `protobuf:"varint,2,opt,name=score,proto3" json:"score,omitempty"`
-	Evidence      string                 `protobuf:"bytes,3,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the rule.
+	Rule string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// The points that the rule adds to the conversion's score.
+	Score int32 `protobuf:"varint,2,opt,name=score,proto3" json:"score,omitempty"`
+	// What the rule found, in a sentence.
+	Evidence      string `protobuf:"bytes,3,opt,name=evidence,proto3" json:"evidence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -980,10 +1045,11 @@ func (x *FraudSignal) GetEvidence() string {
 
 type ReportConversionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Each item is validated by itself. A malformed item fails, and the others go on.
+	// The conversions, 1 to 500. Each item is validated separately: an invalid item fails
+	// and the others are recorded.
 	Conversions []*ReportConversionRequest `protobuf:"bytes,1,rep,name=conversions,proto3" json:"conversions,omitempty"`
-	// Faults of items that the REST gateway could not decode. They stand in
-	// conversions as empty messages. No JSON body has this field.
+	// The faults of items that the REST gateway could not decode. Such an item is an
+	// empty message in `conversions`. No JSON body has this field.
 	ItemFaults    []*ItemFault `protobuf:"bytes,2,rep,name=item_faults,proto3" json:"item_faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1036,7 +1102,7 @@ func (x *ReportConversionsRequest) GetItemFaults() []*ItemFault {
 type ReportConversionsResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Summary *BulkSummary           `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
-	// In the order given.
+	// One result for each item, in the order of the request.
 	Results       []*ReportConversionResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1086,23 +1152,26 @@ func (x *ReportConversionsResponse) GetResults() []*ReportConversionResult {
 	return nil
 }
 
+// ReportConversionResult is the outcome of one item.
 type ReportConversionResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Place in the request, from 0.
+	// The position of the item in the request, counted from 0.
 	Index                 int32  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	ExternalTransactionId string `protobuf:"bytes,2,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
 	Success               bool   `protobuf:"varint,3,opt,name=success,proto3" json:"success,omitempty"`
-	// HTTP status of the item.
+	// The HTTP status that the item would have in a request of its own.
 	StatusCode int32 `protobuf:"varint,4,opt,name=status_code,proto3" json:"status_code,omitempty"`
-	// Of the recorded conversion; null for a failure.
+	// The id of the conversion. Null if the item failed.
 	Id *string `protobuf:"bytes,5,opt,name=id,proto3,oneof" json:"id,omitempty"`
-	// What POST /api/v1/conversions would have answered; null for a failure.
+	// The response that `POST /api/v1/conversions` would have for this item. Null if the
+	// item failed.
 	Conversion *ReportConversionResponse `protobuf:"bytes,6,opt,name=conversion,proto3" json:"conversion,omitempty"`
-	// ErrorReason of a failure; null for a success.
-	Code    *string `protobuf:"bytes,7,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	// The error code. Null if the item was recorded.
+	Code *string `protobuf:"bytes,7,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	// The error message. Null if the item was recorded.
 	Message *string `protobuf:"bytes,8,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// What is wrong with the item; empty unless code is VALIDATION_ERROR. At most
-	// 10 faults are named; a last entry for the item says that there are more.
+	// The faults of the item if `code` is VALIDATION_ERROR, otherwise empty. If there are
+	// more than 10, a last entry says so.
 	Details       []*FieldFault `protobuf:"bytes,9,rep,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1203,14 +1272,14 @@ func (x *ReportConversionResult) GetDetails() []*FieldFault {
 
 type RefundConversionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the conversion.
+	// The merchant's id of the refunded transaction, as in the report of the conversion.
 	ExternalTransactionId string `protobuf:"bytes,1,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
-	// Unique per workspace and mode.
+	// The merchant's id of the refund. It must be unique in the workspace and mode.
 	ExternalRefundId string `protobuf:"bytes,2,opt,name=external_refund_id,proto3" json:"external_refund_id,omitempty"`
-	// What this refund gives back, minor units of the sale's currency. Absent: all
-	// that is left.
+	// The amount that this refund returns, in minor units of the sale's currency.
+	// Default: the part of the sale that is not refunded yet.
 	AmountCents *int64 `protobuf:"varint,3,opt,name=amount_cents,proto3,oneof" json:"amount_cents,omitempty"`
-	// 1 to 500 characters when given.
+	// The reason of the refund, 1 to 500 characters.
 	Reason        *string `protobuf:"bytes,4,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1274,22 +1343,27 @@ func (x *RefundConversionRequest) GetReason() string {
 	return ""
 }
 
+// Refund is a reported refund with its effect.
 type Refund struct {
-	state                 protoimpl.MessageState `protogen:"open.v1"`
-	Id                    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Status                RefundStatus           `protobuf:"varint,2,opt,name=status,proto3,enum=affiliate.v1.RefundStatus" json:"status,omitempty"`
-	ExternalRefundId      string                 `protobuf:"bytes,3,opt,name=external_refund_id,proto3" json:"external_refund_id,omitempty"`
-	ExternalTransactionId string                 `protobuf:"bytes,4,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
-	// Null while parked.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// `applied`, or `parked` while the conversion is not recorded.
+	Status                RefundStatus `protobuf:"varint,2,opt,name=status,proto3,enum=affiliate.v1.RefundStatus" json:"status,omitempty"`
+	ExternalRefundId      string       `protobuf:"bytes,3,opt,name=external_refund_id,proto3" json:"external_refund_id,omitempty"`
+	ExternalTransactionId string       `protobuf:"bytes,4,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
+	// Null while the refund is parked.
 	ConversionId *string `protobuf:"bytes,5,opt,name=conversion_id,proto3,oneof" json:"conversion_id,omitempty"`
-	// What this refund gave back; null while parked without an amount.
+	// The amount that this refund returned, in minor units of `currency`. For a parked
+	// refund, this is the reported amount, or null if none was reported.
 	AmountCents *int64 `protobuf:"varint,6,opt,name=amount_cents,proto3,oneof" json:"amount_cents,omitempty"`
-	// Null while parked, and for events without an amount.
+	// Null while the refund is parked, and if the conversion has no amount.
 	Currency *string `protobuf:"bytes,7,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
-	// What all refunds of the conversion gave back; null while parked.
+	// The sum of all refunds of the conversion, in minor units of `currency`. Null while
+	// the refund is parked.
 	RefundedAmountCents *int64  `protobuf:"varint,8,opt,name=refunded_amount_cents,proto3,oneof" json:"refunded_amount_cents,omitempty"`
 	Reason              *string `protobuf:"bytes,9,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// As the refund left it; null when the conversion earned nothing.
+	// The commission after the refund. Null while the refund is parked, and if the
+	// conversion earned no commission.
 	Commission    *RefundedCommission    `protobuf:"bytes,10,opt,name=commission,proto3" json:"commission,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1403,12 +1477,14 @@ func (x *Refund) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// RefundedCommission is the commission of a refunded conversion.
 type RefundedCommission struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Status      CommissionStatus       `protobuf:"varint,2,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	AmountCents int64                  `protobuf:"varint,3,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
-	// What all refunds took off.
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Status CommissionStatus       `protobuf:"varint,2,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// The amount that the commission still has, in minor units of `currency`.
+	AmountCents int64 `protobuf:"varint,3,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
+	// The amount that all refunds have deducted from the commission, in minor units.
 	ReversedAmountCents int64  `protobuf:"varint,4,opt,name=reversed_amount_cents,proto3" json:"reversed_amount_cents,omitempty"`
 	Currency            string `protobuf:"bytes,5,opt,name=currency,proto3" json:"currency,omitempty"`
 	unknownFields       protoimpl.UnknownFields
@@ -1482,24 +1558,31 @@ func (x *RefundedCommission) GetCurrency() string {
 
 type ListConversionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// By created_at: YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	// Only conversions that were recorded at this time or later. A date (`YYYY-MM-DD`)
+	// means the start of the day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,3,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only conversions that were recorded at this time or earlier. A date (`YYYY-MM-DD`)
+	// means the end of the day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,4,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
-	Timezone   *string   `protobuf:"bytes,5,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	Attributed *bool     `protobuf:"varint,6,opt,name=attributed,proto3,oneof" json:"attributed,omitempty"`
-	EventType  EventType `protobuf:"varint,7,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
-	// Exact.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
+	Timezone *string `protobuf:"bytes,5,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	// Only attributed conversions (`true`), or only others (`false`).
+	Attributed *bool `protobuf:"varint,6,opt,name=attributed,proto3,oneof" json:"attributed,omitempty"`
+	// Only conversions of this kind.
+	EventType EventType `protobuf:"varint,7,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	// Only the conversion with this id. The whole id must match.
 	ExternalTransactionId *string `protobuf:"bytes,8,opt,name=external_transaction_id,proto3,oneof" json:"external_transaction_id,omitempty"`
-	ProgramId             *string `protobuf:"bytes,9,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
-	ParticipantId         *string `protobuf:"bytes,10,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Only conversions that are attributed in this programme.
+	ProgramId *string `protobuf:"bytes,9,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
+	// Only conversions that are attributed to this participant.
+	ParticipantId *string `protobuf:"bytes,10,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListConversionsRequest) Reset() {
@@ -1605,10 +1688,12 @@ func (x *ListConversionsRequest) GetParticipantId() string {
 type ListConversionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*ConversionListItem  `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1716,7 +1801,7 @@ func (x *GetConversionRequest) GetConversionId() string {
 	return ""
 }
 
-// ConversionListItem is a conversion as lists show it.
+// ConversionListItem is a conversion in a list.
 type ConversionListItem struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	Id                    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1724,44 +1809,62 @@ type ConversionListItem struct {
 	Mode                  Mode                   `protobuf:"varint,3,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
 	EventType             EventType              `protobuf:"varint,4,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
 	ExternalTransactionId string                 `protobuf:"bytes,5,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
-	// Minor units.
+	// The amount that was paid, in minor units of `currency`.
 	AmountCents int64 `protobuf:"varint,6,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
-	// Null when the event carries no amount.
-	Currency            *string                `protobuf:"bytes,7,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
-	TaxCents            int64                  `protobuf:"varint,8,opt,name=tax_cents,proto3" json:"tax_cents,omitempty"`
-	ShippingCents       int64                  `protobuf:"varint,9,opt,name=shipping_cents,proto3" json:"shipping_cents,omitempty"`
-	FeeCents            int64                  `protobuf:"varint,10,opt,name=fee_cents,proto3" json:"fee_cents,omitempty"`
-	DiscountCents       int64                  `protobuf:"varint,11,opt,name=discount_cents,proto3" json:"discount_cents,omitempty"`
-	RefundedAmountCents int64                  `protobuf:"varint,12,opt,name=refunded_amount_cents,proto3" json:"refunded_amount_cents,omitempty"`
-	Status              ConversionStatus       `protobuf:"varint,13,opt,name=status,proto3,enum=affiliate.v1.ConversionStatus" json:"status,omitempty"`
-	Source              ConversionSource       `protobuf:"varint,14,opt,name=source,proto3,enum=affiliate.v1.ConversionSource" json:"source,omitempty"`
-	OccurredAt          *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
-	CreatedAt           *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=created_at,proto3" json:"created_at,omitempty"`
-	Attributed          bool                   `protobuf:"varint,17,opt,name=attributed,proto3" json:"attributed,omitempty"`
-	Attribution         *ConversionAttribution `protobuf:"bytes,18,opt,name=attribution,proto3" json:"attribution,omitempty"`
-	// Null when nothing is earned; attribution.reason_code says why.
+	// The ISO 4217 code. Null if the conversion has no amount.
+	Currency *string `protobuf:"bytes,7,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
+	// The tax that is part of `amount_cents`, in minor units.
+	TaxCents int64 `protobuf:"varint,8,opt,name=tax_cents,proto3" json:"tax_cents,omitempty"`
+	// The shipping costs that are part of `amount_cents`, in minor units.
+	ShippingCents int64 `protobuf:"varint,9,opt,name=shipping_cents,proto3" json:"shipping_cents,omitempty"`
+	// The processing fees that are part of `amount_cents`, in minor units.
+	FeeCents int64 `protobuf:"varint,10,opt,name=fee_cents,proto3" json:"fee_cents,omitempty"`
+	// The discount that the buyer received, in minor units. It is already deducted from
+	// `amount_cents`.
+	DiscountCents int64 `protobuf:"varint,11,opt,name=discount_cents,proto3" json:"discount_cents,omitempty"`
+	// The sum of all refunds, in minor units of `currency`.
+	RefundedAmountCents int64 `protobuf:"varint,12,opt,name=refunded_amount_cents,proto3" json:"refunded_amount_cents,omitempty"`
+	// Whether the sale was refunded or disputed.
+	Status ConversionStatus `protobuf:"varint,13,opt,name=status,proto3,enum=affiliate.v1.ConversionStatus" json:"status,omitempty"`
+	// The way by which the conversion was reported.
+	Source ConversionSource `protobuf:"varint,14,opt,name=source,proto3,enum=affiliate.v1.ConversionSource" json:"source,omitempty"`
+	// The time of the event, as reported.
+	OccurredAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
+	// The time when the conversion was recorded.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=created_at,proto3" json:"created_at,omitempty"`
+	// Whether the conversion is attributed to a participant. This does not imply a
+	// commission.
+	Attributed bool `protobuf:"varint,17,opt,name=attributed,proto3" json:"attributed,omitempty"`
+	// How the conversion was attributed, or why not.
+	Attribution *ConversionAttribution `protobuf:"bytes,18,opt,name=attribution,proto3" json:"attribution,omitempty"`
+	// The commission that the participant earns. Null if there is none; then
+	// `attribution.reason_code` gives the reason.
 	Commission *ConversionCommission `protobuf:"bytes,19,opt,name=commission,proto3" json:"commission,omitempty"`
-	Fraud      *FraudVerdict         `protobuf:"bytes,20,opt,name=fraud,proto3" json:"fraud,omitempty"`
-	// 0 to 100.
-	FraudScore    int32   `protobuf:"varint,21,opt,name=fraud_score,proto3" json:"fraud_score,omitempty"`
-	ProgramId     *string `protobuf:"bytes,22,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
+	// What the fraud rules found.
+	Fraud *FraudVerdict `protobuf:"bytes,20,opt,name=fraud,proto3" json:"fraud,omitempty"`
+	// The sum of the scores of the fraud rules that fired, 0 to 100.
+	FraudScore int32 `protobuf:"varint,21,opt,name=fraud_score,proto3" json:"fraud_score,omitempty"`
+	// The programme of the participant. Null if the conversion is not attributed.
+	ProgramId *string `protobuf:"bytes,22,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
+	// The participant who gets the credit. Null if the conversion is not attributed.
 	ParticipantId *string `protobuf:"bytes,23,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
-	// Of the click that attributed it.
+	// The link of the click that attributed the conversion. Null if no click did.
 	LinkId *string `protobuf:"bytes,24,opt,name=link_id,proto3,oneof" json:"link_id,omitempty"`
-	// As reported.
+	// The click id, as reported.
 	ClickId *string `protobuf:"bytes,25,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
-	// As reported, case-folded.
+	// The promo code, as reported, in lower case.
 	PromoCode *string `protobuf:"bytes,26,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
-	// Keyed hash of the merchant's customer id.
+	// The keyed hash of the merchant's customer id.
 	CustomerRef    *string `protobuf:"bytes,27,opt,name=customer_ref,proto3,oneof" json:"customer_ref,omitempty"`
 	SubscriptionId *string `protobuf:"bytes,28,opt,name=subscription_id,proto3,oneof" json:"subscription_id,omitempty"`
 	IsRecurring    bool    `protobuf:"varint,29,opt,name=is_recurring,proto3" json:"is_recurring,omitempty"`
-	// Which payment of this customer in the programme it is, from 1; null without
-	// a customer, and for events that are no payments.
-	RecurringIndex *int32  `protobuf:"varint,30,opt,name=recurring_index,proto3,oneof" json:"recurring_index,omitempty"`
-	SubId          *string `protobuf:"bytes,31,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The number of this payment among the customer's payments in the programme, counted
+	// from 1. Null if no customer was reported, and for events that are not payments.
+	RecurringIndex *int32 `protobuf:"varint,30,opt,name=recurring_index,proto3,oneof" json:"recurring_index,omitempty"`
+	// The merchant's own label for the conversion, as reported.
+	SubId         *string `protobuf:"bytes,31,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConversionListItem) Reset() {
@@ -2011,8 +2114,8 @@ func (x *ConversionListItem) GetSubId() string {
 	return ""
 }
 
-// Conversion is the full record: ConversionListItem, number for number, and what
-// only the detail shows.
+// Conversion is the full record of a conversion. It has the fields of
+// ConversionListItem, with the same numbers, and some more.
 type Conversion struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	Id                    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2020,47 +2123,66 @@ type Conversion struct {
 	Mode                  Mode                   `protobuf:"varint,3,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
 	EventType             EventType              `protobuf:"varint,4,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
 	ExternalTransactionId string                 `protobuf:"bytes,5,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
-	// Minor units.
+	// The amount that was paid, in minor units of `currency`.
 	AmountCents int64 `protobuf:"varint,6,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
-	// Null when the event carries no amount.
-	Currency            *string                `protobuf:"bytes,7,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
-	TaxCents            int64                  `protobuf:"varint,8,opt,name=tax_cents,proto3" json:"tax_cents,omitempty"`
-	ShippingCents       int64                  `protobuf:"varint,9,opt,name=shipping_cents,proto3" json:"shipping_cents,omitempty"`
-	FeeCents            int64                  `protobuf:"varint,10,opt,name=fee_cents,proto3" json:"fee_cents,omitempty"`
-	DiscountCents       int64                  `protobuf:"varint,11,opt,name=discount_cents,proto3" json:"discount_cents,omitempty"`
-	RefundedAmountCents int64                  `protobuf:"varint,12,opt,name=refunded_amount_cents,proto3" json:"refunded_amount_cents,omitempty"`
-	Status              ConversionStatus       `protobuf:"varint,13,opt,name=status,proto3,enum=affiliate.v1.ConversionStatus" json:"status,omitempty"`
-	Source              ConversionSource       `protobuf:"varint,14,opt,name=source,proto3,enum=affiliate.v1.ConversionSource" json:"source,omitempty"`
-	OccurredAt          *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
-	CreatedAt           *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=created_at,proto3" json:"created_at,omitempty"`
-	Attributed          bool                   `protobuf:"varint,17,opt,name=attributed,proto3" json:"attributed,omitempty"`
-	Attribution         *ConversionAttribution `protobuf:"bytes,18,opt,name=attribution,proto3" json:"attribution,omitempty"`
-	// Null when nothing is earned; attribution.reason_code says why.
+	// The ISO 4217 code. Null if the conversion has no amount.
+	Currency *string `protobuf:"bytes,7,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
+	// The tax that is part of `amount_cents`, in minor units.
+	TaxCents int64 `protobuf:"varint,8,opt,name=tax_cents,proto3" json:"tax_cents,omitempty"`
+	// The shipping costs that are part of `amount_cents`, in minor units.
+	ShippingCents int64 `protobuf:"varint,9,opt,name=shipping_cents,proto3" json:"shipping_cents,omitempty"`
+	// The processing fees that are part of `amount_cents`, in minor units.
+	FeeCents int64 `protobuf:"varint,10,opt,name=fee_cents,proto3" json:"fee_cents,omitempty"`
+	// The discount that the buyer received, in minor units. It is already deducted from
+	// `amount_cents`.
+	DiscountCents int64 `protobuf:"varint,11,opt,name=discount_cents,proto3" json:"discount_cents,omitempty"`
+	// The sum of all refunds, in minor units of `currency`.
+	RefundedAmountCents int64 `protobuf:"varint,12,opt,name=refunded_amount_cents,proto3" json:"refunded_amount_cents,omitempty"`
+	// Whether the sale was refunded or disputed.
+	Status ConversionStatus `protobuf:"varint,13,opt,name=status,proto3,enum=affiliate.v1.ConversionStatus" json:"status,omitempty"`
+	// The way by which the conversion was reported.
+	Source ConversionSource `protobuf:"varint,14,opt,name=source,proto3,enum=affiliate.v1.ConversionSource" json:"source,omitempty"`
+	// The time of the event, as reported.
+	OccurredAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
+	// The time when the conversion was recorded.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=created_at,proto3" json:"created_at,omitempty"`
+	// Whether the conversion is attributed to a participant. This does not imply a
+	// commission.
+	Attributed bool `protobuf:"varint,17,opt,name=attributed,proto3" json:"attributed,omitempty"`
+	// How the conversion was attributed, or why not.
+	Attribution *ConversionAttribution `protobuf:"bytes,18,opt,name=attribution,proto3" json:"attribution,omitempty"`
+	// The commission that the participant earns. Null if there is none; then
+	// `attribution.reason_code` gives the reason.
 	Commission *ConversionCommission `protobuf:"bytes,19,opt,name=commission,proto3" json:"commission,omitempty"`
-	Fraud      *FraudVerdict         `protobuf:"bytes,20,opt,name=fraud,proto3" json:"fraud,omitempty"`
-	// 0 to 100.
-	FraudScore    int32   `protobuf:"varint,21,opt,name=fraud_score,proto3" json:"fraud_score,omitempty"`
-	ProgramId     *string `protobuf:"bytes,22,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
+	// What the fraud rules found.
+	Fraud *FraudVerdict `protobuf:"bytes,20,opt,name=fraud,proto3" json:"fraud,omitempty"`
+	// The sum of the scores of the fraud rules that fired, 0 to 100.
+	FraudScore int32 `protobuf:"varint,21,opt,name=fraud_score,proto3" json:"fraud_score,omitempty"`
+	// The programme of the participant. Null if the conversion is not attributed.
+	ProgramId *string `protobuf:"bytes,22,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
+	// The participant who gets the credit. Null if the conversion is not attributed.
 	ParticipantId *string `protobuf:"bytes,23,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
-	// Of the click that attributed it.
+	// The link of the click that attributed the conversion. Null if no click did.
 	LinkId *string `protobuf:"bytes,24,opt,name=link_id,proto3,oneof" json:"link_id,omitempty"`
-	// As reported.
+	// The click id, as reported.
 	ClickId *string `protobuf:"bytes,25,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
-	// As reported, case-folded.
+	// The promo code, as reported, in lower case.
 	PromoCode *string `protobuf:"bytes,26,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
-	// Keyed hash of the merchant's customer id.
+	// The keyed hash of the merchant's customer id.
 	CustomerRef    *string `protobuf:"bytes,27,opt,name=customer_ref,proto3,oneof" json:"customer_ref,omitempty"`
 	SubscriptionId *string `protobuf:"bytes,28,opt,name=subscription_id,proto3,oneof" json:"subscription_id,omitempty"`
 	IsRecurring    bool    `protobuf:"varint,29,opt,name=is_recurring,proto3" json:"is_recurring,omitempty"`
-	// Which payment of this customer in the programme it is, from 1; null without
-	// a customer, and for events that are no payments.
-	RecurringIndex *int32      `protobuf:"varint,30,opt,name=recurring_index,proto3,oneof" json:"recurring_index,omitempty"`
-	SubId          *string     `protobuf:"bytes,31,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
-	ProductIds     []string    `protobuf:"bytes,50,rep,name=product_ids,proto3" json:"product_ids,omitempty"`
-	LineItems      []*LineItem `protobuf:"bytes,51,rep,name=line_items,proto3" json:"line_items,omitempty"`
-	// Null when none was reported.
+	// The number of this payment among the customer's payments in the programme, counted
+	// from 1. Null if no customer was reported, and for events that are not payments.
+	RecurringIndex *int32 `protobuf:"varint,30,opt,name=recurring_index,proto3,oneof" json:"recurring_index,omitempty"`
+	// The merchant's own label for the conversion, as reported.
+	SubId      *string  `protobuf:"bytes,31,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
+	ProductIds []string `protobuf:"bytes,50,rep,name=product_ids,proto3" json:"product_ids,omitempty"`
+	// The lines of the order, as reported.
+	LineItems []*LineItem `protobuf:"bytes,51,rep,name=line_items,proto3" json:"line_items,omitempty"`
+	// The metadata, as reported. Null if there was none.
 	Metadata *structpb.Struct `protobuf:"bytes,52,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Oldest first.
+	// The refunds of the conversion, oldest first.
 	Refunds       []*ConversionRefund `protobuf:"bytes,53,rep,name=refunds,proto3" json:"refunds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2341,15 +2463,17 @@ func (x *Conversion) GetRefunds() []*ConversionRefund {
 	return nil
 }
 
+// ConversionRefund is a refund of a conversion.
 type ConversionRefund struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Id               string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	ExternalRefundId string                 `protobuf:"bytes,2,opt,name=external_refund_id,proto3" json:"external_refund_id,omitempty"`
-	AmountCents      int64                  `protobuf:"varint,3,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
-	Reason           *string                `protobuf:"bytes,4,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	CreatedAt        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,proto3" json:"created_at,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The amount that was returned, in minor units of the conversion's currency.
+	AmountCents   int64                  `protobuf:"varint,3,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
+	Reason        *string                `protobuf:"bytes,4,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,proto3" json:"created_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConversionRefund) Reset() {

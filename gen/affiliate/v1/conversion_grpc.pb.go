@@ -31,35 +31,76 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ConversionService takes what a merchant's server reports and says at once to
-// whom it is attributed. Everything here is snake_case.
+// ConversionService records the conversions that a merchant's server reports, and
+// returns at once to which participant each one is attributed. All fields on these
+// routes are snake_case, over REST too.
+//
+// Reports and refunds need a secret key. The list and the detail accept a secret key or
+// the access token of any member. Only owners, admins, managers and finance members can
+// reattribute a conversion.
 type ConversionServiceClient interface {
-	// ReportConversion records one conversion. Checks, in this order: key, limit,
-	// JSON and types (400), no signal (422 NO_ATTRIBUTION_SIGNAL), a signal of the
-	// other mode (422 MODE_MISMATCH), duplicate (409 CONVERSION_DUPLICATE). A
-	// signal that cannot be resolved is no error: attributed is false.
+	// ReportConversion records one conversion and attributes it.
+	//
+	// A `click_id` or `promo_code` that cannot be resolved is not an error: the
+	// conversion is recorded with `attributed` false, and `attribution.reason_code` gives
+	// the reason. If the click arrives within 24 hours, the conversion is attributed
+	// then, unless another signal has attributed it.
+	//
+	// With the header Idempotency-Key, a repeated request with the same body returns the
+	// first response for 24 hours.
+	//
+	// Checks are made in this order: credential, rate limit, JSON and types, and then
+	// these errors:
+	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
+	//   - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
+	//   - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
+	//     workspace.
+	//   - CONVERSION_DUPLICATE: the `external_transaction_id` is already recorded.
 	ReportConversion(ctx context.Context, in *ReportConversionRequest, opts ...grpc.CallOption) (*ReportConversionResponse, error)
-	// ReportConversions records up to 500 conversions, each on its own, those of one
-	// customer in the order given: 200 when all were recorded, 207 when some, 422
-	// BULK_ALL_FAILED when none. A body of which
-	// any item does not fit is refused as a whole.
+	// ReportConversions records up to 500 conversions in one request. Each item is
+	// validated and recorded separately. Items with the same customer or the same
+	// `external_transaction_id` are recorded in the order of the request, other items in
+	// any order.
+	//
+	// The status is 200 if all items were recorded, 207 if some failed, and 422 if all
+	// failed. With the header Idempotency-Key, a repeated request returns the first
+	// results for the items that were recorded and tries the others again.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the body is not an object with a list of 1 to 500 objects.
+	//   - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
+	//   - BULK_ALL_FAILED: no item was recorded. The body has the results too.
 	ReportConversions(ctx context.Context, in *ReportConversionsRequest, opts ...grpc.CallOption) (*ReportConversionsResponse, error)
-	// RefundConversion tells that a sale was refunded, in part or in whole. What the
-	// sale earns is lowered to what the rest of it earns, whatever order refunds
-	// come in. 202 with status parked: the sale is not known yet; the refund is kept
-	// for 90 days and applied when it comes. Errors: REFUND_DUPLICATE,
-	// REFUND_EXCEEDS_AMOUNT.
+	// RefundConversion reports that a sale was refunded, in full or in part. The
+	// commission of the sale is lowered to what the rest of the sale earns. Only the
+	// refunded total matters, so several refunds can be reported in any order.
+	//
+	// If no conversion has the `external_transaction_id`, the status is 202 and the
+	// refund is `parked`: it is kept for 90 days and applied when the conversion is
+	// recorded.
+	//
+	// Errors:
+	//   - REFUND_DUPLICATE: the `external_refund_id` was reported before.
+	//   - REFUND_EXCEEDS_AMOUNT: the refund exceeds the part of the sale that is not
+	//     refunded yet.
 	RefundConversion(ctx context.Context, in *RefundConversionRequest, opts ...grpc.CallOption) (*Refund, error)
-	// ListConversions pages through the mode's conversions, newest first.
+	// ListConversions returns the conversions of the mode, newest first.
+	//
+	// Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
+	// mode.
 	ListConversions(ctx context.Context, in *ListConversionsRequest, opts ...grpc.CallOption) (*ListConversionsResponse, error)
-	// GetConversion reads one conversion with its refunds.
+	// GetConversion returns one conversion with its refunds.
 	GetConversion(ctx context.Context, in *GetConversionRequest, opts ...grpc.CallOption) (*Conversion, error)
-	// ReattributeConversion gives a conversion to another participant of the mode,
-	// by hand: a new decision supersedes the one in force, its commission is
-	// rejected, or clawed back when it is paid, a new one is computed by the rules
-	// of today, and a customer who was bound to the participant who loses it
-	// follows. Errors: NOT_FOUND for the conversion, VALIDATION_ERROR for a
-	// participant that is unknown or earns by it already, PARTICIPANT_ERASED.
+	// ReattributeConversion attributes a conversion to another participant of the mode. A
+	// new decision replaces the current one. The commission of the previous participant
+	// is rejected or, if it was paid, clawed back. A new commission is computed with the
+	// current rules of the new participant's programme. A customer who was bound to the
+	// previous participant, or to none, is bound to the new participant.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the participant does not exist in the mode, or already earns
+	//     a commission by this conversion.
+	//   - PARTICIPANT_ERASED: the new participant's data was erased.
 	ReattributeConversion(ctx context.Context, in *ReattributeConversionRequest, opts ...grpc.CallOption) (*ReportConversionResponse, error)
 }
 
@@ -135,35 +176,76 @@ func (c *conversionServiceClient) ReattributeConversion(ctx context.Context, in 
 // All implementations must embed UnimplementedConversionServiceServer
 // for forward compatibility.
 //
-// ConversionService takes what a merchant's server reports and says at once to
-// whom it is attributed. Everything here is snake_case.
+// ConversionService records the conversions that a merchant's server reports, and
+// returns at once to which participant each one is attributed. All fields on these
+// routes are snake_case, over REST too.
+//
+// Reports and refunds need a secret key. The list and the detail accept a secret key or
+// the access token of any member. Only owners, admins, managers and finance members can
+// reattribute a conversion.
 type ConversionServiceServer interface {
-	// ReportConversion records one conversion. Checks, in this order: key, limit,
-	// JSON and types (400), no signal (422 NO_ATTRIBUTION_SIGNAL), a signal of the
-	// other mode (422 MODE_MISMATCH), duplicate (409 CONVERSION_DUPLICATE). A
-	// signal that cannot be resolved is no error: attributed is false.
+	// ReportConversion records one conversion and attributes it.
+	//
+	// A `click_id` or `promo_code` that cannot be resolved is not an error: the
+	// conversion is recorded with `attributed` false, and `attribution.reason_code` gives
+	// the reason. If the click arrives within 24 hours, the conversion is attributed
+	// then, unless another signal has attributed it.
+	//
+	// With the header Idempotency-Key, a repeated request with the same body returns the
+	// first response for 24 hours.
+	//
+	// Checks are made in this order: credential, rate limit, JSON and types, and then
+	// these errors:
+	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
+	//   - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
+	//   - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
+	//     workspace.
+	//   - CONVERSION_DUPLICATE: the `external_transaction_id` is already recorded.
 	ReportConversion(context.Context, *ReportConversionRequest) (*ReportConversionResponse, error)
-	// ReportConversions records up to 500 conversions, each on its own, those of one
-	// customer in the order given: 200 when all were recorded, 207 when some, 422
-	// BULK_ALL_FAILED when none. A body of which
-	// any item does not fit is refused as a whole.
+	// ReportConversions records up to 500 conversions in one request. Each item is
+	// validated and recorded separately. Items with the same customer or the same
+	// `external_transaction_id` are recorded in the order of the request, other items in
+	// any order.
+	//
+	// The status is 200 if all items were recorded, 207 if some failed, and 422 if all
+	// failed. With the header Idempotency-Key, a repeated request returns the first
+	// results for the items that were recorded and tries the others again.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the body is not an object with a list of 1 to 500 objects.
+	//   - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
+	//   - BULK_ALL_FAILED: no item was recorded. The body has the results too.
 	ReportConversions(context.Context, *ReportConversionsRequest) (*ReportConversionsResponse, error)
-	// RefundConversion tells that a sale was refunded, in part or in whole. What the
-	// sale earns is lowered to what the rest of it earns, whatever order refunds
-	// come in. 202 with status parked: the sale is not known yet; the refund is kept
-	// for 90 days and applied when it comes. Errors: REFUND_DUPLICATE,
-	// REFUND_EXCEEDS_AMOUNT.
+	// RefundConversion reports that a sale was refunded, in full or in part. The
+	// commission of the sale is lowered to what the rest of the sale earns. Only the
+	// refunded total matters, so several refunds can be reported in any order.
+	//
+	// If no conversion has the `external_transaction_id`, the status is 202 and the
+	// refund is `parked`: it is kept for 90 days and applied when the conversion is
+	// recorded.
+	//
+	// Errors:
+	//   - REFUND_DUPLICATE: the `external_refund_id` was reported before.
+	//   - REFUND_EXCEEDS_AMOUNT: the refund exceeds the part of the sale that is not
+	//     refunded yet.
 	RefundConversion(context.Context, *RefundConversionRequest) (*Refund, error)
-	// ListConversions pages through the mode's conversions, newest first.
+	// ListConversions returns the conversions of the mode, newest first.
+	//
+	// Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
+	// mode.
 	ListConversions(context.Context, *ListConversionsRequest) (*ListConversionsResponse, error)
-	// GetConversion reads one conversion with its refunds.
+	// GetConversion returns one conversion with its refunds.
 	GetConversion(context.Context, *GetConversionRequest) (*Conversion, error)
-	// ReattributeConversion gives a conversion to another participant of the mode,
-	// by hand: a new decision supersedes the one in force, its commission is
-	// rejected, or clawed back when it is paid, a new one is computed by the rules
-	// of today, and a customer who was bound to the participant who loses it
-	// follows. Errors: NOT_FOUND for the conversion, VALIDATION_ERROR for a
-	// participant that is unknown or earns by it already, PARTICIPANT_ERASED.
+	// ReattributeConversion attributes a conversion to another participant of the mode. A
+	// new decision replaces the current one. The commission of the previous participant
+	// is rejected or, if it was paid, clawed back. A new commission is computed with the
+	// current rules of the new participant's programme. A customer who was bound to the
+	// previous participant, or to none, is bound to the new participant.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the participant does not exist in the mode, or already earns
+	//     a commission by this conversion.
+	//   - PARTICIPANT_ERASED: the new participant's data was erased.
 	ReattributeConversion(context.Context, *ReattributeConversionRequest) (*ReportConversionResponse, error)
 	mustEmbedUnimplementedConversionServiceServer()
 }

@@ -21,7 +21,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What a conversion reports.
+// EventType is the kind of a conversion. Purchases and renewals are payments and must
+// have an amount.
 type EventType int32
 
 const (

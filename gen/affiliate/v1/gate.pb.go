@@ -24,10 +24,10 @@ const (
 
 type AdmitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Full gRPC method, for example /affiliate.v1.ProgramService/CreateProgram.
+	// The full gRPC method name, for example /affiliate.v1.ProgramService/CreateProgram.
 	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
-	// The method's request without the fields that do not decode. Absent: nothing
-	// is validated.
+	// The request of the method, without the fields that could not be decoded. If it is
+	// absent, nothing is validated.
 	Request       *anypb.Any `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -78,8 +78,9 @@ func (x *AdmitRequest) GetRequest() *anypb.Any {
 }
 
 type AdmitResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Violations    []*AdmitViolation      `protobuf:"bytes,1,rep,name=violations,proto3" json:"violations,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The faults of the fields that were decoded.
+	Violations    []*AdmitViolation `protobuf:"bytes,1,rep,name=violations,proto3" json:"violations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -121,13 +122,14 @@ func (x *AdmitResponse) GetViolations() []*AdmitViolation {
 	return nil
 }
 
-// AdmitViolation is a fault of one field.
+// AdmitViolation is one fault of a request field.
 type AdmitViolation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Proto path: page_size. Empty: the request as a whole.
+	// The proto path of the field, for example page_size. Empty if the fault concerns the
+	// whole request.
 	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
-	// What is accepted, without the field and the full stop: "must not be before
-	// {date_from}". A name in braces is the proto path of another field.
+	// What is accepted, without the field's name and the full stop, for example "must not
+	// be before {date_from}". A name in braces is the proto path of another field.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -177,10 +179,10 @@ func (x *AdmitViolation) GetMessage() string {
 	return ""
 }
 
-// SpellableViolations is a detail of a VALIDATION_ERROR. The gateway writes the
-// sentences of a REST response from it, because it knows how the client spells the
-// fields. It has the same faults as the google.rpc.BadRequest, which gRPC callers
-// read.
+// SpellableViolations is a detail of a VALIDATION_ERROR. It lists the same faults as
+// the google.rpc.BadRequest, which gRPC callers read. The gateway writes the messages
+// of a REST response from it, because only the gateway knows how the client spells the
+// fields.
 type SpellableViolations struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Violations    []*AdmitViolation      `protobuf:"bytes,1,rep,name=violations,proto3" json:"violations,omitempty"`

@@ -26,12 +26,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// GateService admits callers whose requests the gateway cannot decode. A caller
-// who is refused learns nothing about the request.
+// GateService lets the gateway check a caller whose request it cannot decode. It exists
+// so that a caller without permission gets the same error for every request, and learns
+// nothing about what was wrong with the body.
 type GateServiceClient interface {
-	// Admit runs authentication, rate limit and policy of the named method with
-	// the metadata of this call, and counts as one request of that method. It also
-	// validates the fields that the gateway could decode.
+	// Admit authenticates the caller, counts the call in the rate limit and checks the
+	// permission, as if the named method were called with the metadata of this call. It
+	// then validates the fields that the gateway could decode.
 	Admit(ctx context.Context, in *AdmitRequest, opts ...grpc.CallOption) (*AdmitResponse, error)
 }
 
@@ -57,12 +58,13 @@ func (c *gateServiceClient) Admit(ctx context.Context, in *AdmitRequest, opts ..
 // All implementations must embed UnimplementedGateServiceServer
 // for forward compatibility.
 //
-// GateService admits callers whose requests the gateway cannot decode. A caller
-// who is refused learns nothing about the request.
+// GateService lets the gateway check a caller whose request it cannot decode. It exists
+// so that a caller without permission gets the same error for every request, and learns
+// nothing about what was wrong with the body.
 type GateServiceServer interface {
-	// Admit runs authentication, rate limit and policy of the named method with
-	// the metadata of this call, and counts as one request of that method. It also
-	// validates the fields that the gateway could decode.
+	// Admit authenticates the caller, counts the call in the rate limit and checks the
+	// permission, as if the named method were called with the metadata of this call. It
+	// then validates the fields that the gateway could decode.
 	Admit(context.Context, *AdmitRequest) (*AdmitResponse, error)
 	mustEmbedUnimplementedGateServiceServer()
 }

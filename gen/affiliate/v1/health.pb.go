@@ -96,7 +96,7 @@ func (*CheckReadinessRequest) Descriptor() ([]byte, []int) {
 
 type HealthStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Always ok; anything else is an error answer.
+	// Always `ok`. Every other state is an error response.
 	Status        string `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,13 +27,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// HealthService answers load balancers. It needs no credential and counts
-// against no limit.
+// HealthService reports the state of the API to load balancers and orchestrators. Its
+// routes need no credential and have no rate limit.
 type HealthServiceClient interface {
-	// CheckLiveness answers 200 while the process runs.
+	// CheckLiveness returns 200 while the process runs. It does not check the database or
+	// the cache.
 	CheckLiveness(ctx context.Context, in *CheckLivenessRequest, opts ...grpc.CallOption) (*HealthStatus, error)
-	// CheckReadiness answers 200 when the database and the cache are reachable,
-	// else 503 SERVICE_UNAVAILABLE naming the one that is not.
+	// CheckReadiness returns 200 if the database and the cache are reachable.
+	//
+	// Errors: SERVICE_UNAVAILABLE if one of them is not reachable. The response names it.
 	CheckReadiness(ctx context.Context, in *CheckReadinessRequest, opts ...grpc.CallOption) (*HealthStatus, error)
 }
 
@@ -69,13 +71,15 @@ func (c *healthServiceClient) CheckReadiness(ctx context.Context, in *CheckReadi
 // All implementations must embed UnimplementedHealthServiceServer
 // for forward compatibility.
 //
-// HealthService answers load balancers. It needs no credential and counts
-// against no limit.
+// HealthService reports the state of the API to load balancers and orchestrators. Its
+// routes need no credential and have no rate limit.
 type HealthServiceServer interface {
-	// CheckLiveness answers 200 while the process runs.
+	// CheckLiveness returns 200 while the process runs. It does not check the database or
+	// the cache.
 	CheckLiveness(context.Context, *CheckLivenessRequest) (*HealthStatus, error)
-	// CheckReadiness answers 200 when the database and the cache are reachable,
-	// else 503 SERVICE_UNAVAILABLE naming the one that is not.
+	// CheckReadiness returns 200 if the database and the cache are reachable.
+	//
+	// Errors: SERVICE_UNAVAILABLE if one of them is not reachable. The response names it.
 	CheckReadiness(context.Context, *CheckReadinessRequest) (*HealthStatus, error)
 	mustEmbedUnimplementedHealthServiceServer()
 }

@@ -24,23 +24,26 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// LedgerEntryType is the reason of a ledger entry.
 type LedgerEntryType int32
 
 const (
 	LedgerEntryType_LEDGER_ENTRY_TYPE_UNSPECIFIED LedgerEntryType = 0
-	// A commission was approved: plus.
+	// A commission was approved. The amount is positive.
 	LedgerEntryType_LEDGER_ENTRY_TYPE_COMMISSION_APPROVED LedgerEntryType = 1
-	// An approved commission was rejected or refunded: minus.
+	// An approved commission was rejected, or refunded in full or in part. The amount is
+	// negative.
 	LedgerEntryType_LEDGER_ENTRY_TYPE_COMMISSION_REVERSED LedgerEntryType = 2
-	// A commission was refunded after it was paid: minus.
+	// A commission was refunded, in full or in part, after it was paid. The amount is
+	// negative.
 	LedgerEntryType_LEDGER_ENTRY_TYPE_CLAWBACK LedgerEntryType = 3
-	// By hand: plus.
+	// A member added a bonus. The amount is positive.
 	LedgerEntryType_LEDGER_ENTRY_TYPE_BONUS LedgerEntryType = 4
-	// By hand: plus or minus.
+	// A member added an adjustment. The amount is positive or negative.
 	LedgerEntryType_LEDGER_ENTRY_TYPE_ADJUSTMENT LedgerEntryType = 5
-	// A payout was sent: minus, or plus where it settled a debt.
+	// A payout was sent. The amount is negative.
 	LedgerEntryType_LEDGER_ENTRY_TYPE_PAYOUT LedgerEntryType = 6
-	// A payout that was sent came back: plus.
+	// A payout that was sent has failed. The amount is positive.
 	LedgerEntryType_LEDGER_ENTRY_TYPE_PAYOUT_RETURNED LedgerEntryType = 7
 )
 
@@ -99,12 +102,13 @@ type ListLedgerRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId string                 `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,3,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize *int32          `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	Type     LedgerEntryType `protobuf:"varint,5,opt,name=type,proto3,enum=affiliate.v1.LedgerEntryType" json:"type,omitempty"`
-	// ISO 4217, upper case.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only entries of this type.
+	Type LedgerEntryType `protobuf:"varint,5,opt,name=type,proto3,enum=affiliate.v1.LedgerEntryType" json:"type,omitempty"`
+	// Only entries in this currency, an ISO 4217 code in upper case.
 	Currency      *string `protobuf:"bytes,6,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -185,12 +189,14 @@ func (x *ListLedgerRequest) GetCurrency() string {
 type ListLedgerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*LedgerEntry         `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page  int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Per currency, whatever the filter.
+	// The participant's balances, one per currency. The filters do not affect them.
 	Balances      []*LedgerBalance `protobuf:"bytes,5,rep,name=balances,proto3" json:"balances,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -263,13 +269,15 @@ func (x *ListLedgerResponse) GetBalances() []*LedgerBalance {
 
 type ListPartnerLedgerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize  *int32          `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	ProgramId *string         `protobuf:"bytes,3,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
-	Type      LedgerEntryType `protobuf:"varint,4,opt,name=type,proto3,enum=affiliate.v1.LedgerEntryType" json:"type,omitempty"`
-	// ISO 4217, upper case.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only entries of this programme. This filter also applies to the balances.
+	ProgramId *string `protobuf:"bytes,3,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// Only entries of this type.
+	Type LedgerEntryType `protobuf:"varint,4,opt,name=type,proto3,enum=affiliate.v1.LedgerEntryType" json:"type,omitempty"`
+	// Only entries in this currency, an ISO 4217 code in upper case.
 	Currency      *string `protobuf:"bytes,5,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -343,12 +351,15 @@ func (x *ListPartnerLedgerRequest) GetCurrency() string {
 type ListPartnerLedgerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*PartnerLedgerEntry  `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page  int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Per currency, over the programmes that the filter leaves.
+	// The partner's balances, one per currency. Of the filters, only `programId` affects
+	// them.
 	Balances      []*LedgerBalance `protobuf:"bytes,5,rep,name=balances,proto3" json:"balances,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -419,10 +430,11 @@ func (x *ListPartnerLedgerResponse) GetBalances() []*LedgerBalance {
 	return nil
 }
 
+// LedgerBalance is a balance in one currency.
 type LedgerBalance struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Currency string                 `protobuf:"bytes,1,opt,name=currency,proto3" json:"currency,omitempty"`
-	// Minor units; negative where the partner owes.
+	// The balance, in minor units of `currency`. Negative if the partner owes money.
 	BalanceCents  int64 `protobuf:"varint,2,opt,name=balance_cents,json=balanceCents,proto3" json:"balance_cents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -476,13 +488,14 @@ type CreateLedgerEntryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId string                 `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// bonus or adjustment.
+	// `bonus` or `adjustment`.
 	Type LedgerEntryType `protobuf:"varint,3,opt,name=type,proto3,enum=affiliate.v1.LedgerEntryType" json:"type,omitempty"`
-	// Minor units, not 0; a bonus is positive. At most 10^12 either way.
+	// The amount in minor units, from -10^12 to 10^12 and not 0. A bonus must be
+	// positive.
 	AmountCents int64 `protobuf:"varint,4,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
-	// ISO 4217; default: the programme's.
+	// The ISO 4217 code. Default: the programme's currency.
 	Currency *string `protobuf:"bytes,5,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
-	// 1 to 500 characters. The partner sees it.
+	// The reason of the entry, 1 to 500 characters. The partner sees it.
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -560,6 +573,7 @@ func (x *CreateLedgerEntryRequest) GetReason() string {
 	return ""
 }
 
+// LedgerEntry is one entry of a participant's ledger.
 type LedgerEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -567,13 +581,18 @@ type LedgerEntry struct {
 	ParticipantId string                 `protobuf:"bytes,3,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
 	Mode          Mode                   `protobuf:"varint,4,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
 	Type          LedgerEntryType        `protobuf:"varint,5,opt,name=type,proto3,enum=affiliate.v1.LedgerEntryType" json:"type,omitempty"`
-	// Minor units, with its sign.
-	AmountCents  int64   `protobuf:"varint,6,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
-	Currency     string  `protobuf:"bytes,7,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The amount, in minor units of `currency`, positive or negative.
+	AmountCents int64  `protobuf:"varint,6,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	Currency    string `protobuf:"bytes,7,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The commission of the entry. Null for entries about payouts, bonuses and
+	// adjustments.
 	CommissionId *string `protobuf:"bytes,8,opt,name=commission_id,json=commissionId,proto3,oneof" json:"commission_id,omitempty"`
-	PayoutId     *string `protobuf:"bytes,9,opt,name=payout_id,json=payoutId,proto3,oneof" json:"payout_id,omitempty"`
-	Reason       *string `protobuf:"bytes,10,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// User id, or system.
+	// The payout of the entry. Null for entries about commissions, bonuses and
+	// adjustments.
+	PayoutId *string `protobuf:"bytes,9,opt,name=payout_id,json=payoutId,proto3,oneof" json:"payout_id,omitempty"`
+	// The reason of a bonus or an adjustment. Null for other entries.
+	Reason *string `protobuf:"bytes,10,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// The id of the user who caused the entry, or `system`.
 	CreatedBy     string                 `protobuf:"bytes,11,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -694,7 +713,7 @@ func (x *LedgerEntry) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// PartnerLedgerEntry is an entry as its partner sees it.
+// PartnerLedgerEntry is a ledger entry as the partner sees it.
 type PartnerLedgerEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -703,12 +722,16 @@ type PartnerLedgerEntry struct {
 	ParticipantId string                 `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
 	Mode          Mode                   `protobuf:"varint,5,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
 	Type          LedgerEntryType        `protobuf:"varint,6,opt,name=type,proto3,enum=affiliate.v1.LedgerEntryType" json:"type,omitempty"`
-	// Minor units, with its sign.
-	AmountCents  int64   `protobuf:"varint,7,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
-	Currency     string  `protobuf:"bytes,8,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The amount, in minor units of `currency`, positive or negative.
+	AmountCents int64  `protobuf:"varint,7,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	Currency    string `protobuf:"bytes,8,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The commission of the entry. Null for entries about payouts, bonuses and
+	// adjustments.
 	CommissionId *string `protobuf:"bytes,9,opt,name=commission_id,json=commissionId,proto3,oneof" json:"commission_id,omitempty"`
-	PayoutId     *string `protobuf:"bytes,10,opt,name=payout_id,json=payoutId,proto3,oneof" json:"payout_id,omitempty"`
-	// Of a bonus or an adjustment.
+	// The payout of the entry. Null for entries about commissions, bonuses and
+	// adjustments.
+	PayoutId *string `protobuf:"bytes,10,opt,name=payout_id,json=payoutId,proto3,oneof" json:"payout_id,omitempty"`
+	// The reason of a bonus or an adjustment. Null for other entries.
 	Reason        *string                `protobuf:"bytes,11,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -28,17 +28,26 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// LedgerService shows what a partner is owed, entry by entry. Entries are never
-// changed; a balance is the sum of the entries of one participant and currency,
-// and may be negative. Pending money is not in the ledger.
+// LedgerService shows what participants are owed. The ledger is a list of entries that
+// are never changed. A balance is the sum of the entries of one participant in one
+// currency, and can be negative. A commission enters the ledger when it is approved, so
+// pending commissions are not part of a balance.
+//
+// Any member can read the ledger. Owners, admins and finance members can add entries.
+// Partners read their own entries.
 type LedgerServiceClient interface {
-	// ListLedger pages through a participant's entries, newest first.
+	// ListLedger returns the entries of a participant, newest first, and the
+	// participant's balances.
 	ListLedger(ctx context.Context, in *ListLedgerRequest, opts ...grpc.CallOption) (*ListLedgerResponse, error)
-	// CreateLedgerEntry adds a bonus or an adjustment by hand. Errors:
-	// PARTICIPANT_ERASED.
+	// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. It is
+	// settled with the next payout in its currency.
+	//
+	// Errors: PARTICIPANT_ERASED if the participant's data was erased.
 	CreateLedgerEntry(ctx context.Context, in *CreateLedgerEntryRequest, opts ...grpc.CallOption) (*LedgerEntry, error)
-	// ListPartnerLedger pages through the partner's own entries of all programmes,
-	// newest first.
+	// ListPartnerLedger returns the partner's own entries of all programmes of the mode,
+	// newest first, and the partner's balances.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerLedger(ctx context.Context, in *ListPartnerLedgerRequest, opts ...grpc.CallOption) (*ListPartnerLedgerResponse, error)
 }
 
@@ -84,17 +93,26 @@ func (c *ledgerServiceClient) ListPartnerLedger(ctx context.Context, in *ListPar
 // All implementations must embed UnimplementedLedgerServiceServer
 // for forward compatibility.
 //
-// LedgerService shows what a partner is owed, entry by entry. Entries are never
-// changed; a balance is the sum of the entries of one participant and currency,
-// and may be negative. Pending money is not in the ledger.
+// LedgerService shows what participants are owed. The ledger is a list of entries that
+// are never changed. A balance is the sum of the entries of one participant in one
+// currency, and can be negative. A commission enters the ledger when it is approved, so
+// pending commissions are not part of a balance.
+//
+// Any member can read the ledger. Owners, admins and finance members can add entries.
+// Partners read their own entries.
 type LedgerServiceServer interface {
-	// ListLedger pages through a participant's entries, newest first.
+	// ListLedger returns the entries of a participant, newest first, and the
+	// participant's balances.
 	ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error)
-	// CreateLedgerEntry adds a bonus or an adjustment by hand. Errors:
-	// PARTICIPANT_ERASED.
+	// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. It is
+	// settled with the next payout in its currency.
+	//
+	// Errors: PARTICIPANT_ERASED if the participant's data was erased.
 	CreateLedgerEntry(context.Context, *CreateLedgerEntryRequest) (*LedgerEntry, error)
-	// ListPartnerLedger pages through the partner's own entries of all programmes,
-	// newest first.
+	// ListPartnerLedger returns the partner's own entries of all programmes of the mode,
+	// newest first, and the partner's balances.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerLedger(context.Context, *ListPartnerLedgerRequest) (*ListPartnerLedgerResponse, error)
 	mustEmbedUnimplementedLedgerServiceServer()
 }

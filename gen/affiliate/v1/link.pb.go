@@ -25,14 +25,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Utm are the campaign parameters that a link adds to its destination.
+// Utm holds the campaign parameters that a link adds to its destination.
 type Utm struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Source        *string                `protobuf:"bytes,1,opt,name=source,proto3,oneof" json:"source,omitempty"`
-	Medium        *string                `protobuf:"bytes,2,opt,name=medium,proto3,oneof" json:"medium,omitempty"`
-	Campaign      *string                `protobuf:"bytes,3,opt,name=campaign,proto3,oneof" json:"campaign,omitempty"`
-	Term          *string                `protobuf:"bytes,4,opt,name=term,proto3,oneof" json:"term,omitempty"`
-	Content       *string                `protobuf:"bytes,5,opt,name=content,proto3,oneof" json:"content,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The value of `utm_source`.
+	Source *string `protobuf:"bytes,1,opt,name=source,proto3,oneof" json:"source,omitempty"`
+	// The value of `utm_medium`.
+	Medium *string `protobuf:"bytes,2,opt,name=medium,proto3,oneof" json:"medium,omitempty"`
+	// The value of `utm_campaign`.
+	Campaign *string `protobuf:"bytes,3,opt,name=campaign,proto3,oneof" json:"campaign,omitempty"`
+	// The value of `utm_term`.
+	Term *string `protobuf:"bytes,4,opt,name=term,proto3,oneof" json:"term,omitempty"`
+	// The value of `utm_content`.
+	Content       *string `protobuf:"bytes,5,opt,name=content,proto3,oneof" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -102,29 +107,35 @@ func (x *Utm) GetContent() string {
 	return ""
 }
 
+// Link is a referral link of a participant.
 type Link struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	ProgramId     string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId string                 `protobuf:"bytes,3,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// Case-folded, unique in the workspace and mode.
+	// The referral code of the link, in lower case. It is unique in the workspace and
+	// mode.
 	Code string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
-	// The page of the merchant. The default link's is the programme's landing page
-	// until it is given one of its own.
+	// The merchant's page to which the link leads. For a default link without a
+	// destination of its own, this is the programme's page: `landingUrl` or, without one,
+	// `websiteUrl`.
 	DestinationUrl string `protobuf:"bytes,5,opt,name=destination_url,json=destinationUrl,proto3" json:"destination_url,omitempty"`
-	// The destination with code, sub id and campaign parameters: what a partner
-	// shares when the merchant's pages run the script.
+	// The destination with the code, the sub id and the campaign parameters. Partners
+	// share this URL if the merchant's pages include the tracking script.
 	Url string `protobuf:"bytes,6,opt,name=url,proto3" json:"url,omitempty"`
-	// {link_host}/r/{key}: registers the click and leads to url. Null where the
-	// deployment has no link host.
+	// The short URL, `{link_host}/r/{key}`. It registers the click and redirects to
+	// `url`. Null if the deployment has no link host.
 	ShortUrl *string `protobuf:"bytes,7,opt,name=short_url,json=shortUrl,proto3,oneof" json:"short_url,omitempty"`
-	SubId    *string `protobuf:"bytes,8,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
-	Utm      *Utm    `protobuf:"bytes,9,opt,name=utm,proto3" json:"utm,omitempty"`
-	// Whether the code is the participant's own.
+	// The partner's own label for the traffic of this link. It is added to the URL as
+	// `sub_id`.
+	SubId *string `protobuf:"bytes,8,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
+	// The campaign parameters that are added to the URL.
+	Utm *Utm `protobuf:"bytes,9,opt,name=utm,proto3" json:"utm,omitempty"`
+	// Whether this is the participant's default link.
 	IsDefault bool `protobuf:"varint,10,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
-	// Without those of bots.
+	// The number of clicks, without clicks by bots.
 	Clicks int64 `protobuf:"varint,11,opt,name=clicks,proto3" json:"clicks,omitempty"`
-	// Conversions attributed to clicks on it.
+	// The number of conversions that are attributed to clicks on this link.
 	Conversions   int64                  `protobuf:"varint,12,opt,name=conversions,proto3" json:"conversions,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
@@ -263,12 +274,13 @@ func (x *Link) GetUpdatedAt() *timestamppb.Timestamp {
 type ListLinksRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,2,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize      *int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only links of this participant.
 	ParticipantId *string `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
-	// Prefix of the code.
+	// Only links whose code begins with this text. Case is ignored.
 	Search        *string `protobuf:"bytes,5,opt,name=search,proto3,oneof" json:"search,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -342,10 +354,13 @@ func (x *ListLinksRequest) GetSearch() string {
 type ListLinksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Link                `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact. With search it counts to 10,000, for a partner's own links to 100,000.
-	// The response header "Total-Capped: true" says that there are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching links on all pages. It is exact, except that a search counts
+	// up to 10,000 and a partner's own links up to 100,000. If there are more, the total
+	// is that number and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -413,13 +428,16 @@ type CreateLinkRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId string                 `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// Its host has to be in the programme's allowed domains.
+	// The http or https URL to which the link leads. Its host must be one of the
+	// programme's allowed domains.
 	DestinationUrl string `protobuf:"bytes,3,opt,name=destination_url,json=destinationUrl,proto3" json:"destination_url,omitempty"`
-	// 3 to 50 of a-z, 0-9, dash, underscore; case is folded. Default: made from
-	// the participant's code.
-	Code          *string `protobuf:"bytes,4,opt,name=code,proto3,oneof" json:"code,omitempty"`
-	SubId         *string `protobuf:"bytes,5,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
-	Utm           *Utm    `protobuf:"bytes,6,opt,name=utm,proto3" json:"utm,omitempty"`
+	// The code of the link: 3 to 50 letters, digits, dashes or underscores, stored in
+	// lower case. Default: the participant's referral code with a random suffix.
+	Code *string `protobuf:"bytes,4,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	// The partner's own label for the traffic of this link, at most 255 characters.
+	SubId *string `protobuf:"bytes,5,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
+	// The campaign parameters to add to the URL.
+	Utm           *Utm `protobuf:"bytes,6,opt,name=utm,proto3" json:"utm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -552,13 +570,16 @@ type UpdateLinkRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	LinkId    string                 `protobuf:"bytes,2,opt,name=link_id,json=linkId,proto3" json:"link_id,omitempty"`
-	// Over REST the keys of the body make the mask.
+	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
+	// fields to change.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// Its host has to be in the programme's allowed domains. Null: the default
-	// link goes back to the programme's landing page; no other can.
+	// The http or https URL to which the link leads. Its host must be one of the
+	// programme's allowed domains. Null makes a default link lead to the programme's page
+	// again; other links must have a destination.
 	DestinationUrl *string `protobuf:"bytes,4,opt,name=destination_url,json=destinationUrl,proto3,oneof" json:"destination_url,omitempty"`
-	SubId          *string `protobuf:"bytes,5,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
-	// Given fields merge.
+	// The partner's own label for the traffic of this link, at most 255 characters.
+	SubId *string `protobuf:"bytes,5,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
+	// The campaign parameters. Only the given ones change.
 	Utm           *Utm `protobuf:"bytes,6,opt,name=utm,proto3" json:"utm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -726,10 +747,11 @@ func (*DeleteLinkResponse) Descriptor() ([]byte, []int) {
 
 type ListPartnerLinksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize      *int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only links in this programme.
 	ProgramId     *string `protobuf:"bytes,3,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -789,13 +811,16 @@ func (x *ListPartnerLinksRequest) GetProgramId() string {
 type CreatePartnerLinkRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// Its host has to be in the programme's allowed domains.
+	// The http or https URL to which the link leads. Its host must be one of the
+	// programme's allowed domains.
 	DestinationUrl string `protobuf:"bytes,2,opt,name=destination_url,json=destinationUrl,proto3" json:"destination_url,omitempty"`
-	// 3 to 50 of a-z, 0-9, dash, underscore; case is folded. Default: made from
-	// the participant's code.
-	Code          *string `protobuf:"bytes,3,opt,name=code,proto3,oneof" json:"code,omitempty"`
-	SubId         *string `protobuf:"bytes,4,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
-	Utm           *Utm    `protobuf:"bytes,5,opt,name=utm,proto3" json:"utm,omitempty"`
+	// The code of the link: 3 to 50 letters, digits, dashes or underscores, stored in
+	// lower case. Default: the participant's referral code with a random suffix.
+	Code *string `protobuf:"bytes,3,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	// The partner's own label for the traffic of this link, at most 255 characters.
+	SubId *string `protobuf:"bytes,4,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
+	// The campaign parameters to add to the URL.
+	Utm           *Utm `protobuf:"bytes,5,opt,name=utm,proto3" json:"utm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -868,13 +893,16 @@ func (x *CreatePartnerLinkRequest) GetUtm() *Utm {
 type UpdatePartnerLinkRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	LinkId string                 `protobuf:"bytes,1,opt,name=link_id,json=linkId,proto3" json:"link_id,omitempty"`
-	// Over REST the keys of the body make the mask.
+	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
+	// fields to change.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// Its host has to be in the programme's allowed domains. Null: the default
-	// link goes back to the programme's landing page; no other can.
+	// The http or https URL to which the link leads. Its host must be one of the
+	// programme's allowed domains. Null makes a default link lead to the programme's page
+	// again; other links must have a destination.
 	DestinationUrl *string `protobuf:"bytes,3,opt,name=destination_url,json=destinationUrl,proto3,oneof" json:"destination_url,omitempty"`
-	SubId          *string `protobuf:"bytes,4,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
-	// Given fields merge.
+	// The partner's own label for the traffic of this link, at most 255 characters.
+	SubId *string `protobuf:"bytes,4,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
+	// The campaign parameters. Only the given ones change.
 	Utm           *Utm `protobuf:"bytes,5,opt,name=utm,proto3" json:"utm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -34,34 +34,82 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// LinkService manages referral links: a participant's default link, whose code
-// is the participant's own, and up to 50 more. A link leads to a page of the
-// merchant with its code in the programme's link parameter; its short URL counts
-// the click on the way. What belongs to another workspace, mode or partner is
-// 404; anything of an erased participant is PARTICIPANT_ERASED.
+// LinkService manages referral links. Every participant has one default link, whose
+// code is the participant's referral code, and can have up to 50 more links. A link
+// leads to a page of the merchant and carries its code in the programme's link
+// parameter. Each link also has a short URL, which registers the click before it
+// redirects to that page.
+//
+// Any member of the workspace can read links. Owners, admins and managers can change
+// them. Partners read and change their own links on the routes under `/api/v1/partner`.
+// An id that does not exist, or that belongs to another workspace, mode or partner, is
+// NOT_FOUND.
 type LinkServiceClient interface {
-	// ListLinks pages through a programme's links, newest first.
+	// ListLinks returns the links of a programme, newest first. Deleted links are not
+	// included.
 	ListLinks(ctx context.Context, in *ListLinksRequest, opts ...grpc.CallOption) (*ListLinksResponse, error)
-	// CreateLink makes a link for a participant. Errors: LINK_LIMIT_EXCEEDED,
-	// REFERRAL_CODE_TAKEN, PARTICIPANT_STATE_INVALID for a rejected participant,
-	// PARTICIPANT_ERASED, VALIDATION_ERROR for a participant that the programme
-	// does not have.
+	// CreateLink creates a link for a participant of the programme.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the participant is not in the programme, or the host of the
+	//     destination is not in the programme's allowed domains.
+	//   - PARTICIPANT_STATE_INVALID: the participant was rejected.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
+	//   - LINK_LIMIT_EXCEEDED: the participant has 50 links besides the default link.
+	//   - REFERRAL_CODE_TAKEN: the code is or was used in the workspace and mode.
 	CreateLink(ctx context.Context, in *CreateLinkRequest, opts ...grpc.CallOption) (*Link, error)
-	// GetLink reads one link.
+	// GetLink returns one link.
 	GetLink(ctx context.Context, in *GetLinkRequest, opts ...grpc.CallOption) (*Link, error)
-	// UpdateLink changes what is given; the code stays.
+	// UpdateLink changes the given fields of a link. A field that is absent keeps its
+	// value, and null clears it. The code cannot be changed.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the host of the destination is not in the programme's allowed
+	//     domains.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
 	UpdateLink(ctx context.Context, in *UpdateLinkRequest, opts ...grpc.CallOption) (*Link, error)
-	// DeleteLink ends a link; its code stays taken and leads nowhere. The default
-	// link cannot be deleted (VALIDATION_ERROR).
+	// DeleteLink deletes a link. Its URLs stop working, and its code cannot be used
+	// again.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: it is the participant's default link, which cannot be
+	//     deleted.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	DeleteLink(ctx context.Context, in *DeleteLinkRequest, opts ...grpc.CallOption) (*DeleteLinkResponse, error)
-	// ListPartnerLinks pages through the partner's own links, newest first.
+	// ListPartnerLinks returns the partner's own links in the mode, newest first. Deleted
+	// links are not included.
 	ListPartnerLinks(ctx context.Context, in *ListPartnerLinksRequest, opts ...grpc.CallOption) (*ListLinksResponse, error)
-	// CreatePartnerLink is CreateLink for the partner itself. Errors: as
-	// CreateLink; NOT_FOUND for a programme that the partner does not take part in.
+	// CreatePartnerLink creates a link for the partner that calls it.
+	//
+	// Errors:
+	//   - NOT_FOUND: the partner is not a participant of the programme.
+	//   - VALIDATION_ERROR: the host of the destination is not in the programme's allowed
+	//     domains.
+	//   - PARTICIPANT_STATE_INVALID: the partner was rejected in the programme.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
+	//   - LINK_LIMIT_EXCEEDED: the partner has 50 links in the programme besides the
+	//     default link.
+	//   - REFERRAL_CODE_TAKEN: the code is or was used in the merchant's workspace and
+	//     mode.
 	CreatePartnerLink(ctx context.Context, in *CreatePartnerLinkRequest, opts ...grpc.CallOption) (*Link, error)
-	// UpdatePartnerLink is UpdateLink for the partner itself.
+	// UpdatePartnerLink changes the given fields of the partner's own link. A field that
+	// is absent keeps its value, and null clears it. The code cannot be changed.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the host of the destination is not in the programme's allowed
+	//     domains.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
 	UpdatePartnerLink(ctx context.Context, in *UpdatePartnerLinkRequest, opts ...grpc.CallOption) (*Link, error)
-	// DeletePartnerLink is DeleteLink for the partner itself.
+	// DeletePartnerLink deletes the partner's own link. Its URLs stop working, and its
+	// code cannot be used again.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: it is the default link, which cannot be deleted.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	DeletePartnerLink(ctx context.Context, in *DeletePartnerLinkRequest, opts ...grpc.CallOption) (*DeletePartnerLinkResponse, error)
 }
 
@@ -167,34 +215,82 @@ func (c *linkServiceClient) DeletePartnerLink(ctx context.Context, in *DeletePar
 // All implementations must embed UnimplementedLinkServiceServer
 // for forward compatibility.
 //
-// LinkService manages referral links: a participant's default link, whose code
-// is the participant's own, and up to 50 more. A link leads to a page of the
-// merchant with its code in the programme's link parameter; its short URL counts
-// the click on the way. What belongs to another workspace, mode or partner is
-// 404; anything of an erased participant is PARTICIPANT_ERASED.
+// LinkService manages referral links. Every participant has one default link, whose
+// code is the participant's referral code, and can have up to 50 more links. A link
+// leads to a page of the merchant and carries its code in the programme's link
+// parameter. Each link also has a short URL, which registers the click before it
+// redirects to that page.
+//
+// Any member of the workspace can read links. Owners, admins and managers can change
+// them. Partners read and change their own links on the routes under `/api/v1/partner`.
+// An id that does not exist, or that belongs to another workspace, mode or partner, is
+// NOT_FOUND.
 type LinkServiceServer interface {
-	// ListLinks pages through a programme's links, newest first.
+	// ListLinks returns the links of a programme, newest first. Deleted links are not
+	// included.
 	ListLinks(context.Context, *ListLinksRequest) (*ListLinksResponse, error)
-	// CreateLink makes a link for a participant. Errors: LINK_LIMIT_EXCEEDED,
-	// REFERRAL_CODE_TAKEN, PARTICIPANT_STATE_INVALID for a rejected participant,
-	// PARTICIPANT_ERASED, VALIDATION_ERROR for a participant that the programme
-	// does not have.
+	// CreateLink creates a link for a participant of the programme.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the participant is not in the programme, or the host of the
+	//     destination is not in the programme's allowed domains.
+	//   - PARTICIPANT_STATE_INVALID: the participant was rejected.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
+	//   - LINK_LIMIT_EXCEEDED: the participant has 50 links besides the default link.
+	//   - REFERRAL_CODE_TAKEN: the code is or was used in the workspace and mode.
 	CreateLink(context.Context, *CreateLinkRequest) (*Link, error)
-	// GetLink reads one link.
+	// GetLink returns one link.
 	GetLink(context.Context, *GetLinkRequest) (*Link, error)
-	// UpdateLink changes what is given; the code stays.
+	// UpdateLink changes the given fields of a link. A field that is absent keeps its
+	// value, and null clears it. The code cannot be changed.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the host of the destination is not in the programme's allowed
+	//     domains.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
 	UpdateLink(context.Context, *UpdateLinkRequest) (*Link, error)
-	// DeleteLink ends a link; its code stays taken and leads nowhere. The default
-	// link cannot be deleted (VALIDATION_ERROR).
+	// DeleteLink deletes a link. Its URLs stop working, and its code cannot be used
+	// again.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: it is the participant's default link, which cannot be
+	//     deleted.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	DeleteLink(context.Context, *DeleteLinkRequest) (*DeleteLinkResponse, error)
-	// ListPartnerLinks pages through the partner's own links, newest first.
+	// ListPartnerLinks returns the partner's own links in the mode, newest first. Deleted
+	// links are not included.
 	ListPartnerLinks(context.Context, *ListPartnerLinksRequest) (*ListLinksResponse, error)
-	// CreatePartnerLink is CreateLink for the partner itself. Errors: as
-	// CreateLink; NOT_FOUND for a programme that the partner does not take part in.
+	// CreatePartnerLink creates a link for the partner that calls it.
+	//
+	// Errors:
+	//   - NOT_FOUND: the partner is not a participant of the programme.
+	//   - VALIDATION_ERROR: the host of the destination is not in the programme's allowed
+	//     domains.
+	//   - PARTICIPANT_STATE_INVALID: the partner was rejected in the programme.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
+	//   - LINK_LIMIT_EXCEEDED: the partner has 50 links in the programme besides the
+	//     default link.
+	//   - REFERRAL_CODE_TAKEN: the code is or was used in the merchant's workspace and
+	//     mode.
 	CreatePartnerLink(context.Context, *CreatePartnerLinkRequest) (*Link, error)
-	// UpdatePartnerLink is UpdateLink for the partner itself.
+	// UpdatePartnerLink changes the given fields of the partner's own link. A field that
+	// is absent keeps its value, and null clears it. The code cannot be changed.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the host of the destination is not in the programme's allowed
+	//     domains.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
 	UpdatePartnerLink(context.Context, *UpdatePartnerLinkRequest) (*Link, error)
-	// DeletePartnerLink is DeleteLink for the partner itself.
+	// DeletePartnerLink deletes the partner's own link. Its URLs stop working, and its
+	// code cannot be used again.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: it is the default link, which cannot be deleted.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	DeletePartnerLink(context.Context, *DeletePartnerLinkRequest) (*DeletePartnerLinkResponse, error)
 	mustEmbedUnimplementedLinkServiceServer()
 }

@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: affiliate/v1/options.proto
 
-// What the contract says beyond types: which reasons answer which status, and
-// which strings are trimmed before anything looks at them.
+// The options of this file extend the contract. They define the status and message of
+// each error reason, and which string fields are trimmed before validation.
 
 package affiliatev1
 
@@ -25,14 +25,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ErrorSpec is what a reason answers with.
+// ErrorSpec is the response that belongs to an error reason.
 type ErrorSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// HTTP status of the REST answer.
+	// The HTTP status of the REST response.
 	HttpStatus int32 `protobuf:"varint,1,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
-	// google.rpc.Code of the gRPC answer.
+	// The google.rpc.Code of the gRPC response.
 	GrpcCode int32 `protobuf:"varint,2,opt,name=grpc_code,json=grpcCode,proto3" json:"grpc_code,omitempty"`
-	// Standard sentence, used when the refusal brings no words of its own.
+	// The default message. It is used if the error has no message of its own.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -118,7 +118,7 @@ var file_affiliate_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 
 // Extension fields to descriptorpb.EnumValueOptions.
 var (
-	// Status and standard sentence of an ErrorReason.
+	// The statuses and the default message of an ErrorReason.
 	//
 	// optional affiliate.v1.ErrorSpec error = 50100;
 	E_Error = &file_affiliate_v1_options_proto_extTypes[0]
@@ -126,12 +126,12 @@ var (
 
 // Extension fields to descriptorpb.FieldOptions.
 var (
-	// Leading and trailing white space is removed on arrival, before validation.
+	// Leading and trailing white space is removed before validation.
 	//
 	// optional bool trim = 50101;
 	E_Trim = &file_affiliate_v1_options_proto_extTypes[1]
-	// The REST gateway fills the field in. JSON bodies and the OpenAPI document do
-	// not have it.
+	// The REST gateway sets this field. It does not occur in JSON bodies or in the
+	// OpenAPI document.
 	//
 	// optional bool set_by_gateway = 50102;
 	E_SetByGateway = &file_affiliate_v1_options_proto_extTypes[2]

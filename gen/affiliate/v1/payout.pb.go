@@ -25,6 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// PayoutStatus is the state of a payout.
 type PayoutStatus int32
 
 const (
@@ -86,6 +87,8 @@ func (PayoutStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{0}
 }
 
+// PayoutBatchStatus is the state of a batch. It follows from the statuses of its
+// payouts.
 type PayoutBatchStatus int32
 
 const (
@@ -147,7 +150,7 @@ func (PayoutBatchStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{1}
 }
 
-// Who reads an export.
+// PayoutExportFormat is the format of an export.
 type PayoutExportFormat int32
 
 const (
@@ -200,15 +203,19 @@ func (PayoutExportFormat) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{2}
 }
 
-// Why a participant gets no payout.
+// PayoutExclusion is the reason for which a participant gets no payout.
 type PayoutExclusion int32
 
 const (
-	PayoutExclusion_PAYOUT_EXCLUSION_UNSPECIFIED              PayoutExclusion = 0
-	PayoutExclusion_PAYOUT_EXCLUSION_BELOW_MINIMUM            PayoutExclusion = 1
-	PayoutExclusion_PAYOUT_EXCLUSION_NO_PAYOUT_METHOD         PayoutExclusion = 2
+	PayoutExclusion_PAYOUT_EXCLUSION_UNSPECIFIED PayoutExclusion = 0
+	// The amount is 0 or below the programme's minimum.
+	PayoutExclusion_PAYOUT_EXCLUSION_BELOW_MINIMUM PayoutExclusion = 1
+	// The partner has set no payout method.
+	PayoutExclusion_PAYOUT_EXCLUSION_NO_PAYOUT_METHOD PayoutExclusion = 2
+	// The participant is not approved, or was erased.
 	PayoutExclusion_PAYOUT_EXCLUSION_PARTICIPANT_NOT_APPROVED PayoutExclusion = 3
-	PayoutExclusion_PAYOUT_EXCLUSION_NEGATIVE_BALANCE         PayoutExclusion = 4
+	// The participant owes more than is payable.
+	PayoutExclusion_PAYOUT_EXCLUSION_NEGATIVE_BALANCE PayoutExclusion = 4
 )
 
 // Enum value maps for PayoutExclusion.
@@ -258,14 +265,15 @@ func (PayoutExclusion) EnumDescriptor() ([]byte, []int) {
 
 type PreviewPayoutsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Default: all programmes of the mode.
+	// The programmes to pay, at most 100. Default: all programmes of the mode.
 	ProgramIds []string `protobuf:"bytes,1,rep,name=program_ids,json=programIds,proto3" json:"program_ids,omitempty"`
-	// Commissions that are payable by then; YYYY-MM-DD, to the end of that day UTC,
-	// or RFC 3339. Default and latest: now.
+	// Only commissions that were payable at this time. A date (`YYYY-MM-DD`) means the
+	// end of the day in UTC. RFC 3339 timestamps are accepted too. A time in the future
+	// counts as now. Default: now.
 	Cutoff *string `protobuf:"bytes,2,opt,name=cutoff,proto3,oneof" json:"cutoff,omitempty"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,3,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize      *int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -329,15 +337,22 @@ func (x *PreviewPayoutsRequest) GetPageSize() int32 {
 	return 0
 }
 
+// PayoutPreview is what a batch would contain if it were created now.
 type PayoutPreview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What would be paid, then what is left out, each by partner name.
-	Data   []*PayoutPreviewLine   `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	Total  int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page   int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
-	Limit  int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// First the payouts that the batch would contain, then the accounts that would be
+	// left out, each part sorted by partner name.
+	Data []*PayoutPreviewLine `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// The number of lines on all pages.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
+	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The cutoff that was used.
 	Cutoff *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=cutoff,proto3" json:"cutoff,omitempty"`
-	// Over all pages, what would be paid only.
+	// The sums of the payouts on all pages, per currency. Accounts that would be left out
+	// are not included.
 	Totals        []*PayoutTotal `protobuf:"bytes,6,rep,name=totals,proto3" json:"totals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -415,23 +430,26 @@ func (x *PayoutPreview) GetTotals() []*PayoutTotal {
 	return nil
 }
 
+// PayoutPreviewLine is what is due to one participant in one currency.
 type PayoutPreviewLine struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	ProgramId       string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	ProgramName     string                 `protobuf:"bytes,2,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
-	ParticipantId   string                 `protobuf:"bytes,3,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	PartnerName     string                 `protobuf:"bytes,4,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
-	Currency        string                 `protobuf:"bytes,5,opt,name=currency,proto3" json:"currency,omitempty"`
-	CommissionCount int64                  `protobuf:"varint,6,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
-	// Of the commissions, minor units.
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ProgramName   string                 `protobuf:"bytes,2,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
+	ParticipantId string                 `protobuf:"bytes,3,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	PartnerName   string                 `protobuf:"bytes,4,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
+	Currency      string                 `protobuf:"bytes,5,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The number of payable commissions.
+	CommissionCount int64 `protobuf:"varint,6,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
+	// The sum of the payable commissions, in minor units.
 	CommissionCents int64 `protobuf:"varint,7,opt,name=commission_cents,json=commissionCents,proto3" json:"commission_cents,omitempty"`
-	// Bonuses, adjustments and debts, with its sign.
+	// The sum of bonuses, adjustments and debts, in minor units. Negative if the debts
+	// prevail.
 	AdjustmentCents int64 `protobuf:"varint,8,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
-	// The two together.
+	// `commissionCents` plus `adjustmentCents`.
 	AmountCents int64 `protobuf:"varint,9,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
-	// Null without a payout method.
+	// The partner's payout method. Null if none is set.
 	Method PayoutMethod `protobuf:"varint,10,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
-	// Null for what would be paid.
+	// Why no payout would be created. Null if one would be.
 	ExcludedBecause PayoutExclusion `protobuf:"varint,11,opt,name=excluded_because,json=excludedBecause,proto3,enum=affiliate.v1.PayoutExclusion" json:"excluded_because,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -544,11 +562,13 @@ func (x *PayoutPreviewLine) GetExcludedBecause() PayoutExclusion {
 	return PayoutExclusion_PAYOUT_EXCLUSION_UNSPECIFIED
 }
 
+// PayoutTotal is the sum of payouts in one currency.
 type PayoutTotal struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Currency      string                 `protobuf:"bytes,1,opt,name=currency,proto3" json:"currency,omitempty"`
-	PayoutCount   int64                  `protobuf:"varint,2,opt,name=payout_count,json=payoutCount,proto3" json:"payout_count,omitempty"`
-	AmountCents   int64                  `protobuf:"varint,3,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Currency    string                 `protobuf:"bytes,1,opt,name=currency,proto3" json:"currency,omitempty"`
+	PayoutCount int64                  `protobuf:"varint,2,opt,name=payout_count,json=payoutCount,proto3" json:"payout_count,omitempty"`
+	// The sum of the payouts, in minor units of `currency`.
+	AmountCents   int64 `protobuf:"varint,3,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -606,9 +626,11 @@ func (x *PayoutTotal) GetAmountCents() int64 {
 
 type CreatePayoutBatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Default: all programmes of the mode.
+	// The programmes to pay, at most 100. Default: all programmes of the mode.
 	ProgramIds []string `protobuf:"bytes,1,rep,name=program_ids,json=programIds,proto3" json:"program_ids,omitempty"`
-	// As in the preview.
+	// Only commissions that were payable at this time. A date (`YYYY-MM-DD`) means the
+	// end of the day in UTC. RFC 3339 timestamps are accepted too. A time in the future
+	// counts as now. Default: now.
 	Cutoff        *string `protobuf:"bytes,2,opt,name=cutoff,proto3,oneof" json:"cutoff,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -658,22 +680,32 @@ func (x *CreatePayoutBatchRequest) GetCutoff() string {
 	return ""
 }
 
+// PayoutBatch is a set of payouts that are created and confirmed together.
 type PayoutBatch struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Mode        Mode                   `protobuf:"varint,2,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	Status      PayoutBatchStatus      `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.PayoutBatchStatus" json:"status,omitempty"`
-	Cutoff      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=cutoff,proto3" json:"cutoff,omitempty"`
-	PayoutCount int64                  `protobuf:"varint,5,opt,name=payout_count,json=payoutCount,proto3" json:"payout_count,omitempty"`
-	// Canceled payouts are not in it.
-	Totals   []*PayoutTotal `protobuf:"bytes,6,rep,name=totals,proto3" json:"totals,omitempty"`
-	ByStatus *PayoutCounts  `protobuf:"bytes,7,opt,name=by_status,json=byStatus,proto3" json:"by_status,omitempty"`
-	// User ids.
-	CreatedBy   string                 `protobuf:"bytes,8,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Mode  Mode                   `protobuf:"varint,2,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	// `draft` until the batch is confirmed. Then `confirmed` if no payout was exported or
+	// paid, `processing` while some are open, `completed` if all ended and none failed,
+	// `partially_failed` if all ended and some failed, `canceled` if all were canceled.
+	Status PayoutBatchStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.PayoutBatchStatus" json:"status,omitempty"`
+	// The time at which the commissions had to be payable.
+	Cutoff *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=cutoff,proto3" json:"cutoff,omitempty"`
+	// The number of payouts, canceled ones included.
+	PayoutCount int64 `protobuf:"varint,5,opt,name=payout_count,json=payoutCount,proto3" json:"payout_count,omitempty"`
+	// The sums of the payouts, per currency, without canceled payouts.
+	Totals []*PayoutTotal `protobuf:"bytes,6,rep,name=totals,proto3" json:"totals,omitempty"`
+	// The number of payouts per status.
+	ByStatus *PayoutCounts `protobuf:"bytes,7,opt,name=by_status,json=byStatus,proto3" json:"by_status,omitempty"`
+	// The id of the user who created the batch.
+	CreatedBy string `protobuf:"bytes,8,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	// The id of the user who confirmed the batch. Null if it was not confirmed.
 	ConfirmedBy *string                `protobuf:"bytes,9,opt,name=confirmed_by,json=confirmedBy,proto3,oneof" json:"confirmed_by,omitempty"`
 	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The time of the confirmation. Null if the batch was not confirmed.
 	ConfirmedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=confirmed_at,json=confirmedAt,proto3" json:"confirmed_at,omitempty"`
-	// When the last of its payouts ended.
+	// The time when the last payout ended: it was paid, failed or was canceled. Null
+	// while a payout is open.
 	CompletedAt   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=completed_at,json=completedAt,proto3" json:"completed_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -879,10 +911,11 @@ func (x *PayoutCounts) GetCanceled() int64 {
 
 type ListPayoutBatchesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize      *int32            `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only batches with this status.
 	Status        PayoutBatchStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.PayoutBatchStatus" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -942,10 +975,12 @@ func (x *ListPayoutBatchesRequest) GetStatus() PayoutBatchStatus {
 type ListPayoutBatchesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*PayoutBatch         `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1144,7 +1179,7 @@ func (x *CancelPayoutBatchRequest) GetBatchId() string {
 type ExportPayoutBatchRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	BatchId string                 `protobuf:"bytes,1,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"`
-	// Default generic.
+	// The format of the file. Default `generic`.
 	Format        PayoutExportFormat `protobuf:"varint,2,opt,name=format,proto3,enum=affiliate.v1.PayoutExportFormat" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1196,19 +1231,26 @@ func (x *ExportPayoutBatchRequest) GetFormat() PayoutExportFormat {
 
 type ListPayoutsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize      *int32       `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	Status        PayoutStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.PayoutStatus" json:"status,omitempty"`
-	ProgramId     *string      `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
-	ParticipantId *string      `protobuf:"bytes,5,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
-	BatchId       *string      `protobuf:"bytes,6,opt,name=batch_id,json=batchId,proto3,oneof" json:"batch_id,omitempty"`
-	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only payouts with this status.
+	Status PayoutStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.PayoutStatus" json:"status,omitempty"`
+	// Only payouts of this programme.
+	ProgramId *string `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// Only payouts to this participant.
+	ParticipantId *string `protobuf:"bytes,5,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
+	// Only payouts of this batch.
+	BatchId *string `protobuf:"bytes,6,opt,name=batch_id,json=batchId,proto3,oneof" json:"batch_id,omitempty"`
+	// Only payouts that were created at this time or later. A date (`YYYY-MM-DD`) means
+	// the start of the day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,7,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only payouts that were created at this time or earlier. A date (`YYYY-MM-DD`) means
+	// the end of the day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,8,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
 	Timezone      *string `protobuf:"bytes,9,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1310,10 +1352,12 @@ func (x *ListPayoutsRequest) GetTimezone() string {
 type ListPayoutsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Payout              `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1424,9 +1468,9 @@ func (x *GetPayoutRequest) GetPayoutId() string {
 type MarkPayoutPaidRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	PayoutId string                 `protobuf:"bytes,1,opt,name=payout_id,json=payoutId,proto3" json:"payout_id,omitempty"`
-	// The transfer's own id, 1 to 200 characters.
+	// The id of the transfer at the payment provider or bank, 1 to 200 characters.
 	Reference string `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
-	// Not in the future; default now.
+	// The time of the payment, not in the future. Default: now.
 	PaidAt        *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1486,7 +1530,7 @@ func (x *MarkPayoutPaidRequest) GetPaidAt() *timestamppb.Timestamp {
 type MarkPayoutFailedRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	PayoutId string                 `protobuf:"bytes,1,opt,name=payout_id,json=payoutId,proto3" json:"payout_id,omitempty"`
-	// 1 to 500 characters.
+	// Why the payout failed, 1 to 500 characters. The partner sees it.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1624,6 +1668,7 @@ func (x *CancelPayoutRequest) GetPayoutId() string {
 	return ""
 }
 
+// Payout is an amount that is paid to one participant in one currency.
 type Payout struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1633,24 +1678,31 @@ type Payout struct {
 	ParticipantId string                 `protobuf:"bytes,5,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
 	PartnerName   string                 `protobuf:"bytes,6,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
 	Mode          Mode                   `protobuf:"varint,7,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	// Commissions and adjustment, minor units.
+	// The amount of the payout, in minor units of `currency`: its commissions plus
+	// `adjustmentCents`.
 	AmountCents int64        `protobuf:"varint,8,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
 	Currency    string       `protobuf:"bytes,9,opt,name=currency,proto3" json:"currency,omitempty"`
 	Status      PayoutStatus `protobuf:"varint,10,opt,name=status,proto3,enum=affiliate.v1.PayoutStatus" json:"status,omitempty"`
-	Method      PayoutMethod `protobuf:"varint,11,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
-	Reference   *string      `protobuf:"bytes,12,opt,name=reference,proto3,oneof" json:"reference,omitempty"`
-	// When the first and the last of its commissions were approved; null without
-	// commissions.
-	PeriodStart     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=period_start,json=periodStart,proto3" json:"period_start,omitempty"`
-	PeriodEnd       *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=period_end,json=periodEnd,proto3" json:"period_end,omitempty"`
-	CommissionCount int64                  `protobuf:"varint,15,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
-	// Bonuses, adjustments and debts that it settles, with its sign.
-	AdjustmentCents int64   `protobuf:"varint,16,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
-	FailureReason   *string `protobuf:"bytes,17,opt,name=failure_reason,json=failureReason,proto3,oneof" json:"failure_reason,omitempty"`
-	// none: tax forms are not kept here.
+	// The payout method.
+	Method PayoutMethod `protobuf:"varint,11,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
+	// The id of the transfer. Null if the payout was not marked as paid.
+	Reference *string `protobuf:"bytes,12,opt,name=reference,proto3,oneof" json:"reference,omitempty"`
+	// The time when the first of its commissions was approved. Null without commissions.
+	PeriodStart *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=period_start,json=periodStart,proto3" json:"period_start,omitempty"`
+	// The time when the last of its commissions was approved. Null without commissions.
+	PeriodEnd *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=period_end,json=periodEnd,proto3" json:"period_end,omitempty"`
+	// The number of commissions.
+	CommissionCount int64 `protobuf:"varint,15,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
+	// The sum of the bonuses, adjustments and debts that the payout settles, in minor
+	// units. Negative if the debts prevail.
+	AdjustmentCents int64 `protobuf:"varint,16,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
+	// Why the payout failed. Null if it did not fail, or was retried.
+	FailureReason *string `protobuf:"bytes,17,opt,name=failure_reason,json=failureReason,proto3,oneof" json:"failure_reason,omitempty"`
+	// Always `none`: the service does not manage tax forms.
 	TaxFormStatus string `protobuf:"bytes,18,opt,name=tax_form_status,json=taxFormStatus,proto3" json:"tax_form_status,omitempty"`
-	// When it was confirmed.
-	InitiatedAt   *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=initiated_at,json=initiatedAt,proto3" json:"initiated_at,omitempty"`
+	// The time when the payout was confirmed. Null for drafts.
+	InitiatedAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=initiated_at,json=initiatedAt,proto3" json:"initiated_at,omitempty"`
+	// The time of the payment. Null if the payout was not paid.
 	PaidAt        *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
@@ -1842,7 +1894,8 @@ func (x *Payout) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// PayoutDetail is Payout, number for number, and what it consists of.
+// PayoutDetail is a payout with its commissions. It has the fields of Payout, with the
+// same numbers, and some more.
 type PayoutDetail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1852,31 +1905,38 @@ type PayoutDetail struct {
 	ParticipantId string                 `protobuf:"bytes,5,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
 	PartnerName   string                 `protobuf:"bytes,6,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
 	Mode          Mode                   `protobuf:"varint,7,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	// Commissions and adjustment, minor units.
+	// The amount of the payout, in minor units of `currency`: its commissions plus
+	// `adjustmentCents`.
 	AmountCents int64        `protobuf:"varint,8,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
 	Currency    string       `protobuf:"bytes,9,opt,name=currency,proto3" json:"currency,omitempty"`
 	Status      PayoutStatus `protobuf:"varint,10,opt,name=status,proto3,enum=affiliate.v1.PayoutStatus" json:"status,omitempty"`
-	Method      PayoutMethod `protobuf:"varint,11,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
-	Reference   *string      `protobuf:"bytes,12,opt,name=reference,proto3,oneof" json:"reference,omitempty"`
-	// When the first and the last of its commissions were approved; null without
-	// commissions.
-	PeriodStart     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=period_start,json=periodStart,proto3" json:"period_start,omitempty"`
-	PeriodEnd       *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=period_end,json=periodEnd,proto3" json:"period_end,omitempty"`
-	CommissionCount int64                  `protobuf:"varint,15,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
-	// Bonuses, adjustments and debts that it settles, with its sign.
-	AdjustmentCents int64   `protobuf:"varint,16,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
-	FailureReason   *string `protobuf:"bytes,17,opt,name=failure_reason,json=failureReason,proto3,oneof" json:"failure_reason,omitempty"`
-	// none: tax forms are not kept here.
+	// The payout method.
+	Method PayoutMethod `protobuf:"varint,11,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
+	// The id of the transfer. Null if the payout was not marked as paid.
+	Reference *string `protobuf:"bytes,12,opt,name=reference,proto3,oneof" json:"reference,omitempty"`
+	// The time when the first of its commissions was approved. Null without commissions.
+	PeriodStart *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=period_start,json=periodStart,proto3" json:"period_start,omitempty"`
+	// The time when the last of its commissions was approved. Null without commissions.
+	PeriodEnd *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=period_end,json=periodEnd,proto3" json:"period_end,omitempty"`
+	// The number of commissions.
+	CommissionCount int64 `protobuf:"varint,15,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
+	// The sum of the bonuses, adjustments and debts that the payout settles, in minor
+	// units. Negative if the debts prevail.
+	AdjustmentCents int64 `protobuf:"varint,16,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
+	// Why the payout failed. Null if it did not fail, or was retried.
+	FailureReason *string `protobuf:"bytes,17,opt,name=failure_reason,json=failureReason,proto3,oneof" json:"failure_reason,omitempty"`
+	// Always `none`: the service does not manage tax forms.
 	TaxFormStatus string `protobuf:"bytes,18,opt,name=tax_form_status,json=taxFormStatus,proto3" json:"tax_form_status,omitempty"`
-	// When it was confirmed.
+	// The time when the payout was confirmed. Null for drafts.
 	InitiatedAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=initiated_at,json=initiatedAt,proto3" json:"initiated_at,omitempty"`
-	PaidAt      *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
-	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UpdatedAt   *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// What each commission put into it, oldest first; at most 1,000.
+	// The time of the payment. Null if the payout was not paid.
+	PaidAt    *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// The commissions with their share of the payout, oldest first, at most 1,000.
 	Commissions []*PayoutCommission `protobuf:"bytes,50,rep,name=commissions,proto3" json:"commissions,omitempty"`
-	// p***@example.com, or the last four characters of a number; null without an
-	// account.
+	// A masked form of the account: an address such as `p***@example.com`, or the last
+	// four characters of an account number. Null if the method has no account.
 	AccountHint   *string `protobuf:"bytes,51,opt,name=account_hint,json=accountHint,proto3,oneof" json:"account_hint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2080,14 +2140,18 @@ func (x *PayoutDetail) GetAccountHint() string {
 	return ""
 }
 
+// PayoutCommission is a commission in a payout.
 type PayoutCommission struct {
-	state                 protoimpl.MessageState `protogen:"open.v1"`
-	CommissionId          string                 `protobuf:"bytes,1,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
-	AmountCents           int64                  `protobuf:"varint,2,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
-	ExternalTransactionId string                 `protobuf:"bytes,3,opt,name=external_transaction_id,json=externalTransactionId,proto3" json:"external_transaction_id,omitempty"`
-	ApprovedAt            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	CommissionId string                 `protobuf:"bytes,1,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
+	// The amount that the commission contributes to the payout, in minor units.
+	AmountCents int64 `protobuf:"varint,2,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	// The merchant's id of the transaction.
+	ExternalTransactionId string `protobuf:"bytes,3,opt,name=external_transaction_id,json=externalTransactionId,proto3" json:"external_transaction_id,omitempty"`
+	// The time when the commission was approved.
+	ApprovedAt    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PayoutCommission) Reset() {
@@ -2150,17 +2214,22 @@ func (x *PayoutCommission) GetApprovedAt() *timestamppb.Timestamp {
 
 type ListPartnerPayoutsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize  *int32       `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	Status    PayoutStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.PayoutStatus" json:"status,omitempty"`
-	ProgramId *string      `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
-	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only payouts with this status.
+	Status PayoutStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.PayoutStatus" json:"status,omitempty"`
+	// Only payouts of this programme.
+	ProgramId *string `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// Only payouts that were created at this time or later. A date (`YYYY-MM-DD`) means
+	// the start of the day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,5,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only payouts that were created at this time or earlier. A date (`YYYY-MM-DD`) means
+	// the end of the day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,6,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
 	Timezone      *string `protobuf:"bytes,7,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2248,10 +2317,12 @@ func (x *ListPartnerPayoutsRequest) GetTimezone() string {
 type ListPartnerPayoutsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*PartnerPayout       `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2315,29 +2386,39 @@ func (x *ListPartnerPayoutsResponse) GetLimit() int32 {
 	return 0
 }
 
-// PartnerPayout is a payout as its partner sees it.
+// PartnerPayout is a payout as the partner sees it.
 type PartnerPayout struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	ProgramId       string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	ProgramName     string                 `protobuf:"bytes,3,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
-	ParticipantId   string                 `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	Mode            Mode                   `protobuf:"varint,5,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	AmountCents     int64                  `protobuf:"varint,6,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
-	Currency        string                 `protobuf:"bytes,7,opt,name=currency,proto3" json:"currency,omitempty"`
-	Status          PayoutStatus           `protobuf:"varint,8,opt,name=status,proto3,enum=affiliate.v1.PayoutStatus" json:"status,omitempty"`
-	Method          PayoutMethod           `protobuf:"varint,9,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
-	Reference       *string                `protobuf:"bytes,10,opt,name=reference,proto3,oneof" json:"reference,omitempty"`
-	PeriodStart     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=period_start,json=periodStart,proto3" json:"period_start,omitempty"`
-	PeriodEnd       *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=period_end,json=periodEnd,proto3" json:"period_end,omitempty"`
-	CommissionCount int64                  `protobuf:"varint,13,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
-	AdjustmentCents int64                  `protobuf:"varint,14,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
-	FailureReason   *string                `protobuf:"bytes,15,opt,name=failure_reason,json=failureReason,proto3,oneof" json:"failure_reason,omitempty"`
-	InitiatedAt     *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=initiated_at,json=initiatedAt,proto3" json:"initiated_at,omitempty"`
-	PaidAt          *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
-	CreatedAt       *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	ProgramId     string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ProgramName   string                 `protobuf:"bytes,3,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
+	ParticipantId string                 `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	Mode          Mode                   `protobuf:"varint,5,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	// The amount of the payout, in minor units of `currency`.
+	AmountCents int64        `protobuf:"varint,6,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	Currency    string       `protobuf:"bytes,7,opt,name=currency,proto3" json:"currency,omitempty"`
+	Status      PayoutStatus `protobuf:"varint,8,opt,name=status,proto3,enum=affiliate.v1.PayoutStatus" json:"status,omitempty"`
+	Method      PayoutMethod `protobuf:"varint,9,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
+	// The id of the transfer. Null if the payout was not marked as paid.
+	Reference *string `protobuf:"bytes,10,opt,name=reference,proto3,oneof" json:"reference,omitempty"`
+	// The time when the first of its commissions was approved. Null without commissions.
+	PeriodStart *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=period_start,json=periodStart,proto3" json:"period_start,omitempty"`
+	// The time when the last of its commissions was approved. Null without commissions.
+	PeriodEnd *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=period_end,json=periodEnd,proto3" json:"period_end,omitempty"`
+	// The number of commissions.
+	CommissionCount int64 `protobuf:"varint,13,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
+	// The sum of the bonuses, adjustments and debts that the payout settles, in minor
+	// units. Negative if the debts prevail.
+	AdjustmentCents int64 `protobuf:"varint,14,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
+	// Why the payout failed. Null if it did not fail, or was retried.
+	FailureReason *string `protobuf:"bytes,15,opt,name=failure_reason,json=failureReason,proto3,oneof" json:"failure_reason,omitempty"`
+	// The time when the payout was confirmed. Null for drafts.
+	InitiatedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=initiated_at,json=initiatedAt,proto3" json:"initiated_at,omitempty"`
+	// The time of the payment. Null if the payout was not paid.
+	PaidAt        *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PartnerPayout) Reset() {

@@ -40,63 +40,111 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PayoutService pays partners. A batch makes a payout for each participant and
-// currency out of what is payable: approved commissions whose hold and payout
-// term are over, that are neither flagged nor disputed, of approved participants
-// with a payout method, from the programme's minimum on; and what else stands in
-// the ledger, debts too. Money moves outside: the merchant exports a batch, sends
-// the money and marks the payouts.
+// PayoutService pays partners. A batch contains one payout for each participant and
+// currency with something to pay. The service does not transfer money: the merchant
+// exports a batch, sends the money and then marks each payout as paid or failed.
 //
-//	draft ─▶ pending ─▶ processing ─▶ paid
-//	  │        │  ▲         │
-//	  │        │  └─retry── failed ◀─┘ (also from pending)
-//	  └────────┴──▶ canceled ◀── failed
+// A payout consists of commissions and of an adjustment. Its commissions are approved,
+// their hold period and the programme's payout term are over, and they are neither
+// flagged for review nor in dispute. Its adjustment is the rest of the ledger: bonuses,
+// adjustments and debts that no other payout settles. The participant must be approved,
+// the partner must have a payout method, and the amount must reach the programme's
+// minimum.
+//
+// Until a payout is `processing`, it follows its commissions: a commission that is
+// refunded, rejected, flagged or disputed leaves the payout, and the amount is lowered.
+//
+// The statuses of a payout, and the calls that change them:
+//
+//	draft ──confirm──▶ pending ──export──▶ processing ──mark-paid──▶ paid
+//
+//	from                        call          to
+//	draft                       confirm       pending
+//	pending                     export        processing
+//	pending, processing         mark-paid     paid
+//	pending, processing         mark-failed   failed
+//	failed                      retry         pending
+//	draft, pending, failed      cancel        canceled
+//
+// Any member can read payouts and previews. Owners, admins and finance members can make
+// changes and exports. Partners read their own payouts.
 type PayoutServiceClient interface {
-	// PreviewPayouts shows what a batch of now would contain, and what is left out
-	// and why. It changes nothing.
+	// PreviewPayouts returns the payouts that a new batch would contain, and the accounts
+	// that would be left out, with the reason. It changes nothing.
+	//
+	// Errors: NOT_FOUND if a programme does not exist in the mode.
 	PreviewPayouts(ctx context.Context, in *PreviewPayoutsRequest, opts ...grpc.CallOption) (*PayoutPreview, error)
-	// CreatePayoutBatch makes a batch of drafts. Needs the header Idempotency-Key:
-	// IDEMPOTENCY_KEY_REQUIRED; the same key with another body is
-	// IDEMPOTENCY_KEY_REUSED, with the same body it gives the first answer again. A
-	// commission is in at most one open payout, whatever runs at a time. A batch takes
-	// whole accounts, until they have 25,000 commissions; what is left stays payable,
-	// and the next batch takes it. Errors: PAYOUT_STATE_INVALID when nothing is
-	// payable.
+	// CreatePayoutBatch creates a batch of draft payouts from everything that is payable.
+	//
+	// The header Idempotency-Key is required. A repeated request with the same key and
+	// the same body returns the first response for 24 hours. A commission is in at most
+	// one open payout, even if batches are created at the same time. A batch takes
+	// participants, longest waiting first, until it has 25,000 commissions. The rest
+	// stays payable and goes into a later batch.
+	//
+	// Errors:
+	//   - IDEMPOTENCY_KEY_REQUIRED: the header is missing or malformed.
+	//   - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
+	//   - NOT_FOUND: a programme does not exist in the mode.
+	//   - PAYOUT_STATE_INVALID: nothing is payable.
 	CreatePayoutBatch(ctx context.Context, in *CreatePayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
-	// ListPayouts pages through the mode's payouts, newest first.
+	// ListPayouts returns the payouts of the mode, newest first.
+	//
+	// Errors: NOT_FOUND if the programme, participant or batch of a filter does not exist
+	// in the mode.
 	ListPayouts(ctx context.Context, in *ListPayoutsRequest, opts ...grpc.CallOption) (*ListPayoutsResponse, error)
-	// GetPayout reads one payout with its commissions.
+	// GetPayout returns one payout with its commissions.
 	GetPayout(ctx context.Context, in *GetPayoutRequest, opts ...grpc.CallOption) (*PayoutDetail, error)
-	// ListPayoutBatches pages through the mode's batches, newest first.
+	// ListPayoutBatches returns the batches of the mode, newest first.
 	ListPayoutBatches(ctx context.Context, in *ListPayoutBatchesRequest, opts ...grpc.CallOption) (*ListPayoutBatchesResponse, error)
-	// GetPayoutBatch reads one batch.
+	// GetPayoutBatch returns one batch.
 	GetPayoutBatch(ctx context.Context, in *GetPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
-	// ConfirmPayoutBatch releases a draft: its payouts become pending. What is no
-	// longer payable is taken out first, and a payout that has fallen below the
-	// minimum is canceled. Errors: PAYOUT_STATE_INVALID.
+	// ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`. All
+	// payouts are computed again before. Commissions that are no longer payable leave
+	// them, and payouts that fall below the minimum are canceled.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the batch is not a draft.
 	ConfirmPayoutBatch(ctx context.Context, in *ConfirmPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
-	// CancelPayoutBatch cancels all drafts and pending payouts of a batch none of
-	// which has been sent. Errors: PAYOUT_STATE_INVALID.
+	// CancelPayoutBatch cancels all draft and pending payouts of a batch. Their
+	// commissions become payable again.
+	//
+	// Errors: PAYOUT_STATE_INVALID if a payout of the batch is processing or paid, or if
+	// no payout is left to cancel.
 	CancelPayoutBatch(ctx context.Context, in *CancelPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
-	// ExportPayoutBatch streams the pending and processing payouts of a confirmed
-	// batch as CSV for whoever sends the money, and moves the pending ones to
-	// processing, judged once more as when they were confirmed. paypal and wise take
-	// the payouts of that method. Errors: PAYOUT_STATE_INVALID.
+	// ExportPayoutBatch downloads the payouts of a confirmed batch as a CSV file for the
+	// payment provider. It changes the status of the pending payouts to `processing`.
+	// They are computed again before, as in the confirmation. The file contains all
+	// payouts that are `processing` after that. The formats `paypal` and `wise` contain
+	// only payouts with that method.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the batch is not confirmed or is finished.
 	ExportPayoutBatch(ctx context.Context, in *ExportPayoutBatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
-	// MarkPayoutPaid tells that the money of a pending or processing payout has
-	// arrived: its commissions become paid. Errors: PAYOUT_STATE_INVALID.
+	// MarkPayoutPaid records that the money of a pending or processing payout has
+	// arrived. Its commissions become `paid`.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
 	MarkPayoutPaid(ctx context.Context, in *MarkPayoutPaidRequest, opts ...grpc.CallOption) (*Payout, error)
-	// MarkPayoutFailed tells that a pending or processing payout could not be paid:
-	// its commissions are payable again. Errors: PAYOUT_STATE_INVALID.
+	// MarkPayoutFailed records that a pending or processing payout could not be paid. Its
+	// commissions become payable again.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
 	MarkPayoutFailed(ctx context.Context, in *MarkPayoutFailedRequest, opts ...grpc.CallOption) (*Payout, error)
-	// RetryPayout makes a failed payout pending again, with those of its commissions
-	// that are still payable. Errors: PAYOUT_STATE_INVALID, also when none is.
+	// RetryPayout makes a failed payout pending again. It contains those of its
+	// commissions that are still payable and in no other payout, and everything else that
+	// is due to the participant now.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the payout is not failed, or if nothing of it is
+	// payable.
 	RetryPayout(ctx context.Context, in *RetryPayoutRequest, opts ...grpc.CallOption) (*Payout, error)
-	// CancelPayout cancels a draft, pending or failed payout. Errors:
-	// PAYOUT_STATE_INVALID.
+	// CancelPayout cancels a draft, pending or failed payout. Its commissions become
+	// payable again.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the payout has another status.
 	CancelPayout(ctx context.Context, in *CancelPayoutRequest, opts ...grpc.CallOption) (*Payout, error)
-	// ListPartnerPayouts pages through the partner's own payouts, newest first;
-	// drafts are not shown.
+	// ListPartnerPayouts returns the partner's own payouts in the mode, newest first.
+	// Payouts that were never confirmed are not included.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerPayouts(ctx context.Context, in *ListPartnerPayoutsRequest, opts ...grpc.CallOption) (*ListPartnerPayoutsResponse, error)
 }
 
@@ -261,63 +309,111 @@ func (c *payoutServiceClient) ListPartnerPayouts(ctx context.Context, in *ListPa
 // All implementations must embed UnimplementedPayoutServiceServer
 // for forward compatibility.
 //
-// PayoutService pays partners. A batch makes a payout for each participant and
-// currency out of what is payable: approved commissions whose hold and payout
-// term are over, that are neither flagged nor disputed, of approved participants
-// with a payout method, from the programme's minimum on; and what else stands in
-// the ledger, debts too. Money moves outside: the merchant exports a batch, sends
-// the money and marks the payouts.
+// PayoutService pays partners. A batch contains one payout for each participant and
+// currency with something to pay. The service does not transfer money: the merchant
+// exports a batch, sends the money and then marks each payout as paid or failed.
 //
-//	draft ─▶ pending ─▶ processing ─▶ paid
-//	  │        │  ▲         │
-//	  │        │  └─retry── failed ◀─┘ (also from pending)
-//	  └────────┴──▶ canceled ◀── failed
+// A payout consists of commissions and of an adjustment. Its commissions are approved,
+// their hold period and the programme's payout term are over, and they are neither
+// flagged for review nor in dispute. Its adjustment is the rest of the ledger: bonuses,
+// adjustments and debts that no other payout settles. The participant must be approved,
+// the partner must have a payout method, and the amount must reach the programme's
+// minimum.
+//
+// Until a payout is `processing`, it follows its commissions: a commission that is
+// refunded, rejected, flagged or disputed leaves the payout, and the amount is lowered.
+//
+// The statuses of a payout, and the calls that change them:
+//
+//	draft ──confirm──▶ pending ──export──▶ processing ──mark-paid──▶ paid
+//
+//	from                        call          to
+//	draft                       confirm       pending
+//	pending                     export        processing
+//	pending, processing         mark-paid     paid
+//	pending, processing         mark-failed   failed
+//	failed                      retry         pending
+//	draft, pending, failed      cancel        canceled
+//
+// Any member can read payouts and previews. Owners, admins and finance members can make
+// changes and exports. Partners read their own payouts.
 type PayoutServiceServer interface {
-	// PreviewPayouts shows what a batch of now would contain, and what is left out
-	// and why. It changes nothing.
+	// PreviewPayouts returns the payouts that a new batch would contain, and the accounts
+	// that would be left out, with the reason. It changes nothing.
+	//
+	// Errors: NOT_FOUND if a programme does not exist in the mode.
 	PreviewPayouts(context.Context, *PreviewPayoutsRequest) (*PayoutPreview, error)
-	// CreatePayoutBatch makes a batch of drafts. Needs the header Idempotency-Key:
-	// IDEMPOTENCY_KEY_REQUIRED; the same key with another body is
-	// IDEMPOTENCY_KEY_REUSED, with the same body it gives the first answer again. A
-	// commission is in at most one open payout, whatever runs at a time. A batch takes
-	// whole accounts, until they have 25,000 commissions; what is left stays payable,
-	// and the next batch takes it. Errors: PAYOUT_STATE_INVALID when nothing is
-	// payable.
+	// CreatePayoutBatch creates a batch of draft payouts from everything that is payable.
+	//
+	// The header Idempotency-Key is required. A repeated request with the same key and
+	// the same body returns the first response for 24 hours. A commission is in at most
+	// one open payout, even if batches are created at the same time. A batch takes
+	// participants, longest waiting first, until it has 25,000 commissions. The rest
+	// stays payable and goes into a later batch.
+	//
+	// Errors:
+	//   - IDEMPOTENCY_KEY_REQUIRED: the header is missing or malformed.
+	//   - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
+	//   - NOT_FOUND: a programme does not exist in the mode.
+	//   - PAYOUT_STATE_INVALID: nothing is payable.
 	CreatePayoutBatch(context.Context, *CreatePayoutBatchRequest) (*PayoutBatch, error)
-	// ListPayouts pages through the mode's payouts, newest first.
+	// ListPayouts returns the payouts of the mode, newest first.
+	//
+	// Errors: NOT_FOUND if the programme, participant or batch of a filter does not exist
+	// in the mode.
 	ListPayouts(context.Context, *ListPayoutsRequest) (*ListPayoutsResponse, error)
-	// GetPayout reads one payout with its commissions.
+	// GetPayout returns one payout with its commissions.
 	GetPayout(context.Context, *GetPayoutRequest) (*PayoutDetail, error)
-	// ListPayoutBatches pages through the mode's batches, newest first.
+	// ListPayoutBatches returns the batches of the mode, newest first.
 	ListPayoutBatches(context.Context, *ListPayoutBatchesRequest) (*ListPayoutBatchesResponse, error)
-	// GetPayoutBatch reads one batch.
+	// GetPayoutBatch returns one batch.
 	GetPayoutBatch(context.Context, *GetPayoutBatchRequest) (*PayoutBatch, error)
-	// ConfirmPayoutBatch releases a draft: its payouts become pending. What is no
-	// longer payable is taken out first, and a payout that has fallen below the
-	// minimum is canceled. Errors: PAYOUT_STATE_INVALID.
+	// ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`. All
+	// payouts are computed again before. Commissions that are no longer payable leave
+	// them, and payouts that fall below the minimum are canceled.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the batch is not a draft.
 	ConfirmPayoutBatch(context.Context, *ConfirmPayoutBatchRequest) (*PayoutBatch, error)
-	// CancelPayoutBatch cancels all drafts and pending payouts of a batch none of
-	// which has been sent. Errors: PAYOUT_STATE_INVALID.
+	// CancelPayoutBatch cancels all draft and pending payouts of a batch. Their
+	// commissions become payable again.
+	//
+	// Errors: PAYOUT_STATE_INVALID if a payout of the batch is processing or paid, or if
+	// no payout is left to cancel.
 	CancelPayoutBatch(context.Context, *CancelPayoutBatchRequest) (*PayoutBatch, error)
-	// ExportPayoutBatch streams the pending and processing payouts of a confirmed
-	// batch as CSV for whoever sends the money, and moves the pending ones to
-	// processing, judged once more as when they were confirmed. paypal and wise take
-	// the payouts of that method. Errors: PAYOUT_STATE_INVALID.
+	// ExportPayoutBatch downloads the payouts of a confirmed batch as a CSV file for the
+	// payment provider. It changes the status of the pending payouts to `processing`.
+	// They are computed again before, as in the confirmation. The file contains all
+	// payouts that are `processing` after that. The formats `paypal` and `wise` contain
+	// only payouts with that method.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the batch is not confirmed or is finished.
 	ExportPayoutBatch(*ExportPayoutBatchRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
-	// MarkPayoutPaid tells that the money of a pending or processing payout has
-	// arrived: its commissions become paid. Errors: PAYOUT_STATE_INVALID.
+	// MarkPayoutPaid records that the money of a pending or processing payout has
+	// arrived. Its commissions become `paid`.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
 	MarkPayoutPaid(context.Context, *MarkPayoutPaidRequest) (*Payout, error)
-	// MarkPayoutFailed tells that a pending or processing payout could not be paid:
-	// its commissions are payable again. Errors: PAYOUT_STATE_INVALID.
+	// MarkPayoutFailed records that a pending or processing payout could not be paid. Its
+	// commissions become payable again.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
 	MarkPayoutFailed(context.Context, *MarkPayoutFailedRequest) (*Payout, error)
-	// RetryPayout makes a failed payout pending again, with those of its commissions
-	// that are still payable. Errors: PAYOUT_STATE_INVALID, also when none is.
+	// RetryPayout makes a failed payout pending again. It contains those of its
+	// commissions that are still payable and in no other payout, and everything else that
+	// is due to the participant now.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the payout is not failed, or if nothing of it is
+	// payable.
 	RetryPayout(context.Context, *RetryPayoutRequest) (*Payout, error)
-	// CancelPayout cancels a draft, pending or failed payout. Errors:
-	// PAYOUT_STATE_INVALID.
+	// CancelPayout cancels a draft, pending or failed payout. Its commissions become
+	// payable again.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the payout has another status.
 	CancelPayout(context.Context, *CancelPayoutRequest) (*Payout, error)
-	// ListPartnerPayouts pages through the partner's own payouts, newest first;
-	// drafts are not shown.
+	// ListPartnerPayouts returns the partner's own payouts in the mode, newest first.
+	// Payouts that were never confirmed are not included.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerPayouts(context.Context, *ListPartnerPayoutsRequest) (*ListPartnerPayoutsResponse, error)
 	mustEmbedUnimplementedPayoutServiceServer()
 }

@@ -9,7 +9,7 @@ import (
 
 // AddLoginTry stores a login attempt as a failure. It commits before it returns, so
 // that of two simultaneous attempts at least one counts the other.
-func (s *Store) AddLoginTry(ctx context.Context, try affiliate.LoginTry) error {
+func (s *Store) AddLoginTry(ctx context.Context, try affiliate.LoginAttempt) error {
 	const insert = `insert into login_failures (id, subject, failed_at) values ($1, $2, $3)`
 	_, err := s.db.Pool().Exec(ctx, insert, try.ID, try.Subject, try.At)
 	return err
@@ -17,7 +17,7 @@ func (s *Store) AddLoginTry(ctx context.Context, try affiliate.LoginTry) error {
 
 // OtherLoginFailures counts the failed login attempts for the subject of try after the
 // given time. It leaves out try itself. It also returns the time of the last failure.
-func (s *Store) OtherLoginFailures(ctx context.Context, try affiliate.LoginTry, since time.Time) (count int, last time.Time, err error) {
+func (s *Store) OtherLoginFailures(ctx context.Context, try affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error) {
 	const query = `
 		select count(*), coalesce(max(failed_at), to_timestamp(0))
 		from login_failures where subject = $1 and failed_at > $2 and id <> $3`
@@ -27,7 +27,7 @@ func (s *Store) OtherLoginFailures(ctx context.Context, try affiliate.LoginTry, 
 
 // DeleteLoginTry deletes a login attempt that was refused before its password was
 // checked.
-func (s *Store) DeleteLoginTry(ctx context.Context, id affiliate.LoginTryID) error {
+func (s *Store) DeleteLoginTry(ctx context.Context, id affiliate.LoginAttemptID) error {
 	const remove = `delete from login_failures where id = $1`
 	_, err := s.db.Pool().Exec(ctx, remove, id)
 	return err

@@ -30,7 +30,7 @@ func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
 		t.Fatalf("%d origins are stored, want 3", n)
 	}
 	for _, want := range []int64{1, 1, 0} {
-		if got, err := s.DeleteOldOrigins(t.Context(), now.Add(-affiliate.OriginsKept), 1); err != nil || got != want {
+		if got, err := s.DeleteOldOrigins(t.Context(), now.Add(-affiliate.OriginRetention), 1); err != nil || got != want {
 			t.Fatalf("deleted %d origins, %v, want %d", got, err, want)
 		}
 	}

@@ -111,10 +111,10 @@ func (s *Store) LiveSession(
 	return account.User, account.Member, found, err
 }
 
-// ForgetEnded deletes up to limit sessions that expired before the given time, and
+// DeleteEndedSessions deletes up to limit sessions that expired before the given time, and
 // their refresh tokens. It also deletes all login failures before that time. It
 // returns the number of deleted sessions.
-func (s *Store) ForgetEnded(ctx context.Context, before time.Time, limit int) (int64, error) {
+func (s *Store) DeleteEndedSessions(ctx context.Context, before time.Time, limit int) (int64, error) {
 	const deleteTokens = `
 		delete from refresh_tokens where session_id in (select id from sessions where expires_at < $1 order by expires_at limit $2)`
 	const deleteSessions = `

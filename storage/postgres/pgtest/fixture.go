@@ -167,9 +167,9 @@ func (f *Fixture) newUser(kind, name string, changes []Row) affiliate.UserID {
 	return id
 }
 
-// Work starts the job workers of config and stops them when the test ends. Jobs without
+// StartWorkers starts the job workers of config and stops them when the test ends. Jobs without
 // a worker in config stay in the queue.
-func (f *Fixture) Work(config *river.Config) {
+func (f *Fixture) StartWorkers(config *river.Config) {
 	f.t.Helper()
 	config.SkipUnknownJobCheck, config.Logger = true, slog.New(slog.DiscardHandler)
 	client, err := f.Store.WorkerClient(config)
@@ -230,14 +230,14 @@ func (f *Fixture) NewParticipant(scope affiliate.Scope, program affiliate.Progra
 	return p
 }
 
-// Actions returns the actions on a resource in the audit log, oldest first.
-func (f *Fixture) Actions(resourceType, id string) []string {
+// AuditActions returns the actions on a resource in the audit log, oldest first.
+func (f *Fixture) AuditActions(resourceType, id string) []string {
 	f.t.Helper()
 	return f.Texts(`select action from audit_log where resource_type = $1 and resource_id::text = $2 order by at, id`, resourceType, id)
 }
 
-// Jobs returns the number of jobs of a kind that were inserted.
-func (f *Fixture) Jobs(kind string) int {
+// CountJobs returns the number of jobs of a kind that were inserted.
+func (f *Fixture) CountJobs(kind string) int {
 	f.t.Helper()
 	return f.Count(`select count(*) from river.river_job where kind = $1`, kind)
 }
@@ -303,10 +303,10 @@ func ReasonOf(t testing.TB, err error) affiliate.Reason {
 	return ""
 }
 
-// Refused ends the test unless err has the error code reason. fields are the expected
+// RequireRefusal ends the test unless err has the error code reason. fields are the expected
 // fields of the first violations in err. An empty string accepts any violation, or
 // none, at its position. Refused returns the metadata of the error.
-func Refused(t testing.TB, err error, reason affiliate.Reason, fields ...string) map[string]string {
+func RequireRefusal(t testing.TB, err error, reason affiliate.Reason, fields ...string) map[string]string {
 	t.Helper()
 	var refusal *affiliate.Error
 	if !errors.As(err, &refusal) || refusal.Reason != reason {

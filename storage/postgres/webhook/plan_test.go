@@ -107,7 +107,7 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	check("update one delivery", w.plan("", webhook.UpdateDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
 
 	job := affiliate.RecoverDeliveries{
-		Workspace: w.scope.Workspace, Mode: w.scope.Mode, Endpoint: e.ID, Since: month, Until: w.now, AskedAt: w.now,
+		Workspace: w.scope.Workspace, Mode: w.scope.Mode, Endpoint: e.ID, Since: month, Until: w.now, RequestedAt: w.now,
 		Statuses: []affiliate.DeliveryStatus{affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled},
 	}
 	check("count recoverable deliveries", w.plan("", webhook.CountRecoverableSQL, webhook.RecoverableArgs(job, 1)), nil, weeks, byStatus)

@@ -173,7 +173,7 @@ func TestApplyOutcomes_SkipsChangedDeliveries(t *testing.T) {
 	_, due := q.due(q.now, 2, key)
 	var changes []domain.DeliveryChange
 	for _, d := range due {
-		result := domain.AttemptResult{Key: key, Due: d, Outcome: domain.Answered(http.StatusBadGateway, 0), Started: q.now, Ended: q.now.Add(time.Second)}
+		result := domain.AttemptResult{Key: key, Due: d, Outcome: domain.ResponseOutcome(http.StatusBadGateway, 0), Started: q.now, Ended: q.now.Add(time.Second)}
 		changes = append(changes, result.Apply(d.State))
 	}
 	// A retry of the second delivery is requested during its attempt.
@@ -220,7 +220,7 @@ func TestCancelLeft_CancelsDeliveriesOfEarlierEpochs(t *testing.T) {
 	q.Exec(`update webhook_endpoints set active = false, epoch = 2 where id = $1`, disabled.ID)
 	q.Exec(`update webhook_deliveries set status = 'delivered', extra = 1 where endpoint_id = $1 and due_at < $2`, disabled.ID, q.now.Add(-4*time.Minute))
 	for _, want := range []int64{3, 2, 0} {
-		if n, err := q.store.CancelLeft(t.Context(), q.now, 3); err != nil || n != want {
+		if n, err := q.store.CancelRemaining(t.Context(), q.now, 3); err != nil || n != want {
 			t.Errorf("canceled %d deliveries, %v, want %d", n, err, want)
 		}
 	}
@@ -274,7 +274,7 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 	_, due := q.due(q.now, 64, keys[0])
 	var changes []domain.DeliveryChange
 	for _, d := range due {
-		result := domain.AttemptResult{Key: keys[0], Due: d, Outcome: domain.Answered(200, 0), Started: q.now, Ended: q.now}
+		result := domain.AttemptResult{Key: keys[0], Due: d, Outcome: domain.ResponseOutcome(200, 0), Started: q.now, Ended: q.now}
 		changes = append(changes, result.Apply(d.State))
 	}
 	outcomes, err := webhook.OutcomeArgs(changes)

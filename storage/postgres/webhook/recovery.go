@@ -67,7 +67,7 @@ func recoverableArgs(job affiliate.RecoverDeliveries, epoch int) pgx.NamedArgs {
 	text := func(s affiliate.DeliveryStatus) string { return string(s) }
 	args := endpointArgs(affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, job.Endpoint)
 	args["first"], args["first_day"], args["until"], args["until_day"] = first, dayOf(first), until, dayOf(until)
-	args["stored"], args["shown"], args["asked"], args["epoch"] = column(stored, text), column(job.Statuses, text), job.AskedAt, epoch
+	args["stored"], args["shown"], args["asked"], args["epoch"] = column(stored, text), column(job.Statuses, text), job.RequestedAt, epoch
 	return args
 }
 
@@ -141,7 +141,7 @@ const (
 // CancelBlock cancels up to limit waiting deliveries of an endpoint whose epoch is
 // before the given one. endedAt becomes their completion time. It returns their number.
 // If that is less than limit, all other such deliveries are locked by other
-// transactions, and CancelLeft cancels them later.
+// transactions, and CancelRemaining cancels them later.
 func (tx *Tx) CancelBlock(
 	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, epoch int, endedAt time.Time, limit int,
 ) (int, error) {
@@ -157,9 +157,9 @@ func (tx *Tx) CancelBlock(
 	return int(tag.RowsAffected()), nil
 }
 
-// CancelLeft cancels up to limit waiting deliveries of earlier epochs, of all
+// CancelRemaining cancels up to limit waiting deliveries of earlier epochs, of all
 // endpoints. For an endpoint without such deliveries it reads one index entry.
-func (s *Store) CancelLeft(ctx context.Context, now time.Time, limit int) (canceled int64, err error) {
+func (s *Store) CancelRemaining(ctx context.Context, now time.Time, limit int) (canceled int64, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if _, err := tx.Exec(ctx, blockPlan); err != nil {
 			return err

@@ -72,7 +72,7 @@ func serve(ctx context.Context) error {
 	config.Shards = lines
 	err = collector.New(config, collector.Deps{
 		Sink: one{writer}, Directory: reader, Limits: lease,
-		Ready: func(ctx context.Context) string {
+		MissingDependency: func(ctx context.Context) string {
 			if writer.Ping(ctx) != nil {
 				return "redis"
 			}
