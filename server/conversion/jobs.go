@@ -46,9 +46,9 @@ func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[affiliate.Attri
 	return w.service.AttributeAwaited(ctx, job.Args)
 }
 
-// AttributeLateClick decides anew about every conversion that waits for a click,
-// provided that the click has arrived. Any number of runs at a time attribute
-// each conversion once. One that fails does not keep the others waiting.
+// AttributeAwaited decides again about every conversion that waits for a click, if the
+// click has arrived. Several runs at the same time attribute each conversion once. A
+// conversion that fails does not delay the others.
 func (s *Service) AttributeAwaited(ctx context.Context, args affiliate.AttributeLateClick) error {
 	for {
 		waiting, err := s.store.AwaitedConversions(ctx, args.Workspace, args.Click, awaitedBatch)
