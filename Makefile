@@ -42,7 +42,7 @@ reset: ## delete the data of make run
 	@go build -o bin/ ./cmd/dev && exec bin/dev reset
 
 .PHONY: test
-test: compiler browser node ## run every test, with the race detector, on private servers
+test: compiler browser node commands ## run every test, with the race detector, on private servers
 	@$(WITHSERVERS) -- env $(RACE_EXIT) go test -race -p 3 $(NO_RACE_ARGON2) -shuffle=on ./test/e2e ./storage/postgres ./... # the slowest packages start first
 
 .PHONY: bench
@@ -169,3 +169,14 @@ node:
 			echo 'make: the JavaScript example receiver needs Node.js with npm (Debian: apt-get install nodejs npm)' >&2; exit 1; \
 		fi; \
 	}
+
+# The examples of the documentation use these commands.
+.PHONY: commands
+commands:
+	@missing=; for command in curl jq python3; do command -v $$command >/dev/null || missing="$$missing $$command"; done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$missing; \
+	else \
+		echo "make: the examples of the documentation need$$missing: install them" >&2; exit 1; \
+	fi

@@ -7,7 +7,7 @@
 //	collector journal export [dir]    print its clicks, a line of JSON each
 //	collector version                 print version and commit
 //
-// Its settings come from the environment; docs/operations.md lists them.
+// Its settings come from the environment; docs/operations/settings.md lists them.
 package main
 
 import (

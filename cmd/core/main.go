@@ -6,7 +6,7 @@
 //	core fx load FILE…       load rates of exchange, each file whole or not at all
 //	core version             print version and commit
 //
-// Its settings come from the environment; docs/operations.md lists them.
+// Its settings come from the environment; docs/operations/settings.md lists them.
 package main
 
 import (

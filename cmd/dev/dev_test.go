@@ -170,20 +170,6 @@ func (r *running) take(t *testing.T, shell string) {
 	}
 }
 
-// follow runs the calls of a guide as they stand there, twice: a reader may
-// begin anew.
-func (r *running) follow(t *testing.T, dir, guide string) {
-	t.Helper()
-	for range 2 {
-		cmd := exec.Command("bash", "-c", "set -eu -o pipefail\n"+shellOf(t, guide))
-		cmd.Dir = dir
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s\n%s", guide, err, out, r.printed())
-		}
-	}
-}
-
 func variables(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	values, err := readVariables(filepath.Join(dir, folderName, "env"))
@@ -225,9 +211,6 @@ func TestRunWalkRestartReset(t *testing.T) {
 	listening := r.takeWalkWithListeners(t, dir, first)
 	forwardAndResend(t, dir, func() { r.take(t, "sh") })
 	deliverToOwnReceiver(t, dir, first)
-	for _, guide := range []string{"docs/merchant-guide.md", "docs/partner-guide.md", "docs/webhooks.md"} {
-		r.follow(t, dir, guide)
-	}
 	buyInTheShop(t, first)
 	metrics := get(t, first["TRIBUTARY_METRICS_URL"]+"/metrics")
 	for _, name := range []string{"tributary_core_", "tributary_ingest_", "tributary_collector_"} {
@@ -274,8 +257,8 @@ func TestRunWalkRestartReset(t *testing.T) {
 		}
 	}
 	r.take(t, "bash")
-	if n := commissions(t, second); n != 10 {
-		t.Errorf("%d commissions after two walks, two guides with three sales each, a visit to the shop, a restart and a walk", n)
+	if n := commissions(t, second); n != 4 {
+		t.Errorf("got %d commissions, want 4: two walks, a visit to the shop, and a walk after the restart", n)
 	}
 
 	shutDown(t, second[redisURLName])

@@ -5,7 +5,7 @@
 //
 // The core has to trust this host as a proxy (TRIBUTARY_TRUSTED_PROXIES there),
 // or it would take every client for the gateway. Settings come from the
-// environment; docs/operations.md lists them.
+// environment; docs/operations/settings.md lists them.
 package main
 
 import (

@@ -64,13 +64,13 @@ func TestACodeThatTheRouterTookIsFound(t *testing.T) {
 	}
 }
 
-// The stub that docs/script.md gives to merchants.
+// The stub that docs/merchant/script.md gives to merchants.
 func TestTheDocumentedStub(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/script.md")
+	guide, err := os.ReadFile("../../docs/merchant/script.md")
 	check(t, err)
 	stub := regexp.MustCompile(`(?s)<script>\n.*?</script>`).Find(guide)
 	if stub == nil {
-		t.Fatal("docs/script.md has no stub")
+		t.Fatal("docs/merchant/script.md has no stub")
 	}
 	w := newWorld(t)
 	w.page("/", page{attrs: `data-consent="required"`, head: string(stub) + `<script>

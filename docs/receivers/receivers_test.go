@@ -191,15 +191,15 @@ func post(t *testing.T, url, id, signature string, at time.Time, body []byte) in
 	return reply.StatusCode
 }
 
-// The guide shows the receivers as they are, in part.
-func TestTheGuideShowsTheReceivers(t *testing.T) {
+// The excerpts in the documentation are parts of the receivers.
+func TestExcerptsAreThoseOfTheReceivers(t *testing.T) {
 	t.Parallel()
-	guide := read(t, "../webhooks.md")
+	guide := read(t, "../merchant/webhooks.md")
 	for language, file := range map[string]string{"go": "go/main.go", "js": "js/server.mjs"} {
 		source := read(t, file)
 		blocks := 0
 		for rest := guide; ; blocks++ {
-			_, after, found := strings.Cut(rest, "```"+language+"\n")
+			_, after, found := strings.Cut(rest, "```"+language+" excerpt\n")
 			if !found {
 				break
 			}
@@ -210,7 +210,7 @@ func TestTheGuideShowsTheReceivers(t *testing.T) {
 			}
 		}
 		if blocks == 0 {
-			t.Errorf("the guide shows nothing of %s", file)
+			t.Errorf("the documentation has no excerpt of %s", file)
 		}
 	}
 }

@@ -15,7 +15,7 @@ func init() { logging.Disable() }
 // Kind is the kind of Redis deployment that a URL names.
 type Kind string
 
-// The kinds. They differ in what a failover can lose (docs/operations.md).
+// The kinds. They differ in what a failover can lose (docs/operations/redis.md).
 const (
 	// Single is one server: redis://user:password@host:port/db.
 	Single Kind = "single"

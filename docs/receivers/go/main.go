@@ -1,6 +1,6 @@
-// Command go is an example of a receiver of webhooks: it verifies, answers at once
-// and hands on. WEBHOOK_SECRET is the endpoint's signing secret, PORT where it listens
-// on 127.0.0.1. TLS is ended by the proxy before it.
+// Command go is an example of a webhook receiver. It verifies a delivery, stores its event
+// and responds. WEBHOOK_SECRET is the signing secret of the endpoint. PORT is the port on
+// 127.0.0.1; a proxy in front of it provides TLS.
 package main
 
 import (
@@ -15,17 +15,17 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// maxBody bounds what is read; an event has 20 kB at most.
+// maxBody is the size of the largest body that is read. An event has at most 20 kB.
 const maxBody = 64 << 10
 
-// receiver answers 204 to what the service signed, 400 to all else.
+// receiver responds with 204 to genuine deliveries and with 400 to all others. If the event
+// cannot be stored it responds with 503, so that the service sends it again.
 func receiver(secret string, store func(id string, event []byte) error) (http.Handler, error) {
 	webhook, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
 		return nil, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The bytes as they came: a body that was decoded and encoded again is another.
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil || webhook.Verify(body, r.Header) != nil {
 			http.Error(w, "not verified", http.StatusBadRequest)
@@ -40,8 +40,8 @@ func receiver(secret string, store func(id string, event []byte) error) (http.Ha
 }
 
 func main() {
-	// In place of a table with webhook-id as its key: what is there already stays as
-	// it is, and a worker takes events from it.
+	// Replace this by an insert into a table with the unique key webhook-id. An event that
+	// exists already is no error. Process events from the table, after the response.
 	store := func(id string, event []byte) error {
 		_, err := fmt.Println(id, string(event))
 		return err

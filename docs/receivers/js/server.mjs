@@ -1,35 +1,36 @@
-// An example of a receiver of webhooks: it verifies, answers at once and hands on.
-// WEBHOOK_SECRET is the endpoint's signing secret, PORT where it listens on 127.0.0.1.
-// TLS is ended by the proxy before it.
+// An example of a webhook receiver. It verifies a delivery, stores its event and responds.
+// WEBHOOK_SECRET is the signing secret of the endpoint. PORT is the port on 127.0.0.1; a
+// proxy in front of it provides TLS.
 import { createServer } from "node:http";
 import { Webhook } from "standardwebhooks";
 
-// An event has 20 kB at most.
+// The largest body that is read. An event has at most 20 kB.
 const maxBody = 64 << 10;
 
-// receiver answers 204 to what the service signed, 400 to all else.
+// receiver responds with 204 to genuine deliveries and with 400 to all others. If the event
+// cannot be stored it responds with 503, so that the service sends it again.
 function receiver(secret, store) {
   const webhook = new Webhook(secret);
   return async (request, response) => {
-    const answer = (status) => response.writeHead(status).end();
+    const respond = (status) => response.writeHead(status).end();
     let event;
     try {
-      // The bytes as they came: a body that was parsed and printed again is another.
-      event = webhook.verify(await read(request), request.headers);
+      event = webhook.verify(await readBody(request), request.headers);
     } catch {
-      return answer(400);
+      return respond(400);
     }
     try {
       await store(request.headers["webhook-id"], event);
     } catch {
-      return answer(503);
+      return respond(503);
     }
-    answer(204);
+    respond(204);
   };
 }
 
-// read takes a body that is not too long.
-async function read(request) {
+// readBody returns the body as received, which verify needs. It throws if the body is too
+// long.
+async function readBody(request) {
   const chunks = [];
   let size = 0;
   for await (const chunk of request) {
@@ -40,8 +41,8 @@ async function read(request) {
   return Buffer.concat(chunks);
 }
 
-// In place of a table with webhook-id as its key: what is there already stays as it
-// is, and a worker takes events from it.
+// Replace this by an insert into a table with the unique key webhook-id. An event that
+// exists already is no error. Process events from the table, after the response.
 async function store(id, event) {
   console.log(id, event.type);
 }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// pages lists the pages of the documentation whose examples run on the demo.
+func pages(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(root, "docs/merchant/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []string{"docs/partner-guide.md", "docs/grpc.md"}
+	for _, path := range found {
+		list = append(list, "docs/merchant/"+filepath.Base(path))
+	}
+	return list
+}
+
+// codeBlock matches a code block and its language. A block with another word after the
+// language, such as "go excerpt", does not match and is not run.
+var codeBlock = regexp.MustCompile("(?ms)^```(sh|js|python|go)\n(.*?)^```$")
+
+// interpreters are the commands that run a block. A program in Go is written to a file.
+var interpreters = map[string]string{
+	"js":     "node --input-type=module -",
+	"python": "python3 -",
+}
+
+// exampleScript returns one script that runs all code blocks of a page in their order. The
+// blocks in sh share one shell, and the others get its exported variables.
+func exampleScript(text string) string {
+	var script strings.Builder
+	script.WriteString("set -eu -o pipefail\n")
+	for i, block := range codeBlock.FindAllStringSubmatch(text, -1) {
+		language, code := block[1], block[2]
+		switch language {
+		case "sh":
+			script.WriteString(code)
+		case "go":
+			file := fmt.Sprintf("$EXAMPLES/%d/main.go", i)
+			fmt.Fprintf(&script, "mkdir -p %q\ncat > %q <<'END_OF_BLOCK'\n%sEND_OF_BLOCK\n(cd \"$MODULE\" && go run %q)\n", filepath.Dir(file), file, code, file)
+		default:
+			fmt.Fprintf(&script, "%s <<'END_OF_BLOCK'\n%sEND_OF_BLOCK\n", interpreters[language], code)
+		}
+	}
+	return script.String()
+}
+
+// Every example of the documentation works, twice in a row: a reader may repeat a page.
+func TestDocumentation_ExamplesWork(t *testing.T) {
+	t.Parallel()
+	dir := tempDir(t)
+	r := start(t, dir, plainEnv("TRIBUTARY_LIMIT_GENERAL=10000", "TRIBUTARY_LIMIT_CONVERSIONS=10000"))
+	defer r.stop(t)
+	module, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("pages", func(t *testing.T) {
+		for _, page := range pages(t) {
+			script := exampleScript(read(t, page))
+			if !strings.Contains(script, "curl") && !strings.Contains(script, "go run") {
+				continue // a page without examples
+			}
+			t.Run(filepath.Base(page), func(t *testing.T) {
+				t.Parallel()
+				for range 2 {
+					cmd := exec.Command("bash", "-c", script)
+					cmd.Dir = dir
+					cmd.Env = append(os.Environ(), "EXAMPLES="+t.TempDir(), "MODULE="+module)
+					if out, err := cmd.CombinedOutput(); err != nil {
+						t.Fatalf("%v\n%s", err, out)
+					}
+				}
+			})
+		}
+	})
+}
+
+func TestExampleScript(t *testing.T) {
+	t.Parallel()
+	page := "# Page\n\n```sh\nexport A=1\n```\n\n```js\nconsole.log(process.env.A)\n```\n\n```js excerpt\nnot run\n```\n\n```json\n{}\n```\n\n```python\nimport os\nprint(os.environ['A'] + 'p')\n```\n"
+	out, err := exec.Command("bash", "-c", exampleScript(page)).CombinedOutput()
+	if err != nil || string(out) != "1\n1p\n" {
+		t.Errorf("got %q, %v", out, err)
+	}
+	if out, err := exec.Command("bash", "-c", exampleScript("```sh\nfalse\n```\n```sh\ntrue\n```\n")).CombinedOutput(); err == nil {
+		t.Errorf("a failing block did not fail the script: %q", out)
+	}
+}
